@@ -1,0 +1,1 @@
+"""Sequence-to-sequence translation with any attention, chosen by one override."""

@@ -1,0 +1,1 @@
+"""Score, pattern and normalizer, met in one module."""

@@ -1,0 +1,29 @@
+"""Give a part the sizes that its constructor names, and no others."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import Any
+
+from seq2seq_attn.tensors.error import UserError
+
+
+def named_arguments(part: partial[Any]) -> set[str]:
+    """Arguments of the constructor behind a part."""
+    return set(inspect.signature(part.func).parameters)
+
+
+def build_part(part: partial[Any], **sizes: Any) -> Any:
+    """Build a score, pattern or normalizer from its partial and what its parent knows.
+
+    Raises:
+        UserError: if the configuration sets a size that the parent passes.
+    """
+    twice = sorted(set(part.keywords) & set(sizes))
+    if twice:
+        raise UserError(
+            f"{part.func.__name__} gets {twice[0]} from the module around it; remove '{twice[0]}' from its options"
+        )
+    names = named_arguments(part)
+    return part(**{name: value for name, value in sizes.items() if name in names})

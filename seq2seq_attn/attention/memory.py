@@ -1,0 +1,62 @@
+"""Keys and values of one attention, prepared once and read at every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+@final
+@dataclass(frozen=True)
+class Memory:
+    """A value: decoding hands it on, reorders it by `select`, grows it by `append`, never changes it.
+
+    Attributes:
+        keys: what the score made of the keys; as many tensors as the score says (`Score.key_parts`).
+        values: cut into heads.
+        mask: True where a key may be seen, for the sentence or for each query; None: everywhere.
+    """
+
+    keys: tuple[Float[Tensor, "batch _ source _"], ...]
+    values: Float[Tensor, "batch heads source width"]
+    mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None
+
+    @property
+    def source(self) -> int:
+        return self.values.shape[2]
+
+    @cached_property
+    def visible(self) -> Bool[Tensor, "batch 1 _ source"] | None:
+        """The mask with an axis for heads and one for queries."""
+        if self.mask is None:
+            return None
+        return self.mask[:, None, None, :] if self.mask.dim() == 2 else self.mask[:, None]
+
+    @cached_property
+    def lengths(self) -> Int[Tensor, "batch"]:
+        """One past the last key that any query of a sentence may see."""
+        if self.mask is None:
+            return torch.full(self.values.shape[:1], self.source, device=self.values.device)
+        seen = self.mask if self.mask.dim() == 2 else self.mask.any(1)
+        last = torch.arange(1, self.source + 1, device=seen.device) * seen
+        return last.amax(-1)
+
+    def select(self, rows: Int[Tensor, "rows"]) -> Memory:
+        """The sentences `rows`, in that order."""
+        mask = None if self.mask is None else self.mask[rows]
+        return Memory(tuple(k[rows] for k in self.keys), self.values[rows], mask)
+
+    def append(self, new: Memory) -> Memory:
+        """More keys behind these, for causal self-attention one step at a time."""
+        if (self.mask is None) != (new.mask is None):
+            raise ValueError(
+                "a memory with a mask and one without cannot be joined; give both a mask, or neither"
+            )
+        keys = tuple(torch.cat(pair, 2) for pair in zip(self.keys, new.keys, strict=True))
+        mask = None if self.mask is None or new.mask is None else torch.cat([self.mask, new.mask], -1)
+        return Memory(keys, torch.cat([self.values, new.values], 2), mask)

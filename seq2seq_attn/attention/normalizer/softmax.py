@@ -1,0 +1,23 @@
+"""Softmax normalizer: the soft attention of Bahdanau et al. 2015, eq. 6, arXiv:1409.0473."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
+from seq2seq_attn.tensors.masked_softmax import masked_softmax
+
+
+@final
+class SoftmaxNormalizer(Normalizer):
+    """Weights are exp(score) over its sum among the keys that may be seen."""
+
+    is_softmax: ClassVar[bool] = True
+
+    def forward(
+        self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
+    ) -> Normalized:
+        return Normalized(masked_softmax(scores, allowed))

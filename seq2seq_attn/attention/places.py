@@ -1,0 +1,53 @@
+"""Where the rows and columns of a block of scores stand in their sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import final
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+
+@final
+class Places:
+    """Indices without content, computed when first read: a score of contents never pays for them.
+
+    `end` is one past the last key a row may see: the sentence's length, or the row's own place + 1 when
+    causal. It is never the padded length (more padding would change the result) and never the final
+    length of a causal sequence (one step at a time would differ from all at once).
+    """
+
+    def __init__(
+        self, query: Callable[[], Tensor], key: Callable[[], Tensor], end: Callable[[], Tensor]
+    ) -> None:
+        self._query, self._key, self._end = query, key, end
+
+    @classmethod
+    def dense(
+        cls, *, start: int, target: int, source: int, lengths: Callable[[], Tensor], causal: bool,
+        device: torch.device,
+    ) -> Places:  # fmt: skip
+        """Rows `start .. start + target` against columns `0 .. source`."""
+
+        def query() -> Tensor:
+            return torch.arange(start, start + target, device=device)
+
+        def end() -> Tensor:
+            return (query() + 1)[None] if causal else lengths()[:, None].expand(-1, target)
+
+        return cls(query, lambda: torch.arange(source, device=device), end)
+
+    @cached_property
+    def query(self) -> Int[Tensor, "*blocks target"]:
+        return self._query()
+
+    @cached_property
+    def key(self) -> Int[Tensor, "*blocks source"]:
+        return self._key()
+
+    @cached_property
+    def end(self) -> Int[Tensor, "batch *blocks target"]:
+        return self._end()

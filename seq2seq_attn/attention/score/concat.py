@@ -1,0 +1,50 @@
+"""Concat score: v . tanh(W [q; k]). Luong et al. 2015, section 3.1, arXiv:1508.04025."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq_attn.attention.heads import check_heads, split_heads
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.score.additive import vector_of_tanh
+from seq2seq_attn.attention.score.score import Score
+
+
+@final
+class ConcatScore(Score):
+    """One matrix over the joined pair: the additive score with its two matrices side by side.
+
+    Args:
+        hidden_dim: width of the hidden layer over all heads; None: `query_dim`.
+    """
+
+    def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, hidden_dim: int | None) -> None:
+        super().__init__()
+        hidden_dim = hidden_dim or query_dim
+        check_heads("attention.score.hidden_dim", hidden_dim, num_heads)
+        self.num_heads, self.query_dim = num_heads, query_dim
+        self.project = nn.Linear(query_dim + key_dim, hidden_dim, bias=False)
+        self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim // num_heads))
+        nn.init.xavier_uniform_(self.project.weight)
+        nn.init.xavier_uniform_(self.vector)
+
+    def prepare_query(
+        self, query: Float[Tensor, "batch target query_dim"]
+    ) -> tuple[Float[Tensor, "batch heads target width"]]:
+        # W [q; k] = W_left q + W_right k, so that no pair is ever written out.
+        return (split_heads(F.linear(query, self.project.weight[:, : self.query_dim]), self.num_heads),)
+
+    def prepare_keys(
+        self, keys: Float[Tensor, "batch source key_dim"]
+    ) -> tuple[Float[Tensor, "batch heads source width"]]:
+        return (split_heads(F.linear(keys, self.project.weight[:, self.query_dim :]), self.num_heads),)
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        return vector_of_tanh(self.vector, query[0], keys[0])

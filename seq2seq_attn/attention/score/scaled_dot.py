@@ -1,0 +1,53 @@
+"""Scaled dot score: (W q) . (U k) / sqrt(d_k). Vaswani et al. 2017, eq. 1 and 3.2.2, arXiv:1706.03762."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.heads import check_heads, split_heads
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.score.score import Score
+
+
+@final
+class ScaledDotScore(Score):
+    """Heads of width d_k = query_dim / num_heads.
+
+    Args:
+        bias: whether the two projections have one (`attention.qkv_bias`).
+        scale: factor of the inner product (`attention.qk_scale`); None: 1 / sqrt(d_k).
+    """
+
+    inner_product: ClassVar[bool] = True
+
+    def __init__(
+        self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None
+    ) -> None:
+        super().__init__()
+        check_heads("query_dim", query_dim, num_heads)
+        self.num_heads = num_heads
+        self.scale = scale if scale is not None else (query_dim // num_heads) ** -0.5
+        self.project_query = nn.Linear(query_dim, query_dim, bias=bias)
+        self.project_key = nn.Linear(key_dim, query_dim, bias=bias)
+        for projection in (self.project_query, self.project_key):
+            nn.init.xavier_uniform_(projection.weight)
+            if bias:
+                nn.init.zeros_(projection.bias)
+
+    def prepare_query(
+        self, query: Float[Tensor, "batch target query_dim"]
+    ) -> tuple[Float[Tensor, "batch heads target width"]]:
+        return (split_heads(self.project_query(query) * self.scale, self.num_heads),)
+
+    def prepare_keys(
+        self, keys: Float[Tensor, "batch source key_dim"]
+    ) -> tuple[Float[Tensor, "batch heads source width"]]:
+        return (split_heads(self.project_key(keys), self.num_heads),)
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        return query[0] @ keys[0].mT

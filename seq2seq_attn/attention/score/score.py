@@ -1,0 +1,55 @@
+"""The contract of a score: what a query thinks of a key, or of a place."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.places import Places
+
+
+class Score(nn.Module, ABC):
+    """Owns its projections of queries and keys, and nothing of masks, softmax or dropout.
+
+    `*batch` is `batch`, or `batch blocks` where a pattern cuts the sequence. Heads stand after the blocks.
+    Scores are finite always: hiding is the normalizer's work.
+
+    Attributes:
+        inner_product: `forward` is `query[0] @ keys[0].mT`, any scale folded into the query.
+        reads_query: False where the scores are the same for every query content.
+        reads_end: whether `places.end` is read.
+        max_length: places that it has scores for; None: any.
+        query_parts, key_parts: tensors that `prepare_query` and `prepare_keys` return.
+    """
+
+    inner_product: ClassVar[bool] = False
+    reads_query: ClassVar[bool] = True
+    reads_end: ClassVar[bool] = False
+    max_length: int | None = None
+    query_parts: int = 1
+    key_parts: int = 1
+
+    @abstractmethod
+    def prepare_query(
+        self, query: Float[Tensor, "batch target query_dim"]
+    ) -> tuple[Float[Tensor, "batch _ target _"], ...]:
+        """What is made of a query before it meets a key."""
+
+    @abstractmethod
+    def prepare_keys(
+        self, keys: Float[Tensor, "batch source key_dim"]
+    ) -> tuple[Float[Tensor, "batch _ source _"], ...]:
+        """What is made of the keys, once for a source sentence."""
+
+    @abstractmethod
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        """Scores of every prepared query against every prepared key; `*batch` may be 1 where contents do not matter."""
+
+    def visible(self, places: Places) -> Bool[Tensor, "*batch heads target source"] | None:
+        """Places that the score itself looks at, head by head; None: all."""
+        return None

@@ -1,0 +1,37 @@
+"""Uniform score: 0 for every place, so the context is the mean of what may be seen. The baseline without attention."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.score.score import Score
+
+
+@final
+class UniformScore(Score):
+    """Looks at nothing. With full attention: one fixed context, the mean of the memory."""
+
+    reads_query: ClassVar[bool] = False
+
+    def __init__(self, *, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.query_parts = self.key_parts = 0
+
+    def prepare_query(self, query: Float[Tensor, "batch target query_dim"]) -> tuple[()]:
+        return ()
+
+    def prepare_keys(self, keys: Float[Tensor, "batch source key_dim"]) -> tuple[()]:
+        return ()
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        blocks, target = places.query.shape[:-1], places.query.shape[-1]
+        shape = (1, *blocks, self.num_heads, target, places.key.shape[-1])
+        return torch.zeros(shape, device=places.key.device)

@@ -1,0 +1,42 @@
+"""A padded batch of sentence pairs with its lengths and masks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import final
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+
+@final
+@dataclass(frozen=True)
+class Batch:
+    """Sentence pairs of one step; a mask is True where a real piece stands.
+
+    Attributes:
+        source: piece ids, each sentence closed by the end piece.
+        target_input: what the decoder reads: the begin piece, then the sentence.
+        target_output: what it must say: the sentence, then the end piece.
+        source_lengths, target_lengths: in pieces, end piece included.
+        index: row of each pair in its split, so that results can be put back in order.
+    """
+
+    source: Int[Tensor, "batch source"]
+    source_lengths: Int[Tensor, "batch"]
+    source_mask: Bool[Tensor, "batch source"]
+    target_input: Int[Tensor, "batch target"]
+    target_output: Int[Tensor, "batch target"]
+    target_lengths: Int[Tensor, "batch"]
+    target_mask: Bool[Tensor, "batch target"]
+    index: Int[Tensor, "batch"]
+
+    def __len__(self) -> int:
+        return self.source.shape[0]
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        return Batch(*(getattr(self, f.name).to(device, non_blocking=non_blocking) for f in fields(self)))
+
+    def pin_memory(self) -> Batch:
+        return Batch(*(getattr(self, f.name).pin_memory() for f in fields(self)))

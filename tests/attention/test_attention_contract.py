@@ -1,0 +1,202 @@
+"""What every attention keeps, whatever its parts: one test a law, for every YAML in conf/attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from attention.formulas import attend
+from configs import attention_of, options
+from torch import Tensor
+
+PRESETS = options("attention")
+HEADS = (1, 3)
+B, T, S = 2, 5, 7
+pytestmark = pytest.mark.usefixtures("double")
+
+
+def cross(preset: str, heads: int = 1) -> tuple[Any, Tensor, Tensor, Tensor]:
+    """An attention with queries, keys and values of three widths (two where the score ties them)."""
+    tied = preset == "luong_dot"
+    query_dim, key_dim, value_dim = 6 * heads, (6 if tied else 11) * heads, 5 * heads
+    if preset == "scaled_dot":
+        value_dim = 7 * heads
+    attention = attention_of(
+        preset, f"attention.num_heads={heads}", query_dim=query_dim, key_dim=key_dim, value_dim=value_dim
+    )
+    return (
+        attention.eval(),
+        torch.randn(B, T, query_dim),
+        torch.randn(B, S, key_dim),
+        torch.randn(B, S, value_dim),
+    )
+
+
+def itself(preset: str, heads: int = 1) -> tuple[Any, Tensor]:
+    attention = attention_of(
+        preset, f"attention.num_heads={heads}", query_dim=6 * heads, key_dim=6 * heads, value_dim=6 * heads
+    )
+    return attention.eval(), torch.randn(B, S, 6 * heads)
+
+
+MASK = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])
+
+
+def gradients(loss: Tensor, *of: Tensor) -> list[Tensor]:
+    found = torch.autograd.grad(loss, of, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(found, of, strict=True)]
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("heads", HEADS)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_cross_attention_equals_its_formula_values_and_gradients(
+    preset: str, heads: int, need_weights: bool
+) -> None:
+    attention, query, keys, values = cross(preset, heads)
+    inputs = [x.requires_grad_() for x in (query, keys, values)]
+    expected, expected_weights = attend(attention, query, keys, values, MASK, causal=False)
+    found = attention(query, attention.prepare(keys, values, MASK), need_weights=need_weights)
+    torch.testing.assert_close(found.context, expected, rtol=0, atol=1e-12)
+    if need_weights:
+        torch.testing.assert_close(found.weights, expected_weights, rtol=0, atol=1e-12)
+    parameters = [*inputs, *attention.parameters()]
+    upstream = torch.randn_like(expected)
+    for ours, theirs in zip(
+        gradients((found.context * upstream).sum(), *parameters),
+        gradients((expected * upstream).sum(), *parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_causal_self_attention_equals_its_formula(preset: str, masked: bool, need_weights: bool) -> None:
+    attention, x = itself(preset, heads=3)
+    mask = MASK if masked else None
+    expected, _ = attend(attention, x, x, x, mask, causal=True)
+    found = attention.attend_self(x, mask, causal=True, need_weights=need_weights).context
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_rows_sum_to_one_and_padding_weighs_exactly_nothing(preset: str) -> None:
+    attention, query, keys, values = cross(preset)
+    weights = attention(query, attention.prepare(keys, values, MASK), need_weights=True).weights
+    torch.testing.assert_close(weights.sum(-1), torch.ones(B, 1, T))
+    assert (weights[1, :, :, 4:] == 0).all()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_padding_and_neighbours_change_nothing(preset: str) -> None:
+    attention, query, keys, values = cross(preset)
+    together = attention(query, attention.prepare(keys, values, MASK)).context
+    alone = attention(query[1:], attention.prepare(keys[1:, :4], values[1:, :4])).context
+    torch.testing.assert_close(together[1:], alone, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_causal_row_sees_no_later_place(preset: str) -> None:
+    attention, x = itself(preset)
+    x.requires_grad_()
+    attention.attend_self(x, causal=True).context[:, 3].sum().backward()
+    assert (x.grad[:, 4:] == 0).all()
+    assert (x.grad[:, :3] != 0).any()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_one_step_at_a_time_equals_all_at_once(preset: str) -> None:
+    attention, x = itself(preset)
+    expected = attention.attend_self(x, causal=True).context
+    memory, steps = None, []
+    for t in range(S):
+        token = attention.prepare(x[:, t : t + 1])
+        memory = token if memory is None else memory.append(token)
+        steps.append(attention(x[:, t : t + 1], memory, start=t, causal=True).context)
+    torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_chunk_behind_a_cache_equals_all_at_once(preset: str) -> None:
+    attention, x = itself(preset)
+    expected = attention.attend_self(x, causal=True).context[:, 4:]
+    found = attention(x[:, 4:], attention.prepare(x), start=4, causal=True).context
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_row_with_nothing_to_see_gives_zeros_and_finite_gradients(preset: str, need_weights: bool) -> None:
+    attention, query, keys, values = cross(preset)
+    inputs = [x.requires_grad_() for x in (query, keys, values)]
+    mask = MASK & torch.tensor([[True], [False]])
+    found = attention(query, attention.prepare(keys, values, mask), need_weights=need_weights)
+    assert (found.context[1] == 0).all()
+    for gradient in gradients(found.context.square().sum(), *inputs, *attention.parameters()):
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_mask_for_each_query_is_kept(preset: str) -> None:
+    attention, query, keys, values = cross(preset)
+    mask = torch.rand(B, T, S) > 0.4
+    weights = attention(query, attention.prepare(keys, values, mask), need_weights=True).weights
+    assert (weights[~mask[:, None]] == 0).all()
+    assert (weights[mask[:, None]] > 0).all()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_parameter_gets_a_gradient(preset: str) -> None:
+    attention, query, keys, values = cross(preset)
+    values.requires_grad_()
+    attention(query, attention.prepare(keys, values, MASK)).context.square().sum().backward()
+    for name, parameter in attention.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 5e-2)])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_lower_precision_stays_near_float64(preset: str, dtype: torch.dtype, tolerance: float) -> None:
+    attention, query, keys, values = cross(preset)
+    expected = attention(query, attention.prepare(keys, values, MASK)).context
+    attention.to(dtype)
+    for need_weights in (False, True):
+        memory = attention.prepare(keys.to(dtype), values.to(dtype), MASK)
+        found = attention(query.to(dtype), memory, need_weights=need_weights).context
+        assert found.dtype == dtype
+        largest = expected.abs().max()
+        assert ((found.double() - expected).abs().max() / largest) < tolerance
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_state_round_trips(preset: str) -> None:
+    attention, query, keys, values = cross(preset)
+    other, *_ = cross(preset)
+    other.load_state_dict(attention.state_dict())
+    ours, theirs = (a(query, a.prepare(keys, values, MASK)).context for a in (attention, other))
+    assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_memory_can_be_reordered(preset: str) -> None:
+    attention, query, keys, values = cross(preset)
+    rows = torch.tensor([1, 0, 1])
+    selected = attention.prepare(keys, values, MASK).select(rows)
+    expected = attention(query, attention.prepare(keys, values, MASK)).context[rows]
+    torch.testing.assert_close(attention(query[rows], selected).context, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_weights_are_those_before_dropout(preset: str) -> None:
+    attention, query, keys, values = cross(preset)
+    memory = attention.prepare(keys, values, MASK)
+    expected = attention(query, memory, need_weights=True)
+    attention.dropout = 0.5
+    attention.train()
+    found = attention(query, memory, need_weights=True)
+    torch.testing.assert_close(found.weights, expected.weights)
+    assert not torch.allclose(found.context, expected.context)

@@ -1,0 +1,113 @@
+"""Numbers that can be checked by hand, and laws between the parts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from configs import attention_of
+
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.masked_softmax import masked_softmax
+
+NOWHERE = Places.dense(
+    start=0, target=1, source=2, lengths=lambda: torch.tensor([2]), causal=False, device=torch.device("cpu")
+)
+
+
+def test_equal_keys_give_the_mean_of_the_valid_values() -> None:
+    # Dive into Deep Learning, attention scoring functions: keys of ones, values 0..39, valid lengths 2 and 6.
+    attention = attention_of("luong_dot", query_dim=2, key_dim=2, value_dim=4)
+    values = torch.arange(40.0).view(1, 10, 4).expand(2, -1, -1)
+    mask = torch.arange(10) < torch.tensor([[2], [6]])
+    found = attention(
+        torch.randn(2, 1, 2), attention.prepare(torch.ones(2, 10, 2), values, mask), need_weights=True
+    )
+    torch.testing.assert_close(found.context, torch.tensor([[[2.0, 3, 4, 5]], [[10.0, 11, 12, 13]]]))
+    assert found.weights[0, 0, 0].tolist() == [0.5, 0.5] + [0.0] * 8
+
+
+def test_additive_score_by_hand() -> None:
+    score = attention_of("bahdanau", query_dim=1, key_dim=1, value_dim=1).score
+    score.project_query.weight.data = torch.tensor([[2.0]])
+    score.project_key.weight.data = torch.tensor([[-1.0]])
+    score.vector.data = torch.tensor([[3.0]])
+    query, keys = torch.tensor([[[1.0]]]), torch.tensor([[[2.0], [0.0]]])
+    found = score(score.prepare_query(query), score.prepare_keys(keys), NOWHERE)
+    torch.testing.assert_close(found, torch.tensor([[[[3 * math.tanh(0.0), 3 * math.tanh(2.0)]]]]))
+
+
+def test_general_score_by_hand() -> None:
+    score = attention_of("luong_general", query_dim=2, key_dim=2, value_dim=2).score
+    score.project_key.weight.data = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    query, keys = torch.tensor([[[1.0, 10.0]]]), torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+    assert score(score.prepare_query(query), score.prepare_keys(keys), NOWHERE).tolist() == [[[[31.0, 42.0]]]]
+
+
+def test_scaled_dot_score_by_hand() -> None:
+    score = attention_of("scaled_dot", query_dim=4, key_dim=4, value_dim=4).score
+    score.project_query.weight.data = score.project_key.weight.data = torch.eye(4)
+    query, keys = torch.tensor([[[1.0, 2, 3, 4]]]), torch.tensor([[[4.0, 4, 4, 4], [6.0, 6, 6, 6]]])
+    assert score(score.prepare_query(query), score.prepare_keys(keys), NOWHERE).tolist() == [[[[20.0, 30.0]]]]
+
+
+def test_concat_equals_additive_with_its_matrix_split() -> None:
+    additive = attention_of("bahdanau", query_dim=3, key_dim=5, value_dim=5)
+    concat = attention_of("luong_concat", query_dim=3, key_dim=5, value_dim=5)
+    concat.score.vector.data = additive.score.vector.data
+    concat.score.project.weight.data = torch.cat(
+        [additive.score.project_query.weight, additive.score.project_key.weight], 1
+    )
+    query, keys = torch.randn(2, 7, 3), torch.randn(2, 11, 5)
+    ours, theirs = (a(query, a.prepare(keys)).context for a in (concat, additive))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_no_attention_is_the_mean_of_the_memory() -> None:
+    attention = attention_of("none", query_dim=3, key_dim=5, value_dim=5)
+    keys = torch.randn(2, 7, 5)
+    mask = torch.arange(7) < torch.tensor([[7], [4]])
+    found = attention(torch.randn(2, 3, 3), attention.prepare(keys, mask=mask)).context
+    torch.testing.assert_close(found[1], keys[1, :4].mean(0).expand(3, -1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_masked_softmax_hides_at_every_dtype(dtype: torch.dtype) -> None:
+    scores = torch.tensor([[1.0, 2.0, 60000.0], [5.0, 5.0, 5.0]], dtype=dtype).requires_grad_()
+    allowed = torch.tensor([[True, True, False], [False, False, False]])
+    weights = masked_softmax(scores, allowed)
+    assert weights.dtype == dtype
+    assert weights[0, 2] == 0
+    assert weights[1].tolist() == [0.0, 0.0, 0.0]
+    torch.testing.assert_close(weights[0, 1].float(), torch.tensor(math.e / (1 + math.e)), atol=5e-3, rtol=0)
+    weights.float().square().sum().backward()
+    assert scores.grad.isfinite().all()
+
+
+def test_a_head_for_every_64_of_the_query_by_default() -> None:
+    attention = attention_of("bahdanau", "attention.num_heads=null", query_dim=128, key_dim=7, value_dim=6)
+    assert attention.num_heads == 2
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "sizes", "sentence"),
+    [
+        ("luong_dot", [], (3, 5, 5),
+         "dot score needs query_dim == key_dim, got 3 and 5; use attention/score=general"),
+        ("bahdanau", ["attention.num_heads=2"], (4, 5, 5),
+         "attention.num_heads=2 does not divide value_dim=5; take a number of heads that does"),
+        ("bahdanau", ["attention.qk_scale=0.5"], (4, 5, 5),
+         "AdditiveScore takes no attention.qk_scale=0.5; use attention/score=scaled_dot"),
+        ("bahdanau", ["+attention.score.query_dim=9"], (4, 5, 5),
+         "AdditiveScore gets query_dim from the module around it; remove 'query_dim' from its options"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_in_one_sentence(
+    preset: str, overrides: list[str], sizes: tuple[int, int, int], sentence: str
+) -> None:
+    query_dim, key_dim, value_dim = sizes
+    with pytest.raises(UserError) as refused:
+        attention_of(preset, *overrides, query_dim=query_dim, key_dim=key_dim, value_dim=value_dim)
+    assert str(refused.value) == sentence

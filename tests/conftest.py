@@ -1,0 +1,25 @@
+"""Tests run on one thread and in float64 unless they say otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def reproducible() -> Iterator[None]:
+    torch.manual_seed(0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    """New floating tensors are float64."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
