@@ -1,0 +1,1 @@
+"""A target prefix and a memory to the next hidden states."""

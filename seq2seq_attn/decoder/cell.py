@@ -1,0 +1,89 @@
+"""A recurrent cell whose input comes in two parts: one known for all steps at once, one found step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+CellState = tuple[Tensor, ...]
+
+
+@final
+class Cell(nn.Module):
+    """A GRU or LSTM cell; its state is a tuple of (batch, hidden_dim), the first of which is its output.
+
+    Args:
+        known_dim: width of the input known beforehand (embeddings); its gates are computed in one product.
+            0: there is none.
+        found_dim: width of the input found in the step (context, or the layer below). 0: there is none.
+    """
+
+    def __init__(
+        self, *, known_dim: int, found_dim: int, cell: Literal["gru", "lstm"], hidden_dim: int
+    ) -> None:
+        super().__init__()
+        self.kind = KINDS[cell]
+        gates = self.kind.num_gates * hidden_dim
+        self.known = nn.Linear(known_dim, gates) if known_dim else None
+        self.found = nn.Linear(found_dim, gates, bias=not known_dim) if found_dim else None
+        self.recurrent = nn.Linear(hidden_dim, gates)
+        for linear in (self.known, self.found):
+            if linear is not None:
+                nn.init.xavier_uniform_(linear.weight)
+        for linear in (self.known, self.found, self.recurrent):
+            if linear is not None and linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+        with torch.no_grad():
+            for gate in self.recurrent.weight.split(hidden_dim):
+                nn.init.orthogonal_(gate)
+
+    def forward(
+        self,
+        known: Float[Tensor, "batch gates"] | None,
+        found: Float[Tensor, "batch found_dim"] | None,
+        state: CellState,
+    ) -> CellState:
+        """One step; `known` has been through `self.known` already."""
+        if found is not None:
+            assert self.found is not None
+            known = self.found(found) if known is None else torch.addmm(known, found, self.found.weight.t())
+        assert known is not None
+        return self.kind.step(known, self.recurrent(state[0]), state)
+
+
+def gru_step(
+    gates: Float[Tensor, "batch gates"], recurrent: Float[Tensor, "batch gates"], state: CellState
+) -> CellState:
+    """Gated recurrent unit: gates reset, update, new; the reset gate stands behind the recurrent product.
+
+    Cho et al. 2014, arXiv:1406.1078, in the form of cuDNN and `torch.nn.GRU`.
+    """
+    (hidden,) = state
+    two = 2 * hidden.shape[1]
+    reset, update = torch.sigmoid(gates[:, :two] + recurrent[:, :two]).chunk(2, -1)
+    new = torch.tanh(torch.addcmul(gates[:, two:], reset, recurrent[:, two:]))
+    return (torch.lerp(new, hidden, update),)
+
+
+def lstm_step(
+    gates: Float[Tensor, "batch gates"], recurrent: Float[Tensor, "batch gates"], state: CellState
+) -> CellState:
+    """Long short-term memory: gates input, forget, new, output. Hochreiter and Schmidhuber 1997."""
+    write, keep, new, read = (gates + recurrent).chunk(4, -1)
+    memory = torch.addcmul(torch.sigmoid(keep) * state[1], torch.sigmoid(write), torch.tanh(new))
+    return (torch.sigmoid(read) * torch.tanh(memory), memory)
+
+
+class Kind(NamedTuple):
+    """What tells one cell from another."""
+
+    step: Callable[[Tensor, Tensor, CellState], CellState]
+    num_gates: int
+    num_states: int
+
+
+KINDS = {"gru": Kind(gru_step, 3, 1), "lstm": Kind(lstm_step, 4, 2)}

@@ -1,0 +1,89 @@
+"""Recurrent decoder with attention after the step. Luong et al. 2015, section 3, arXiv:1508.04025."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seq2seq_attn.decoder.decoder import Decoded, Decoder
+from seq2seq_attn.decoder.gather import Gathered
+from seq2seq_attn.decoder.rnn_state import RNNState
+from seq2seq_attn.decoder.stack import Stack
+from seq2seq_attn.tensors.encoded import Encoded
+
+
+@final
+class RNNLuongDecoder(Decoder):
+    """s_t = f([e_t; h~_{t-1}], s_{t-1}); c_t = attend(s_t); h~_t = tanh(W [c_t; s_t]), eq. 5.
+
+    Args:
+        input_dim: width of the embedded target. key_dim, value_dim, summary_dim: what the encoder gives.
+        attention: factory of the attention that reads the source.
+        hidden_dim: width of every layer and of h~. dropout: between layers and on h~.
+        input_feeding: whether h~_{t-1} is joined to the input (3.3). Without it all queries are known
+            before attention, which then is one call.
+    """
+
+    def __init__(
+        self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
+        attention: partial[Any], cell: Literal["gru", "lstm"], hidden_dim: int, num_layers: int, dropout: float,
+        input_feeding: bool,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.attention = attention(query_dim=hidden_dim, key_dim=key_dim, value_dim=value_dim, layer=0)
+        self.stack = Stack(
+            known_dim=input_dim, found_dim=hidden_dim if input_feeding else 0, summary_dim=summary_dim,
+            cell=cell, hidden_dim=hidden_dim, num_layers=num_layers, dropout=dropout,
+        )  # fmt: skip
+        self.input_feeding, self.output_dim = input_feeding, hidden_dim
+        self.combine = nn.Linear(self.attention.context_dim + hidden_dim, hidden_dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def initial_state(self, encoded: Encoded) -> RNNState:
+        memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
+        layers = self.stack.start(encoded.summary)
+        return RNNState(
+            memory, layers, place=0, feed=torch.zeros_like(layers[-1][0]) if self.input_feeding else None
+        )
+
+    def forward(
+        self,
+        embedded: Float[Tensor, "batch target input_dim"],
+        state: RNNState,
+        *,
+        need_weights: bool = False,
+    ) -> Decoded:
+        if self.input_feeding:
+            return self._step_by_step(embedded, state, need_weights)
+        layers, hidden = state.layers, []
+        for known in self.stack.known(embedded):
+            layers = self.stack(known, None, layers)
+            hidden.append(layers[-1][0])
+        queries = torch.stack(hidden, 1)
+        attended = self.attention(queries, state.memory, start=state.place, need_weights=need_weights)
+        gathered = Gathered()
+        gathered.add(attended)
+        output = self.dropout(torch.tanh(self.combine(torch.cat([attended.context, queries], -1))))
+        after = RNNState(state.memory, layers, state.place + embedded.shape[1])
+        return Decoded(output, after, *gathered.joined("cross/0"))
+
+    def _step_by_step(
+        self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, need_weights: bool
+    ) -> Decoded:
+        layers, feed, outputs, gathered = state.layers, state.feed, [], Gathered()
+        for step, known in enumerate(self.stack.known(embedded)):
+            layers = self.stack(known, feed, layers)
+            query = layers[-1][0]
+            attended = self.attention(
+                query.unsqueeze(1), state.memory, start=state.place + step, need_weights=need_weights
+            )
+            joined = torch.cat([attended.context.squeeze(1), query], -1)
+            feed = self.dropout(torch.tanh(self.combine(joined)))
+            outputs.append(feed)
+            gathered.add(attended)
+        after = RNNState(state.memory, layers, state.place + embedded.shape[1], feed)
+        return Decoded(torch.stack(outputs, 1), after, *gathered.joined("cross/0"))

@@ -1,0 +1,64 @@
+"""Recurrent layers above one another, stepped together."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq_attn.decoder.cell import Cell, CellState
+
+StackState = tuple[CellState, ...]
+
+
+@final
+class Stack(nn.Module):
+    """The first layer reads the embedded token and what the step found; each further one the layer below.
+
+    Args:
+        known_dim: width of the embedded token. found_dim: width of what a step finds; may be 0.
+        summary_dim: width of the vector from which every state starts: tanh(W summary), Bahdanau A.2.2.
+        dropout: between layers.
+    """
+
+    def __init__(
+        self, *, known_dim: int, found_dim: int, summary_dim: int, cell: Literal["gru", "lstm"],
+        hidden_dim: int, num_layers: int, dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        first = Cell(known_dim=known_dim, found_dim=found_dim, cell=cell, hidden_dim=hidden_dim)
+        above = (
+            Cell(known_dim=0, found_dim=hidden_dim, cell=cell, hidden_dim=hidden_dim)
+            for _ in range(num_layers - 1)
+        )
+        self.first, self.above = first, nn.ModuleList(above)
+        self.states_per_cell = first.kind.num_states
+        self.bridge = nn.Linear(summary_dim, num_layers * self.states_per_cell * hidden_dim)
+        self.dropout = dropout
+
+    def start(self, summary: Float[Tensor, "batch summary_dim"]) -> StackState:
+        """The state before the first token."""
+        per_cell = self.states_per_cell
+        states = torch.tanh(self.bridge(summary)).chunk((1 + len(self.above)) * per_cell, -1)
+        return tuple(states[i : i + per_cell] for i in range(0, len(states), per_cell))
+
+    def known(
+        self, embedded: Float[Tensor, "batch target known_dim"]
+    ) -> tuple[Float[Tensor, "batch gates"], ...]:
+        """The embedded tokens' share of the first layer's gates, one product for all steps."""
+        assert self.first.known is not None
+        return self.first.known(embedded).unbind(1)
+
+    def forward(
+        self, known: Float[Tensor, "batch gates"], found: Float[Tensor, "batch found_dim"] | None,
+        state: StackState,
+    ) -> StackState:  # fmt: skip
+        """One step of every layer; the output is `state[-1][0]`."""
+        after = [self.first(known, found, state[0])]
+        for cell, before in zip(self.above, state[1:], strict=True):
+            below = F.dropout(after[-1][0], self.dropout, self.training)
+            after.append(cell(None, below, before))
+        return tuple(after)

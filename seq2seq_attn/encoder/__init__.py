@@ -1,0 +1,1 @@
+"""A source sentence to a memory."""

@@ -1,0 +1,86 @@
+"""The one model: embeddings, an encoder, a decoder and the output layer. Sutskever et al. 2014, arXiv:1409.3215."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal, final
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from seq2seq_attn.decoder.decoder import Decoded
+from seq2seq_attn.tensors.error import UserError
+
+
+@final
+class EncoderDecoder(nn.Module):
+    """Built from an encoder and a decoder, each a factory that takes the widths it is offered.
+
+    Args:
+        source_vocab_size, target_vocab_size: pieces; filled in from the tokenizer.
+        embedding_dim: width of a piece on both sides.
+        tie_embeddings: share matrices (Press and Wolf 2017): `none`; `target` with the output layer; `all`
+            three, which needs a joint vocabulary.
+        dropout: of the embeddings.
+    """
+
+    def __init__(
+        self, *, source_vocab_size: int, target_vocab_size: int, encoder: partial[Any], decoder: partial[Any],
+        embedding_dim: int, tie_embeddings: Literal["none", "target", "all"], dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.embed_source = nn.Embedding(source_vocab_size, embedding_dim)
+        self.embed_target = nn.Embedding(target_vocab_size, embedding_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.encoder = encoder(input_dim=embedding_dim)
+        self.decoder = decoder(
+            input_dim=embedding_dim, key_dim=self.encoder.key_dim, value_dim=self.encoder.value_dim,
+            summary_dim=self.encoder.summary_dim,
+        )  # fmt: skip
+        self.output = nn.Linear(self.decoder.output_dim, target_vocab_size)
+        for embedding in (self.embed_source, self.embed_target):
+            nn.init.normal_(embedding.weight, std=embedding_dim**-0.5)
+        nn.init.normal_(self.output.weight, std=self.decoder.output_dim**-0.5)
+        nn.init.zeros_(self.output.bias)
+        self._tie(tie_embeddings)
+
+    def _tie(self, tie_embeddings: str) -> None:
+        if tie_embeddings == "none":
+            return
+        if self.output.weight.shape != self.embed_target.weight.shape:
+            raise UserError(
+                f"model.tie_embeddings={tie_embeddings} needs a decoder whose output is as wide as an embedding, got "
+                f"{self.output.weight.shape[1]} and {self.embed_target.weight.shape[1]}; make them equal or use none"
+            )
+        self.output.weight = self.embed_target.weight
+        if tie_embeddings == "all":
+            if self.embed_source.weight.shape != self.embed_target.weight.shape:
+                raise UserError(
+                    "model.tie_embeddings=all needs one vocabulary for both languages; use tokenizer.joint=true"
+                )
+            self.embed_source.weight = self.embed_target.weight
+
+    def encode(self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]) -> Any:
+        """The decoder's state before the first token."""
+        return self.decoder.initial_state(self.encoder(self.dropout(self.embed_source(source)), mask))
+
+    def decode(
+        self, target_input: Int[Tensor, "batch target"], state: Any, *, need_weights: bool = False
+    ) -> Decoded:
+        """Hidden states for the tokens that follow `state`: a whole target, or one step of it."""
+        return self.decoder(self.dropout(self.embed_target(target_input)), state, need_weights=need_weights)
+
+    def logits(self, hidden: Float[Tensor, "*rows output_dim"]) -> Float[Tensor, "*rows vocabulary"]:
+        """Scores of the next piece."""
+        return self.output(hidden)
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch source"],
+        source_mask: Bool[Tensor, "batch source"],
+        target_input: Int[Tensor, "batch target"],
+        *,
+        need_weights: bool = False,
+    ) -> Decoded:
+        """Teacher forcing: hidden states at every target place."""
+        return self.decode(target_input, self.encode(source, source_mask), need_weights=need_weights)

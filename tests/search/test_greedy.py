@@ -1,0 +1,72 @@
+"""Greedy search against one step of one sentence at a time, and against forced scoring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from configs import built, composed, model_of
+from torch import Tensor
+
+BOS, EOS = 2, 3
+SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 3, 0, 0, 0], [11, 12, 13, 3, 0]])
+MASK = SOURCE != 0
+pytestmark = pytest.mark.usefixtures("double")
+
+
+def search(**limits: float) -> Any:
+    return built(composed(*(f"search.{name}={value}" for name, value in limits.items())).search)
+
+
+def run(model: Any, source: Tensor, mask: Tensor, **limits: float) -> list[Any]:
+    return search(**limits)(model, source, mask, bos_id=BOS, eos_id=EOS, banned_ids=(0, 1, 2))
+
+
+def peaked(decoder: str = "rnn") -> Any:
+    """A random model whose choices are no near-ties, and which ends sentences at various places."""
+    torch.manual_seed(3)
+    model = model_of(f"decoder@model.decoder={decoder}").eval()
+    for parameter in model.parameters():
+        parameter.data *= 3
+    return model
+
+
+@pytest.mark.parametrize("decoder", ["rnn", "rnn_luong"])
+def test_a_batch_is_translated_as_its_sentences_alone(decoder: str) -> None:
+    model = peaked(decoder)
+    together = run(model, SOURCE, MASK)
+    assert len({len(hypothesis.pieces) for hypothesis in together}) > 1
+    for row, length in enumerate(MASK.sum(-1).tolist()):
+        (alone,) = run(model, SOURCE[row : row + 1, :length], MASK[row : row + 1, :length])
+        assert alone.pieces == together[row].pieces
+        assert alone.score == pytest.approx(together[row].score, abs=1e-9)
+
+
+def test_the_score_is_that_of_forced_scoring() -> None:
+    model = peaked()
+    for row, hypothesis in enumerate(run(model, SOURCE, MASK)):
+        target = torch.tensor([[BOS, *hypothesis.pieces]])
+        log_probs = model.logits(
+            model(SOURCE[row : row + 1], MASK[row : row + 1], target).hidden
+        ).log_softmax(-1)
+        said = torch.tensor([*hypothesis.pieces, EOS])
+        expected = log_probs[0].gather(-1, said[:, None]).sum()
+        assert hypothesis.score == pytest.approx(expected.item(), abs=1e-9)
+
+
+def test_each_piece_is_the_likeliest_that_is_not_banned() -> None:
+    model = peaked()
+    (hypothesis,) = run(model, SOURCE[:1], MASK[:1])
+    target = torch.tensor([[BOS, *hypothesis.pieces]])
+    logits = model.logits(model(SOURCE[:1], MASK[:1], target).hidden)[0]
+    logits[:, [0, 1, 2]] = -torch.inf
+    assert logits.argmax(-1)[: len(hypothesis.pieces)].tolist() == hypothesis.pieces
+
+
+def test_the_limit_is_that_of_each_source_and_the_end_is_forced_there() -> None:
+    model = peaked()
+    model.output.bias.data[EOS] = -1e9  # never ends by itself
+    found = run(model, SOURCE, MASK, max_relative_length=1.0, max_extra_length=2)
+    assert [len(hypothesis.pieces) for hypothesis in found] == [7, 5, 4, 6]
+    assert [len(h.pieces) for h in run(model, SOURCE, MASK, max_length=3)] == [3, 3, 3, 3]
