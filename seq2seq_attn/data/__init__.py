@@ -1,0 +1,1 @@
+"""Corpus readers, cleaning, token-budget batches and the data module."""

@@ -1,0 +1,52 @@
+"""What a DataLoader asks for the rows of a batch, and gets the batch."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from seq2seq_attn.data.batch_sampler import TokenBatchSampler
+from seq2seq_attn.data.collate import collate, collate_pairs
+from seq2seq_attn.data.corpus import Split
+from seq2seq_attn.data.encoded import EncodedSplit
+from seq2seq_attn.tensors.batch import Batch
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+
+@final
+class BatchDataset(Dataset[Batch]):
+    """Batches of an encoded split, or encoded anew with segmentations drawn.
+
+    Args:
+        drawn_by: whose seed and epoch, with the rows, decide the segmentations; None: the encoding on disk.
+    """
+
+    def __init__(
+        self, split: Split, encoded: EncodedSplit, tokenizer: SentencePieceTokenizer,
+        drawn_by: TokenBatchSampler | None = None,
+    ) -> None:  # fmt: skip
+        self.split, self.encoded, self.tokenizer = split, encoded, tokenizer
+        self.drawn_by = drawn_by
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def __getitem__(self, row: int) -> Batch:
+        return self.__getitems__([row])
+
+    def __getitems__(self, rows: list[int]) -> Batch:
+        """Called by the DataLoader's fetcher with all rows of a batch at once."""
+        specials = {
+            "pad_id": self.tokenizer.pad_id, "bos_id": self.tokenizer.bos_id, "eos_id": self.tokenizer.eos_id
+        }  # fmt: skip
+        if self.drawn_by is None:
+            return collate(self.encoded, rows, **specials)
+        entropy = [self.drawn_by.seed, self.drawn_by.epoch, *rows]
+        source_seed, target_seed = np.random.SeedSequence(entropy).generate_state(2).tolist()
+        sources, targets = [self.split.sources[i] for i in rows], [self.split.targets[i] for i in rows]
+        return collate_pairs(
+            self.tokenizer.encode_source(sources, sample=True, seed=source_seed),
+            self.tokenizer.encode_target(targets, sample=True, seed=target_seed), rows, **specials,
+        )  # fmt: skip

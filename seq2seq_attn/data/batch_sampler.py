@@ -1,0 +1,135 @@
+"""Batches of equal work: sorted by length, cut at a budget of padded tokens, the same for every device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import final
+
+import numpy as np
+from jaxtyping import Float, Int, Int64
+from torch.utils.data import Sampler
+
+from seq2seq_attn.tensors.error import UserError
+
+BUCKET_WIDTHS = (1, 2, 4, 8)  # few pairs want wide ones, or targets of all lengths meet in a batch
+
+
+@final
+class TokenBatchSampler(Sampler[list[int]]):
+    """Lists of row numbers; every row once, and as many lists on every device.
+
+    The sorted lengths, and so the cuts, are the same in every epoch. What changes with (seed, epoch) is which
+    of the pairs of one length stand where, and the order of the batches.
+
+    Args:
+        source_lengths, target_lengths: in pieces, without begin and end.
+        batch_tokens: padded source and target tokens of a batch, specials included; a longer pair is alone.
+        batch_sentences: instead of or beside batch_tokens, pairs of a batch.
+        shuffle: False: by length, and always the same.
+    """
+
+    def __init__(
+        self, source_lengths: Int[np.ndarray, "pairs"], target_lengths: Int[np.ndarray, "pairs"], *,
+        batch_tokens: int | None = None, batch_sentences: int | None = None, shuffle: bool, seed: int,
+        rank: int = 0, num_replicas: int = 1,
+    ) -> None:  # fmt: skip
+        check_limit("batch_tokens", batch_tokens)
+        check_limit("batch_sentences", batch_sentences)
+        if len(source_lengths) < num_replicas:
+            raise UserError(
+                f"{len(source_lengths)} sentence pairs cannot be shared by {num_replicas} devices; "
+                "use trainer.devices=1"
+            )
+        self.source_lengths = np.asarray(source_lengths, np.int64) + 1
+        self.target_lengths = np.asarray(target_lengths, np.int64) + 1
+        self.shuffle, self.seed, self.epoch = shuffle, seed, 0
+        self.rank, self.num_replicas = rank, num_replicas
+        plans = [self._plan(width, batch_tokens, batch_sentences) for width in BUCKET_WIDTHS]
+        self.padding_share, self._cuts, self._width = min(plans, key=lambda plan: plan[0])
+
+    @property
+    def sampler(self) -> TokenBatchSampler:
+        """Lightning calls `set_epoch` on `batch_sampler.sampler`, never on the batch sampler."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return (len(self._cuts) - 1) // self.num_replicas
+
+    def __iter__(self) -> Iterator[list[int]]:
+        num_batches = len(self._cuts) - 1
+        if self.shuffle:
+            random = np.random.default_rng([self.seed, self.epoch])
+            order = self._order(self._width, random.random(len(self.source_lengths)))
+            batches = random.permutation(num_batches)
+        else:
+            order, batches = self._order(self._width), np.arange(num_batches)
+        for batch in batches[self.rank :: self.num_replicas]:
+            yield order[self._cuts[batch] : self._cuts[batch + 1]].tolist()
+
+    def _plan(
+        self, width: int, batch_tokens: int | None, batch_sentences: int | None
+    ) -> tuple[float, Int64[np.ndarray, "fences"], int]:
+        """The share of padding and the cuts with buckets of this width."""
+        order = self._order(width)
+        source, target = self.source_lengths[order], self.target_lengths[order]
+        cuts = even_out(cut(source, target, batch_tokens, batch_sentences), source, target, self.num_replicas)
+        real = int(source.sum() + target.sum())
+        return 1.0 - real / int(padded_tokens(cuts, source, target).sum()), cuts, width
+
+    def _order(
+        self, width: int, tie_break: Float[np.ndarray, "pairs"] | None = None
+    ) -> Int64[np.ndarray, "pairs"]:
+        """By source length in buckets of a width, then by target length, up and down in turn."""
+        bucket = self.source_lengths // width
+        snake = np.where(bucket % 2 == 0, self.target_lengths, -self.target_lengths)
+        keys = (self.source_lengths, snake, bucket)
+        return np.lexsort(keys if tie_break is None else (tie_break, *keys))
+
+
+def check_limit(name: str, limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise UserError(f"{name}={limit} makes no batch; use {name}={4096 if name == 'batch_tokens' else 64}")
+
+
+def cut(
+    source: Int64[np.ndarray, "pairs"], target: Int64[np.ndarray, "pairs"],
+    batch_tokens: int | None, batch_sentences: int | None,
+) -> Int64[np.ndarray, "fences"]:  # fmt: skip
+    """Where batches begin, and the end: each takes pairs in order as long as it stays within both limits."""
+    most_tokens, most_sentences = batch_tokens or np.inf, batch_sentences or np.inf
+    cuts, longest_source, longest_target = [0], 0, 0
+    for place, (s, t) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+        longest_source, longest_target = max(longest_source, s), max(longest_target, t)
+        size = place - cuts[-1] + 1
+        too_much = size * (longest_source + longest_target) > most_tokens or size > most_sentences
+        if size > 1 and too_much:
+            cuts.append(place)
+            longest_source, longest_target = s, t
+    return np.array([*cuts, len(source)])
+
+
+def even_out(
+    cuts: Int64[np.ndarray, "fences"],
+    source: Int64[np.ndarray, "pairs"], target: Int64[np.ndarray, "pairs"], num_replicas: int,
+) -> Int64[np.ndarray, "more_fences"]:  # fmt: skip
+    """Cut the largest batches in two until the devices share them alike."""
+    while (len(cuts) - 1) % num_replicas:
+        tokens = np.where(np.diff(cuts) > 1, padded_tokens(cuts, source, target), 0)
+        largest = int(tokens.argmax())
+        if tokens[largest] == 0:
+            raise UserError(
+                f"{len(cuts) - 1} batches of one pair each cannot be shared alike by {num_replicas} devices; "
+                "use a larger batch_tokens or trainer.devices=1"
+            )
+        cuts = np.insert(cuts, largest + 1, (cuts[largest] + cuts[largest + 1]) // 2)
+    return cuts
+
+
+def padded_tokens(
+    cuts: Int64[np.ndarray, "fences"], source: Int64[np.ndarray, "pairs"], target: Int64[np.ndarray, "pairs"]
+) -> Int64[np.ndarray, "batches"]:
+    starts = cuts[:-1]
+    return np.diff(cuts) * (np.maximum.reduceat(source, starts) + np.maximum.reduceat(target, starts))

@@ -1,0 +1,84 @@
+"""Cleaning: Unicode form and blanks everywhere; what is empty, too long or double goes from training."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import final
+
+from seq2seq_attn.data.pair import Pair
+from seq2seq_attn.tensors.error import UserError
+
+
+@final
+class Cleaning:
+    """Args:
+    normalize_spaces: every kind of blank (U+00A0, U+202F, U+2009, U+2028, ...) becomes a plain space.
+    min_words, max_words: of either side, words being what stands between blanks.
+    max_characters: of either side, for text without blanks.
+    max_ratio: of the longer side to the shorter, in words; None: any.
+    deduplicate: keep the first of several equal pairs.
+    """
+
+    def __init__(
+        self, *, normalize_spaces: bool = True, min_words: int = 1, max_words: int = 100,
+        max_characters: int = 1000, max_ratio: int | float | None = None, deduplicate: bool = True,
+    ) -> None:  # fmt: skip
+        if not 1 <= min_words <= max_words:
+            raise UserError(
+                f"data.cleaning needs 1 <= min_words <= max_words, got {min_words} and {max_words}; "
+                "use min_words=1 max_words=100"
+            )
+        if max_characters < 1:
+            raise UserError(f"data.cleaning.max_characters={max_characters} leaves nothing; use 1000")
+        if max_ratio is not None and max_ratio < 1:
+            raise UserError(
+                f"data.cleaning.max_ratio={max_ratio} is less than 1, an even pair; use 9 or null"
+            )
+        self.normalize_spaces, self.deduplicate = normalize_spaces, deduplicate
+        self.min_words, self.max_words, self.max_characters = min_words, max_words, max_characters
+        self.max_ratio = max_ratio
+
+    def normalize(self, pairs: list[tuple[str, str]]) -> tuple[list[Pair], dict[str, int]]:
+        """Every pair, in one Unicode form with single blanks, and how many that changed."""
+        cleaned = [Pair(self.normalize_text(s), self.normalize_text(t), t) for s, t in pairs]
+        changed = sum(new[:2] != old for new, old in zip(cleaned, pairs, strict=True))
+        return cleaned, {"pairs read": len(pairs), "pairs normalised": changed}
+
+    def normalize_text(self, text: str) -> str:
+        """NFC; blanks collapsed, and none at the ends."""
+        text = unicodedata.normalize("NFC", text)
+        return " ".join(text.split()) if self.normalize_spaces else re.sub(r"[ \t]+", " ", text).strip(" ")
+
+    def drop(self, pairs: list[Pair]) -> tuple[list[Pair], dict[str, int]]:
+        """The pairs worth training on, and how many each step dropped."""
+        steps: list[tuple[str, Callable[[Pair], bool]]] = [
+            ("empty side", lambda pair: bool(pair.source and pair.target)),
+            (f"over {self.max_characters} characters", self._few_characters),
+            (f"under {self.min_words} words", lambda pair: min(num_words(pair)) >= self.min_words),
+            (f"over {self.max_words} words", lambda pair: max(num_words(pair)) <= self.max_words),
+        ]
+        if self.max_ratio is not None:
+            steps.append((f"longer over shorter side beyond {self.max_ratio:g}", self._even))
+        if self.deduplicate:
+            seen: set[tuple[str, str]] = set()
+            # set.add gives None: a pair passes once, and is then seen
+            steps.append(("double", lambda pair: pair[:2] not in seen and not seen.add(pair[:2])))  # type: ignore[func-returns-value]
+        counts = {}
+        for name, keeps in steps:
+            kept = [pair for pair in pairs if keeps(pair)]
+            counts[f"dropped, {name}"] = len(pairs) - len(kept)
+            pairs = kept
+        return pairs, counts
+
+    def _few_characters(self, pair: Pair) -> bool:
+        return max(len(pair.source), len(pair.target)) <= self.max_characters
+
+    def _even(self, pair: Pair) -> bool:
+        assert self.max_ratio is not None
+        return max(num_words(pair)) <= self.max_ratio * min(num_words(pair))
+
+
+def num_words(pair: Pair) -> tuple[int, int]:
+    return len(pair.source.split()), len(pair.target.split())

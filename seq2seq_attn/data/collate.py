@@ -1,0 +1,96 @@
+"""Piece ids to padded tensors, a whole batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int, Int64
+from torch import Tensor
+
+from seq2seq_attn.data.encoded import EncodedSplit
+from seq2seq_attn.tensors.batch import Batch
+
+
+def collate(split: EncodedSplit, rows: Sequence[int], *, pad_id: int, bos_id: int, eos_id: int) -> Batch:
+    """The batch of these rows of an encoded split."""
+    index = np.asarray(rows, np.int64)
+    source = gather(split.source_ids, split.source_offsets[index], split.source_offsets[index + 1], pad_id)
+    target = gather(split.target_ids, split.target_offsets[index], split.target_offsets[index + 1], pad_id)
+    return make_batch(source, target, index, bos_id=bos_id, eos_id=eos_id)
+
+
+def collate_pairs(
+    sources: list[list[int]],
+    targets: list[list[int]],
+    rows: Sequence[int],
+    *,
+    pad_id: int,
+    bos_id: int,
+    eos_id: int,
+) -> Batch:
+    """The batch of these sentences, given as ids without begin or end."""
+    index = np.asarray(rows, np.int64)
+    return make_batch(
+        gather_lists(sources, pad_id), gather_lists(targets, pad_id), index, bos_id=bos_id, eos_id=eos_id
+    )
+
+
+def collate_sources(
+    ids: list[list[int]], *, pad_id: int, eos_id: int
+) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch"], Bool[Tensor, "batch source"]]:
+    """Source, lengths and mask of sentences to translate, closed by the end piece."""
+    padded, lengths = gather_lists(ids, pad_id)
+    return close(padded, lengths, eos_id)
+
+
+def gather(
+    ids: Int[np.ndarray, "pieces"],
+    starts: Int64[np.ndarray, "batch"],
+    ends: Int64[np.ndarray, "batch"],
+    pad_id: int,
+) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
+    """Rows of a flat array, padded to one more than the longest, and their lengths."""
+    lengths = ends - starts
+    place = np.arange(lengths.max() + 1)
+    padded = np.full((len(starts), len(place)), pad_id, np.int64)
+    real = place < lengths[:, None]
+    padded[real] = ids[(starts[:, None] + place)[real]]
+    return padded, lengths
+
+
+def gather_lists(
+    ids: list[list[int]], pad_id: int
+) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
+    ends = np.cumsum([len(row) for row in ids], dtype=np.int64)
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    flat = np.array([piece for row in ids for piece in row], np.int64)
+    return gather(flat, starts, ends, pad_id)
+
+
+def close(
+    padded: Int64[np.ndarray, "batch length"], lengths: Int64[np.ndarray, "batch"], eos_id: int
+) -> tuple[Int64[Tensor, "batch length"], Int64[Tensor, "batch"], Bool[Tensor, "batch length"]]:
+    """Put the end piece into the first free place, and mask what lies behind it."""
+    closed = padded.copy()
+    closed[np.arange(len(lengths)), lengths] = eos_id
+    mask = np.arange(padded.shape[1]) <= lengths[:, None]
+    return torch.from_numpy(closed), torch.from_numpy(lengths + 1), torch.from_numpy(mask)
+
+
+def make_batch(
+    source: tuple[Int64[np.ndarray, "batch source"], Int64[np.ndarray, "batch"]],
+    target: tuple[Int64[np.ndarray, "batch target"], Int64[np.ndarray, "batch"]],
+    index: Int64[np.ndarray, "batch"], *, bos_id: int, eos_id: int,
+) -> Batch:  # fmt: skip
+    padded_target, target_lengths = target
+    target_input = np.roll(padded_target, 1, axis=1)  # the last place is free in every row
+    target_input[:, 0] = bos_id
+    closed_source, closed_source_lengths, source_mask = close(*source, eos_id)
+    target_output, closed_target_lengths, target_mask = close(padded_target, target_lengths, eos_id)
+    return Batch(
+        source=closed_source, source_lengths=closed_source_lengths, source_mask=source_mask,
+        target_input=torch.from_numpy(target_input), target_output=target_output,
+        target_lengths=closed_target_lengths, target_mask=target_mask, index=torch.from_numpy(index),
+    )  # fmt: skip

@@ -1,0 +1,41 @@
+"""The small English-French corpus of our own, in the checkout's `data/demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import final
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.reading import read_pairs, turn
+from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.data.splitting import clean_splits
+from seq2seq_attn.tensors.error import UserError
+
+FILES = {"train": "train.tsv", "val": "val.tsv", "test": "test.tsv", "test_unseen": "unseen.tsv"}
+BESIDE_THE_PACKAGE = Path(__file__).resolve().parents[2] / "data" / "demo"
+
+
+@final
+class DemoCorpus(Corpus):
+    """Args:
+    path: folder of train.tsv, val.tsv, test.tsv and unseen.tsv; None: the checkout's own.
+    """
+
+    def __init__(
+        self, *, path: str | None, source_language: str, target_language: str, cleaning: Cleaning
+    ) -> None:
+        self.folder = BESIDE_THE_PACKAGE if path is None else Path(path).expanduser()
+        self.source_language, self.target_language = source_language, target_language
+        self.cleaning = cleaning
+
+    def load(self) -> LoadedCorpus:
+        if not self.folder.is_dir():
+            raise UserError(
+                f"data=demo finds no folder {self.folder}; run from a checkout, or give data.path=FOLDER "
+                f"with {', '.join(FILES.values())}"
+            )
+        languages = (self.source_language, self.target_language)
+        raw = {name: turn(read_pairs(self.folder / file), *languages) for name, file in FILES.items()}
+        splits, counts = clean_splits(raw, self.cleaning)
+        return LoadedCorpus(splits, CleaningReport(counts), *languages)

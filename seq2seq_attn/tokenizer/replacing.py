@@ -1,0 +1,36 @@
+"""Cache files that are either whole or not there, however many runs write them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from seq2seq_attn.tensors.error import UserError
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[BinaryIO]:
+    """A stream that becomes `file` in one step when all is written.
+
+    Raises:
+        UserError: if the folder cannot be made or written to.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
+    except OSError as error:
+        raise UserError(
+            f"the cache folder {file.parent} cannot be written ({error.strerror}); give another one as "
+            "paths.cache_dir"
+        ) from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+        os.replace(temporary, file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,179 @@
+"""Subword pieces: Kudo and Richardson 2018, arXiv:1808.06226; drawn ones: Kudo 2018, arXiv:1804.10959."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, final
+
+import sentencepiece
+import torch
+from rich.console import Console
+
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
+from seq2seq_attn.tokenizer.sentencepiece_model import MODEL_TYPES, SPECIALS, load_model, train_model
+
+
+@final
+class SentencePieceTokenizer:
+    """Sentences to piece ids and back, with one model for both languages or one for each.
+
+    Args:
+        model_type: `unigram`, `bpe`, `char` or `word` (split at blanks).
+        vocab_size: pieces of a model, specials included; `char` and `word` use fewer if the text has fewer.
+        joint: one model over both languages.
+        sampling_alpha: for training encodings; 0 is off. `unigram`: the sharpness of the sampled
+            segmentation, small is wild. `bpe`: the share of merges left out.
+        cache_dir: trained models are kept there by their content; None: nowhere.
+    """
+
+    pad_id, unk_id, bos_id, eos_id = SPECIALS.values()
+
+    def __init__(
+        self,
+        model_type: str,
+        vocab_size: int,
+        joint: bool,
+        sampling_alpha: int | float,
+        cache_dir: str | None,
+    ) -> None:
+        check_settings(model_type, vocab_size, sampling_alpha)
+        self.model_type, self.vocab_size, self.joint = model_type, vocab_size, joint
+        self.sampling_alpha = float(sampling_alpha)
+        self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser() / "tokenizer"
+        self._source: sentencepiece.SentencePieceProcessor | None = None
+        self._target: sentencepiece.SentencePieceProcessor | None = None
+        self._source_sampler: SegmentationSampler | None = None
+        self._target_sampler: SegmentationSampler | None = None
+
+    def train(self, sources: list[str], targets: list[str], progress: bool = False) -> None:
+        """Learn the pieces from the training split, or take them from the cache."""
+        console = Console(quiet=not progress)
+        with console.status(f"Learning {self.model_type} pieces from {len(sources):,} sentence pairs"):
+            if self.joint:
+                source = target = self._train(sources + targets, "both languages")
+            else:
+                source = self._train(sources, "the source language")
+                target = self._train(targets, "the target language")
+        self._set_models(source, target)
+
+    def encode_source(self, sentences: list[str], sample: bool = False, seed: int = 0) -> list[list[int]]:
+        """Piece ids without begin or end; `sample` draws a segmentation, a pure function of `seed`."""
+        if sample and self._source_sampler is not None:
+            return self._source_sampler(sentences, seed)
+        return self.source_model.encode(sentences)
+
+    def encode_target(self, sentences: list[str], sample: bool = False, seed: int = 0) -> list[list[int]]:
+        """As `encode_source`, for the target language."""
+        if sample and self._target_sampler is not None:
+            return self._target_sampler(sentences, seed)
+        return self.target_model.encode(sentences)
+
+    def decode_target(self, ids: list[list[int]]) -> list[str]:
+        """Detokenised sentences; padding, begin and end are left out."""
+        silent = (self.pad_id, self.bos_id, self.eos_id)
+        return [
+            self.target_model.decode([i for i in row if i not in silent]).strip() if row else ""
+            for row in ids
+        ]
+
+    def source_pieces(self, ids: list[int]) -> list[str]:
+        """The pieces as text, "▁" for a blank before."""
+        return [self.source_model.id_to_piece(i) for i in ids]
+
+    def target_pieces(self, ids: list[int]) -> list[str]:
+        """As `source_pieces`, for the target language."""
+        return [self.target_model.id_to_piece(i) for i in ids]
+
+    @property
+    def source_model(self) -> sentencepiece.SentencePieceProcessor:
+        assert self._source is not None, "train the tokenizer first"
+        return self._source
+
+    @property
+    def target_model(self) -> sentencepiece.SentencePieceProcessor:
+        assert self._target is not None, "train the tokenizer first"
+        return self._target
+
+    @property
+    def source_vocab_size(self) -> int:
+        return self.source_model.get_piece_size()
+
+    @property
+    def target_vocab_size(self) -> int:
+        return self.target_model.get_piece_size()
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what decides an unsampled encoding: the two models."""
+        digest = hashlib.sha256(self.source_model.serialized_model_proto())
+        digest.update(self.target_model.serialized_model_proto())
+        return digest.hexdigest()
+
+    def get_state(self) -> dict[str, Any]:
+        """Plain data and tensors: what a checkpoint keeps, readable with `torch.load(weights_only=True)`."""
+        source = as_tensor(self.source_model)
+        return {
+            "model_type": self.model_type, "vocab_size": self.vocab_size, "joint": self.joint,
+            "sampling_alpha": self.sampling_alpha, "source_model": source,
+            "target_model": source if self.joint else as_tensor(self.target_model),
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> SentencePieceTokenizer:
+        """The tokenizer that gave `state`, ready to use."""
+        settings = {name: state[name] for name in ("model_type", "vocab_size", "joint", "sampling_alpha")}
+        tokenizer = cls(**settings, cache_dir=None)
+        source = load_model(state["source_model"].numpy().tobytes())
+        target = source if tokenizer.joint else load_model(state["target_model"].numpy().tobytes())
+        tokenizer._set_models(source, target)
+        return tokenizer
+
+    def _train(self, sentences: list[str], of: str) -> sentencepiece.SentencePieceProcessor:
+        file = None if self.cache_dir is None else self.cache_dir / f"{self._cache_key(sentences)}.model"
+        return train_model(
+            sentences, model_type=self.model_type, vocab_size=self.vocab_size, of=of, cache=file
+        )
+
+    def _cache_key(self, sentences: list[str]) -> str:
+        settings = [sentencepiece.__version__, self.model_type, self.vocab_size]
+        digest = hashlib.sha256(json.dumps(settings).encode())
+        for sentence in sentences:
+            digest.update(sentence.encode() + b"\n")
+        return digest.hexdigest()[:32]
+
+    def _set_models(
+        self, source: sentencepiece.SentencePieceProcessor, target: sentencepiece.SentencePieceProcessor
+    ) -> None:
+        self._source, self._target = source, target
+        if self.sampling_alpha > 0.0:
+            self._source_sampler = SegmentationSampler(source, self.model_type, self.sampling_alpha)
+            self._target_sampler = SegmentationSampler(target, self.model_type, self.sampling_alpha)
+
+
+def check_settings(model_type: str, vocab_size: int, sampling_alpha: int | float) -> None:
+    """Refuse what no corpus could make work."""
+    if model_type not in MODEL_TYPES:
+        raise UserError(
+            f"tokenizer.model_type={model_type} is unknown; choose from: {', '.join(MODEL_TYPES)}"
+        )
+    if vocab_size <= len(SPECIALS):
+        raise UserError(
+            f"tokenizer.vocab_size={vocab_size} leaves no room beside the {len(SPECIALS)} special pieces; "
+            "use some thousands"
+        )
+    if not 0.0 <= sampling_alpha <= 1.0:
+        raise UserError(
+            f"tokenizer.sampling_alpha={sampling_alpha} is not between 0 (off) and 1; use 0.1 or 0"
+        )
+    if sampling_alpha > 0.0 and model_type not in ("unigram", "bpe"):
+        raise UserError(
+            f"tokenizer.sampling_alpha={sampling_alpha} needs a model that can split in several ways, "
+            f"{model_type} cannot; use tokenizer=unigram, tokenizer=bpe or tokenizer.sampling_alpha=0"
+        )
+
+
+def as_tensor(model: sentencepiece.SentencePieceProcessor) -> torch.Tensor:
+    return torch.frombuffer(bytearray(model.serialized_model_proto()), dtype=torch.uint8)

@@ -1,0 +1,91 @@
+"""Training one SentencePiece model in memory, with our sentences for its errors and a file to keep it in."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import sentencepiece
+
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tokenizer.replacing import replacing
+
+MODEL_TYPES = ("unigram", "bpe", "char", "word")
+SPECIALS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+
+
+def train_model(
+    sentences: list[str], *, model_type: str, vocab_size: int, of: str, cache: Path | None
+) -> sentencepiece.SentencePieceProcessor:
+    """The model of `sentences`, read from `cache` if it is there, else trained and kept there.
+
+    Args:
+        of: whose sentences they are, in an error's words.
+    """
+    if cache is not None and cache.is_file():
+        try:
+            return load_model(cache.read_bytes())
+        except (OSError, RuntimeError):
+            pass  # damaged: trained anew and replaced
+    model = fit(sentences, model_type, vocab_size, of)
+    if cache is not None:
+        with replacing(cache) as stream:
+            stream.write(model)
+    return load_model(model)
+
+
+def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
+
+
+def fit(sentences: list[str], model_type: str, vocab_size: int, of: str) -> bytes:
+    """Train, and turn what sentencepiece says of the vocabulary's size into advice.
+
+    Raises:
+        UserError: if the text has too few pieces, or more characters than the vocabulary has room for.
+    """
+    if not any(sentences):
+        raise UserError(f"the training split has no text in {of}; check data.path and data.cleaning")
+    try:
+        return run_trainer(sentences, model_type, vocab_size)
+    except RuntimeError as error:
+        needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
+        if needed:
+            raise UserError(
+                f"tokenizer.vocab_size={vocab_size} is less than the {needed[1]} characters and special "
+                f"pieces of {of} in this corpus; use tokenizer.vocab_size={needed[1]} or more"
+            ) from error
+        most = most_pieces(sentences, model_type, error)
+        raise UserError(
+            f"tokenizer.vocab_size={vocab_size} is more than this corpus supports; at most {most} "
+            f"{model_type} pieces for {of}; use tokenizer.vocab_size={most}"
+        ) from error
+
+
+def most_pieces(sentences: list[str], model_type: str, error: RuntimeError) -> int:
+    """The size that sentencepiece proposes, tried: a model of that size may come out smaller still."""
+    while True:
+        proposed = re.search(r"set it to a value <= (\d+)", str(error))
+        if proposed is None:
+            raise error
+        try:
+            run_trainer(sentences, model_type, int(proposed[1]))
+        except RuntimeError as next_error:
+            error = next_error
+        else:
+            return int(proposed[1])
+
+
+def run_trainer(sentences: list[str], model_type: str, vocab_size: int) -> bytes:
+    """The model's bytes; the same for the same arguments, on any machine."""
+    writer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences), model_writer=writer, model_type=model_type, vocab_size=vocab_size,
+        character_coverage=1.0, byte_fallback=False, normalization_rule_name="identity",
+        hard_vocab_limit=model_type in ("unigram", "bpe"),
+        max_sentence_length=1_000_000,  # bytes; what is too long, cleaning has dropped
+        num_threads=2,  # fixed: the order in which counts are summed, and with it the model, depends on it
+        minloglevel=9, **SPECIALS,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return writer.getvalue()

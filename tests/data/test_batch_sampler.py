@@ -1,0 +1,128 @@
+"""Laws of the batches, for any lengths."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from seq2seq_attn.data.batch_sampler import TokenBatchSampler
+from seq2seq_attn.tensors.error import UserError
+
+lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=5, max_size=80)
+
+
+def make(pairs, **settings):
+    source, target = np.array(pairs).T
+    try:
+        return TokenBatchSampler(
+            source, target, **{"batch_tokens": 200, "shuffle": True, "seed": 3, **settings}
+        )
+    except UserError as error:
+        assume("batches of one pair each cannot be shared alike" not in str(error))
+        raise
+
+
+def epoch(sampler, number):
+    sampler.set_epoch(number)
+    return list(sampler)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    pairs=lengths, batch_tokens=st.integers(60, 400), num_replicas=st.integers(1, 5), shuffle=st.booleans()
+)
+def test_every_pair_once_within_the_budget_and_as_many_batches_on_every_device(
+    pairs, batch_tokens, num_replicas, shuffle
+):
+    samplers = [
+        make(pairs, batch_tokens=batch_tokens, rank=rank, num_replicas=num_replicas, shuffle=shuffle)
+        for rank in range(num_replicas)
+    ]
+    for number in (0, 1):
+        shares = [epoch(sampler, number) for sampler in samplers]
+        assert {len(share) for share in shares} == {len(samplers[0])}
+        batches = [batch for share in shares for batch in share]
+        assert sorted(row for batch in batches for row in batch) == list(range(len(pairs)))
+        for batch in batches:
+            longest = max(pairs[i][0] for i in batch) + max(pairs[i][1] for i in batch) + 2
+            assert len(batch) == 1 or len(batch) * longest <= batch_tokens
+
+
+@settings(deadline=None, max_examples=30)
+@given(pairs=lengths)
+def test_batches_are_a_pure_function_of_seed_and_epoch(pairs):
+    assert epoch(make(pairs), 4) == epoch(make(pairs), 4)
+    sampler = make(pairs)
+    first = epoch(sampler, 0)
+    epoch(sampler, 1)
+    assert epoch(sampler, 0) == first
+
+
+def test_epochs_and_seeds_differ_in_order_and_membership():
+    pairs = [(5, 7)] * 97
+    orders = [epoch(make(pairs, seed=seed), number) for seed, number in [(3, 0), (3, 1), (4, 0)]]
+    members = [{frozenset(batch) for batch in order} for order in orders]
+    assert members[0] != members[1] != members[2] != members[0]
+    assert [len(order) for order in orders] == [len(orders[0])] * 3
+
+
+def test_without_shuffling_every_epoch_is_sorted_by_length_and_the_same():
+    random = np.random.default_rng(0)
+    pairs = random.integers(1, 30, (67, 2)).tolist()
+    sampler = make(pairs, shuffle=False)
+    assert epoch(sampler, 0) == epoch(sampler, 5)
+
+
+def test_padding_is_under_a_tenth_on_lengths_like_tatoebas():
+    random = np.random.default_rng(1)
+    source = random.poisson(7, 20_000) + 2
+    target = np.maximum(1, np.round(source * random.lognormal(0.15, 0.25, 20_000))).astype(np.int64)
+    sampler = TokenBatchSampler(source, target, batch_tokens=4096, shuffle=True, seed=1)
+    padded = real = 0
+    for batch in sampler:
+        padded += len(batch) * (source[batch].max() + target[batch].max() + 2)
+        real += (source[batch] + target[batch] + 2).sum()
+    assert sampler.padding_share == pytest.approx(1 - real / padded)
+    assert sampler.padding_share < 0.05
+
+
+def test_a_pair_longer_than_the_budget_stands_alone():
+    assert sorted(map(len, epoch(make([(3, 3), (500, 2), (3, 3), (2, 3), (3, 2)]), 0))) == [1, 4]
+
+
+def test_lightning_reaches_set_epoch_through_the_sampler():
+    sampler = make([(3, 3)] * 5)
+    sampler.sampler.set_epoch(7)
+    assert sampler.epoch == 7
+
+
+def test_batches_can_be_limited_in_sentences():
+    sampler = make([(3, 3)] * 23, batch_tokens=None, batch_sentences=5, shuffle=False)
+    assert [len(batch) for batch in sampler] == [5, 5, 5, 5, 3]
+
+
+def test_fewer_pairs_than_devices_are_refused():
+    sentence = "3 sentence pairs cannot be shared by 5 devices; use trainer.devices=1"
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        TokenBatchSampler(
+            np.ones(3, int), np.ones(3, int), batch_tokens=9, shuffle=True, seed=1, num_replicas=5
+        )
+
+
+def test_single_pairs_that_devices_cannot_share_alike_are_refused():
+    sentence = (
+        "7 batches of one pair each cannot be shared alike by 5 devices; use a larger batch_tokens or "
+        "trainer.devices=1"
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        TokenBatchSampler(
+            np.ones(7, int), np.ones(7, int), batch_tokens=2, shuffle=True, seed=1, num_replicas=5
+        )
+
+
+@pytest.mark.parametrize(("name", "way_out"), [("batch_tokens", 4096), ("batch_sentences", 64)])
+def test_a_limit_below_one_is_refused(name, way_out):
+    with pytest.raises(UserError, match=f"^{name}=0 makes no batch; use {name}={way_out}$"):
+        TokenBatchSampler(np.ones(3, int), np.ones(3, int), shuffle=True, seed=1, **{name: 0})

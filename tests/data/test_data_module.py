@@ -1,0 +1,149 @@
+"""From a corpus to batches, through a tokenizer and the cache."""
+
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from seq2seq_attn.data.corpus import LoadedCorpus, Split
+from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.demo import DemoCorpus
+from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.data.tatoeba import TatoebaCorpus
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def split(numbers):
+    sources = ["the red cat sees " + "very " * (i % 5) + f"old dog {i}." for i in numbers]
+    targets = ["le chat rouge voit " + "très " * (i % 3) + f"vieux chien {i}." for i in numbers]
+    return Split(sources, targets, [[target] for target in targets])
+
+
+@pytest.fixture
+def corpus():
+    splits = {"train": split(range(211)), "val": split(range(300, 317)), "test": split(range(400, 413))}
+    splits["test_unseen"] = Split(["", "a " * 600], ["b", ""], [["b"], [""]])
+    return LoadedCorpus(splits, CleaningReport({}), "en", "fr")
+
+
+def make(corpus, tmp_path, sampling_alpha=0.0, seed=1):
+    tokenizer = SentencePieceTokenizer("unigram", 60, True, sampling_alpha, str(tmp_path))
+    tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
+    module = TranslationDataModule(corpus, tokenizer, batch_tokens=512, seed=seed, cache_dir=str(tmp_path))
+    module.prepare_data()
+    module.setup()
+    return module
+
+
+def test_training_batches_hold_every_pair_within_the_budget(corpus, tmp_path):
+    module = make(corpus, tmp_path)
+    batches = list(module.train_dataloader())
+    assert sorted(i for batch in batches for i in batch.index.tolist()) == list(range(211))
+    assert max(batch.source.numel() + batch.target_input.numel() for batch in batches) <= 512
+    assert 0.0 <= module.padding_share < 0.15
+    batch = batches[0]
+    for row, i in enumerate(batch.index.tolist()):
+        pieces = batch.target_output[row, : batch.target_lengths[row]].tolist()
+        assert module.tokenizer.decode_target([pieces]) == [corpus.splits["train"].targets[i]]
+
+
+def test_validation_and_every_test_set_are_whole_even_where_empty_or_too_long(corpus, tmp_path):
+    module = make(corpus, tmp_path)
+    assert module.test_names == ["test", "test_unseen"]
+    loaders = [module.val_dataloader(), *module.test_dataloader()]
+    rows = [sorted(i for batch in loader for i in batch.index.tolist()) for loader in loaders]
+    assert rows == [list(range(17)), list(range(13)), [0, 1]]
+
+
+def test_encodings_are_kept_and_damaged_ones_made_again(corpus, tmp_path):
+    before = [b.source.tolist() for b in make(corpus, tmp_path).val_dataloader()]
+    files = sorted((tmp_path / "encoded").rglob("*.npy"))
+    assert len(files) == 4 * 4
+    stamps = [file.stat().st_mtime_ns for file in files]
+    assert [b.source.tolist() for b in make(corpus, tmp_path).val_dataloader()] == before
+    assert [file.stat().st_mtime_ns for file in files] == stamps
+    for file in files:
+        file.write_bytes(file.read_bytes()[:-3])
+    assert [b.source.tolist() for b in make(corpus, tmp_path).val_dataloader()] == before
+
+
+def test_sampled_segmentations_are_a_function_of_seed_and_epoch_and_only_for_training(corpus, tmp_path):
+    def sources(epoch, seed=1):
+        loader = make(corpus, tmp_path, sampling_alpha=0.3, seed=seed).train_dataloader()
+        loader.batch_sampler.sampler.set_epoch(epoch)
+        return {i: ids for b in loader for i, ids in zip(b.index.tolist(), b.source.tolist(), strict=True)}
+
+    assert sources(0) == sources(0)
+    assert sources(0) != sources(1)
+    assert sources(0) != sources(0, seed=2)
+    plain, sampled = make(corpus, tmp_path), make(corpus, tmp_path, sampling_alpha=0.3)
+    assert (
+        sampled.val_dataloader().dataset[0].source.tolist()
+        == plain.val_dataloader().dataset[0].source.tolist()
+    )
+
+
+def test_batches_stay_near_the_budget_when_segmentations_are_sampled(corpus, tmp_path):
+    batches = list(make(corpus, tmp_path, sampling_alpha=0.1).train_dataloader())
+    assert max(batch.source.numel() + batch.target_input.numel() for batch in batches) <= 1.3 * 512
+
+
+class Recorder(pl.LightningModule):
+    """Notes which rows Lightning brings in which epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.epochs, self.tested = {}, {}
+
+    def training_step(self, batch, batch_idx):
+        self.epochs.setdefault(self.current_epoch, []).append(batch.index.tolist())
+        return self.weight * 1.0
+
+    def validation_step(self, batch, batch_idx):
+        pass
+
+    def test_step(self, batch, batch_idx, dataloader_idx=0):
+        self.tested.setdefault(dataloader_idx, []).extend(batch.index.tolist())
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def trainer(tmp_path, **settings):
+    return pl.Trainer(
+        accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+        default_root_dir=tmp_path, use_distributed_sampler=False, enable_checkpointing=False, **settings,
+    )  # fmt: skip
+
+
+@pytest.mark.filterwarnings(
+    "ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning"
+)  # Lightning's
+def test_lightning_gets_new_batches_each_epoch_the_same_after_a_resume_and_every_test_set(corpus, tmp_path):
+    whole, resumed = Recorder(), Recorder()
+    trainer(tmp_path, max_epochs=3).fit(whole, datamodule=make(corpus, tmp_path))
+    first = trainer(tmp_path, max_epochs=2)
+    first.fit(Recorder(), datamodule=make(corpus, tmp_path))
+    first.save_checkpoint(tmp_path / "two.ckpt")
+    trainer(tmp_path, max_epochs=3).fit(
+        resumed, datamodule=make(corpus, tmp_path), ckpt_path=tmp_path / "two.ckpt", weights_only=True
+    )
+    assert whole.epochs[0] != whole.epochs[1] != whole.epochs[2]
+    assert resumed.epochs == {2: whole.epochs[2]}
+    trainer(tmp_path).test(resumed, datamodule=make(corpus, tmp_path), verbose=False)
+    assert {name: sorted(rows) for name, rows in resumed.tested.items()} == {0: list(range(13)), 1: [0, 1]}
+
+
+@pytest.mark.parametrize(("name", "kind"), [("demo", DemoCorpus), ("tatoeba", TatoebaCorpus)])
+def test_the_yaml_gives_the_corpus(name, kind):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("train", overrides=[f"data={name}", "data.cleaning.max_words=7", "seed=5"])
+    corpus = instantiate(config.data, _convert_="all")
+    assert type(corpus) is kind
+    assert corpus.cleaning.max_words == 7

@@ -1,0 +1,85 @@
+"""Files that are almost right: each either reads as meant or is one sentence."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from seq2seq_attn.data.reading import read_lines, read_pairs, turn
+from seq2seq_attn.tensors.error import UserError
+
+
+def write(folder: Path, content: bytes) -> Path:
+    file = folder / "pairs.tsv"
+    file.write_bytes(content)
+    return file
+
+
+def refuses(file: Path, sentence: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(str(file) + sentence)}$"):
+        read_pairs(file)
+
+
+def test_two_and_three_columns_are_read_alike(tmp_path):
+    file = write(tmp_path, b"Go.\tVa !\nRun!\tCours !\tCC-BY 2.0 (France) #1\n")
+    assert read_pairs(file) == [("Go.", "Va !"), ("Run!", "Cours !")]
+
+
+def test_windows_line_ends_and_a_byte_order_mark_leave_no_trace(tmp_path):
+    file = write(tmp_path, b"\xef\xbb\xbfGo.\tVa !\r\nRun!\tCours !\r\n")
+    assert read_pairs(file) == [("Go.", "Va !"), ("Run!", "Cours !")]
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\u0085", "\v", "\f", "\x1c", "\r"])
+def test_only_a_line_feed_ends_a_line(tmp_path, end):
+    file = write(tmp_path, f"one{end}two\tun{end}deux\nthree\ttrois\n".encode())
+    assert read_pairs(file) == [(f"one{end}two", f"un{end}deux"), ("three", "trois")]
+
+
+def test_a_last_line_without_line_end_counts(tmp_path):
+    assert read_lines(write(tmp_path, b"a\nb")) == ["a", "b"]
+
+
+def test_a_line_of_a_hundred_thousand_words_is_read(tmp_path):
+    file = write(tmp_path, b"word " * 100_000 + b"\tmot\n")
+    assert len(read_pairs(file)[0][0]) == 500_000
+
+
+def test_a_wrong_number_of_columns_is_named_with_its_line(tmp_path):
+    way_out = "instead of 2 or 3 (English, French, attribution); mend or remove the line"
+    refuses(write(tmp_path, b"a\tb\nonly one\n"), f", line 2: 1 tab-separated column {way_out}")
+    refuses(write(tmp_path, b"a\tb\tc\td\n"), f", line 1: 4 tab-separated columns {way_out}")
+
+
+def test_bytes_that_are_not_utf8_are_named_with_their_line(tmp_path):
+    content = "Go.\tVa !\nRun!\tÉté\n".encode().replace("É".encode(), b"\xc9")
+    refuses(write(tmp_path, content), ", line 2: not UTF-8; convert the file to UTF-8 or remove the line")
+
+
+def test_a_nul_byte_is_named_with_its_line(tmp_path):
+    sentence = ", line 3: a NUL byte, so this is not plain text; remove the line"
+    refuses(write(tmp_path, b"a\tb\nc\td\ne\t\0\n"), sentence)
+
+
+def test_an_empty_file_is_refused(tmp_path):
+    for content in (b"", b"\xef\xbb\xbf"):
+        refuses(write(tmp_path, content), " is empty; check data.path or get the file again")
+
+
+def test_what_is_not_a_file_is_refused(tmp_path):
+    refuses(tmp_path / "none.tsv", " does not exist; check data.path")
+    refuses(tmp_path, " cannot be read (Is a directory); check data.path")
+
+
+def test_a_corpus_turns_round_for_french_to_english():
+    assert turn([("Go.", "Va !")], "en", "fr") == [("Go.", "Va !")]
+    assert turn([("Go.", "Va !")], "fr", "en") == [("Va !", "Go.")]
+
+
+def test_another_direction_is_refused():
+    sentence = (
+        "data.source_language=en data.target_language=de is not a direction of this corpus; "
+        "use en and fr, or fr and en"
+    )
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        turn([], "en", "de")

@@ -1,0 +1,93 @@
+"""A corpus without splits, split by source sentence."""
+
+import re
+
+import pytest
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.tatoeba import TatoebaCorpus
+from seq2seq_attn.tensors.error import UserError
+
+VERSIONS = 3
+
+
+@pytest.fixture
+def file(tmp_path):
+    lines = [
+        f"Sentence {i}.\tPhrase\u202f{i}, version {v}.\tCC-BY #{i}\n"
+        for i in range(53)
+        for v in range(VERSIONS)
+    ]
+    path = tmp_path / "fra.txt"
+    path.write_bytes("".join(lines).encode())
+    return path
+
+
+def load(path, seed=1, val_sentences=5, test_sentences=7, source="en", target="fr"):
+    corpus = TatoebaCorpus(
+        path=None if path is None else str(path), source_language=source, target_language=target,
+        cleaning=Cleaning(), val_sentences=val_sentences, test_sentences=test_sentences, seed=seed,
+    )  # fmt: skip
+    return corpus.load()
+
+
+def test_no_source_stands_in_two_splits_and_none_is_lost(file):
+    splits = load(file).splits
+    assert {name: len(split) for name, split in splits.items()} == {
+        "train": 41 * VERSIONS,
+        "val": 5,
+        "test": 7,
+    }
+    sources = [set(split.sources) for split in splits.values()]
+    assert sum(len(s) for s in sources) == len(set.union(*sources)) == 53
+
+
+def test_held_out_sources_stand_once_with_all_their_versions_as_the_file_has_them(file):
+    split = load(file).splits["test"]
+    for source, target, references in zip(split.sources, split.targets, split.references, strict=True):
+        number = source.removeprefix("Sentence ").removesuffix(".")
+        assert target == f"Phrase {number}, version 0."
+        assert references == [f"Phrase\u202f{number}, version {v}." for v in range(VERSIONS)]
+
+
+def test_the_split_is_a_function_of_seed_and_sources_whatever_their_order(file):
+    before = load(file)
+    assert load(file).fingerprint == before.fingerprint
+    assert set(load(file, seed=2).splits["val"].sources) != set(before.splits["val"].sources)
+    file.write_bytes(b"\n".join(file.read_bytes().splitlines()[::-1]))
+    assert load(file).splits["val"].sources == before.splits["val"].sources
+
+
+def test_sources_that_only_cleaning_makes_equal_stay_together(tmp_path):
+    path = tmp_path / "fra.txt"
+    path.write_bytes(
+        "".join(
+            f"a{blank}{i}\tb {v}\n" for i in range(11) for v, blank in enumerate(" \u00a0\u2009")
+        ).encode()
+    )
+    splits = load(path, val_sentences=2, test_sentences=2).splits
+    assert [len(r) for r in splits["val"].references] == [3, 3]
+    assert not set(splits["train"].sources) & set(splits["val"].sources)
+
+
+def test_the_corpus_turns_round(file):
+    splits = load(file, source="fr", target="en").splits
+    assert len(splits["train"]) == 53 * VERSIONS - 12
+    assert splits["val"].sources[0].startswith("Phrase ")
+
+
+def test_no_path_is_one_sentence():
+    sentence = "data=tatoeba needs data.path=FILE, the fra.txt of https://www.manythings.org/anki/fra-eng.zip"
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        load(None)
+
+
+@pytest.mark.parametrize(("val", "test"), [(40, 13), (0, 7), (7, -1)])
+def test_splits_that_leave_nothing_to_train_on_are_refused(file, val, test):
+    sentence = (
+        f"data.val_sentences={val} data.test_sentences={test} does not fit a corpus of 53 different source "
+        "sentences: each needs at least 1, and training the rest; use data.val_sentences=2 "
+        "data.test_sentences=2"
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        load(file, val_sentences=val, test_sentences=test)

@@ -1,0 +1,79 @@
+"""Drawn segmentations: their limits, their probabilities, and that nothing but the seed decides them."""
+
+import math
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
+from seq2seq_attn.tokenizer.sentencepiece_model import train_model
+
+SENTENCES = [f"the lower {'low ' * (i % 7)}newest {'widest ' * (i % 3)}river {i}." for i in range(101)]
+UNSEEN = ["lowest 中文 news", "中中low", "", "▁the", "<s> new  wider"]
+
+
+def model(model_type):
+    return train_model(SENTENCES, model_type=model_type, vocab_size=40, of="the tests", cache=None)
+
+
+def test_bpe_without_dropout_is_sentencepieces_own_encoding():
+    bpe = model("bpe")
+    sampler = SegmentationSampler(bpe, "bpe", 0.0)
+    assert sampler(SENTENCES, seed=1) == bpe.encode(SENTENCES)
+    assert sampler(["lowest news", "中中low", "the 中"], seed=1) == bpe.encode(
+        ["lowest news", "中中low", "the 中"]
+    )
+
+
+def test_bpe_that_drops_every_merge_gives_characters():
+    bpe = model("bpe")
+    (ids,) = SegmentationSampler(bpe, "bpe", 1.0)(["the river"], seed=1)
+    assert [bpe.id_to_piece(i) for i in ids] == [*"▁the▁river"]
+
+
+def test_a_sharp_unigram_draw_is_the_likeliest_segmentation():
+    unigram = model("unigram")
+    assert SegmentationSampler(unigram, "unigram", 1e4)(SENTENCES, seed=1) == unigram.encode(SENTENCES)
+
+
+def test_unigram_draws_follow_the_model_to_the_power_alpha():
+    unigram, draws = model("unigram"), 4001
+    sampler = SegmentationSampler(unigram, "unigram", 0.5)
+    counts = Counter(tuple(ids) for ids in sampler(["newest"] * draws, seed=1))
+    weights = {ids: math.exp(0.5 * sum(unigram.get_score(i) for i in ids)) for ids in counts}
+    (first, second) = [ids for ids, _ in counts.most_common(2)]
+    assert counts[first] / counts[second] == pytest.approx(weights[first] / weights[second], rel=0.15)
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_any_draw_reads_as_the_same_text(model_type):
+    processor = model(model_type)
+    for ids, ids_plain in zip(
+        SegmentationSampler(processor, model_type, 0.4)(SENTENCES + UNSEEN, seed=2),
+        processor.encode(SENTENCES + UNSEEN), strict=True,
+    ):  # fmt: skip
+        assert processor.decode(ids) == processor.decode(ids_plain)
+
+
+SCRIPT = """
+import sys, zlib
+sys.path.insert(0, {folder!r})
+from test_segmentation_sampler import SENTENCES, SegmentationSampler, model
+for kind in ("unigram", "bpe"):
+    print(zlib.crc32(str(SegmentationSampler(model(kind), kind, 0.3)(SENTENCES, seed=7)).encode()))
+"""
+
+
+def test_another_process_draws_the_same(request):
+    script = SCRIPT.format(folder=str(request.path.parent))
+    command = [sys.executable, "-c", script]
+    runs = {
+        subprocess.run(
+            command, capture_output=True, text=True, check=True, cwd=request.config.rootpath
+        ).stdout
+        for _ in range(2)
+    }
+    assert len(runs) == 1
+    assert len(runs.pop().split()) == 2

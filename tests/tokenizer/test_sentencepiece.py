@@ -1,0 +1,199 @@
+"""Text to pieces and back, the same every time, and a sentence for each setting that cannot be."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+WORDS = ["cat", "dog", "house", "river", "green", "old", "sees", "finds", "likes", "under"]
+MOTS = ["chat", "chien", "maison", "rivière", "verte", "vieux", "voit", "trouve", "aime", "sous"]
+SOURCES = [f"the {WORDS[i % 10]} {WORDS[i // 10 % 10]} {WORDS[i * 7 % 10]} {i}." for i in range(101)]
+TARGETS = [f"le {MOTS[i % 10]} {MOTS[i // 10 % 10]} {MOTS[i * 7 % 10]} {i} !" for i in range(101)]
+SIZES = {"unigram": 97, "bpe": 97, "char": 1000, "word": 1000}
+
+
+def make(model_type="unigram", joint=True, alpha=0.0, cache=None, vocab_size=None):
+    tokenizer = SentencePieceTokenizer(model_type, vocab_size or SIZES[model_type], joint, alpha, cache)
+    tokenizer.train(SOURCES, TARGETS)
+    return tokenizer
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("model_type", SIZES)
+def test_what_was_trained_on_comes_back_from_its_pieces(model_type, joint):
+    size = 44 if not joint and model_type in ("unigram", "bpe") else None
+    tokenizer = make(model_type, joint, vocab_size=size)
+    ids = tokenizer.encode_target(TARGETS)
+    assert tokenizer.decode_target(ids) == TARGETS
+    assert not {i for row in ids for i in row} & {0, 1, 2, 3}
+    assert "".join(tokenizer.target_pieces(ids[1])).replace("▁", " ").strip() == TARGETS[1]
+    assert "".join(tokenizer.source_pieces(tokenizer.encode_source(SOURCES)[1])).startswith("▁the")
+    assert (tokenizer.source_vocab_size == tokenizer.target_vocab_size) == (joint or size is not None)
+
+
+def test_padding_begin_and_end_are_left_out_of_the_text():
+    tokenizer = make()
+    (ids,) = tokenizer.encode_target(["le chat"])
+    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id) == (0, 1, 2, 3)
+    assert tokenizer.decode_target([[2, *ids, 3, 0, 0], []]) == ["le chat", ""]
+
+
+@pytest.mark.parametrize(
+    "text", ["<s> the cat </s>", "▁the ▁cat", "<pad><unk>", "▅", "⁇", "中文", "", " ", "\u2028"]
+)
+@pytest.mark.parametrize("model_type", SIZES)
+def test_meta_symbols_and_unknown_text_are_harmless(text, model_type):
+    tokenizer = make(model_type)
+    (ids,) = tokenizer.encode_source([text])
+    assert not set(ids) & {0, 2, 3}
+    assert isinstance(tokenizer.decode_target([ids])[0], str)
+
+
+def test_meta_symbols_are_harmless_in_training():
+    tokenizer = SentencePieceTokenizer("bpe", 60, True, 0.0, None)
+    tokenizer.train([*SOURCES, "<s> the ▁cat </s>", "▅ the"], [*TARGETS, "<pad>", "<unk>"])
+    assert not {i for row in tokenizer.encode_source(["<s> the ▁cat </s>"]) for i in row} & {0, 2, 3}
+
+
+@pytest.mark.parametrize("model_type", SIZES)
+def test_training_twice_gives_the_same_model(model_type):
+    first, second = make(model_type), make(model_type)
+    assert first.fingerprint == second.fingerprint
+    assert first.encode_source(SOURCES) == second.encode_source(SOURCES)
+
+
+def test_one_vocabulary_for_each_language_on_request():
+    tokenizer = make("word", joint=False)
+    assert tokenizer.source_pieces(tokenizer.encode_source(["the chat"])[0])[0] == "▁the"
+    assert tokenizer.encode_source(["chat"]) == [[tokenizer.unk_id]]
+    assert tokenizer.encode_target(["chat"]) != [[tokenizer.unk_id]]
+
+
+def test_a_cached_model_is_used_again_and_a_damaged_one_replaced(tmp_path):
+    first = make(cache=str(tmp_path))
+    (file,) = tmp_path.rglob("*.model")
+    stamp, content = file.stat().st_mtime_ns, file.read_bytes()
+    assert make(cache=str(tmp_path)).fingerprint == first.fingerprint
+    assert file.stat().st_mtime_ns == stamp
+    file.write_bytes(content[: len(content) // 2])
+    assert make(cache=str(tmp_path)).fingerprint == first.fingerprint
+    assert file.read_bytes() == content
+
+
+def test_the_cache_knows_settings_and_content_apart(tmp_path):
+    make(cache=str(tmp_path))
+    make(cache=str(tmp_path), vocab_size=89)
+    SentencePieceTokenizer("unigram", 97, True, 0.0, str(tmp_path)).train(SOURCES, TARGETS[:-1])
+    assert len(list(tmp_path.rglob("*.model"))) == 3
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "tokenizer").write_bytes(b"")
+    sentence = (
+        f"the cache folder {tmp_path}/tokenizer cannot be written (File exists); give another one as "
+        "paths.cache_dir"
+    )
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        make(cache=str(tmp_path))
+
+
+@pytest.mark.parametrize(("model_type", "alpha"), [("unigram", 0.2), ("bpe", 0.3)])
+def test_sampling_is_a_function_of_the_seed(model_type, alpha):
+    tokenizer = make(model_type, alpha=alpha)
+    plain = tokenizer.encode_source(SOURCES)
+    drawn = tokenizer.encode_source(SOURCES, sample=True, seed=5)
+    tokenizer.encode_target(TARGETS, sample=True, seed=11)
+    assert tokenizer.encode_source(SOURCES, sample=True, seed=5) == drawn
+    assert tokenizer.encode_source(SOURCES, sample=True, seed=6) != drawn
+    assert tokenizer.encode_source(SOURCES) == plain != drawn
+    assert tokenizer.decode_target(drawn) == SOURCES
+
+
+def test_sampling_off_gives_the_one_best_segmentation():
+    tokenizer = make()
+    assert tokenizer.encode_source(SOURCES, sample=True, seed=5) == tokenizer.encode_source(SOURCES)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_state_goes_through_a_safe_checkpoint(joint):
+    tokenizer = make(joint=joint, alpha=0.2, vocab_size=44)
+    file = io.BytesIO()
+    torch.save(tokenizer.get_state(), file)
+    file.seek(0)
+    again = SentencePieceTokenizer.from_state(torch.load(file, weights_only=True))
+    assert again.fingerprint == tokenizer.fingerprint
+    assert again.encode_target(TARGETS) == tokenizer.encode_target(TARGETS)
+    assert again.sampling_alpha == 0.2
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_too_large_a_vocabulary_is_refused_with_one_that_works(model_type):
+    with pytest.raises(UserError) as caught:
+        make(model_type, vocab_size=8000)
+    found = re.fullmatch(
+        rf"tokenizer.vocab_size=8000 is more than this corpus supports; at most (\d+) {model_type} pieces "
+        r"for both languages; use tokenizer.vocab_size=(\d+)", str(caught.value),
+    )  # fmt: skip
+    assert found
+    assert found[1] == found[2]
+    assert make(model_type, vocab_size=int(found[2])).source_vocab_size == int(found[2])
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_too_small_a_vocabulary_is_refused_with_one_that_works(model_type):
+    with pytest.raises(UserError) as caught:
+        make(model_type, vocab_size=20)
+    found = re.fullmatch(
+        r"tokenizer.vocab_size=20 is less than the (\d+) characters and special pieces of both languages in "
+        r"this corpus; use tokenizer.vocab_size=(\d+) or more", str(caught.value),
+    )  # fmt: skip
+    assert found
+    assert make(model_type, vocab_size=int(found[2])).source_vocab_size == int(found[2])
+
+
+def test_char_and_word_take_the_size_as_an_upper_limit():
+    assert make("char").source_vocab_size < 60
+    assert make("char", vocab_size=20).source_vocab_size == 20
+    assert make("word", vocab_size=31).source_vocab_size == 31
+
+
+def test_no_text_to_train_on_is_one_sentence():
+    sentence = "the training split has no text in both languages; check data.path and data.cleaning"
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        SentencePieceTokenizer("bpe", 60, True, 0.0, None).train([], [""])
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (("wordpiece", 60, True, 0.0), "tokenizer.model_type=wordpiece is unknown; choose from: "
+         "unigram, bpe, char, word"),
+        (("bpe", 4, True, 0.0), "tokenizer.vocab_size=4 leaves no room beside the 4 special pieces; "
+         "use some thousands"),
+        (("bpe", 60, True, 1.5), "tokenizer.sampling_alpha=1.5 is not between 0 (off) and 1; use 0.1 or 0"),
+        (("char", 60, True, 0.1), "tokenizer.sampling_alpha=0.1 needs a model that can split in several "
+         "ways, char cannot; use tokenizer=unigram, tokenizer=bpe or tokenizer.sampling_alpha=0"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused(settings, sentence):
+    with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
+        SentencePieceTokenizer(*settings, None)
+
+
+@pytest.mark.parametrize("model_type", SIZES)
+def test_the_yaml_gives_the_tokenizer(model_type, tmp_path):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        overrides = [f"tokenizer={model_type}", f"paths.cache_dir={tmp_path}"]
+        config = compose("train", overrides=[*overrides, f"tokenizer.vocab_size={SIZES[model_type]}"])
+    tokenizer = instantiate(config.tokenizer, _convert_="all")
+    tokenizer.train(SOURCES, TARGETS)
+    assert tokenizer.decode_target(tokenizer.encode_target(TARGETS)) == TARGETS
+    assert list(tmp_path.rglob("*.model"))
