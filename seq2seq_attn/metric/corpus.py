@@ -1,0 +1,58 @@
+"""Integer counts of each sentence, taken by sacrebleu: they add up exactly over batches and ranks."""
+
+from collections.abc import Sequence
+
+from sacrebleu.metrics.base import Metric as Scorer
+
+from seq2seq_attn.tensors.error import UserError
+
+NUM_HEADER = 3  # one; its number of references; that number squared
+
+
+def sentence_counts(
+    scorer: Scorer, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[list[int]]:
+    """A row for each sentence: the header, then what sacrebleu's formula needs."""
+    check(hypotheses, references)
+    if not hypotheses:
+        return []
+    most = max(len(options) for options in references)
+    # sacrebleu reads one stream a reference; None (not "", an empty sentence) says that there is none
+    streams = [[options[i] if i < len(options) else None for options in references] for i in range(most)]
+    rows = scorer._extract_corpus_statistics(hypotheses, streams)  # type: ignore[arg-type]
+    return [[1, len(options), len(options) ** 2, *row] for options, row in zip(references, rows, strict=True)]
+
+
+def check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    if len(hypotheses) != len(references):
+        raise ValueError(
+            f"each hypothesis needs its list of references, got {len(hypotheses)} hypotheses "
+            f"and {len(references)} lists of references"
+        )
+    for row, options in enumerate(references):
+        if isinstance(options, str):
+            raise ValueError(
+                "references must be a list of references for each hypothesis, got a flat list of sentences; "
+                "wrap each one: [[reference] for reference in references]"
+            )
+        if not options:
+            raise ValueError(f"hypothesis {row} has no reference; give it at least one, or leave it out")
+
+
+def corpus_score(scorer: Scorer, counts: list[int]) -> float:
+    """sacrebleu's own last step, from the summed rows of the corpus."""
+    if counts[0] == 0:
+        raise UserError("there is no sentence to score; give the split at least one sentence pair")
+    return scorer._compute_score_from_stats(counts[NUM_HEADER:]).score
+
+
+def corpus_signature(scorer: Scorer, counts: list[int]) -> str:
+    """What sacrebleu prints beside the figure, to be quoted with it."""
+    sentences, references, squares = counts[:NUM_HEADER]
+    if sentences == 0:
+        raise UserError(
+            "the signature states the number of references; score a sentence before asking for it"
+        )
+    same_for_all = sentences * squares == references**2  # equality in Cauchy-Schwarz
+    scorer.num_refs = references // sentences if same_for_all else -1  # type: ignore[attr-defined]
+    return scorer.get_signature().format()

@@ -1,0 +1,185 @@
+"""BLEU and chrF equal the `sacrebleu` command to the last digit it can print."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from torchmetrics import Metric
+
+from seq2seq_attn.metric.bleu import BLEU
+from seq2seq_attn.metric.chrf import CHRF
+from seq2seq_attn.tensors.error import UserError
+
+HYPOTHESES = [
+    "Le chat est assis sur le tapis.",
+    "Une fille en robe rouge court à côté d'un lac",
+    "L’homme n'a pas vu « la voiture » !",
+    "",
+    "Deux chiens jouent dans la neige fraîche.",
+    "Où est-ce qu'ils vont ?",
+    "bon",
+]
+REFERENCES = [
+    ["Le chat est assis sur un tapis.", "Un chat se tient sur le tapis."],
+    ["Une petite fille en robe rouge court au bord d'un lac.", "Une fille vêtue de rouge court près du lac"],
+    ["L'homme n'a pas vu la voiture !"],
+    ["Rien du tout."],
+    ["Deux chiens jouent dans la neige.", "Des chiens s'amusent dans la neige fraîche.", "Deux chiens."],
+    ["Où vont-ils ?", "Où est-ce qu'ils vont ?"],
+    ["Très bon choix", "oui"],
+]
+FIRST_REFERENCES = [options[:1] for options in REFERENCES]
+METRICS = {
+    "bleu": (lambda: BLEU(lowercase=False, tokenize="13a"), ["-m", "bleu"]),
+    "bleu_lowercase_intl": (
+        lambda: BLEU(lowercase=True, tokenize="intl"),
+        ["-m", "bleu", "-lc", "-tok", "intl"],
+    ),
+    "chrf": (lambda: CHRF(char_order=6, word_order=0, beta=2, lowercase=False), ["-m", "chrf"]),
+    "chrf_plus_plus": (
+        lambda: CHRF(char_order=6, word_order=2, beta=3, lowercase=True),
+        ["-m", "chrf", "--chrf-word-order", "2", "--chrf-beta", "3", "--chrf-lowercase"],
+    ),
+}
+each_metric = pytest.mark.parametrize(("make", "flags"), METRICS.values(), ids=METRICS.keys())
+
+
+def sacrebleu_command(folder: Path, references: list[list[str]], flags: list[str]) -> tuple[str, str]:
+    """The score with 15 decimals and the signature; one file a reference, blank lines where there is none."""
+    files = []
+    for i in range(max(len(options) for options in references)):
+        lines = [options[i] if i < len(options) else "" for options in references]
+        files.append(folder / f"reference_{i}")
+        files[-1].write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    hypotheses = folder / "hypotheses"
+    hypotheses.write_text("".join(line + "\n" for line in HYPOTHESES), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", *map(str, files), "-i", str(hypotheses), "-w", "15"]
+    environment = {**os.environ, "PYTHONUTF8": "1", "SACREBLEU_FORMAT": "text"}
+    run = subprocess.run(
+        [*command, "--no-color", *flags], env=environment, capture_output=True, encoding="utf-8", check=True
+    )
+    name, _, rest = run.stdout.strip().partition(" = ")
+    return rest.split()[0], name.partition("|")[2]
+
+
+def scored(metric: Metric, references: list[list[str]], batch_sentences: int = 100) -> Metric:
+    for start in range(0, len(HYPOTHESES), batch_sentences):
+        rows = slice(start, start + batch_sentences)
+        metric.update(HYPOTHESES[rows], references[rows])
+    return metric
+
+
+@each_metric
+def test_one_reference_equals_the_sacrebleu_command(make, flags, tmp_path):
+    metric = scored(make(), FIRST_REFERENCES)
+    assert (f"{metric.compute():.15f}", metric.signature()) == sacrebleu_command(
+        tmp_path, FIRST_REFERENCES, flags
+    )
+
+
+@each_metric
+def test_several_references_equal_the_sacrebleu_command(make, flags, tmp_path):
+    """The command knows no ragged references: it counts a blank line as an empty sentence, and so do we."""
+    most = max(len(options) for options in REFERENCES)
+    padded = [options + [""] * (most - len(options)) for options in REFERENCES]
+    metric = scored(make(), padded)
+    assert (f"{metric.compute():.15f}", metric.signature()) == sacrebleu_command(tmp_path, REFERENCES, flags)
+
+
+@each_metric
+def test_ragged_references_equal_sacrebleu_with_none_where_there_is_no_reference(make, flags):
+    metric = scored(make(), REFERENCES)
+    scorer = make().scorer
+    streams = [[options[i] if i < len(options) else None for options in REFERENCES] for i in range(3)]
+    assert metric.compute().item() == scorer.corpus_score(HYPOTHESES, streams).score
+    assert metric.signature() == scorer.get_signature().format()
+    assert metric.signature().startswith("nrefs:var|")
+
+
+@each_metric
+@pytest.mark.parametrize("batch_sentences", [1, 2, 3, 5])
+def test_score_and_signature_do_not_depend_on_the_batches(make, flags, batch_sentences):
+    whole, cut = scored(make(), REFERENCES), scored(make(), REFERENCES, batch_sentences)
+    assert torch.equal(whole.compute(), cut.compute())
+    assert whole.signature() == cut.signature()
+
+
+@each_metric
+def test_two_ranks_in_any_order_score_as_one(make, flags):
+    whole, first, second = scored(make(), REFERENCES), make(), make()
+    first.update(HYPOTHESES[4:][::-1], REFERENCES[4:][::-1])
+    second.update(HYPOTHESES[:4], REFERENCES[:4])
+    first.merge_state(second)
+    assert torch.equal(whole.compute(), first.compute())
+    assert whole.signature() == first.signature()
+
+
+@each_metric
+def test_score_is_a_float64_scalar_of_0_to_100_and_reset_forgets(make, flags):
+    metric = scored(make(), REFERENCES)
+    assert metric.compute().dtype == torch.float64
+    assert 0 < metric.compute() < 100
+    metric.reset()
+    metric.update(["Oui, le chat dort."], [["Oui, le chat dort."]])
+    assert metric.compute().shape == ()
+    assert metric.compute() == pytest.approx(100)
+    assert metric.signature().startswith("nrefs:1|")
+
+
+@each_metric
+def test_a_batch_without_sentences_changes_nothing_and_a_corpus_without_is_refused(make, flags):
+    metric = make()
+    metric.update([], [])
+    with pytest.raises(
+        UserError, match="there is no sentence to score; give the split at least one sentence"
+    ):
+        metric.compute()
+    with pytest.raises(UserError, match="the signature states the number of references; score a sentence"):
+        metric.signature()
+    scored(metric, REFERENCES).update([], [])
+    assert torch.equal(metric.compute(), scored(make(), REFERENCES).compute())
+
+
+@each_metric
+def test_references_that_are_no_lists_per_hypothesis_are_refused(make, flags):
+    with pytest.raises(
+        ValueError,
+        match=r"^references must be a list of references for each hypothesis, got a flat list of sentences; "
+        r"wrap each one: \[\[reference\] for reference in references\]$",
+    ):
+        make().update(HYPOTHESES, [options[0] for options in REFERENCES])
+    with pytest.raises(ValueError, match="got 1 hypotheses and 2 lists of references"):
+        make().update(["oui"], [["oui"], ["non"]])
+    with pytest.raises(
+        ValueError, match="hypothesis 1 has no reference; give it at least one, or leave it out"
+    ):
+        make().update(["oui", "non"], [["oui"], []])
+
+
+def test_unknown_tokenizer_and_order_say_the_choices():
+    with pytest.raises(
+        UserError, match="BLEU has no tokenizer '13b'; choose from: none, zh, 13a, intl, char"
+    ):
+        BLEU(lowercase=False, tokenize="13b")
+    with pytest.raises(
+        UserError, match="chrF needs char_order >= 1, word_order >= 0 and beta >= 0, got 0, 0 and 2"
+    ):
+        CHRF(char_order=0, word_order=0, beta=2, lowercase=False)
+
+
+def test_yaml_files_hold_one_key_of_their_own_name_with_the_standard_signature():
+    expected = {
+        "bleu": "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:",
+        "chrf": "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:",
+    }
+    for name, signature in expected.items():
+        options = OmegaConf.load(Path(__file__).parents[2] / f"conf/metric/{name}.yaml")
+        assert list(options) == [name]
+        target = {"bleu": BLEU, "chrf": CHRF}[name]
+        arguments = dict(options[name])
+        assert arguments.pop("_target_") == f"{target.__module__}.{target.__name__}"
+        assert scored(target(**arguments), FIRST_REFERENCES).signature().startswith(signature)
