@@ -1,0 +1,72 @@
+"""The package keeps its layers, and the checker sees each way to break them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def check(*arguments: str) -> subprocess.CompletedProcess:
+    script = ROOT / "scripts/check_import_layers.py"
+    return subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True)
+
+
+def package(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / "seq2seq_attn" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "seq2seq_attn"
+
+
+def test_the_package_imports_downwards_only():
+    run = check()
+    assert run.returncode == 0, run.stdout
+    assert run.stdout.endswith(" modules keep the order\n")
+
+
+def test_every_forbidden_import_is_printed_with_its_line(tmp_path):
+    root = package(
+        tmp_path,
+        {
+            "__init__.py": "from seq2seq_attn import model\n",
+            "attention/score/dot.py": "import math\n\nfrom seq2seq_attn.model.encoder_decoder import Model\n",
+            "data/reader.py": "def read():\n    import seq2seq_attn.encoder.rnn\n",
+            "extra/thing.py": "",
+            "tensors/mask.py": "from ..app import entry\nfrom seq2seq_attn import search, metric\n",
+            "model/model.py": "from seq2seq_attn.helpers import f\n",
+        },
+    )
+    run = check(str(root))
+    assert run.returncode == 1
+    assert run.stdout.replace(f"{root}/", "").splitlines() == [
+        "__init__.py:1: seq2seq_attn itself imports model, so every layer would; leave its __init__ bare",
+        "attention/score/dot.py:3: attention may not import model: imports run downwards only",
+        "data/reader.py:2: data may not import encoder: siblings on one line may not see each other",
+        "extra/thing.py:1: folder extra stands in no layer; add it to LAYERS in check_import_layers.py",
+        "model/model.py:1: model imports helpers, which is no folder of a layer",
+        "tensors/mask.py:1: tensors may not import app: imports run downwards only",
+        "tensors/mask.py:2: tensors may not import search: imports run downwards only",
+        "tensors/mask.py:2: tensors may not import metric: imports run downwards only",
+    ]
+    assert run.stderr.startswith(
+        "8 imports break the order app > training > callback > search | metric > model"
+    )
+
+
+def test_downward_imports_and_those_within_a_folder_are_allowed(tmp_path):
+    root = package(
+        tmp_path,
+        {
+            "app/__init__.py": "from .entry import main\nfrom . import entry\n",
+            "app/entry.py": "from seq2seq_attn import __version__\nfrom seq2seq_attn.tensors import mask\n",
+            "decoder/rnn.py": "from ..attention import attention\nfrom .cell import C\nimport seq2seq_x\n",
+        },
+    )
+    assert check(str(root)).stdout == "import layers: 3 modules keep the order\n"
+
+
+def test_an_empty_folder_is_not_taken_for_a_clean_one(tmp_path):
+    run = check(str(tmp_path))
+    assert (run.returncode, run.stderr) == (1, f"no Python file below {tmp_path}\n")
