@@ -1,0 +1,83 @@
+"""What every command does around its task: find the config, run Hydra, answer a mistake with one sentence."""
+
+import functools
+import os
+import select
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from seq2seq_attn.app.mistake import in_composition, in_job, parse
+
+MISTAKE, INTERRUPTED, PIPE_CLOSED = 2, 130, 141  # exit codes; the last two are what a shell reports
+
+
+def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path | str | None = None) -> None:
+    """Runs `task` on the config of the command line; a user's mistake exits 2, a bug has its traceback."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would have printed
+    directory = Path(config_dir or conf_directory()).resolve()
+    composed = False
+    overrides: list[str] = []
+
+    @functools.wraps(task)
+    def job(config: DictConfig) -> None:
+        nonlocal composed
+        composed = True
+        run_job(task, config)
+
+    try:
+        command_line = parse(sys.argv[1:])
+        config_name, overrides = command_line.config_name or config_name, command_line.overrides
+        hydra.main(config_path=str(directory), config_name=config_name, version_base="1.3")(job)()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        leave_if_stdout_is_closed()
+        raise
+    except Exception as error:
+        sentence = in_job(error) if composed else in_composition(error, directory, config_name, overrides)
+        if sentence is None:
+            raise
+        print(sentence, file=sys.stderr)
+        sys.exit(MISTAKE)
+
+
+def conf_directory() -> Path:
+    """`conf` inside the package (an installed wheel), else beside it (a checkout)."""
+    package = Path(__file__).parents[1]
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
+    """One job: alone it leaves at once, or Hydra would add a line; in a sweep it raises and others go on."""
+    try:
+        task(config)
+    except BrokenPipeError:
+        leave_if_stdout_is_closed()
+        raise
+    except Exception as error:
+        sentence = in_job(error)
+        if sentence is None:
+            raise
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            print(f"job {HydraConfig.get().job.num}: {sentence}", file=sys.stderr)
+            raise
+        print(sentence, file=sys.stderr)
+        sys.exit(MISTAKE)
+
+
+def leave_if_stdout_is_closed() -> None:
+    """`... | head` closes the pipe when it has enough: no mistake, and no news."""
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+        # the interpreter flushes once more on its way out, which must not fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(PIPE_CLOSED)

@@ -1,0 +1,71 @@
+"""Draw the attention of a few fixed validation sentences, at every validation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, final
+
+import pytorch_lightning as pl
+import torch
+
+from seq2seq_attn.callback.heat_map import save_attention_map
+from seq2seq_attn.data.collate import collate_sources
+
+
+@final
+class AttentionMap(pl.Callback):
+    """Writes `attention_maps/step_<step>/<slot>_<sentence>.png` and `.npz` into the run folder, and to loggers.
+
+    The map is one teacher-forced pass over the search's own translation, so its last row is the end piece.
+
+    Args:
+        num_sentences: the first that are neither very short nor very long.
+        min_pieces, max_pieces: of the source, end piece not counted.
+    """
+
+    def __init__(self, *, folder: str, num_sentences: int, min_pieces: int, max_pieces: int) -> None:
+        self.folder = Path(folder)
+        self.num_sentences, self.min_pieces, self.max_pieces = num_sentences, min_pieces, max_pieces
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        if trainer.sanity_checking or not trainer.is_global_zero:
+            return
+        folder = self.folder / f"step_{trainer.global_step:06d}"
+        for number, pieces in enumerate(self._sources(trainer, pl_module.tokenizer)):
+            for slot, weights, source, target in attention_of(pl_module, pieces):
+                name = f"{slot.replace('/', '_')}_{number}"
+                picture = save_attention_map(folder / name, weights, source, target)
+                log_picture(trainer, f"attention/{name}", picture)
+
+    def _sources(self, trainer: Any, tokenizer: Any) -> list[list[int]]:
+        sources = trainer.datamodule.corpus.splits["val"].sources[: 50 * self.num_sentences]
+        encoded = tokenizer.encode_source(sources)
+        fitting = [pieces for pieces in encoded if self.min_pieces <= len(pieces) <= self.max_pieces]
+        return fitting[: self.num_sentences]
+
+
+def attention_of(module: Any, pieces: list[int]) -> list[tuple[str, Any, list[str], list[str]]]:
+    """Slot, weights (heads, target, source), source pieces and target pieces of one sentence's translation."""
+    tokenizer, model = module.tokenizer, module.model
+    source, _, mask = collate_sources([pieces], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
+    source, mask = source.to(module.device), mask.to(module.device)
+    banned = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id)
+    with torch.inference_mode():
+        (best,) = module.search(
+            model, source, mask, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id, banned_ids=banned
+        )
+        target = torch.tensor([[tokenizer.bos_id, *best.pieces]], device=module.device)
+        decoded = model(source, mask, target, need_weights=True)
+    source_pieces = [*tokenizer.source_pieces(pieces), "</s>"]
+    target_pieces = [*tokenizer.target_pieces(best.pieces), "</s>"]
+    return [
+        (slot, w[0].float().cpu().numpy(), source_pieces, target_pieces)
+        for slot, w in decoded.weights.items()
+    ]
+
+
+def log_picture(trainer: pl.Trainer, name: str, picture: Path) -> None:
+    """Hand a picture to every logger that takes one."""
+    for logger in trainer.loggers:
+        if hasattr(logger, "log_image"):
+            logger.log_image(name, [str(picture)], step=trainer.global_step)

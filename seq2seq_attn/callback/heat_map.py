@@ -1,0 +1,144 @@
+"""Attention weights as a heat map, source across and target down, as in Bahdanau et al. 2015, figure 3."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.ft2font import FT2Font
+
+FONT = "DejaVu Sans"  # comes with Matplotlib and has the accents
+COLOURS = "magma_r"  # perceptually uniform, and darker is more in black and white too
+WORD_MARK = "▁"  # sentencepiece's begin of a word, a block so heavy that it would hide the letters
+# inches; every place is worked out from them, because Matplotlib's layout engines take a second a picture
+GAP, MARGIN, TITLE, HEAD_NAME, BAR, BAR_LABELS, BAR_HEIGHT = 0.12, 0.15, 0.3, 0.22, 0.16, 0.62, 1.35
+
+
+def draw_attention(
+    weights: Float[np.ndarray, "*heads target source"],
+    source_pieces: Sequence[str],
+    target_pieces: Sequence[str],
+    title: str | None = None,
+) -> Figure:
+    """A figure of its own, outside pyplot; weights with a leading dimension give one small map a head."""
+    if weights.ndim not in (2, 3) or weights.shape[-2:] != (len(target_pieces), len(source_pieces)):
+        raise ValueError(
+            f"{len(target_pieces)} target and {len(source_pieces)} source pieces need weights of shape "
+            f"(target, source) or (heads, target, source), got {weights.shape}"
+        )
+    source, target = (
+        [readable(piece) for piece in source_pieces],
+        [readable(piece) for piece in target_pieces],
+    )
+    heads = weights.reshape(-1, len(target), len(source))
+    columns = grid_columns(len(heads))
+    rows = -(-len(heads) // columns)
+    cell = float(np.clip(9 / max(len(source), len(target)), 0.13, 0.3 if len(heads) == 1 else 0.22))
+    font_size = min(11.0, 72 * cell * 0.75)
+    left, top = MARGIN + widest(target, font_size), MARGIN + widest(source, font_size) + TITLE * bool(title)
+    across, down = cell * len(source) + GAP, cell * len(target) + GAP + HEAD_NAME * (len(heads) > 1)
+    width = max(left + columns * across + BAR + BAR_LABELS, widest([title or ""], 11.0) + MARGIN)
+    height = top + max(rows * down, BAR_HEIGHT + GAP)
+
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+
+    def place(x: float, y: float, wide: float, high: float) -> Axes:
+        return figure.add_axes((x / width, 1 - (y + high) / height, wide / width, high / height))
+
+    for number, head in enumerate(heads):
+        row, column = divmod(number, columns)
+        axes = place(left + column * across, top + row * down, across - GAP, cell * len(target))
+        mesh = draw_map(axes, head)
+        label(axes, source if row == 0 else [], target if column == 0 else [], font_size)
+        if len(heads) > 1:
+            axes.set_xlabel(f"head {number}", fontsize=9, fontfamily=FONT, labelpad=3)
+    bar_height = max(rows * down - down + cell * len(target), BAR_HEIGHT)
+    bar = figure.colorbar(mesh, cax=place(left + columns * across, top, BAR, bar_height), ticks=[0, 0.5, 1])
+    bar.set_label("attention weight", fontsize=10, fontfamily=FONT)
+    bar.ax.tick_params(labelsize=9, labelfontfamily=FONT)
+    if title:
+        y = 1 - 0.5 * TITLE / height
+        figure.suptitle(title, y=y, va="center", fontsize=11, fontfamily=FONT, parse_math=False)
+    return figure
+
+
+def save_attention_map(
+    path_without_suffix: Path | str,
+    weights: Float[np.ndarray, "*heads target source"],
+    source_pieces: Sequence[str],
+    target_pieces: Sequence[str],
+    title: str | None = None,
+) -> Path:
+    """Writes PATH.png for people and PATH.npz for programs (no pickle in it); returns the picture's path."""
+    path = Path(path_without_suffix)
+    if "=" in path.name:
+        raise ValueError(f"a picture's name stands in command lines, where '=' is an override: {path.name!r}")
+    figure = draw_attention(weights, source_pieces, target_pieces, title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture = path.parent / f"{path.name}.png"  # not with_suffix: a name may hold dots
+    figure.savefig(picture, dpi=120)
+    np.savez_compressed(
+        path.parent / f"{path.name}.npz",
+        weights=weights,
+        source_pieces=np.array(source_pieces, dtype=np.str_),
+        target_pieces=np.array(target_pieces, dtype=np.str_),
+    )
+    return picture
+
+
+def readable(piece: str) -> str:
+    """`▁chat` as `·chat`; a box for what the font lacks, as it would warn and draw nothing."""
+    text = piece.replace(WORD_MARK, "·") or "∅"
+    return "".join(letter if letter.isprintable() and has_glyph(letter) else "□" for letter in text)
+
+
+@cache
+def has_glyph(letter: str) -> bool:
+    return font().get_char_index(ord(letter)) != 0
+
+
+def font() -> FT2Font:
+    return get_font(findfont(FONT))
+
+
+def grid_columns(heads: int) -> int:
+    """A power of two, since numbers of heads are: 1, 2, 4, 8, 16 heads fill 1, 2, 2, 4, 4 columns."""
+    return 1 << ((heads - 1).bit_length() + 1) // 2
+
+
+def widest(texts: list[str], font_size: float) -> float:
+    """Inches of the longest text."""
+    ruler = font()
+    ruler.set_size(font_size, 72)
+    widths = []
+    for text in texts:
+        ruler.set_text(text)
+        widths.append(ruler.get_width_height()[0] / 64 / 72)  # FreeType counts in 64ths of a point
+    return max(widths, default=0.0)
+
+
+def draw_map(axes: Axes, head: Float[np.ndarray, "target source"]) -> QuadMesh:
+    mesh = axes.pcolormesh(
+        head.astype(np.float32), cmap=COLOURS, vmin=0, vmax=1, edgecolors="0.85", linewidth=0.3
+    )
+    axes.invert_yaxis()
+    return mesh
+
+
+def label(axes: Axes, source: list[str], target: list[str], font_size: float) -> None:
+    """Pieces above and at the left; an empty list leaves its side bare."""
+    axes.xaxis.tick_top()
+    axes.set_xticks(np.arange(len(source)) + 0.5)
+    axes.set_yticks(np.arange(len(target)) + 0.5)
+    style: dict[str, Any] = {"fontsize": font_size, "fontfamily": FONT, "parse_math": False}
+    axes.set_xticklabels(source, rotation=90, **style)
+    axes.set_yticklabels(target, **style)
+    axes.tick_params(length=2, pad=3)

@@ -1,0 +1,23 @@
+"""Make every random draw of a training step a function of (seed, epoch, batch, rank)."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+
+
+@final
+class Seeding(pl.Callback):
+    """Seeds torch before each batch, so that a run that is resumed draws what it would have drawn."""
+
+    def __init__(self, *, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        entropy = [self.seed, trainer.current_epoch, batch_idx, trainer.global_rank]
+        torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1))

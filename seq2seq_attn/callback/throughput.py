@@ -1,0 +1,43 @@
+"""Tokens per second: real source and target pieces, padding not counted, validation time left out."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, final
+
+import pytorch_lightning as pl
+
+from seq2seq_attn.tensors.batch import Batch
+
+
+@final
+class Throughput(pl.Callback):
+    """Logs `train/tokens_per_second` over the last logging interval.
+
+    Attributes:
+        tokens, seconds: of all training steps so far, data loading included.
+    """
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.seconds = 0.0
+        self._logged = (0, 0.0)
+        self._mark = 0.0
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._mark = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        now = time.perf_counter()
+        self.seconds += now - self._mark
+        self._mark = now
+        self.tokens += int(batch.source_lengths.sum() + batch.target_lengths.sum())
+        if (trainer.global_step % trainer.log_every_n_steps) == 0:
+            tokens, seconds = self.tokens - self._logged[0], self.seconds - self._logged[1]
+            self._logged = (self.tokens, self.seconds)
+            pl_module.log("train/tokens_per_second", tokens / max(seconds, 1e-9), prog_bar=True, batch_size=1)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._mark = time.perf_counter()

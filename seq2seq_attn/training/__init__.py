@@ -1,0 +1,1 @@
+"""The Lightning module and the run around it."""

@@ -1,0 +1,134 @@
+"""What a run leaves: results.json, translations.tsv and the tables on the screen."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from seq2seq_attn.callback.throughput import Throughput
+from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.translation_module import TranslationModule
+
+
+def collect_results(trainer: Any, module: TranslationModule, config: dict[str, Any]) -> dict[str, Any]:
+    """Figures of a tested run, as plain data."""
+    results: dict[str, Any] = {}
+    for stage in module.test_names:
+        for name in module.stage_metrics(stage):
+            shown = "ppl" if name == "nll" else name
+            results[f"{stage}/{shown}"] = float(trainer.callback_metrics[f"{stage}/{shown}"])
+        for name, signature in module.signatures[stage].items():
+            results[f"{stage}/{name}_signature"] = signature
+    counted = next(c for c in trainer.callbacks if isinstance(c, Throughput))
+    decoded = sum(len(rows) for rows in module.translations.values())
+    return results | {
+        "seed": config["seed"],
+        "attention": config["choices"]["attention"],
+        "model": config["choices"]["model"],
+        "data": config["choices"]["data"],
+        "num_parameters": sum(p.numel() for p in module.model.parameters()),
+        "steps": trainer.global_step,
+        "tokens_per_second": counted.tokens / max(counted.seconds, 1e-9),
+        "train_seconds": counted.seconds,
+        "decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9),
+        "peak_memory_bytes": peak_memory_bytes(),
+        "attention_entropy": float(module.attention_entropy.compute()),
+    }
+
+
+def peak_memory_bytes() -> int:
+    """Peak of this process: of the GPU where there is one, else resident memory."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.max_memory_allocated())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def write_results(run_dir: Path, results: dict[str, Any]) -> None:
+    (run_dir / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedCorpus) -> None:
+    """Two files per test set, in the order of the split.
+
+    `translations.tsv`: source, reference, hypothesis. `translations.references`: all versions of each
+    sentence, tab-separated, for `sacrebleu --num-refs`; as that wants the same number everywhere, the first
+    version is repeated, which changes neither BLEU nor chrF.
+    """
+    for name, rows in module.translations.items():
+        split, suffix = corpus.splits[name], name.removeprefix("test")
+        most = max(len(split.references[row]) for row in rows)
+        lines, versions = [], []
+        for row in sorted(rows):
+            references = [one_line(reference) for reference in split.references[row]]
+            lines.append(f"{split.sources[row]}\t{references[0]}\t{one_line(rows[row])}\n")
+            versions.append("\t".join(references + references[:1] * (most - len(references))) + "\n")
+        (run_dir / f"translations{suffix}.tsv").write_bytes("".join(lines).encode())
+        (run_dir / f"translations{suffix}.references").write_bytes("".join(versions).encode())
+
+
+def one_line(text: str) -> str:
+    return text.replace("\t", " ").replace("\n", " ").replace("\r", " ")
+
+
+def print_data(
+    corpus: LoadedCorpus, tokenizer: SentencePieceTokenizer, datamodule: TranslationDataModule
+) -> None:
+    """What was read, and what cleaning dropped."""
+    table = Table(title=f"Data: {corpus.source_language} → {corpus.target_language}", title_justify="left")
+    table.add_column("what")
+    table.add_column("count", justify="right")
+    for name, split in corpus.splits.items():
+        table.add_row(f"{name}: sentences", f"{len(split):,}")
+    for what, count in corpus.report.counts.items():
+        if count:
+            table.add_row(what, f"{count:,}")
+    table.add_row("pieces, source", f"{tokenizer.source_vocab_size:,}")
+    table.add_row("pieces, target", f"{tokenizer.target_vocab_size:,}")
+    Console().print(table)
+
+
+def print_results(run_dir: Path, results: dict[str, Any]) -> None:
+    """The result table, the folder, and what to type next."""
+    table = Table(title=f"{results['model']} · attention={results['attention']}", title_justify="left")
+    table.add_column("result")
+    table.add_column("value", justify="right")
+    for name, value in results.items():
+        if not name.endswith("_signature"):
+            table.add_row(
+                name,
+                f"{value:,.2f}"
+                if isinstance(value, float)
+                else f"{value:,}"
+                if isinstance(value, int)
+                else value,
+            )
+    console = Console()
+    console.print(table)
+    for name, value in results.items():
+        if name.endswith("_signature"):
+            console.print(f"{name}: {value}", highlight=False, soft_wrap=True)
+    shown = display_path(run_dir)
+    console.print(f"\nRun folder: {shown}", highlight=False, soft_wrap=True)
+    console.print(
+        f'Next: echo "Where is the library?" | python translate.py ckpt_path={shown}',
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def display_path(path: Path) -> str:
+    """Relative to the working directory where that is shorter."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

@@ -1,0 +1,135 @@
+"""One training run, from a composed configuration to a tested model and its folder."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.checkpoint import find_checkpoint, read_checkpoint
+from seq2seq_attn.training.provenance import write_provenance
+from seq2seq_attn.training.result import (
+    collect_results,
+    print_data,
+    print_results,
+    write_results,
+    write_translations,
+)
+from seq2seq_attn.training.translation_module import TranslationModule
+
+
+def train(composed: DictConfig) -> dict[str, Any]:
+    """Train, validate, test and write the run folder; gives what `results.json` holds."""
+    quieten()
+    if composed.num_threads:
+        torch.set_num_threads(composed.num_threads)
+    pl.seed_everything(composed.seed, workers=True, verbose=False)
+    run_dir = Path(composed.paths.run_dir)
+    if composed.ckpt_path is not None:
+        find_checkpoint(composed.ckpt_path)
+    corpus: LoadedCorpus = instantiate(composed.data, _convert_="all").load()
+    tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
+    tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
+    config = resolve(composed, tokenizer)
+    datamodule = TranslationDataModule(
+        corpus, tokenizer, batch_tokens=config["batch_tokens"], seed=config["seed"],
+        cache_dir=config["paths"]["cache_dir"],
+    )  # fmt: skip
+    module = build_module(config, tokenizer, datamodule.test_names)
+    trainer = build_trainer(config, run_dir)
+    print_data(corpus, tokenizer, datamodule)
+    write_provenance(run_dir, config, corpus)
+    trainer.fit(module, datamodule=datamodule, ckpt_path=composed.ckpt_path)
+    if trainer.interrupted:
+        raise KeyboardInterrupt
+    best = finish(trainer, module, datamodule, run_dir)
+    module.load_state_dict(read_checkpoint(best)["state_dict"])
+    trainer.test(module, datamodule=datamodule, verbose=False)
+    write_translations(run_dir, module, corpus)
+    results = collect_results(trainer, module, config)
+    write_results(run_dir, results)
+    print_results(run_dir, results)
+    return results
+
+
+def quieten() -> None:
+    """Leave out what Lightning says of itself and what its user cannot change."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for message in (
+        ".*Experiment logs directory.*",  # Hydra has written into the run folder before
+        ".*treespec.*deprecated.*",
+        ".*weights_only.*",
+        ".*`tensorboardX` has been removed.*",
+    ):
+        warnings.filterwarnings("ignore", message)
+
+
+def resolve(composed: DictConfig, tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
+    """The configuration as plain data, with the sizes that only the tokenizer knows filled in."""
+    OmegaConf.set_readonly(composed, False)
+    composed.model.source_vocab_size = tokenizer.source_vocab_size
+    composed.model.target_vocab_size = tokenizer.target_vocab_size
+    config = OmegaConf.to_container(composed, resolve=True)
+    assert isinstance(config, dict)
+    return {str(key): value for key, value in config.items() if key != "hydra"}
+
+
+def build_module(
+    config: dict[str, Any], tokenizer: SentencePieceTokenizer, test_names: list[str]
+) -> TranslationModule:
+    """The model from its configuration, with what trains and scores it."""
+    return TranslationModule(
+        model=instantiate(config["model"], _convert_="all"), tokenizer=tokenizer,
+        search=instantiate(config["search"], _convert_="all"),
+        metrics={name: instantiate(metric, _convert_="all") for name, metric in config["metric"].items()},
+        test_names=test_names, optimizer=instantiate(config["optimizer"], _convert_="all"),
+        scheduler=instantiate(config["scheduler"], _convert_="all"),
+        label_smoothing=config["label_smoothing"], config=config,
+    )  # fmt: skip
+
+
+def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
+    """Lightning's Trainer with the callbacks and loggers chosen."""
+    callbacks = [instantiate(callback, _convert_="all") for callback in config["callback"].values()]
+    loggers = [instantiate(logger, _convert_="all") for logger in config["logger"].values()]
+    try:
+        return instantiate(
+            config["trainer"],
+            callbacks=callbacks,
+            logger=loggers,
+            default_root_dir=str(run_dir),
+            _convert_="all",
+        )
+    except Exception as error:
+        cause = error.__cause__ or error
+        raise UserError(
+            f"Lightning's Trainer refuses its options: {cause}; mend the trainer.… override"
+        ) from error
+
+
+def finish(trainer: Any, module: TranslationModule, datamodule: TranslationDataModule, run_dir: Path) -> Path:
+    """The best checkpoint; weights that training left unvalidated are validated and saved first."""
+    folder = run_dir / "checkpoints"
+    best = folder / "best.ckpt"
+    score = trainer.checkpoint_callback.best_model_score if trainer.checkpoint_callback else None
+    if module.validated_step == trainer.global_step and best.exists():
+        return best
+    found = trainer.validate(module, datamodule=datamodule, verbose=False)[0]["val/bleu"]
+    names = (
+        ["last.ckpt"]
+        if best.exists() and score is not None and found <= float(score)
+        else ["last.ckpt", "best.ckpt"]
+    )
+    for name in names:
+        trainer.save_checkpoint(folder / name)
+    return best

@@ -1,0 +1,33 @@
+"""Learning-rate schedules with a linear warm-up, as factors of the optimizer's rate, step by step."""
+
+from __future__ import annotations
+
+import math
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+
+def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: int) -> LambdaLR:
+    """Up to the rate in `warmup_steps`, then rate * sqrt(warmup_steps / step). Vaswani et al. 2017, eq. 3."""
+
+    def factor(done: int) -> float:
+        step = done + 1
+        return min(step / max(1, warmup_steps), math.sqrt(max(1, warmup_steps) / step))
+
+    return LambdaLR(optimizer, factor)
+
+
+def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int) -> LambdaLR:
+    """Up to the rate in `warmup_steps`, then down to 0 at `total_steps`. Loshchilov and Hutter 2017, eq. 5."""
+    # A short run still gets a peak: at most a fifth of it warms up.
+    warmup_steps = max(1, min(warmup_steps, total_steps // 5))
+
+    def factor(done: int) -> float:
+        step = done + 1
+        if step <= warmup_steps:
+            return step / warmup_steps
+        progress = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
+        return 0.5 * (1 + math.cos(math.pi * progress))
+
+    return LambdaLR(optimizer, factor)

@@ -1,0 +1,168 @@
+"""The Lightning module: what a training step, a validation and a test of a translator are."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import time
+from functools import partial
+from typing import Any, final
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torchmetrics import MeanMetric, Metric
+
+from seq2seq_attn.decoder.decoder import Decoded
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.search.search import Search
+from seq2seq_attn.tensors.batch import Batch
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.checkpoint import FORMAT
+from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
+
+
+@final
+class TranslationModule(pl.LightningModule):
+    """Logs `train/loss`, and `loss`, `ppl` and every text metric under `val/` and each test set's name.
+
+    Losses are nats per target piece, end piece included; `ppl` is exp of the unsmoothed one.
+
+    Args:
+        metrics: text metrics by name, copied for every set that is scored.
+        optimizer, scheduler: partials; a scheduler that names `total_steps` is given the run's length.
+        config: plain dict from which the model was built; it goes into the checkpoint, and so does the
+            tokenizer, so that a checkpoint alone is enough to translate.
+
+    Attributes:
+        translations: hypothesis by row, for each test set scored.
+        signatures: of the text metrics, by set, as last computed.
+        decode_seconds, attention_entropy: of the test sets; the entropy in nats, averaged over target pieces.
+    """
+
+    def __init__(
+        self, *, model: EncoderDecoder, tokenizer: SentencePieceTokenizer, search: Search,
+        metrics: dict[str, Metric], test_names: list[str], optimizer: partial[Any], scheduler: partial[Any],
+        label_smoothing: float, config: dict[str, Any],
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.model, self.tokenizer, self.search = model, tokenizer, search
+        self.optimizer, self.scheduler = optimizer, scheduler
+        self.label_smoothing, self.config = label_smoothing, config
+        self.metrics = nn.ModuleDict(
+            {
+                stage: nn.ModuleDict(
+                    {"loss": MeanMetric(), "nll": MeanMetric(), **{n: m.clone() for n, m in metrics.items()}}
+                )
+                for stage in ["val", *test_names]
+            }
+        )
+        self.test_names = test_names
+        self.attention_entropy = MeanMetric()
+        self.translations: dict[str, dict[int, str]] = {}
+        self.decode_seconds = 0.0
+        self.signatures: dict[str, dict[str, str]] = {}
+        self.validated_step = -1
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        loss, _ = self._loss(batch)
+        mean = loss.smoothed / loss.tokens
+        self.log("train/loss", mean.detach(), prog_bar=True, batch_size=loss.tokens)
+        return mean
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        self._evaluate(batch, "val")
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_metrics("val")
+        self.validated_step = self.trainer.global_step
+
+    def on_test_start(self) -> None:
+        self.translations = {name: {} for name in self.test_names}
+        self.decode_seconds = 0.0
+        self.attention_entropy.reset()
+
+    def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        name = self.test_names[dataloader_idx]
+        started = time.perf_counter()
+        hypotheses, decoded = self._evaluate(batch, name, need_weights=True)
+        self.decode_seconds += time.perf_counter() - started
+        self.translations[name] |= dict(zip(batch.index.tolist(), hypotheses, strict=True))
+        for weights in decoded.weights.values():
+            entropy = torch.special.entr(weights.float()).sum(-1).mean(1)
+            self.attention_entropy.update(entropy[batch.target_mask])
+
+    def on_test_epoch_end(self) -> None:
+        for name in self.test_names:
+            self._log_metrics(name)
+
+    def translate(self, batch: Batch) -> list[str]:
+        """The search's translations of a batch, detokenised."""
+        tokenizer = self.tokenizer
+        found = self.search(
+            self.model, batch.source, batch.source_mask, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
+            banned_ids=(tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id),
+        )  # fmt: skip
+        return tokenizer.decode_target([hypothesis.pieces for hypothesis in found])
+
+    def stage_metrics(self, stage: str) -> dict[str, Any]:
+        """Metrics by name: `loss` and `nll`, then the text metrics."""
+        metrics: Any = self.metrics[stage]
+        return dict(metrics.items())
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimizer(self.parameters())
+        if "total_steps" in inspect.signature(self.scheduler.func).parameters:
+            total = self.trainer.estimated_stepping_batches
+            if math.isinf(total):
+                raise UserError(
+                    f"scheduler={self.scheduler.func.__name__} must know how long the run is; give trainer.max_epochs "
+                    "or trainer.max_steps, or use scheduler=inverse_sqrt"
+                )
+            scheduler = self.scheduler(optimizer, total_steps=total)
+        else:
+            scheduler = self.scheduler(optimizer)
+        if isinstance(scheduler, ReduceLROnPlateau):
+            how = {"scheduler": scheduler, "interval": "epoch", "monitor": "val/bleu"}
+        else:
+            how = {"scheduler": scheduler, "interval": "step"}
+        return {"optimizer": optimizer, "lr_scheduler": how}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["format"] = FORMAT
+        checkpoint["config"] = self.config
+        checkpoint["tokenizer"] = self.tokenizer.get_state()
+
+    def _loss(self, batch: Batch, need_weights: bool = False) -> tuple[Loss, Decoded]:
+        decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights)
+        # Padding is left out before the output layer, which is half of an update's work.
+        logits = self.model.logits(decoded.hidden[batch.target_mask])
+        target = batch.target_output[batch.target_mask]
+        return label_smoothed_cross_entropy(logits, target, self.label_smoothing), decoded
+
+    def _evaluate(self, batch: Batch, stage: str, need_weights: bool = False) -> tuple[list[str], Decoded]:
+        loss, decoded = self._loss(batch, need_weights)
+        hypotheses = self.translate(batch)
+        trainer: Any = self.trainer
+        split = trainer.datamodule.corpus.splits[stage]
+        references = [split.references[i] for i in batch.index.tolist()]
+        for name, metric in self.stage_metrics(stage).items():
+            if name in ("loss", "nll"):
+                total = loss.smoothed if name == "loss" else loss.nll
+                metric.update(total / loss.tokens, weight=loss.tokens)
+            else:
+                metric.update(hypotheses, references)
+        return hypotheses, decoded
+
+    def _log_metrics(self, stage: str) -> None:
+        for name, metric in self.stage_metrics(stage).items():
+            value = metric.compute()
+            if name not in ("loss", "nll"):
+                self.signatures.setdefault(stage, {})[name] = metric.signature()
+            if name == "nll":
+                self.log(f"{stage}/ppl", value.exp())
+            else:
+                self.log(f"{stage}/{name}", value, prog_bar=name != "chrf")
+            metric.reset()

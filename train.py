@@ -1,0 +1,16 @@
+"""Train one model: `python train.py attention=bahdanau data=demo`; `--help` lists the choices."""
+
+from omegaconf import DictConfig
+
+from seq2seq_attn.app.entry import main
+
+
+def task(config: DictConfig) -> None:
+    """Train, test and report."""
+    from seq2seq_attn.training.run import train
+
+    train(config)
+
+
+if __name__ == "__main__":
+    main(task, "train")

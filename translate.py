@@ -1,0 +1,16 @@
+"""Translate standard input, line by line: `python translate.py ckpt_path=RUN < source.txt > target.txt`."""
+
+from omegaconf import DictConfig
+
+from seq2seq_attn.app.entry import main
+
+
+def task(config: DictConfig) -> None:
+    """Translate until the input ends."""
+    from seq2seq_attn.app.translate import translate
+
+    translate(config)
+
+
+if __name__ == "__main__":
+    main(task, "translate")
