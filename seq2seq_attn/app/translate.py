@@ -30,7 +30,8 @@ def translate(config: DictConfig) -> None:
     loaded = load(config.ckpt_path)
     loaded.model.to(device)
     search: Search = instantiate(
-        OmegaConf.to_container(config.search) if config.search else loaded.config["search"], _convert_="all"
+        OmegaConf.to_container(config.search) if "search" in config else loaded.config["search"],
+        _convert_="all",
     )
     # At a terminal each line is answered at once.
     window = 1 if sys.stdin.isatty() else WINDOW * config.batch_sentences

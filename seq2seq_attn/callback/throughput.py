@@ -12,16 +12,16 @@ from seq2seq_attn.tensors.batch import Batch
 
 @final
 class Throughput(pl.Callback):
-    """Logs `train/tokens_per_second` over the last logging interval.
+    """Logs `train/tokens_per_second` and `train/padding_share` over the last logging interval.
 
     Attributes:
-        tokens, seconds: of all training steps so far, data loading included.
+        tokens, padded_tokens, seconds: of all training steps so far, data loading included.
     """
 
     def __init__(self) -> None:
-        self.tokens = 0
+        self.tokens = self.padded_tokens = 0
         self.seconds = 0.0
-        self._logged = (0, 0.0)
+        self._logged = (0, 0, 0.0)
         self._mark = 0.0
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -34,10 +34,13 @@ class Throughput(pl.Callback):
         self.seconds += now - self._mark
         self._mark = now
         self.tokens += int(batch.source_lengths.sum() + batch.target_lengths.sum())
-        if (trainer.global_step % trainer.log_every_n_steps) == 0:
-            tokens, seconds = self.tokens - self._logged[0], self.seconds - self._logged[1]
-            self._logged = (self.tokens, self.seconds)
+        self.padded_tokens += batch.source.numel() + batch.target_output.numel()
+        if trainer.global_step % trainer.log_every_n_steps == 0:
+            total = (self.tokens, self.padded_tokens, self.seconds)
+            tokens, padded, seconds = (now - before for now, before in zip(total, self._logged, strict=True))
+            self._logged = total
             pl_module.log("train/tokens_per_second", tokens / max(seconds, 1e-9), prog_bar=True, batch_size=1)
+            pl_module.log("train/padding_share", 1 - tokens / max(padded, 1), batch_size=1)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._mark = time.perf_counter()

@@ -51,7 +51,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile, ValueError) as error:
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, zipfile.BadZipFile, ValueError) as error:
         raise UserError(
             f"{path} is not a readable checkpoint (truncated, damaged or of another program); use another one, such as "
             "last.ckpt beside it, or train again"

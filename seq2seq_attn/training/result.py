@@ -39,6 +39,7 @@ def collect_results(trainer: Any, module: TranslationModule, config: dict[str, A
         "steps": trainer.global_step,
         "tokens_per_second": counted.tokens / max(counted.seconds, 1e-9),
         "train_seconds": counted.seconds,
+        "padding_share": 1 - counted.tokens / max(counted.padded_tokens, 1),
         "decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9),
         "peak_memory_bytes": peak_memory_bytes(),
         "attention_entropy": float(module.attention_entropy.compute()),
@@ -94,6 +95,7 @@ def print_data(
             table.add_row(what, f"{count:,}")
     table.add_row("pieces, source", f"{tokenizer.source_vocab_size:,}")
     table.add_row("pieces, target", f"{tokenizer.target_vocab_size:,}")
+    table.add_row("padding of training batches", f"{datamodule.padding_share:.1%}")
     Console().print(table)
 
 

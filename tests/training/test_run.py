@@ -94,6 +94,12 @@ def test_results_hold_every_figure_promised(run: Path) -> None:
     assert results["steps"] == 30
 
 
+def test_translations_are_in_the_order_of_the_split(run: Path) -> None:
+    sources = [line.split("\t")[0] for line in (run / "translations.tsv").read_bytes().decode().split("\n")[:-1]]
+    expected = [line.split("\t")[0] for line in (ROOT / "data/demo/test.tsv").read_bytes().decode().split("\n")[:-1]]
+    assert sources == expected
+
+
 def test_bleu_and_chrf_equal_the_sacrebleu_command_on_the_written_files(run: Path, tmp_path: Path) -> None:
     lines = (run / "translations.tsv").read_bytes().decode().removesuffix("\n").split("\n")
     columns = [line.split("\t") for line in lines]
