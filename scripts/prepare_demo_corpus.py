@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from demo_grammar import Clause, Gap, NounPhrase, Words, join_english, join_french, walk
+from demo_grammar import Clause, walk
 from demo_lexicon import Adjective, Adverbial, Lexicon, Noun, Verb
-from demo_phrases import PhraseSampler
-from demo_sentences import Parts, SentenceSampler
+from demo_links import Parts
+from demo_noun_phrases import Gap, NounPhrase
+from demo_sentence_sampler import SentenceSampler
+from demo_spelling import Words, join_english, join_french
 
 DATA = Path(__file__).resolve().parent.parent / "data" / "demo"
 SIZES = {"train": 20_000, "val": 1_000, "test": 1_000, "unseen": 1_000}
@@ -60,7 +62,7 @@ def main() -> None:
 
 
 def build(seed: int) -> dict[str, list[Example]]:
-    sampler = SentenceSampler(PhraseSampler(Lexicon(DATA / "lexicon.yaml"), random.Random(seed)))
+    sampler = SentenceSampler(Lexicon(DATA / "lexicon.yaml"), random.Random(seed))
     known = SIZES["train"] + SIZES["val"] + SIZES["test"]
     seen: dict[str, str] = {}
     common: list[Example] = []

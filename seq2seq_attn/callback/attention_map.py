@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 
 from seq2seq_attn.callback.heat_map import save_attention_map
 from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.search.search import Search
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 @final
@@ -32,7 +36,8 @@ class AttentionMap(pl.Callback):
             return
         folder = self.folder / f"step_{trainer.global_step:06d}"
         for number, pieces in enumerate(self._sources(trainer, pl_module.tokenizer)):
-            for slot, weights, source, target in attention_of(pl_module, pieces):
+            found = attention_of(pl_module.model, pl_module.tokenizer, pl_module.search, pieces)
+            for slot, weights, source, target in found:
                 name = f"{slot.replace('/', '_')}_{number}"
                 picture = save_attention_map(folder / name, weights, source, target)
                 log_picture(trainer, f"attention/{name}", picture)
@@ -44,17 +49,19 @@ class AttentionMap(pl.Callback):
         return fitting[: self.num_sentences]
 
 
-def attention_of(module: Any, pieces: list[int]) -> list[tuple[str, Any, list[str], list[str]]]:
+def attention_of(
+    model: EncoderDecoder, tokenizer: SentencePieceTokenizer, search: Search, pieces: list[int]
+) -> list[tuple[str, np.ndarray, list[str], list[str]]]:
     """Slot, weights (heads, target, source), source pieces and target pieces of one sentence's translation."""
-    tokenizer, model = module.tokenizer, module.model
+    device = model.embed_source.weight.device
     source, _, mask = collate_sources([pieces], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
-    source, mask = source.to(module.device), mask.to(module.device)
+    source, mask = source.to(device), mask.to(device)
     banned = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id)
     with torch.inference_mode():
-        (best,) = module.search(
+        (best,) = search(
             model, source, mask, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id, banned_ids=banned
         )
-        target = torch.tensor([[tokenizer.bos_id, *best.pieces]], device=module.device)
+        target = torch.tensor([[tokenizer.bos_id, *best.pieces]], device=device)
         decoded = model(source, mask, target, need_weights=True)
     source_pieces = [*tokenizer.source_pieces(pieces), "</s>"]
     target_pieces = [*tokenizer.target_pieces(best.pieces), "</s>"]

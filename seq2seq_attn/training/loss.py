@@ -1,14 +1,16 @@
-"""Masked, label-smoothed cross-entropy, in nats."""
+"""Masked, label-smoothed cross-entropy with the output layer in it, in nats."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, final
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from seq2seq_attn.tensors.precision import at_least_float32
+
+CHUNK = 256  # rows whose logits fit the cache; the whole matrix would go to memory and back four times
 
 
 class Loss(NamedTuple):
@@ -17,7 +19,7 @@ class Loss(NamedTuple):
     Attributes:
         smoothed: against (1 - s) of the reference piece and s spread over the vocabulary (Szegedy et al.
             2016, section 7, arXiv:1512.00567); what training minimises.
-        nll: the plain negative log-likelihood; exp of its mean is the perplexity.
+        nll: the plain negative log-likelihood; exp of its mean is the perplexity. It has no gradient.
         tokens: how many pieces.
     """
 
@@ -27,12 +29,59 @@ class Loss(NamedTuple):
 
 
 def label_smoothed_cross_entropy(
-    logits: Float[Tensor, "tokens vocabulary"], target: Int[Tensor, "tokens"], smoothing: float
+    hidden: Float[Tensor, "tokens dim"],
+    weight: Float[Tensor, "vocabulary dim"],
+    bias: Float[Tensor, "vocabulary"],
+    target: Int[Tensor, "tokens"],
+    smoothing: float,
 ) -> Loss:
-    """Loss of the pieces given; padding has been left out before."""
-    log_probs = at_least_float32(logits).log_softmax(-1)
-    nll = F.nll_loss(log_probs, target, reduction="sum")
-    if not smoothing:
-        return Loss(nll, nll, len(target))
-    spread = -log_probs.mean(-1).sum()
-    return Loss((1 - smoothing) * nll + smoothing * spread, nll, len(target))
+    """Loss of softmax(W h + b) at the pieces given; padding has been left out before."""
+    smoothed, nll = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing)
+    return Loss(smoothed, nll, len(target))
+
+
+@final
+class ChunkedCrossEntropy(torch.autograd.Function):
+    """Exact; the gradient is taken on the way forward, while a chunk's probabilities are at hand."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        wide = at_least_float32(hidden.new_zeros(0)).dtype
+        nll, spread = torch.zeros(2, dtype=wide, device=hidden.device).unbind()
+        wanted = any(ctx.needs_input_grad)
+        grads = [torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)] if wanted else []
+        with torch.autocast(hidden.device.type, enabled=False):
+            narrow, narrow_bias = weight.to(hidden.dtype), bias.to(hidden.dtype)
+            for start in range(0, len(target), CHUNK):
+                rows = slice(start, start + CHUNK)
+                logits = torch.addmm(narrow_bias, hidden[rows], narrow.t())
+                log_probs = at_least_float32(logits).log_softmax(-1)
+                reference = target[rows, None]
+                nll = nll - log_probs.gather(-1, reference).sum()
+                spread = spread - log_probs.mean(-1).sum()
+                if wanted:
+                    # d smoothed / d logits = p - (1 - s) [reference] - s / vocabulary
+                    delta = log_probs.exp_().sub_(smoothing / weight.shape[0])
+                    delta.scatter_add_(-1, reference, torch.full_like(delta[:, :1], smoothing - 1))
+                    accumulate(grads, rows, delta.to(hidden.dtype), hidden[rows], narrow)
+        ctx.save_for_backward(*grads)
+        smoothed = (1 - smoothing) * nll + smoothing * spread
+        ctx.mark_non_differentiable(nll)
+        return smoothed, nll
+
+    @staticmethod
+    def backward(ctx: Any, grad_smoothed: Tensor, grad_nll: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias = (grad * grad_smoothed.to(grad.dtype) for grad in ctx.saved_tensors)
+        return hidden, weight, bias, None, None
+
+
+def accumulate(grads: list[Tensor], rows: slice, delta: Tensor, hidden: Tensor, weight: Tensor) -> None:
+    """Add a chunk's share: its rows of the hidden gradient, and sums over rows for the layer's."""
+    grads[0][rows] = delta @ weight
+    if grads[1].dtype == delta.dtype:
+        grads[1].addmm_(delta.t(), hidden)
+    else:
+        grads[1] += delta.t() @ hidden
+    grads[2] += delta.sum(0)

@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
@@ -27,6 +28,8 @@ from seq2seq_attn.training.result import (
 )
 from seq2seq_attn.training.translation_module import TranslationModule
 
+SWITCHES = {"enable_progress_bar": ProgressBar, "enable_checkpointing": Checkpoint}
+
 
 def train(composed: DictConfig) -> dict[str, Any]:
     """Train, validate, test and write the run folder; gives what `results.json` holds."""
@@ -35,8 +38,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         torch.set_num_threads(composed.num_threads)
     pl.seed_everything(composed.seed, workers=True, verbose=False)
     run_dir = Path(composed.paths.run_dir)
-    if composed.ckpt_path is not None:
-        find_checkpoint(composed.ckpt_path)
+    resumed = None if composed.ckpt_path is None else find_checkpoint(composed.ckpt_path)
     corpus: LoadedCorpus = instantiate(composed.data, _convert_="all").load()
     tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
     tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
@@ -49,7 +51,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
     trainer = build_trainer(config, run_dir)
     print_data(corpus, tokenizer, datamodule)
     write_provenance(run_dir, config, corpus)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=composed.ckpt_path)
+    trainer.fit(module, datamodule=datamodule, ckpt_path=resumed, weights_only=True)
     if trainer.interrupted:
         raise KeyboardInterrupt
     best = finish(trainer, module, datamodule, run_dir)
@@ -99,8 +101,10 @@ def build_module(
 
 
 def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
-    """Lightning's Trainer with the callbacks and loggers chosen."""
+    """Lightning's Trainer with the callbacks and loggers chosen, less those that its own options switch off."""
+    off = tuple(kind for option, kind in SWITCHES.items() if not config["trainer"][option])
     callbacks = [instantiate(callback, _convert_="all") for callback in config["callback"].values()]
+    callbacks = [callback for callback in callbacks if not isinstance(callback, off)]
     loggers = [instantiate(logger, _convert_="all") for logger in config["logger"].values()]
     try:
         return instantiate(

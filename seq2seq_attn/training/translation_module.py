@@ -138,9 +138,12 @@ class TranslationModule(pl.LightningModule):
     def _loss(self, batch: Batch, need_weights: bool = False) -> tuple[Loss, Decoded]:
         decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights)
         # Padding is left out before the output layer, which is half of an update's work.
-        logits = self.model.logits(decoded.hidden[batch.target_mask])
-        target = batch.target_output[batch.target_mask]
-        return label_smoothed_cross_entropy(logits, target, self.label_smoothing), decoded
+        hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
+        output = self.model.output
+        return (
+            label_smoothed_cross_entropy(hidden, output.weight, output.bias, target, self.label_smoothing),
+            decoded,
+        )
 
     def _evaluate(self, batch: Batch, stage: str, need_weights: bool = False) -> tuple[list[str], Decoded]:
         loss, decoded = self._loss(batch, need_weights)

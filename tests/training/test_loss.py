@@ -8,19 +8,56 @@ import torch
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 
 
-@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("rows", [1, 255, 256, 257, 601])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_loss_is_cross_entropy_against_the_smoothed_reference(smoothing: float) -> None:
-    logits, target = torch.randn(5, 7, requires_grad=True), torch.tensor([0, 3, 6, 6, 1])
-    loss = label_smoothed_cross_entropy(logits, target, smoothing)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-6)])
+def test_loss_is_cross_entropy_against_the_smoothed_reference(
+    dtype: torch.dtype, tolerance: float, smoothing: float, rows: int
+) -> None:
+    vocabulary, dim = 11, 7
+    exact = [torch.randn(s, dtype=torch.float64) for s in ((rows, dim), (vocabulary, dim), (vocabulary,))]
+    hidden, weight, bias = (x.clone().requires_grad_() for x in exact)
+    target = torch.randint(vocabulary, (rows,))
+    logits = hidden @ weight.T + bias
     probabilities = logits.exp() / logits.exp().sum(-1, keepdim=True)
-    wanted = torch.full((5, 7), smoothing / 7)
-    wanted[torch.arange(5), target] += 1 - smoothing
+    wanted = torch.full((rows, vocabulary), smoothing / vocabulary, dtype=torch.float64)
+    wanted[torch.arange(rows), target] += 1 - smoothing
     expected = -(wanted * probabilities.log()).sum()
-    torch.testing.assert_close(loss.smoothed, expected, rtol=0, atol=1e-12)
-    torch.testing.assert_close(
-        loss.nll, -probabilities[torch.arange(5), target].log().sum(), rtol=0, atol=1e-12
+
+    ours = [x.to(dtype).requires_grad_() for x in exact]
+    loss = label_smoothed_cross_entropy(*ours, target, smoothing)
+    nll = -probabilities[torch.arange(rows), target].log().sum()
+    for found, correct in ((loss.smoothed, expected), (loss.nll, nll)):
+        assert abs(found.double() - correct) <= tolerance * abs(correct)
+    found = torch.autograd.grad(3 * loss.smoothed, ours)
+    for ours_grad, correct in zip(
+        found, torch.autograd.grad(3 * expected, (hidden, weight, bias)), strict=True
+    ):
+        assert (ours_grad.double() - correct).abs().max() <= tolerance * correct.abs().max()
+    assert loss.tokens == rows
+
+
+def test_a_tied_matrix_gets_both_gradients() -> None:
+    embedding = torch.nn.Embedding(11, 7).double()
+    pieces, target = torch.tensor([1, 2, 3]), torch.tensor([4, 5, 6])
+    bias = torch.zeros(11, dtype=torch.float64)
+    ours = label_smoothed_cross_entropy(
+        embedding(pieces).tanh(), embedding.weight, bias, target, 0.1
+    ).smoothed
+    logits = embedding(pieces).tanh() @ embedding.weight.T
+    plain = torch.nn.functional.cross_entropy(logits, target, label_smoothing=0.1, reduction="sum")
+    for a, b in zip(*(torch.autograd.grad(x, embedding.weight) for x in (ours, plain)), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+def test_half_precision_keeps_wide_sums() -> None:
+    hidden, weight, bias = (torch.randn(s).bfloat16().requires_grad_() for s in ((5, 3), (7, 3), (7,)))
+    target = torch.randint(7, (5,))
+    loss = label_smoothed_cross_entropy(hidden, weight, bias, target, 0.1)
+    assert loss.smoothed.dtype == torch.float32
+    loss.smoothed.backward()
+    assert hidden.grad.dtype == torch.bfloat16
+    plain = torch.nn.functional.cross_entropy(
+        hidden.float() @ weight.float().T + bias.float(), target, label_smoothing=0.1, reduction="sum"
     )
-    ours, theirs = (torch.autograd.grad(x, logits, retain_graph=True)[0] for x in (loss.smoothed, expected))
-    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
-    assert loss.tokens == 5
+    assert loss.smoothed.item() == pytest.approx(plain.item(), rel=1e-2)

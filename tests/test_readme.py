@@ -1,0 +1,62 @@
+"""Every command of the README: composed always, run as a smoke test behind the slow marker."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from configs import ROOT, composed
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("python train.py")]
+FLAGS = ("-m", "--help", "--cfg", "job", "--resolve")
+TSV = "".join(f"Sentence number {n} is here.\tLa phrase numéro {n} est ici.\n" for n in range(3000))
+
+
+def jobs(command: str) -> list[list[str]]:
+    """Overrides of each job that a command starts."""
+    overrides = [word for word in shlex.split(command)[2:] if word not in FLAGS]
+    found: list[list[str]] = [[]]
+    for override in OverridesParser.create().parse_overrides(overrides):
+        values = list(override.sweep_string_iterator()) if override.is_sweep_override() else None
+        texts = [f"{override.key_or_group}={v}" for v in values] if values else [override.input_line]
+        found = [[*job, text] for job in found for text in texts]
+    return found
+
+
+def test_there_are_commands_to_try() -> None:
+    assert len(COMMANDS) >= 10
+    assert "make train" in README.split("```")[1]
+    assert "make test" in README.split("```")[1]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_readme_composes(command: str) -> None:
+    for overrides in jobs(command):
+        assert composed(*overrides).model.decoder.attention._target_.endswith("Attention")
+
+
+def test_presets_of_the_readme_are_those_of_the_config() -> None:
+    named = set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE))
+    assert named == {path.stem for path in (ROOT / "conf" / "attention").glob("*.yaml")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_readme_runs_under_debug(command: str, tmp_path: Path) -> None:
+    (tmp_path / "fra.txt").write_text(TSV, encoding="utf-8")
+    words = [
+        word.replace("data.path=fra.txt", f"data.path={tmp_path}/fra.txt") for word in shlex.split(command)
+    ]
+    folders = [f"hydra.run.dir={tmp_path}/run", f"hydra.sweep.dir={tmp_path}/sweep"]
+    small = ["debug=fast", "tokenizer.vocab_size=60"] if "data=tatoeba" in command else ["debug=fast"]
+    done = subprocess.run(
+        [sys.executable, *words[1:], *small, *folders], cwd=ROOT, capture_output=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr.decode()
