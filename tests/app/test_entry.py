@@ -44,6 +44,8 @@ def task(config: DictConfig) -> None:
     if config.seed == 4:
         raise ZeroDivisionError("a bug")
     if config.seed == 5:
+        # As at a terminal; a job started in the background of a script inherits SIGINT ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.kill(os.getpid(), signal.SIGINT)
     if config.seed == 6:
         config.needed
