@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import codecs
+import gzip
+import json
+import zlib
 from pathlib import Path
 
 from seq2seq_attn.tensors.error import UserError
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, without line ends; only a line feed, or CR and line feed, ends a line.
+    """The lines of a UTF-8 file, plain or .gz, without line ends; only LF, or CR and LF, ends a line.
 
     Raises:
         UserError: if it cannot be read, is empty, is not UTF-8, or has a NUL byte.
     """
     try:
-        content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+        content = path.read_bytes()
+        content = (gzip.decompress(content) if path.suffix == ".gz" else content).removeprefix(codecs.BOM_UTF8)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is a broken gz file ({error}); delete it and get it again") from error
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist; check data.path") from error
     except OSError as error:
@@ -36,8 +42,11 @@ def read_lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
-def read_pairs(path: Path) -> list[tuple[str, str]]:
-    """The first two of two or three tab-separated columns: English, French, attribution.
+def read_pairs(path: Path, names: str = "English, French, attribution") -> list[tuple[str, str]]:
+    """The first two of two or three tab-separated columns.
+
+    Args:
+        names: of the columns, for the error's sentence.
 
     Raises:
         UserError: as `read_lines`, and if a line has another number of columns.
@@ -48,9 +57,49 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
         if len(columns) not in (2, 3):
             raise UserError(
                 f"{path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)} "
-                "instead of 2 or 3 (English, French, attribution); mend or remove the line"
+                f"instead of 2 or 3 ({names}); mend or remove the line"
             )
         pairs.append((columns[0], columns[1]))
+    return pairs
+
+
+def read_parallel(source: Path, target: Path) -> list[tuple[str, str]]:
+    """Pairs of two files in step.
+
+    Raises:
+        UserError: as `read_lines`, and if one file has more lines than the other.
+    """
+    sources, targets = read_lines(source), read_lines(target)
+    if len(sources) != len(targets):
+        raise UserError(
+            f"{source} has {len(sources)} lines and {target} has {len(targets)}; parallel files need the same number, "
+            "line for line"
+        )
+    return list(zip(sources, targets, strict=True))
+
+
+def read_json_lines(path: Path, source_field: str, target_field: str) -> list[tuple[str, str]]:
+    """Pairs of a file with a JSON object a line.
+
+    Raises:
+        UserError: as `read_lines`, and if a line is no object or has not both fields as text.
+    """
+    pairs = []
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path}, line {number}: not JSON ({error.msg}); mend or remove the line") from error
+        texts = []
+        for field, option in ((source_field, "source_field"), (target_field, "target_field")):
+            text = record.get(field) if isinstance(record, dict) else None
+            if not isinstance(text, str):
+                names = ", ".join(record) if isinstance(record, dict) else "none"
+                raise UserError(
+                    f"{path}, line {number}: no text in the field '{field}' (fields: {names}); name it by data.{option}"
+                )
+            texts.append(text)
+        pairs.append((texts[0], texts[1]))
     return pairs
 
 

@@ -2,41 +2,57 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.download import fetch
 from seq2seq_attn.data.reading import read_pairs, turn
 from seq2seq_attn.data.report import CleaningReport
 from seq2seq_attn.data.splitting import split_by_source
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tokenizer.replacing import replacing
+
+URL = "https://www.manythings.org/anki/fra-eng.zip"
 
 
 @final
 class TatoebaCorpus(Corpus):
     """Args:
-    path: the raw file of two or three columns: English, French, attribution.
+    path: the raw file of two or three columns: English, French, attribution; None: fetched once into the cache.
     val_sentences, test_sentences: source sentences held out.
     """
 
     def __init__(
         self, *, path: str | None, source_language: str, target_language: str, cleaning: Cleaning,
-        val_sentences: int = 1000, test_sentences: int = 1000, seed: int,
+        val_sentences: int, test_sentences: int, seed: int, cache_dir: str,
     ) -> None:  # fmt: skip
         self.path = path
         self.source_language, self.target_language = source_language, target_language
         self.cleaning = cleaning
         self.val_sentences, self.test_sentences, self.seed = val_sentences, test_sentences, seed
+        self.cache_dir = Path(cache_dir).expanduser() / "tatoeba"
 
     def load(self) -> LoadedCorpus:
-        if self.path is None:
-            raise UserError(
-                "data=tatoeba needs data.path=FILE, the fra.txt of https://www.manythings.org/anki/fra-eng.zip"
-            )
         languages = (self.source_language, self.target_language)
         splits, counts = split_by_source(
-            turn(read_pairs(Path(self.path).expanduser()), *languages), self.cleaning,
+            turn(read_pairs(self._file()), *languages), self.cleaning,
             val_sentences=self.val_sentences, test_sentences=self.test_sentences, seed=self.seed,
         )  # fmt: skip
         return LoadedCorpus(splits, CleaningReport(counts), *languages)
+
+    def _file(self) -> Path:
+        if self.path is not None:
+            return Path(self.path).expanduser()
+        file = self.cache_dir / "fra.txt"
+        if not file.exists():
+            archive = fetch(URL, self.cache_dir / "fra-eng.zip", "data.path=FILE, its fra.txt")
+            try:
+                with zipfile.ZipFile(archive) as zipped, replacing(file) as stream:
+                    stream.write(zipped.read("fra.txt"))
+            except (zipfile.BadZipFile, KeyError) as error:
+                archive.unlink()
+                raise UserError(f"{URL} gave no zip file with fra.txt in it ({error}); try again, or give data.path=FILE") from error
+        return file

@@ -1,9 +1,11 @@
 """A corpus without splits, split by source sentence."""
 
 import re
+import zipfile
 
 import pytest
 
+from seq2seq_attn.data import tatoeba
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
 from seq2seq_attn.tensors.error import UserError
@@ -23,10 +25,11 @@ def file(tmp_path):
     return path
 
 
-def load(path, seed=1, val_sentences=5, test_sentences=7, source="en", target="fr"):
+def load(path, seed=1, val_sentences=5, test_sentences=7, source="en", target="fr", cache_dir="unused"):
     corpus = TatoebaCorpus(
         path=None if path is None else str(path), source_language=source, target_language=target,
         cleaning=Cleaning(), val_sentences=val_sentences, test_sentences=test_sentences, seed=seed,
+        cache_dir=str(cache_dir),
     )  # fmt: skip
     return corpus.load()
 
@@ -76,10 +79,36 @@ def test_the_corpus_turns_round(file):
     assert splits["val"].sources[0].startswith("Phrase ")
 
 
-def test_no_path_is_one_sentence():
-    sentence = "data=tatoeba needs data.path=FILE, the fra.txt of https://www.manythings.org/anki/fra-eng.zip"
+def test_without_a_path_it_is_fetched_once_and_unpacked(file, tmp_path, monkeypatch):
+    fetched = []
+
+    def fetch(url, archive, instead):
+        fetched.append(url)
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(archive, "w") as zipped:
+            zipped.writestr("fra.txt", file.read_bytes())
+        return archive
+
+    monkeypatch.setattr(tatoeba, "fetch", fetch)
+    found = [load(None, cache_dir=tmp_path / "cache").fingerprint for _ in range(2)]
+    assert found == [load(file).fingerprint] * 2
+    assert fetched == ["https://www.manythings.org/anki/fra-eng.zip"]
+
+
+def test_a_download_that_is_no_zip_is_thrown_away_in_one_sentence(tmp_path, monkeypatch):
+    def fetch(url, archive, instead):
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        archive.write_bytes(b"<html>busy</html>")
+        return archive
+
+    monkeypatch.setattr(tatoeba, "fetch", fetch)
+    sentence = (
+        "https://www.manythings.org/anki/fra-eng.zip gave no zip file with fra.txt in it (File is not a zip file); "
+        "try again, or give data.path=FILE"
+    )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
-        load(None)
+        load(None, cache_dir=tmp_path)
+    assert not list((tmp_path / "tatoeba").iterdir())
 
 
 @pytest.mark.parametrize(("val", "test"), [(40, 13), (0, 7), (7, -1)])

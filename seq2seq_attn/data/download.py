@@ -1,0 +1,91 @@
+"""Fetch a public corpus once into the cache: atomically, resumably, with a progress bar."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import BinaryIO
+
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from seq2seq_attn.tensors.error import UserError
+
+ATTEMPTS = 4
+TIMEOUT_SECONDS = 20.0  # without a byte
+PAUSE_SECONDS = 1.0  # before the second attempt; it doubles
+BLOCK = 1 << 16
+
+
+def fetch(url: str, file: Path, instead: str, *, pause_seconds: float = PAUSE_SECONDS,
+          timeout_seconds: float = TIMEOUT_SECONDS) -> Path:  # fmt: skip
+    """`file`, downloaded from `url` unless it is there; a part left by a broken attempt is continued.
+
+    Args:
+        instead: the override to give when the download cannot be had, for the error's sentence.
+
+    Raises:
+        UserError: offline, missing, cut short again and again, or no room in the cache folder.
+    """
+    if file.exists():
+        return file
+    part = file.with_name(file.name + ".part")
+    reason = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(pause_seconds * 2 ** (attempt - 1))
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            complete(url, part, timeout_seconds)
+            part.replace(file)
+            return file
+        except urllib.error.HTTPError as error:
+            reason = f"HTTP {error.code} {error.reason}"
+            if error.code == 416:  # the part is no beginning of the file that is there now
+                part.unlink(missing_ok=True)
+            elif error.code < 500:
+                break
+        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            reason = str(getattr(error, "reason", None) or error) or type(error).__name__
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM):
+                raise UserError(
+                    f"the cache folder {file.parent} cannot take {file.name} ({error.strerror}); make room or give "
+                    "another one as paths.cache_dir"
+                ) from error
+            reason = str(error)
+    raise UserError(f"cannot fetch {url} ({reason}); download it elsewhere and give {instead}")
+
+
+def complete(url: str, part: Path, timeout_seconds: float) -> None:
+    """Continue `part` to the end that the server announces."""
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "seq2seq-attn"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, timeout=timeout_seconds) as response:
+        continued = response.status == 206
+        have = have if continued else 0
+        announced = response.headers.get("Content-Length")
+        total = None if announced is None else have + int(announced)
+        with part.open("ab" if continued else "wb") as stream:
+            have += copy(response, stream, total, have, part.name.removesuffix(".part"))
+    if total is not None and have < total:
+        raise http.client.IncompleteRead(b"", total - have)
+
+
+def copy(response: http.client.HTTPResponse, stream: BinaryIO, total: int | None, done: int, name: str) -> int:
+    """Bytes written, under a progress bar."""
+    written = 0
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, transient=True) as progress:
+        task = progress.add_task(f"Fetching {name}", total=total, completed=done)
+        while block := response.read1(BLOCK):
+            stream.write(block)
+            written += len(block)
+            progress.advance(task, len(block))
+    return written

@@ -1,0 +1,59 @@
+"""Image captions of the Multi30k data set, task 1. Elliott et al. 2016, arXiv:1605.00459; French: Elliott et al. 2017."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import final
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.download import fetch
+from seq2seq_attn.data.reading import read_parallel
+from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.data.splitting import clean_splits
+from seq2seq_attn.tensors.error import UserError
+
+URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/{name}"
+
+
+@final
+class Multi30kCorpus(Corpus):
+    """Args:
+    path: folder of {split}{suffix}.{language}, plain or gz; None: fetched once into the cache.
+    suffix: "" for the raw captions, ".lc.norm.tok" for the tokenised ones, which also stand in `path`/tok.
+    test_split: test_2016_flickr, test_2017_flickr or test_2017_mscoco.
+    """
+
+    def __init__(
+        self, *, path: str | None, suffix: str, test_split: str, source_language: str, target_language: str,
+        cleaning: Cleaning, cache_dir: str,
+    ) -> None:  # fmt: skip
+        self.folder = None if path is None else Path(path).expanduser()
+        self.suffix, self.test_split = suffix, test_split
+        self.source_language, self.target_language = source_language, target_language
+        self.cleaning, self.cache_dir = cleaning, Path(cache_dir).expanduser() / "multi30k"
+
+    def load(self) -> LoadedCorpus:
+        languages = (self.source_language, self.target_language)
+        raw = {
+            split: read_parallel(*(self._file(name, language) for language in languages))
+            for split, name in {"train": "train", "val": "val", "test": self.test_split}.items()
+        }
+        splits, counts = clean_splits(raw, self.cleaning)
+        return LoadedCorpus(splits, CleaningReport(counts), *languages)
+
+    def _file(self, split: str, language: str) -> Path:
+        name = f"{split}{self.suffix}.{language}"
+        if self.folder is None:
+            if self.suffix:
+                raise UserError(
+                    f"data.suffix={self.suffix} names files that are not fetched; give data.path=FOLDER that holds them"
+                )
+            return fetch(URL.format(name=f"{name}.gz"), self.cache_dir / f"{name}.gz", "data.path=FOLDER")
+        for folder in (self.folder, self.folder / "tok"):
+            for file in (folder / name, folder / f"{name}.gz"):
+                if file.is_file():
+                    return file
+        raise UserError(
+            f"{self.folder} holds no {name} or {name}.gz; check data.path, data.suffix, data.test_split and the languages"
+        )

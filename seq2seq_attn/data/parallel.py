@@ -1,0 +1,64 @@
+"""Anyone's own sentence pairs: two parallel files for a split, or one of tab-separated columns or JSON lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import final
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.reading import read_json_lines, read_pairs, read_parallel
+from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.data.splitting import clean_splits, split_by_source
+from seq2seq_attn.tensors.error import UserError
+
+Files = str | list[str] | None
+
+
+@final
+class ParallelCorpus(Corpus):
+    """Args:
+    train, val, test: [SOURCE, TARGET], two files in step; or one .tsv (source, target) or .jsonl file; each
+        may be gz. Without `val` and `test`, both are held out of `train` by source sentence.
+    source_field, target_field: of a JSON line; None: the languages' names.
+    val_sentences, test_sentences, seed: of the split made here.
+    """
+
+    def __init__(
+        self, *, train: Files, val: Files, test: Files, source_language: str, target_language: str,
+        source_field: str | None, target_field: str | None, cleaning: Cleaning,
+        val_sentences: int, test_sentences: int, seed: int,
+    ) -> None:  # fmt: skip
+        self.files = {"train": train, "val": val, "test": test}
+        self.source_language, self.target_language = source_language, target_language
+        self.fields = (source_field or source_language, target_field or target_language)
+        self.cleaning = cleaning
+        self.val_sentences, self.test_sentences, self.seed = val_sentences, test_sentences, seed
+
+    def load(self) -> LoadedCorpus:
+        if self.files["train"] is None:
+            raise UserError("data=parallel needs data.train=[SOURCE,TARGET], or data.train=FILE of .tsv or .jsonl")
+        given = [name for name, files in self.files.items() if files is not None]
+        if given == ["train"]:
+            splits, counts = split_by_source(
+                self._read("train"), self.cleaning,
+                val_sentences=self.val_sentences, test_sentences=self.test_sentences, seed=self.seed,
+            )  # fmt: skip
+        elif len(given) == len(self.files):
+            splits, counts = clean_splits({name: self._read(name) for name in given}, self.cleaning)
+        else:
+            missing = next(name for name in self.files if name not in given)
+            raise UserError(f"data=parallel has no data.{missing}; give val and test both, or neither to hold them out")
+        return LoadedCorpus(splits, CleaningReport(counts), self.source_language, self.target_language)
+
+    def _read(self, name: str) -> list[tuple[str, str]]:
+        files = self.files[name]
+        if isinstance(files, list):
+            if len(files) != 2:
+                raise UserError(f"data.{name} names {len(files)} files; give [SOURCE,TARGET] or one file")
+            return read_parallel(*(Path(file).expanduser() for file in files))
+        assert files is not None
+        file = Path(files).expanduser()
+        if file.name.removesuffix(".gz").endswith((".jsonl", ".json")):
+            return read_json_lines(file, *self.fields)
+        return read_pairs(file, "source, target, anything")

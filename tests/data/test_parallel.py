@@ -1,0 +1,145 @@
+"""Anyone's own pairs, and Multi30k's files: what is read, and what is refused in which words."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.multi30k import Multi30kCorpus
+from seq2seq_attn.data.parallel import ParallelCorpus
+from seq2seq_attn.tensors.error import UserError
+
+PAIRS = [(f"Sentence {n}.", f"Phrase {n}.") for n in range(31)]
+
+
+def parallel(train: Any, val: Any = None, test: Any = None, **fields: Any) -> LoadedCorpus:
+    return ParallelCorpus(
+        train=train, val=val, test=test, source_language="en", target_language="fr",
+        source_field=fields.get("source_field"), target_field=fields.get("target_field"), cleaning=Cleaning(),
+        val_sentences=3, test_sentences=5, seed=1,
+    ).load()  # fmt: skip
+
+
+def write(file: Path, lines: list[str]) -> str:
+    content = "".join(line + "\n" for line in lines).encode()
+    file.write_bytes(gzip.compress(content) if file.suffix == ".gz" else content)
+    return str(file)
+
+
+def two_files(folder: Path, end: str = "") -> list[str]:
+    return [write(folder / f"all.{name}{end}", [pair[side] for pair in PAIRS]) for side, name in enumerate(("en", "fr"))]
+
+
+def said(read: Any) -> str:
+    with pytest.raises(UserError) as refused:
+        read()
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("form", ["two", "two_gz", "tsv", "jsonl", "jsonl_fields"])
+def test_every_form_gives_the_same_corpus(form: str, tmp_path: Path) -> None:
+    expected = parallel(two_files(tmp_path))
+    if form.startswith("two"):
+        files: Any = two_files(tmp_path, ".gz" if form == "two_gz" else "")
+    elif form == "tsv":
+        files = write(tmp_path / "all.tsv", ["\t".join(pair) for pair in PAIRS])
+    else:
+        names = ("en", "fr") if form == "jsonl" else ("source", "translated")
+        files = write(tmp_path / "all.jsonl", [json.dumps(dict(zip(names, pair, strict=True))) for pair in PAIRS])
+    fields = {"source_field": "source", "target_field": "translated"} if form == "jsonl_fields" else {}
+    found = parallel(files, **fields)
+    assert found.fingerprint == expected.fingerprint
+    assert {name: len(split) for name, split in found.splits.items()} == {"train": 23, "val": 3, "test": 5}
+
+
+def test_splits_that_are_given_are_kept(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"{n}.tsv", ["\t".join(pair) for pair in PAIRS[10 * n : 10 * n + 10]]) for n in range(3)]
+    found = parallel(*files)
+    assert found.splits["test"].sources == [source for source, _ in PAIRS[20:30]]
+
+
+def test_files_of_unequal_length_are_refused_with_their_counts(tmp_path: Path) -> None:
+    source, target = two_files(tmp_path)
+    write(Path(target), ["une", "deux"])
+    assert said(lambda: parallel([source, target])) == (
+        f"{source} has 31 lines and {target} has 2; parallel files need the same number, line for line"
+    )
+
+
+def test_a_separator_inside_a_line_does_not_misalign(tmp_path: Path) -> None:
+    lines = ["one\u2028two", "three\u0085four", *(f"more {n}" for n in range(29))]
+    files = [write(tmp_path / "u.en", lines), write(tmp_path / "u.fr", [pair[1] for pair in PAIRS])]
+    pairs = [p for split in parallel(files).splits.values() for p in zip(split.sources, split.targets, strict=True)]
+    assert ("three four", "Phrase 1.") in pairs
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('{"en": "Go."}', "no text in the field 'fr' (fields: en); name it by data.target_field"),
+        ('{"en": 3, "fr": "Va !"}', "no text in the field 'en' (fields: en, fr); name it by data.source_field"),
+        ("[1]", "no text in the field 'en' (fields: none); name it by data.source_field"),
+        ("{", "not JSON (Expecting property name enclosed in double quotes); mend or remove the line"),
+    ],
+)
+def test_a_json_line_without_its_fields_is_named(line: str, sentence: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", [json.dumps({"en": "Go.", "fr": "Va !"}), line])
+    assert said(lambda: parallel(file)) == f"{file}, line 2: {sentence}"
+
+
+def test_one_held_out_split_without_the_other_is_refused(tmp_path: Path) -> None:
+    files = two_files(tmp_path)
+    assert said(lambda: parallel(files, files)) == (
+        "data=parallel has no data.test; give val and test both, or neither to hold them out"
+    )
+    assert said(lambda: parallel(None)) == (
+        "data=parallel needs data.train=[SOURCE,TARGET], or data.train=FILE of .tsv or .jsonl"
+    )
+    assert said(lambda: parallel(files[:1])) == "data.train names 1 files; give [SOURCE,TARGET] or one file"
+
+
+def test_a_truncated_gz_is_named(tmp_path: Path) -> None:
+    source, target = two_files(tmp_path, ".gz")
+    Path(source).write_bytes(Path(source).read_bytes()[:-9])
+    assert said(lambda: parallel([source, target])).startswith(f"{source} is a broken gz file (")
+
+
+def multi30k(folder: Path | None, cache: Path, **changed: str) -> LoadedCorpus:
+    settings = {"suffix": "", "test_split": "test_2016_flickr"} | changed
+    return Multi30kCorpus(
+        path=None if folder is None else str(folder), source_language="en", target_language="fr",
+        cleaning=Cleaning(), cache_dir=str(cache), **settings,
+    ).load()  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+def test_multi30k_reads_its_folder(end: str, tmp_path: Path) -> None:
+    for n, split in enumerate(("train", "val", "test_2016_flickr", "test_2017_flickr")):
+        for side, language in enumerate(("en", "fr")):
+            write(tmp_path / f"{split}.{language}{end}", [pair[side] for pair in PAIRS[7 * n : 7 * n + 7]])
+    found = multi30k(tmp_path, tmp_path, test_split="test_2017_flickr")
+    assert {name: len(split) for name, split in found.splits.items()} == {"train": 7, "val": 7, "test": 7}
+    assert found.splits["test"].sources[0] == "Sentence 21."
+
+
+def test_multi30k_finds_the_tokenised_files_in_their_subfolder(tmp_path: Path) -> None:
+    (tmp_path / "tok").mkdir()
+    for split in ("train", "val", "test_2016_flickr"):
+        for side, language in enumerate(("en", "fr")):
+            write(tmp_path / "tok" / f"{split}.lc.norm.tok.{language}", [pair[side] for pair in PAIRS])
+    assert len(multi30k(tmp_path, tmp_path, suffix=".lc.norm.tok").splits["train"]) == 31
+
+
+def test_multi30k_says_what_is_not_there(tmp_path: Path) -> None:
+    assert said(lambda: multi30k(tmp_path, tmp_path)) == (
+        f"{tmp_path} holds no train.en or train.en.gz; check data.path, data.suffix, data.test_split and the languages"
+    )
+    assert said(lambda: multi30k(None, tmp_path, suffix=".tok")) == (
+        "data.suffix=.tok names files that are not fetched; give data.path=FOLDER that holds them"
+    )
