@@ -1,11 +1,13 @@
-"""Standard input to standard output, a translation for every line."""
+"""Standard input to standard output, or file to file, a translation for every line."""
 
 from __future__ import annotations
 
+import gzip
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import torch
 from hydra.utils import instantiate
@@ -33,13 +35,28 @@ def translate(config: DictConfig) -> None:
         OmegaConf.to_container(config.search) if "search" in config else loaded.config["search"],
         _convert_="all",
     )
-    # At a terminal each line is answered at once.
-    window = 1 if sys.stdin.isatty() else WINDOW * config.batch_sentences
-    lines = read_lines(sys.stdin.buffer)
-    while block := list(islice(lines, window)):
-        translations = translate_lines(loaded, search, block, config.batch_sentences, device)
-        sys.stdout.buffer.write("".join(text + "\n" for text in translations).encode())
-        sys.stdout.buffer.flush()
+    with (
+        opened(config.input, "r", sys.stdin.buffer) as source,
+        opened(config.output, "w", sys.stdout.buffer) as target,
+    ):
+        # At a terminal each line is answered at once.
+        window = 1 if source.isatty() else WINDOW * config.batch_sentences
+        lines = read_lines(source, config.input or "standard input")
+        while block := list(islice(lines, window)):
+            translations = translate_lines(loaded, search, block, config.batch_sentences, device)
+            target.write("".join(text + "\n" for text in translations).encode())
+            target.flush()
+
+
+def opened(path: str | None, mode: Literal["r", "w"], standard: BinaryIO) -> AbstractContextManager[Any]:
+    """The file as a byte stream, packed if its name ends in gz; the standard stream, left open, for None."""
+    if path is None:
+        return nullcontext(standard)
+    try:
+        return gzip.open(path, f"{mode}b") if path.endswith(".gz") else open(path, f"{mode}b")
+    except OSError as error:
+        option, verb = ("input", "read") if mode == "r" else ("output", "written")
+        raise UserError(f"{option}={path} cannot be {verb} ({error.strerror})") from error
 
 
 def translate_lines(
@@ -73,16 +90,14 @@ def batched(rows: Iterable[int], size: int) -> Iterator[list[int]]:
         yield batch
 
 
-def read_lines(stream: BinaryIO) -> Iterator[str]:
+def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
     """Lines of a byte stream, split on line feeds only; what is not UTF-8 is replaced, and said."""
     for number, line in enumerate(stream, 1):
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         try:
             yield line.decode()
         except UnicodeDecodeError:
-            print(
-                f"standard input, line {number}: not UTF-8; what cannot be read is replaced", file=sys.stderr
-            )
+            print(f"{name}, line {number}: not UTF-8; what cannot be read is replaced", file=sys.stderr)
             yield line.decode(errors="replace")
 
 

@@ -8,6 +8,8 @@ from typing import Any, final
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from matplotlib.image import imread
+from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 
 from seq2seq_attn.callback.heat_map import save_attention_map
 from seq2seq_attn.data.collate import collate_sources
@@ -23,12 +25,15 @@ class AttentionMap(pl.Callback):
     The map is one teacher-forced pass over the search's own translation, so its last row is the end piece.
 
     Args:
+        log_pictures: hand them to the loggers too.
         num_sentences: the first that are neither very short nor very long.
         min_pieces, max_pieces: of the source, end piece not counted.
     """
 
-    def __init__(self, *, folder: str, num_sentences: int, min_pieces: int, max_pieces: int) -> None:
-        self.folder = Path(folder)
+    def __init__(
+        self, *, folder: str, log_pictures: bool, num_sentences: int, min_pieces: int, max_pieces: int
+    ) -> None:
+        self.folder, self.log_pictures = Path(folder), log_pictures
         self.num_sentences, self.min_pieces, self.max_pieces = num_sentences, min_pieces, max_pieces
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -40,7 +45,8 @@ class AttentionMap(pl.Callback):
             for slot, weights, source, target in found:
                 name = f"{slot.replace('/', '_')}_{number}"
                 picture = save_attention_map(folder / name, weights, source, target)
-                log_picture(trainer, f"attention/{name}", picture)
+                if self.log_pictures:
+                    log_picture(trainer.loggers, f"attention/{name}", picture, trainer.global_step)
 
     def _sources(self, trainer: Any, tokenizer: Any) -> list[list[int]]:
         sources = trainer.datamodule.corpus.splits["val"].sources[: 50 * self.num_sentences]
@@ -71,8 +77,10 @@ def attention_of(
     ]
 
 
-def log_picture(trainer: pl.Trainer, name: str, picture: Path) -> None:
+def log_picture(loggers: list[Any], name: str, picture: Path, step: int) -> None:
     """Hand a picture to every logger that takes one."""
-    for logger in trainer.loggers:
-        if hasattr(logger, "log_image"):
-            logger.log_image(name, [str(picture)], step=trainer.global_step)
+    for logger in loggers:
+        if isinstance(logger, TensorBoardLogger):
+            logger.experiment.add_image(name, imread(picture), step, dataformats="HWC")
+        elif isinstance(logger, WandbLogger):
+            logger.log_image(name, [str(picture)], step=step)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 from rich.console import Console
 from rich.table import Table
 
@@ -17,6 +18,8 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.translation_module import TranslationModule
+
+LOGGED_ROWS = 200  # of a test set; translations.tsv has them all
 
 
 def collect_results(trainer: Any, module: TranslationModule, config: dict[str, Any]) -> dict[str, Any]:
@@ -28,7 +31,7 @@ def collect_results(trainer: Any, module: TranslationModule, config: dict[str, A
             results[f"{stage}/{shown}"] = float(trainer.callback_metrics[f"{stage}/{shown}"])
         for name, signature in module.signatures[stage].items():
             results[f"{stage}/{name}_signature"] = signature
-    counted = next(c for c in trainer.callbacks if isinstance(c, Throughput))
+    counted = next((c for c in trainer.callbacks if isinstance(c, Throughput)), Throughput())
     decoded = sum(len(rows) for rows in module.translations.values())
     return results | {
         "seed": config["seed"],
@@ -75,6 +78,25 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
             versions.append("\t".join(references + references[:1] * (most - len(references))) + "\n")
         (run_dir / f"translations{suffix}.tsv").write_bytes("".join(lines).encode())
         (run_dir / f"translations{suffix}.references").write_bytes("".join(versions).encode())
+
+
+def log_translations(loggers: list[Any], module: TranslationModule, corpus: LoadedCorpus) -> None:
+    """The first translations of each test set as a table, to loggers that take one."""
+    columns = ["source", "reference", "hypothesis"]
+    for name, rows in module.translations.items():
+        split = corpus.splits[name]
+        table = [
+            [split.sources[row], split.references[row][0], rows[row]] for row in sorted(rows)[:LOGGED_ROWS]
+        ]
+        for logger in loggers:
+            if isinstance(logger, WandbLogger):
+                logger.log_table(f"{name}/translations", columns, table)
+            elif isinstance(logger, TensorBoardLogger):
+                lines = [
+                    " | ".join(cell.replace("|", "\\|") for cell in row)
+                    for row in [columns, ["---"] * 3, *table]
+                ]
+                logger.experiment.add_text(f"{name}/translations", "\n".join(lines))
 
 
 def one_line(text: str) -> str:

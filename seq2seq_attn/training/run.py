@@ -12,6 +12,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
+from pytorch_lightning.loggers import CSVLogger, WandbLogger
 
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
@@ -21,6 +22,7 @@ from seq2seq_attn.training.checkpoint import find_checkpoint, read_checkpoint
 from seq2seq_attn.training.provenance import write_provenance
 from seq2seq_attn.training.result import (
     collect_results,
+    log_translations,
     print_data,
     print_results,
     write_results,
@@ -42,6 +44,8 @@ def train(composed: DictConfig) -> dict[str, Any]:
     corpus: LoadedCorpus = instantiate(composed.data, _convert_="all").load()
     tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
     tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
+    if resumed is not None:
+        check_vocabulary(resumed, tokenizer)
     config = resolve(composed, tokenizer)
     datamodule = TranslationDataModule(
         corpus, tokenizer, batch_tokens=config["batch_tokens"], seed=config["seed"],
@@ -58,9 +62,14 @@ def train(composed: DictConfig) -> dict[str, Any]:
     module.load_state_dict(read_checkpoint(best)["state_dict"])
     trainer.test(module, datamodule=datamodule, verbose=False)
     write_translations(run_dir, module, corpus)
+    if config["log_text"]:
+        log_translations(trainer.loggers, module, corpus)
     results = collect_results(trainer, module, config)
     write_results(run_dir, results)
     print_results(run_dir, results)
+    for logger in trainer.loggers:
+        if isinstance(logger, WandbLogger):
+            logger.experiment.finish()  # or the next run of this process would be written into this one
     return results
 
 
@@ -86,6 +95,17 @@ def resolve(composed: DictConfig, tokenizer: SentencePieceTokenizer) -> dict[str
     return {str(key): value for key, value in config.items() if key != "hydra"}
 
 
+def check_vocabulary(file: Path, tokenizer: SentencePieceTokenizer) -> None:
+    """Refuse to continue a run whose pieces are others: its embeddings would mean other words."""
+    other = SentencePieceTokenizer.from_state(read_checkpoint(file)["tokenizer"])
+    if other.fingerprint != tokenizer.fingerprint:
+        raise UserError(
+            f"{file} was trained with another vocabulary ({other.source_vocab_size} and {other.target_vocab_size} "
+            f"pieces, here {tokenizer.source_vocab_size} and {tokenizer.target_vocab_size}); give that run's data and "
+            "tokenizer options, or leave out ckpt_path"
+        )
+
+
 def build_module(
     config: dict[str, Any], tokenizer: SentencePieceTokenizer, test_names: list[str]
 ) -> TranslationModule:
@@ -93,19 +113,32 @@ def build_module(
     return TranslationModule(
         model=instantiate(config["model"], _convert_="all"), tokenizer=tokenizer,
         search=instantiate(config["search"], _convert_="all"),
-        metrics={name: instantiate(metric, _convert_="all") for name, metric in config["metric"].items()},
+        metrics=build_metrics(config),
         test_names=test_names, optimizer=instantiate(config["optimizer"], _convert_="all"),
         scheduler=instantiate(config["scheduler"], _convert_="all"),
         label_smoothing=config["label_smoothing"], config=config,
     )  # fmt: skip
 
 
+def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
+    """The text metrics by name; BLEU is among them, since checkpoints are chosen by it."""
+    metrics = {
+        name: instantiate(metric, _convert_="all") for name, metric in config.get("metric", {}).items()
+    }
+    if "bleu" not in metrics:
+        raise UserError("metric lacks bleu, by which the best checkpoint is chosen; use metric=[bleu,...]")
+    return metrics
+
+
 def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
     """Lightning's Trainer with the callbacks and loggers chosen, less those that its own options switch off."""
     off = tuple(kind for option, kind in SWITCHES.items() if not config["trainer"][option])
-    callbacks = [instantiate(callback, _convert_="all") for callback in config["callback"].values()]
+    callbacks = [instantiate(callback, _convert_="all") for callback in config.get("callback", {}).values()]
     callbacks = [callback for callback in callbacks if not isinstance(callback, off)]
-    loggers = [instantiate(logger, _convert_="all") for logger in config["logger"].values()]
+    loggers = [CSVLogger(str(run_dir), name="", version="", flush_logs_every_n_steps=1)]
+    loggers += [instantiate(logger, _convert_="all") for logger in config.get("logger", {}).values()]
+    for logger in loggers[1:]:
+        logger.log_hyperparams(config)
     try:
         return instantiate(
             config["trainer"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import subprocess
@@ -94,6 +95,15 @@ def test_results_hold_every_figure_promised(run: Path) -> None:
     assert results["steps"] == 150
 
 
+def test_a_run_without_callbacks_and_loggers_is_tested_too(tmp_path: Path) -> None:
+    options = [option for option in SMALL if not option.startswith("callback=")]
+    done = command("train.py", f"hydra.run.dir={tmp_path}", *options, "debug=fast", "callback=[]")
+    assert done.returncode == 0, done.stderr.decode()
+    run = tmp_path
+    assert "test/bleu" in json.loads((run / "results.json").read_text())
+    assert (run / "checkpoints" / "best.ckpt").is_file()
+
+
 def test_translations_are_in_the_order_of_the_split(run: Path) -> None:
     sources = [
         line.split("\t")[0] for line in (run / "translations.tsv").read_bytes().decode().split("\n")[:-1]
@@ -138,6 +148,19 @@ def test_a_checkpoint_is_tensors_and_plain_data(run: Path) -> None:
     assert loaded.model.embed_source.num_embeddings == loaded.tokenizer.source_vocab_size
 
 
+def test_a_checkpoint_of_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
+    file = run / "checkpoints" / "best.ckpt"
+    options = [option for option in SMALL if not option.startswith("tokenizer.")]
+    done = command(
+        "train.py", *options, "tokenizer.vocab_size=400", "debug=fast", f"ckpt_path={file}", f"hydra.run.dir={tmp_path}"
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.decode() == (
+        f"{file} was trained with another vocabulary (500 and 500 pieces, here 400 and 400); give that run's data and "
+        "tokenizer options, or leave out ckpt_path\n"
+    )
+
+
 SENTENCES = ["The cat sleeps.", "", "I see a big house and a small dog.", "  ", "She sings!", "We are tired."]
 
 
@@ -163,6 +186,28 @@ def test_translation_needs_the_checkpoint_alone_and_keeps_lines(run: Path, tmp_p
     assert not (set(tmp_path.iterdir()) - {copy})
 
 
+def test_files_are_translated_as_standard_input_is_and_gz_too(run: Path, tmp_path: Path) -> None:
+    expected = translated(run, tmp_path)
+    content = "".join(sentence + "\n" for sentence in SENTENCES).encode()
+    (tmp_path / "in.txt").write_bytes(content)
+    (tmp_path / "in.txt.gz").write_bytes(gzip.compress(content))
+    for source, target in (("in.txt", "out.txt.gz"), ("in.txt.gz", "out.txt")):
+        files = (f"input={tmp_path / source}", f"output={tmp_path / target}")
+        done = command(str(ROOT / "translate.py"), f"ckpt_path={run}", *files, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        written = (tmp_path / target).read_bytes()
+        written = gzip.decompress(written) if target.endswith("gz") else written
+        assert written.decode().split("\n") == [*expected, ""]
+
+
+def test_a_missing_input_is_one_sentence(run: Path, tmp_path: Path) -> None:
+    done = command(str(ROOT / "translate.py"), f"ckpt_path={run}", "input=nowhere.txt", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"input=nowhere.txt cannot be read (No such file or directory)\n",
+    )
+
+
 def test_translations_do_not_depend_on_batch_size_or_order(run: Path, tmp_path: Path) -> None:
     expected = translated(run, tmp_path, "batch_sentences=64")
     assert translated(run, tmp_path, "batch_sentences=1") == expected
@@ -185,6 +230,8 @@ def test_a_seed_gives_one_run(run: Path, tmp_path: Path) -> None:
         (["train.py", "data=tatoeba", "data.path=no/such/file.txt"],
          "no/such/file.txt does not exist; check data.path"),
         (["train.py", "tokenizer.vocab_size=1000000"], None),
+        (["train.py", "metric=[chrf]"],
+         "metric lacks bleu, by which the best checkpoint is chosen; use metric=[bleu,...]"),
         (["translate.py", "ckpt_path=no/such/run"],
          "ckpt_path=no/such/run does not exist; give a run folder (runs/train/...) or a .ckpt file"),
         (["translate.py"], "translate.py needs ckpt_path=RUN, a run folder or a .ckpt file"),
