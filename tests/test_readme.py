@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -16,7 +17,18 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("python train.py")]
 FLAGS = ("-m", "--help", "--cfg", "job", "--resolve")
-TSV = "".join(f"Sentence number {n} is here.\tLa phrase numéro {n} est ici.\n" for n in range(3000))
+PAIRS = [(f"Sentence number {n} is here.", f"La phrase numéro {n} est ici.") for n in range(3000)]
+TSV = "".join(f"{english}\t{french}\n" for english, french in PAIRS)
+FILES = {
+    "fra.txt": TSV,
+    "pairs.tsv": TSV,
+    "pairs.jsonl": "".join(json.dumps({"english": e, "french": f}) + "\n" for e, f in PAIRS),
+    **{
+        f"{split}.{language}": "".join(pair[side] + "\n" for pair in PAIRS)
+        for split in ("train", "val", "test")
+        for side, language in enumerate(("en", "fr"))
+    },
+}
 
 
 def jobs(command: str) -> list[list[str]]:
@@ -50,12 +62,14 @@ def test_presets_of_the_readme_are_those_of_the_config() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_readme_runs_under_debug(command: str, tmp_path: Path) -> None:
-    (tmp_path / "fra.txt").write_text(TSV, encoding="utf-8")
-    words = [
-        word.replace("data.path=fra.txt", f"data.path={tmp_path}/fra.txt") for word in shlex.split(command)
-    ]
+    words = shlex.split(command)
+    if "data=multi30k" in words or ("data=tatoeba" in words and "data.path=fra.txt" not in words):
+        pytest.skip("fetches from the network")
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        words = [re.sub(rf"(?<=[=,\[]){re.escape(name)}", str(tmp_path / name), word) for word in words]
     folders = [f"hydra.run.dir={tmp_path}/run", f"hydra.sweep.dir={tmp_path}/sweep"]
-    small = ["debug=fast", "tokenizer.vocab_size=60"] if "data=tatoeba" in command else ["debug=fast"]
+    small = ["debug=fast", *(["tokenizer.vocab_size=50"] if "data=" in command else [])]
     done = subprocess.run(
         [sys.executable, *words[1:], *small, *folders], cwd=ROOT, capture_output=True, timeout=600
     )

@@ -20,7 +20,7 @@ class EncoderDecoder(nn.Module):
         source_vocab_size, target_vocab_size: pieces; filled in from the tokenizer.
         embedding_dim: width of a piece on both sides.
         tie_embeddings: share matrices (Press and Wolf 2017): `none`; `target` with the output layer; `all`
-            three, which needs a joint vocabulary.
+            three, which needs a joint vocabulary. A decoder of another width is projected to that of a piece.
         dropout: of the embeddings.
     """
 
@@ -37,21 +37,21 @@ class EncoderDecoder(nn.Module):
             input_dim=embedding_dim, key_dim=self.encoder.key_dim, value_dim=self.encoder.value_dim,
             summary_dim=self.encoder.summary_dim,
         )  # fmt: skip
-        self.output = nn.Linear(self.decoder.output_dim, target_vocab_size)
+        self.narrow = None
+        output_dim = self.decoder.output_dim
+        if tie_embeddings != "none" and output_dim != embedding_dim:
+            self.narrow = nn.Linear(output_dim, embedding_dim, bias=False)
+            output_dim = embedding_dim
+        self.output = nn.Linear(output_dim, target_vocab_size)
         for embedding in (self.embed_source, self.embed_target):
             nn.init.normal_(embedding.weight, std=embedding_dim**-0.5)
-        nn.init.normal_(self.output.weight, std=self.decoder.output_dim**-0.5)
+        nn.init.normal_(self.output.weight, std=output_dim**-0.5)
         nn.init.zeros_(self.output.bias)
         self._tie(tie_embeddings)
 
     def _tie(self, tie_embeddings: str) -> None:
         if tie_embeddings == "none":
             return
-        if self.output.weight.shape != self.embed_target.weight.shape:
-            raise UserError(
-                f"model.tie_embeddings={tie_embeddings} needs a decoder whose output is as wide as an embedding, got "
-                f"{self.output.weight.shape[1]} and {self.embed_target.weight.shape[1]}; make them equal or use none"
-            )
         self.output.weight = self.embed_target.weight
         if tie_embeddings == "all":
             if self.embed_source.weight.shape != self.embed_target.weight.shape:
@@ -68,9 +68,12 @@ class EncoderDecoder(nn.Module):
         self, target_input: Int[Tensor, "batch target"], state: Any, *, need_weights: bool = False
     ) -> Decoded:
         """Hidden states for the tokens that follow `state`: a whole target, or one step of it."""
-        return self.decoder(self.dropout(self.embed_target(target_input)), state, need_weights=need_weights)
+        decoded = self.decoder(
+            self.dropout(self.embed_target(target_input)), state, need_weights=need_weights
+        )
+        return decoded if self.narrow is None else decoded._replace(hidden=self.narrow(decoded.hidden))
 
-    def logits(self, hidden: Float[Tensor, "*rows output_dim"]) -> Float[Tensor, "*rows vocabulary"]:
+    def logits(self, hidden: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows vocabulary"]:
         """Scores of the next piece."""
         return self.output(hidden)
 

@@ -114,17 +114,15 @@ def test_tied_embeddings_are_one_matrix(tie: str) -> None:
     assert (model.embed_source.weight is model.embed_target.weight) == (tie == "all")
 
 
-@pytest.mark.parametrize(
-    ("overrides", "sentence"),
-    [
-        (["model.tie_embeddings=all"],
-         "model.tie_embeddings=all needs one vocabulary for both languages; use tokenizer.joint=true"),
-        (["decoder@model.decoder=rnn_luong", "model.tie_embeddings=target"],
-         "model.tie_embeddings=target needs a decoder whose output is as wide as an embedding, got 14 and 11; "
-         "make them equal or use none"),
-    ],
-)  # fmt: skip
-def test_embeddings_that_cannot_be_tied_are_refused(overrides: list[str], sentence: str) -> None:
-    with pytest.raises(Exception, match="tie_embeddings") as refused:
-        model_of(*overrides)
-    assert sentence in str(refused.value)
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_tied_output_layer_reads_a_decoder_of_any_width(decoder: str) -> None:
+    model = build(decoder, "bahdanau", "model.tie_embeddings=target")
+    assert model.output.weight is model.embed_target.weight
+    assert (model.narrow is None) == (model.decoder.output_dim == 11)
+    assert model.logits(hidden(model, SOURCE, SOURCE_MASK, TARGET)).shape == (3, 6, 19)
+
+
+def test_embeddings_of_two_vocabularies_cannot_be_tied() -> None:
+    sentence = "model.tie_embeddings=all needs one vocabulary for both languages; use tokenizer.joint=true"
+    with pytest.raises(Exception, match=sentence):
+        model_of("model.tie_embeddings=all")
