@@ -37,6 +37,7 @@ def test_one_step_at_a_time_equals_teacher_forcing(decoder: str, attention: str,
     for t in range(TARGET.shape[1]):
         decoded = model.decode(TARGET[:, t : t + 1], state)
         state = decoded.state
+        assert state.place == t + 1
         steps.append(decoded.hidden)
     torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-12)
 
