@@ -13,6 +13,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from seq2seq_attn.app.device import choose_device
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.search.search import Search
@@ -28,7 +29,7 @@ def translate(config: DictConfig) -> None:
         raise UserError("translate.py needs ckpt_path=RUN, a run folder or a .ckpt file")
     if config.num_threads:
         torch.set_num_threads(config.num_threads)
-    device = torch.device(best_device() if config.device == "auto" else config.device)
+    device = choose_device(config.device)
     loaded = load(config.ckpt_path)
     loaded.model.to(device)
     search: Search = instantiate(
@@ -99,7 +100,3 @@ def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
         except UnicodeDecodeError:
             print(f"{name}, line {number}: not UTF-8; what cannot be read is replaced", file=sys.stderr)
             yield line.decode(errors="replace")
-
-
-def best_device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,4 +1,4 @@
-"""Integer counts of each sentence, taken by sacrebleu: they add up exactly over batches and ranks."""
+"""Counts of each sentence, taken by sacrebleu: as integers they add up exactly over batches and ranks."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ NUM_HEADER = 3  # one; its number of references; that number squared
 
 def sentence_counts(
     scorer: Scorer, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
-) -> list[list[int]]:
+) -> list[list[int | float]]:
     """A row for each sentence: the header, then what sacrebleu's formula needs."""
     check(hypotheses, references)
     if not hypotheses:
@@ -39,11 +39,11 @@ def check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Non
             raise ValueError(f"hypothesis {row} has no reference; give it at least one, or leave it out")
 
 
-def corpus_score(scorer: Scorer, counts: list[int]) -> float:
+def corpus_score(scorer: Scorer, counts: Sequence[int | float]) -> float:
     """sacrebleu's own last step, from the summed rows of the corpus."""
     if counts[0] == 0:
         raise UserError("there is no sentence to score; give the split at least one sentence pair")
-    return scorer._compute_score_from_stats(counts[NUM_HEADER:]).score
+    return scorer._compute_score_from_stats(list(counts[NUM_HEADER:])).score
 
 
 def corpus_signature(scorer: Scorer, counts: list[int]) -> str:

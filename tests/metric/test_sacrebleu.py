@@ -1,8 +1,9 @@
-"""BLEU and chrF equal the `sacrebleu` command to the last digit it can print."""
+"""BLEU, chrF and TER equal the `sacrebleu` command to the last digit it can print."""
 
 import os
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from torchmetrics import Metric
 
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.chrf import CHRF
+from seq2seq_attn.metric.ter import TER, UNITS
 from seq2seq_attn.tensors.error import UserError
 
 HYPOTHESES = [
@@ -43,6 +45,21 @@ METRICS = {
     "chrf_plus_plus": (
         lambda: CHRF(char_order=6, word_order=2, beta=3, lowercase=True),
         ["-m", "chrf", "--chrf-word-order", "2", "--chrf-beta", "3", "--chrf-lowercase"],
+    ),
+    "ter": (
+        lambda: TER(normalized=False, no_punct=False, asian_support=False, case_sensitive=False),
+        ["-m", "ter"],
+    ),
+    "ter_normalized_case_sensitive": (
+        lambda: TER(normalized=True, no_punct=True, asian_support=True, case_sensitive=True),
+        [
+            "-m",
+            "ter",
+            "--ter-normalized",
+            "--ter-no-punct",
+            "--ter-asian-support",
+            "--ter-case-sensitive",
+        ],
     ),
 }
 each_metric = pytest.mark.parametrize(("make", "flags"), METRICS.values(), ids=METRICS.keys())
@@ -126,7 +143,7 @@ def test_score_is_a_float64_scalar_of_0_to_100_and_reset_forgets(make, flags):
     metric.reset()
     metric.update(["Oui, le chat dort."], [["Oui, le chat dort."]])
     assert metric.compute().shape == ()
-    assert metric.compute() == pytest.approx(100)
+    assert metric.compute() == pytest.approx(100 if metric.higher_is_better else 0)
     assert metric.signature().startswith("nrefs:1|")
 
 
@@ -171,15 +188,38 @@ def test_unknown_tokenizer_and_order_say_the_choices():
         CHRF(char_order=0, word_order=0, beta=2, lowercase=False)
 
 
+def ter(hypothesis: str, references: list[str]) -> float:
+    metric = METRICS["ter"][0]()
+    metric.update([hypothesis], [references])
+    return metric.compute().item()
+
+
+def test_a_block_that_moved_is_one_edit_of_ter():
+    assert ter("c d e a b", ["a b c d e"]) == 100 * 1 / 5
+
+
+def test_ter_divides_the_fewest_edits_by_the_mean_length_of_the_references():
+    assert ter("x y", ["a", "x b", "c d e f"]) == pytest.approx(100 * 1 / (7 / 3), rel=1e-15)
+
+
+def test_mean_lengths_of_ter_add_up_without_rounding():
+    metric = METRICS["ter"][0]()
+    for length in range(1, 20):  # means with every denominator from 1 to 19, 1 + 1/2 + ... in all
+        metric.update(["a"], [["b"] + [""] * (length - 1)])
+    *_, edits, units = metric.counts.tolist()
+    assert (edits, Fraction(units, UNITS)) == (19, sum(Fraction(1, length) for length in range(1, 20)))
+
+
 def test_yaml_files_hold_one_key_of_their_own_name_with_the_standard_signature():
     expected = {
         "bleu": "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:",
         "chrf": "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:",
+        "ter": "nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|version:",
     }
     for name, signature in expected.items():
         options = OmegaConf.load(Path(__file__).parents[2] / f"conf/metric/{name}.yaml")
         assert list(options) == [name]
-        target = {"bleu": BLEU, "chrf": CHRF}[name]
+        target = {"bleu": BLEU, "chrf": CHRF, "ter": TER}[name]
         arguments = dict(options[name])
         assert arguments.pop("_target_") == f"{target.__module__}.{target.__name__}"
         assert scored(target(**arguments), FIRST_REFERENCES).signature().startswith(signature)

@@ -35,6 +35,17 @@ def test_loss_is_cross_entropy_against_the_smoothed_reference(
     ):
         assert (ours_grad.double() - correct).abs().max() <= tolerance * correct.abs().max()
     assert loss.tokens == rows
+    assert loss.correct is None
+    counted = label_smoothed_cross_entropy(*ours, target, smoothing, count_correct=True)
+    assert counted.correct == (probabilities.argmax(-1) == target).sum()
+    assert torch.equal(torch.stack(counted[:2]), torch.stack(loss[:2]))
+
+
+def test_a_piece_counts_as_correct_where_it_is_ranked_first() -> None:
+    layer = torch.eye(3), torch.tensor([0.0, 0.0, 0.5])
+    hidden = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.4, 0.0], [0.0, 0.6, 0.0], [1.0, 0.0, 0.0]])
+    target = torch.tensor([0, 1, 1, 2])  # first; beaten by the bias; first; beaten
+    assert label_smoothed_cross_entropy(hidden, *layer, target, 0.1, count_correct=True).correct == 2
 
 
 def test_a_tied_matrix_gets_both_gradients() -> None:

@@ -1,0 +1,16 @@
+"""Score a trained model: `python evaluate.py ckpt_path=RUN`, on its own test sets or on `data=...`."""
+
+from omegaconf import DictConfig
+
+from seq2seq_attn.app.entry import main
+
+
+def task(config: DictConfig) -> None:
+    """Translate, score and report."""
+    from seq2seq_attn.app.evaluate import evaluate
+
+    evaluate(config)
+
+
+if __name__ == "__main__":
+    main(task, "evaluate")

@@ -1,0 +1,89 @@
+"""What each command answers about itself: help, its configuration, and what the shell completes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from configs import CONF, ROOT, options
+from omegaconf import OmegaConf
+
+COMMANDS = ("train", "translate", "evaluate")
+each_command = pytest.mark.parametrize("name", COMMANDS)
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONUTF8": "1"}
+BASH = """
+eval "$(python translate.py -sc install=bash)"
+COMP_LINE="$*" COMP_POINT=${#COMP_LINE} COMP_CWORD=$(($# - 1))
+hydra_bash_completion
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def answer(name: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, f"{name}.py", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@each_command
+def test_help_is_a_page_with_choices_options_and_examples(name: str) -> None:
+    shown = answer(name, "--help").splitlines()
+    assert len(shown) < 100
+    assert f"search: {', '.join(options('search'))}" in shown
+    assert f"data: {', '.join(options('data'))}" in shown
+    assert f"python {name}.py --cfg job --resolve" in "\n".join(shown)
+    assert any(line.startswith(f"python {name}.py") or f"| python {name}.py" in line for line in shown)
+    assert not [line for line in shown if "_target_" in line or "$" in line.replace('"$(...)"', "")]
+
+
+@each_command
+def test_the_options_that_help_explains_are_there(name: str) -> None:
+    text = OmegaConf.load(CONF / f"{name}.yaml").hydra.help.template
+    explained = [line.split()[0] for line in text.partition("ptions\n")[2].partition("\n\n")[0].splitlines()]
+    assert len(explained) > 5
+    config = yaml.safe_load(answer(name, "--cfg", "job"))
+    groups = {path.name for path in CONF.iterdir() if path.is_dir()}
+    for option in explained:
+        node, _, key = option.rpartition(".")
+        assert key in (config[node] if node else config.keys() | groups), option
+
+
+@each_command
+def test_the_resolved_configuration_is_yaml_without_a_reference_left(name: str) -> None:
+    shown = answer(name, "--cfg", "job", "--resolve")
+    assert "${" not in shown
+    assert "ckpt_path" in yaml.safe_load(shown)
+
+
+def completed(*words: str) -> list[str]:
+    """Candidates of bash itself for the last word, through the function that `-sc install=bash` defines."""
+    done = subprocess.run(
+        ["bash", "-c", BASH, "bash", *words],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "candidates"),
+    [
+        (["translate.py", "inp"], ["input="]),
+        (["translate.py", "out"], ["output="]),
+        (["translate.py", "input=./conf/train."], ["input=./conf/train.yaml"]),
+        (["evaluate.py", "ck"], ["ckpt_path="]),
+        (["evaluate.py", "ckpt_path=./con"], ["ckpt_path=./conf", "ckpt_path=./constraints.txt"]),
+        (["evaluate.py", "data=mul"], ["data=multi30k"]),
+    ],
+)
+def test_options_choices_and_files_complete_in_bash(words: list[str], candidates: list[str]) -> None:
+    assert completed("python", *words) == candidates

@@ -1,0 +1,287 @@
+"""evaluate.py gives the figures that training logged, and that the sacrebleu command gives for its files."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import warnings
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+import torch
+from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
+from configs import CONF
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from training.test_run import command, train
+
+from seq2seq_attn.app.device import choose_device
+from seq2seq_attn.data.collate import collate_pairs
+from seq2seq_attn.data.corpus import LoadedCorpus, Split
+from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.training.checkpoint import load
+
+with warnings.catch_warnings():
+    # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
+    warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.app.evaluate import check_languages, choose, choose_splits, evaluate
+
+WORDS = (
+    {"the cat": "le chat", "the dog": "le chien", "a boy": "un garçon", "a girl": "une fille", "she": "elle"},
+    {"sees": "voit", "hears": "entend", "finds": "trouve", "likes": "aime"},
+    {"the house": "la maison", "the red car": "la voiture rouge", "a bird": "un oiseau", "water": "de l'eau"},
+)
+Pairs = list[tuple[str, str]]
+
+
+def clauses() -> Pairs:
+    """Eighty short sentences, then eighty of two clauses."""
+    found = [tuple(map(" ".join, zip(*words, strict=True))) for words in product(*(d.items() for d in WORDS))]
+    found = [found[i * 7 % 80] for i in range(80)]  # mixed; 7 and 80 have no common divisor
+    twice = [
+        (f"{a} and {c}", f"{b} et {d}") for (a, b), (c, d) in zip(found, found[1:] + found[:1], strict=True)
+    ]
+    return [(f"{a.capitalize()}.", f"{b.capitalize()}.") for a, b in found + twice]
+
+
+def write(file: Path, pairs: Pairs) -> Path:
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learned a little; its test set has two versions of every source, validation one."""
+    folder = tmp_path_factory.mktemp("learned")
+    pairs = clauses()
+    test = [pair for a, b in pairs[70:90] for pair in ((a, b), (a, f"Oui : {b}"))]
+    splits = {"train": pairs[:60] + pairs[100:], "val": pairs[60:70] + pairs[90:100], "test": test}
+    files = [f"data.{name}={write(folder / f'{name}.tsv', found)}" for name, found in splits.items()]
+    return train(
+        folder / "run", "data=parallel", *files, "tokenizer=word", "tokenizer.vocab_size=60", "optimizer.lr=0.02",
+        "debug=fast", "trainer.max_steps=90", "trainer.max_epochs=100", "trainer.check_val_every_n_epoch=5",
+        "trainer.limit_val_batches=null", "trainer.limit_test_batches=null", "metric=[bleu,chrf,tokenized_bleu]",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def evaluation(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that evaluate.py writes for the run's validation and test sets, and what it printed."""
+    folder = tmp_path_factory.mktemp("evaluation")
+    done = command(
+        "evaluate.py", f"ckpt_path={run}", "splits=[val,test]", "num_threads=1", f"hydra.run.dir={folder}"
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    (folder / "printed").write_bytes(done.stdout)
+    return folder
+
+
+def report(evaluation: Path) -> dict[str, Any]:
+    return json.loads((evaluation / "evaluation.json").read_text(encoding="utf-8"))
+
+
+def columns(file: Path) -> list[list[str]]:
+    """Columns of a tab-separated file."""
+    rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def test_figures_of_the_test_set_are_those_of_the_training_run_to_the_last_digit(
+    run: Path, evaluation: Path
+) -> None:
+    logged, found = json.loads((run / "results.json").read_text()), report(evaluation)["splits"]["test"]
+    assert 5 < found["bleu"] < 95
+    for name in ("loss", "ppl", "accuracy", "bleu", "chrf", "tokenized_bleu"):
+        assert found[name] == logged[f"test/{name}"], name
+    for name in ("bleu", "chrf", "tokenized_bleu"):
+        assert found["signatures"][name] == logged[f"test/{name}_signature"]
+    assert found["signatures"]["tokenized_bleu"].startswith("nrefs:2|case:lc|eff:no|tok:moses-fr|")
+
+
+def test_bleu_of_the_validation_set_is_that_of_the_best_validation(run: Path, evaluation: Path) -> None:
+    with (run / "metrics.csv").open(encoding="utf-8") as file:
+        best = max(
+            (row for row in csv.DictReader(file) if row["val/bleu"]), key=lambda row: float(row["val/bleu"])
+        )
+    found = report(evaluation)["splits"]["val"]
+    assert found["bleu"] > 5
+    for name in ("bleu", "chrf", "tokenized_bleu", "loss", "ppl", "accuracy"):
+        assert found[name] == pytest.approx(float(best[f"val/{name}"]), rel=1e-6), name
+
+
+@pytest.mark.parametrize(("split", "suffix", "versions"), [("val", "_val", 1), ("test", "", 2)])
+def test_bleu_chrf_and_ter_equal_the_sacrebleu_command_on_the_written_files(
+    evaluation: Path, split: str, suffix: str, versions: int
+) -> None:
+    found = report(evaluation)["splits"][split]
+    assert found["references"] == {"min": versions, "max": versions}
+    files = [f"translations{suffix}.references", "-i", f"translations{suffix}.hypotheses"]
+    done = command(
+        "-m", "sacrebleu", *files, "--num-refs", str(versions), "-m", "bleu", "chrf", "ter", "-w", "14",
+        cwd=evaluation,
+    )  # fmt: skip
+    said = {score["name"].lower(): score for score in json.loads(done.stdout)}
+    assert set(said) == {"bleu", "chrf2", "ter"}
+    for name in ("bleu", "chrf", "ter"):
+        theirs = said["chrf2" if name == "chrf" else name]
+        assert theirs["score"] == round(found[name], 14)
+        assert theirs["signature"] == found["signatures"][name]
+
+
+def test_bleu_by_length_is_bleu_of_the_sentences_of_that_length(evaluation: Path) -> None:
+    sources, references, hypotheses = columns(evaluation / "translations_val.tsv")
+    buckets = {bucket["words"]: bucket for bucket in report(evaluation)["splits"]["val"]["bleu_by_length"]}
+    assert set(buckets) == {"1-5", "6-10", "11-20"}
+    for words, bucket in buckets.items():
+        first, last = map(int, words.split("-"))
+        rows = [row for row, source in enumerate(sources) if first <= len(source.split()) <= last]
+        assert len(rows) == bucket["sentences"]
+        theirs = sacrebleu.corpus_bleu([hypotheses[row] for row in rows], [[references[row] for row in rows]])
+        assert bucket["score"] == theirs.score
+
+
+def test_accuracy_is_the_share_of_pieces_that_a_teacher_forced_pass_ranks_first(
+    run: Path, evaluation: Path
+) -> None:
+    sources, references, _ = columns(evaluation / "translations_val.tsv")
+    model, tokenizer, _ = load(str(run))
+    batch = collate_pairs(
+        tokenizer.encode_source(sources), tokenizer.encode_target(references), list(range(len(sources))),
+        pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
+    )  # fmt: skip
+    with torch.inference_mode():
+        best = model.logits(model(batch.source, batch.source_mask, batch.target_input).hidden).argmax(-1)
+    right = (best == batch.target_output)[batch.target_mask].double().mean().item()
+    assert report(evaluation)["splits"]["val"]["accuracy"] == pytest.approx(right, abs=1e-6)
+
+
+def test_the_report_says_what_was_evaluated_and_how(run: Path, evaluation: Path) -> None:
+    found = report(evaluation)
+    file = run / "checkpoints" / "best.ckpt"
+    assert (found["checkpoint"], found["sha256"]) == (
+        str(file),
+        hashlib.sha256(file.read_bytes()).hexdigest(),
+    )
+    assert (found["seed"], found["languages"]) == (1, ["en", "fr"])
+    assert found["choices"] == {"attention": "bahdanau", "model": "rnn", "data": "parallel"}
+    assert found["search"]["_target_"] == "seq2seq_attn.search.greedy.GreedySearch"
+    ours, theirs = found["provenance"], json.loads((run / "provenance.json").read_text())
+    assert ours["data_fingerprint"] == theirs["data_fingerprint"]
+    assert ours["versions"]["sacrebleu"] == sacrebleu.__version__
+    assert [split["sentences"] for split in found["splits"].values()] == [20, 40]
+
+
+def test_the_screen_shows_a_column_for_each_split_and_each_signature_once(evaluation: Path) -> None:
+    printed = (evaluation / "printed").read_text(encoding="utf-8")
+    found = report(evaluation)["splits"]
+    for name in ("bleu", "chrf", "ter", "ppl", "tokenized_bleu"):
+        (row,) = [line for line in printed.splitlines() if line.startswith(f"│ {name} ")]
+        assert [cell.strip() for cell in row.split("│")[2:4]] == [
+            f"{found[s][name]:.2f}" for s in ("val", "test")
+        ]
+    assert printed.count("ter: nrefs:1|case:lc|") == printed.count("ter: nrefs:2|case:lc|") == 1
+
+
+def test_other_data_and_other_metrics_are_scored_and_the_runs_metrics_stay(run: Path, tmp_path: Path) -> None:
+    pairs = write(tmp_path / "other.tsv", clauses()[:30])
+    options = ["data=parallel", f"data.train={pairs}", "data.val_sentences=3", "data.test_sentences=5"]
+    options += ["metric=[chrf]", "metric.chrf.word_order=2", "splits=test", "choices.data=parallel"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose(
+            "evaluate", [f"ckpt_path={run}", *options, "device=cpu", f"paths.run_dir={tmp_path}"]
+        )
+    evaluate(config)
+    found = report(tmp_path)["splits"]
+    assert (list(found), found["test"]["sentences"]) == (["test"], 5)
+    assert set(found["test"]["signatures"]) == {"chrf", "bleu", "tokenized_bleu"}
+    assert "|nw:2|" in found["test"]["signatures"]["chrf"]
+
+
+def corpus(*names: str, source: str = "en", target: str = "fr") -> LoadedCorpus:
+    splits = {name: Split(["A"], ["B"], [["B"]]) for name in ("train", *names)}
+    return LoadedCorpus(splits, CleaningReport({}), source, target)
+
+
+def test_every_test_set_is_scored_unless_splits_are_named() -> None:
+    loaded = corpus("val", "test", "test_unseen")
+    assert choose_splits(None, loaded) == ["test", "test_unseen"]
+    assert choose_splits("val", loaded) == ["val"]
+    assert choose_splits(OmegaConf.create(["test", "val", "test"]), loaded) == ["test", "val"]
+
+
+@pytest.mark.parametrize("name", ["tset", "train"])
+def test_a_split_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
+    with pytest.raises(
+        UserError, match=rf"^splits names '{name}', which this data does not have; choose from: val, test$"
+    ):
+        choose_splits(OmegaConf.create(["val", name]), corpus("val", "test"))
+
+
+def test_data_in_other_languages_is_refused(run: Path) -> None:
+    with pytest.raises(
+        UserError,
+        match=r"^the data goes from fr to en, but this model translates from en to fr; set data.source_language=en "
+        r"data.target_language=fr, or choose other data$",
+    ):
+        check_languages(corpus("test", source="fr", target="en"), load(str(run)))
+
+
+def test_the_cache_is_that_of_this_machine_and_the_rest_is_that_of_the_run() -> None:
+    composed = OmegaConf.create(
+        {
+            "paths": {"cache_dir": "here"},
+            "metric": {"tokenized_bleu": {"language": "${data.target_language}"}},
+            "batch_tokens": None,
+            "precision": None,
+            "choices": {"data": None},
+        }
+    )
+    run = {
+        "data": {"cache_dir": "there", "target_language": "fr"},
+        "search": {"max_length": 7},
+        "metric": {"bleu": {"lowercase": False}, "tokenized_bleu": {"language": "en"}},
+        "batch_tokens": 11,
+        "trainer": {"precision": "32-true"},
+        "choices": {"data": "tatoeba"},
+    }
+    OmegaConf.set_struct(composed, True)
+    assert choose(composed, run) == {
+        "data": {"cache_dir": "here", "target_language": "fr"},
+        "search": {"max_length": 7},
+        "metric": {"tokenized_bleu": {"language": "fr"}, "bleu": {"lowercase": False}},
+        "batch_tokens": 11,
+        "precision": "32-true",
+        "choices": {"data": "tatoeba"},
+    }
+
+
+def test_a_missing_checkpoint_is_asked_for() -> None:
+    with pytest.raises(UserError, match=r"^evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file$"):
+        evaluate(OmegaConf.create({"ckpt_path": "???"}))
+
+
+def test_a_metric_of_the_checkpoint_that_is_foreign_code_is_refused(run: Path, tmp_path: Path) -> None:
+    checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    checkpoint["config"]["metric"]["bleu"] = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
+    torch.save(checkpoint, tmp_path / "hostile.ckpt")
+    config = {"ckpt_path": str(tmp_path / "hostile.ckpt"), "num_threads": None, "device": "cpu"}
+    with pytest.raises(
+        UserError,
+        match=r"hostile.ckpt asks for os.mkdir, which is not a class of seq2seq_attn; it was not run$",
+    ):
+        evaluate(OmegaConf.create(config))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    assert choose_device("cpu").type == "cpu"
+    for name in ("gpu", "cuda:77"):
+        with pytest.raises(
+            UserError, match=f"^device={name} cannot be used here; use auto, cpu, cuda or cuda:1$"
+        ):
+            choose_device(name)
