@@ -12,7 +12,7 @@ LAYERS = (
     ("search", "metric"),
     ("model",),
     ("encoder", "decoder", "data"),
-    ("attention", "position", "tokenizer"),
+    ("attention", "feed_forward", "layer", "position", "tokenizer"),
     ("tensors",),
 )
 DEPTH = {folder: depth for depth, line in enumerate(LAYERS) for folder in line}

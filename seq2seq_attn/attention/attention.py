@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, final
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -13,19 +15,24 @@ from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.heads import check_heads, join_heads, split_heads
 from seq2seq_attn.attention.memory import Memory
 from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.relative import check_relative
 from seq2seq_attn.tensors.error import UserError
+
+FUSED_ROWS = 64  # from here on one product of joined projections is as fast as one stored matrix
 
 
 class Attended(NamedTuple):
     """What attention found: the context of each query and, if asked for, the weights before dropout.
 
-    `log_prob` and `entropy` are those of a normalizer that samples, summed over heads, in nats.
+    `log_prob` and `entropy` are those of a normalizer that samples, summed over heads, in nats. `memory` is what
+    a sequence that attends to itself hands on to its next step.
     """
 
     context: Float[Tensor, "batch target context_dim"]
     weights: Float[Tensor, "batch heads target source"] | None = None
     log_prob: Float[Tensor, "batch target"] | None = None
     entropy: Float[Tensor, "batch target"] | None = None
+    memory: Memory | None = None
 
 
 @final
@@ -35,6 +42,7 @@ class Attention(nn.Module):
     Args:
         query_dim, key_dim, value_dim: widths of what comes in.
         layer: number of the layer it serves, from 0; a pattern may depend on it.
+        relative: makes the part that tells this layer of relative positions, for self-attention only.
         score, pattern, normalizer: the parts, each a partial that takes the sizes its signature names.
         num_heads: None means one head per 64 of `query_dim`, at least one.
         project_values: learn a projection of the values and one of the output (Vaswani et al. 2017), or
@@ -50,6 +58,7 @@ class Attention(nn.Module):
         self, *, query_dim: int, key_dim: int, value_dim: int, layer: int,
         score: partial[Any], pattern: partial[Any], normalizer: partial[Any], num_heads: int | None,
         project_values: bool, dropout: float, projection_dropout: float, qkv_bias: bool, qk_scale: float | None,
+        relative: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.num_heads = num_heads if num_heads is not None else max(1, query_dim // 64)
@@ -61,6 +70,11 @@ class Attention(nn.Module):
         sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads}
         self.score = build_part(score, **sizes, bias=qkv_bias, scale=qk_scale)
         self.pattern = build_part(pattern, **sizes).for_layer(layer)
+        if relative is not None and self.pattern.length_ratio != 1:
+            raise UserError(
+                f"attention.pattern.length_ratio={self.pattern.length_ratio} is for cross-attention, where two lengths "
+                "differ; leave it at 1.0 where a sentence attends to itself"
+            )
         self.normalizer = build_part(normalizer, **sizes)
         self.dropout = dropout
         self.project_values = self.project_output = None
@@ -72,18 +86,32 @@ class Attention(nn.Module):
                 nn.Linear(query_dim, query_dim, bias=qkv_bias), nn.Dropout(projection_dropout)
             )
             self.context_dim = query_dim
+        self.relative = None
+        if relative is not None:
+            self.relative = relative(num_heads=self.num_heads, head_dim=query_dim // self.num_heads)
+            check_relative(self.relative, self.score)
+
+    @property
+    def reads_query(self) -> bool:
+        """Whether what a query holds changes anything: False where scores and pattern look at places alone."""
+        return self.score.reads_query or self.pattern.reads_query
 
     def prepare(
         self,
         keys: Float[Tensor, "batch source key_dim"],
         values: Float[Tensor, "batch source value_dim"] | None = None,
         mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
+        start: int = 0,
     ) -> Memory:
-        """Everything about keys and values that no query changes; `values` default to `keys`."""
+        """Everything about keys and values that no query changes; `values` default to `keys`.
+
+        `start` is the place of the first key.
+        """
         values = keys if values is None else values
         if self.project_values is not None:
             values = self.project_values(values)
-        return Memory(self.score.prepare_keys(keys), split_heads(values, self.num_heads), mask)
+        prepared = self._rotated(self.score.prepare_keys(keys), start)
+        return Memory(prepared, split_heads(values, self.num_heads), mask)
 
     def forward(
         self,
@@ -101,7 +129,57 @@ class Attention(nn.Module):
             causal: a query at place t sees keys 0..t only.
             need_weights: return the weights; this takes the dense way, whatever the pattern offers.
         """
-        prepared = self.score.prepare_query(query)
+        prepared = self._rotated(self.score.prepare_query(query), start)
+        return self._attend(query, prepared, memory, start, causal, need_weights)
+
+    def attend_self(
+        self,
+        x: Float[Tensor, "batch length dim"],
+        mask: Bool[Tensor, "batch length"] | None = None,
+        *,
+        past: Memory | None = None,
+        causal: bool = False,
+        need_weights: bool = False,
+    ) -> Attended:
+        """A sequence that attends to itself and, one step or chunk at a time, to the `past` that stands before it."""
+        start = 0 if past is None else past.source
+        query, memory = self._prepare_self(x, mask, start)
+        if past is not None:
+            memory = past.append(memory)
+        return self._attend(x, query, memory, start, causal, need_weights)._replace(memory=memory)
+
+    def _prepare_self(self, x: Tensor, mask: Tensor | None, start: int) -> tuple[tuple[Tensor, ...], Memory]:
+        """Query, keys and values of one input: one product where its rows outweigh joining the matrices."""
+        projections = self.score.projections
+        if projections is None or self.project_values is None or x.shape[:2].numel() < FUSED_ROWS:
+            return self._rotated(self.score.prepare_query(x), start), self.prepare(x, mask=mask, start=start)
+        linears = (*projections, self.project_values)
+        biases = [linear.bias for linear in linears if linear.bias is not None]
+        projected = F.linear(
+            x, torch.cat([linear.weight for linear in linears]), torch.cat(biases) if biases else None
+        )
+        query, keys, values = projected.chunk(3, -1)
+        memory = Memory(
+            self._rotated(self.score.split_keys(keys), start), split_heads(values, self.num_heads), mask
+        )
+        return self._rotated(self.score.split_query(query), start), memory
+
+    def _rotated(self, prepared: tuple[Tensor, ...], start: int) -> tuple[Tensor, ...]:
+        """Queries or keys of an inner product, turned by their places."""
+        if self.relative is None or not self.relative.rotates:
+            return prepared
+        (x,) = prepared
+        return (self.relative.rotate(x, torch.arange(start, start + x.shape[2], device=x.device)),)
+
+    def _attend(
+        self,
+        query: Tensor,
+        prepared: tuple[Tensor, ...],
+        memory: Memory,
+        start: int,
+        causal: bool,
+        need_weights: bool,
+    ) -> Attended:
         context = None
         if not need_weights and self._may_fuse(memory):
             context = self._fused(prepared, memory, start, causal)
@@ -109,21 +187,12 @@ class Attention(nn.Module):
             return Attended(self._output(context))
         return self._dense(query, prepared, memory, start, causal, need_weights)
 
-    def attend_self(
-        self,
-        x: Float[Tensor, "batch length dim"],
-        mask: Bool[Tensor, "batch length"] | None = None,
-        *,
-        causal: bool = False,
-        need_weights: bool = False,
-    ) -> Attended:
-        """A sequence that attends to itself."""
-        return self(x, self.prepare(x, mask=mask), causal=causal, need_weights=need_weights)
-
     def _may_fuse(self, memory: Memory) -> bool:
         dropping = self.training and self.dropout > 0
         one_mask = memory.mask is None or memory.mask.dim() == 2
-        return self.score.inner_product and self.normalizer.is_softmax and one_mask and not dropping
+        told = self.relative is not None and (self.relative.biases or self.relative.adds_context)
+        softmax = self.score.inner_product and self.normalizer.is_softmax and not self.pattern.reweighs
+        return softmax and one_mask and not dropping and not told
 
     def _fused(
         self, query: tuple[Tensor, ...], memory: Memory, start: int, causal: bool
@@ -150,12 +219,20 @@ class Attention(nn.Module):
             device=query.device,
         )  # fmt: skip
         scores = self.score(prepared, memory.keys, places).to(memory.values.dtype)
+        if self.relative is not None and self.relative.biases:
+            first = prepared[0] if self.relative.needs_inner_product else None
+            scores = scores + self.relative.bias(first, places.query, places.key).to(scores.dtype)
         scores = scores.expand(batch, *scores.shape[1:])
-        weights, log_prob, entropy = self.normalizer(
-            scores, self._allowed(query, memory, places, start, causal)
-        )
-        weights = self._reweigh(weights, query, places)
-        context = F.dropout(weights, self.dropout, self.training) @ memory.values
+        centre = None if self.pattern.sees_all else self.pattern.centre(query, places.query, places.end)
+        allowed = self._allowed(memory, places, start, causal, centre)
+        weights, log_prob, entropy = self.normalizer(scores, allowed)
+        if self.pattern.reweighs:
+            assert centre is not None
+            weights = self.pattern.reweigh(weights, centre, places.key)
+        kept = F.dropout(weights, self.dropout, self.training)
+        context = kept @ memory.values
+        if self.relative is not None and self.relative.adds_context:
+            context = context + self.relative.context(kept, places.query, places.key)
         return Attended(
             self._output(context),
             weights if need_weights else None,
@@ -164,22 +241,15 @@ class Attention(nn.Module):
         )
 
     def _allowed(
-        self, query: Tensor, memory: Memory, places: Places, start: int, causal: bool
+        self, memory: Memory, places: Places, start: int, causal: bool, centre: Tensor | None
     ) -> Bool[Tensor, "#batch #heads #target source"] | None:
         """Mask, causality, pattern and the score's own looks, composed; None: everything may be seen."""
         allowed = memory.visible
-        if causal and not (query.shape[1] == 1 and memory.source == start + 1):
+        if causal and memory.source > start + 1:  # or else a step sees the whole cache
             allowed = both(allowed, (places.key <= places.query[:, None])[None, None])
-        if not self.pattern.sees_all:
-            centre = self.pattern.centre(query, places.query, places.end)
-            in_pattern = self.pattern.allowed(centre, places.key)
-            allowed = both(allowed, in_pattern[:, None])
+        if centre is not None:
+            allowed = both(allowed, self.pattern.allowed(centre, places.key)[:, None])
         return both(allowed, self.score.visible(places))
-
-    def _reweigh(self, weights: Tensor, query: Tensor, places: Places) -> Tensor:
-        if not self.pattern.reweighs:
-            return weights
-        return self.pattern.reweigh(weights, self.pattern.centre(query, places.query, places.end), places.key)
 
     def _output(
         self, context: Float[Tensor, "batch heads target width"]

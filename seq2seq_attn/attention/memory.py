@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from seq2seq_attn.attention.room import Room
 
 
 @final
@@ -20,11 +22,13 @@ class Memory:
         keys: what the score made of the keys; as many tensors as the score says (`Score.key_parts`).
         values: cut into heads.
         mask: True where a key may be seen, for the sentence or for each query; None: everywhere.
+        room: what keys and values are views of, once they have been appended to in decoding.
     """
 
     keys: tuple[Float[Tensor, "batch _ source _"], ...]
     values: Float[Tensor, "batch heads source width"]
     mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None
+    room: Room | None = field(default=None, repr=False, compare=False)
 
     @property
     def source(self) -> int:
@@ -49,14 +53,29 @@ class Memory:
     def select(self, rows: Int[Tensor, "rows"]) -> Memory:
         """The sentences `rows`, in that order."""
         mask = None if self.mask is None else self.mask[rows]
+        if self.room is not None:
+            return self._within(self.room.select(rows, self.source), self.source, mask)
         return Memory(tuple(k[rows] for k in self.keys), self.values[rows], mask)
 
     def append(self, new: Memory) -> Memory:
-        """More keys behind these, for causal self-attention one step at a time."""
+        """More keys behind these, for causal self-attention one step at a time.
+
+        In decoding they are written into room kept behind the others; where gradients flow, they are copied.
+        """
         if (self.mask is None) != (new.mask is None):
             raise ValueError(
                 "a memory with a mask and one without cannot be joined; give both a mask, or neither"
             )
-        keys = tuple(torch.cat(pair, 2) for pair in zip(self.keys, new.keys, strict=True))
         mask = None if self.mask is None or new.mask is None else torch.cat([self.mask, new.mask], -1)
-        return Memory(keys, torch.cat([self.values, new.values], 2), mask)
+        if torch.is_grad_enabled():
+            keys = tuple(torch.cat(pair, 2) for pair in zip(self.keys, new.keys, strict=True))
+            return Memory(keys, torch.cat([self.values, new.values], 2), mask)
+        room = self.room
+        if room is None or not room.fits(self.source, new.source):
+            room = Room.behind((*self.keys, self.values), new.source)
+        room.write((*new.keys, new.values))
+        return self._within(room, self.source + new.source, mask)
+
+    def _within(self, room: Room, source: int, mask: Tensor | None) -> Memory:
+        *keys, values = room.read(source)
+        return Memory(tuple(keys), values, mask, room)

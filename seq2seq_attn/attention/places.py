@@ -18,12 +18,17 @@ class Places:
     `end` is one past the last key a row may see: the sentence's length, or the row's own place + 1 when
     causal. It is never the padded length (more padding would change the result) and never the final
     length of a causal sequence (one step at a time would differ from all at once).
+
+    `target_length` and `source_length` are one past the last place of a row and of a column: plain numbers, so
+    that a score with a table of places can refuse a longer sentence without reading a tensor; None: not known.
     """
 
     def __init__(
-        self, query: Callable[[], Tensor], key: Callable[[], Tensor], end: Callable[[], Tensor]
-    ) -> None:
+        self, query: Callable[[], Tensor], key: Callable[[], Tensor], end: Callable[[], Tensor],
+        *, target_length: int | None = None, source_length: int | None = None,
+    ) -> None:  # fmt: skip
         self._query, self._key, self._end = query, key, end
+        self.target_length, self.source_length = target_length, source_length
 
     @classmethod
     def dense(
@@ -38,7 +43,10 @@ class Places:
         def end() -> Tensor:
             return (query() + 1)[None] if causal else lengths()[:, None].expand(-1, target)
 
-        return cls(query, lambda: torch.arange(source, device=device), end)
+        return cls(
+            query, lambda: torch.arange(source, device=device), end,
+            target_length=start + target, source_length=source,
+        )  # fmt: skip
 
     @cached_property
     def query(self) -> Int[Tensor, "*blocks target"]:

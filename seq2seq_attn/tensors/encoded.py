@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 from jaxtyping import Bool, Float
@@ -19,9 +19,14 @@ class Encoded:
         values: what attention averages; the very same tensor as `keys` in most encoders.
         mask: True on real pieces.
         summary: one vector a sentence, from which a recurrent decoder starts.
+        weights: attention weights by layer, as `encoder/0`, of an encoder that attends; empty unless asked for.
+        log_prob, entropy: of a normalizer that samples, summed over layers and heads, in nats.
     """
 
     keys: Float[Tensor, "batch source key_dim"]
     values: Float[Tensor, "batch source value_dim"]
     mask: Bool[Tensor, "batch source"]
     summary: Float[Tensor, "batch summary_dim"]
+    weights: dict[str, Float[Tensor, "batch heads source source"]] = field(default_factory=dict)
+    log_prob: Float[Tensor, "batch source"] | None = None
+    entropy: Float[Tensor, "batch source"] | None = None

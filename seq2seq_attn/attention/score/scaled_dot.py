@@ -37,15 +37,29 @@ class ScaledDotScore(Score):
             if bias:
                 nn.init.zeros_(projection.bias)
 
+    @property
+    def projections(self) -> tuple[nn.Linear, nn.Linear]:
+        return self.project_query, self.project_key
+
     def prepare_query(
         self, query: Float[Tensor, "batch target query_dim"]
     ) -> tuple[Float[Tensor, "batch heads target width"]]:
-        return (split_heads(self.project_query(query) * self.scale, self.num_heads),)
+        return self.split_query(self.project_query(query))
 
     def prepare_keys(
         self, keys: Float[Tensor, "batch source key_dim"]
     ) -> tuple[Float[Tensor, "batch heads source width"]]:
-        return (split_heads(self.project_key(keys), self.num_heads),)
+        return self.split_keys(self.project_key(keys))
+
+    def split_query(
+        self, projected: Float[Tensor, "batch target query_dim"]
+    ) -> tuple[Float[Tensor, "batch heads target width"]]:
+        return (split_heads(projected * self.scale, self.num_heads),)
+
+    def split_keys(
+        self, projected: Float[Tensor, "batch source query_dim"]
+    ) -> tuple[Float[Tensor, "batch heads source width"]]:
+        return (split_heads(projected, self.num_heads),)
 
     def forward(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places

@@ -26,11 +26,25 @@ class Score(nn.Module, ABC):
     """
 
     inner_product: ClassVar[bool] = False
-    reads_query: ClassVar[bool] = True
-    reads_end: ClassVar[bool] = False
+    reads_query: bool = True
+    reads_end: bool = False
     max_length: int | None = None
     query_parts: int = 1
     key_parts: int = 1
+
+    @property
+    def projections(self) -> tuple[nn.Linear, nn.Linear] | None:
+        """Linear maps of query and keys that may be one product with that of the values; None: there are none.
+
+        With them come `split_query` and `split_keys`, what `prepare_...` does behind the map.
+        """
+        return None
+
+    def split_query(self, projected: Tensor) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def split_keys(self, projected: Tensor) -> tuple[Tensor, ...]:
+        raise NotImplementedError
 
     @abstractmethod
     def prepare_query(

@@ -1,0 +1,47 @@
+"""Dense synthesizer: W2 relu(W1 x + b1) + b2, a score for each place. Tay et al. 2020, eq. 1-2, arXiv:2005.00743."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seq2seq_attn.attention.head_linear import HeadLinear
+from seq2seq_attn.attention.heads import check_heads, split_heads
+from seq2seq_attn.attention.max_length import check_max_length
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.score.score import Score
+
+
+@final
+class SynthesizerDenseScore(Score):
+    """A perceptron of the query alone, one a head: it reads the head's slice, and its hidden layer is as wide.
+
+    Args:
+        max_length: places that it has scores for, in pieces.
+    """
+
+    def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:
+        super().__init__()
+        check_heads("query_dim", query_dim, num_heads)
+        self.num_heads, self.max_length = num_heads, max_length
+        self.key_parts = 0
+        width = query_dim // num_heads
+        self.hidden = HeadLinear(num_heads=num_heads, input_dim=width, output_dim=width, bias=True)
+        self.score = HeadLinear(num_heads=num_heads, input_dim=width, output_dim=max_length, bias=True)
+
+    def prepare_query(
+        self, query: Float[Tensor, "batch target query_dim"]
+    ) -> tuple[Float[Tensor, "batch heads target width"]]:
+        return (torch.relu(self.hidden(split_heads(query, self.num_heads))),)
+
+    def prepare_keys(self, keys: Float[Tensor, "batch source key_dim"]) -> tuple[()]:
+        return ()
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        check_max_length(self, places.source_length)
+        return self.score.at(query[0], places.key)

@@ -1,0 +1,80 @@
+"""Factorized dense synthesizer: A tiled times B repeated. Tay et al. 2020, arXiv:2005.00743."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seq2seq_attn.attention.head_linear import HeadLinear
+from seq2seq_attn.attention.heads import check_heads, split_heads
+from seq2seq_attn.attention.max_length import check_max_length
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.tensors.error import UserError
+
+
+@final
+class SynthesizerFactorizedDenseScore(Score):
+    """The query makes a numbers A and b numbers B; place j scores A[j mod a] * B[j div a].
+
+    The paper leaves open how the two are laid out over the places; one tiled and the other repeated is what makes
+    every place its own pair. Both read one hidden layer, as the paper's count of d (d + a + b) parameters has it.
+
+    Args:
+        max_length: places that it has scores for, in pieces.
+        factors: a and b, whose product is `max_length`; None: the most square ones.
+    """
+
+    def __init__(
+        self, *, query_dim: int, num_heads: int, max_length: int, factors: Sequence[int] | None
+    ) -> None:
+        super().__init__()
+        check_heads("query_dim", query_dim, num_heads)
+        self.num_heads, self.max_length = num_heads, max_length
+        self.query_parts, self.key_parts = 2, 0
+        self.factors = most_square(max_length) if factors is None else checked(factors, max_length)
+        width = query_dim // num_heads
+        self.hidden = HeadLinear(num_heads=num_heads, input_dim=width, output_dim=width, bias=True)
+        self.tiled, self.repeated = (
+            HeadLinear(num_heads=num_heads, input_dim=width, output_dim=factor, bias=True)
+            for factor in self.factors
+        )
+
+    def prepare_query(
+        self, query: Float[Tensor, "batch target query_dim"]
+    ) -> tuple[Float[Tensor, "batch heads target a"], Float[Tensor, "batch heads target b"]]:
+        hidden = torch.relu(self.hidden(split_heads(query, self.num_heads)))
+        return self.tiled(hidden), self.repeated(hidden)
+
+    def prepare_keys(self, keys: Float[Tensor, "batch source key_dim"]) -> tuple[()]:
+        return ()
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        check_max_length(self, places.source_length)
+        (tiled, repeated), (a, b) = query, self.factors
+        # Picking by a product with rows of the identity: exact, and its backward is far faster than an index's.
+        tile = torch.eye(a, dtype=tiled.dtype, device=tiled.device)[places.key % a].unsqueeze(-3)
+        repeat = torch.eye(b, dtype=tiled.dtype, device=tiled.device)[places.key // a].unsqueeze(-3)
+        return (tiled @ tile.mT) * (repeated @ repeat.mT)
+
+
+def most_square(product: int) -> tuple[int, int]:
+    """The two factors that are nearest to each other, the smaller first."""
+    smaller = next(a for a in range(math.isqrt(product), 0, -1) if product % a == 0)
+    return smaller, product // smaller
+
+
+def checked(factors: Sequence[int], max_length: int) -> tuple[int, int]:
+    if len(factors) != 2 or math.prod(factors) != max_length:
+        raise UserError(
+            f"attention.score.factors={list(factors)} must be two numbers whose product is "
+            f"attention.score.max_length={max_length}; take {list(most_square(max_length))}, or null"
+        )
+    return factors[0], factors[1]

@@ -1,0 +1,50 @@
+"""Factorized random synthesizer: R1 R2^T of rank k. Tay et al. 2020, arXiv:2005.00743."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.head_linear import at_places
+from seq2seq_attn.attention.max_length import check_max_length
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.score.score import Score
+
+
+@final
+class SynthesizerFactorizedRandomScore(Score):
+    """A vector for each target place and one for each source place, in each head, the same for every sentence.
+
+    Their products start with variance 1, as the table of the random synthesizer.
+
+    Args:
+        max_length: places that it has scores for, in pieces.
+        rank: width of the vectors, k.
+    """
+
+    reads_query: bool = False
+
+    def __init__(self, *, num_heads: int, max_length: int, rank: int) -> None:
+        super().__init__()
+        self.max_length = max_length
+        self.query_parts = self.key_parts = 0
+        self.target = nn.Parameter(torch.empty(num_heads, max_length, rank))
+        self.source = nn.Parameter(torch.empty(num_heads, max_length, rank))
+        for table in (self.target, self.source):
+            nn.init.normal_(table, std=rank**-0.25)
+
+    def prepare_query(self, query: Float[Tensor, "batch target query_dim"]) -> tuple[()]:
+        return ()
+
+    def prepare_keys(self, keys: Float[Tensor, "batch source key_dim"]) -> tuple[()]:
+        return ()
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        check_max_length(self, places.target_length, places.source_length)
+        scores = at_places(self.target, places.query) @ at_places(self.source, places.key).mT
+        return scores.unsqueeze(0)

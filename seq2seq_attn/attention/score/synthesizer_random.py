@@ -1,0 +1,51 @@
+"""Random synthesizer: R, one number for each pair of places. Tay et al. 2020, arXiv:2005.00743."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.max_length import check_max_length
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.score.score import Score
+
+
+@final
+class SynthesizerRandomScore(Score):
+    """A table for each head, the same for every sentence.
+
+    It starts from N(0, 1), the spread of scaled dot scores: a table that is never trained must prefer some places.
+
+    Args:
+        max_length: places that it has scores for, in pieces.
+        trainable: False leaves the table as it was drawn; it is saved all the same.
+    """
+
+    reads_query: bool = False
+    table: Tensor
+
+    def __init__(self, *, num_heads: int, max_length: int, trainable: bool) -> None:
+        super().__init__()
+        self.max_length = max_length
+        self.query_parts = self.key_parts = 0
+        table = torch.randn(num_heads, max_length, max_length)
+        if trainable:
+            self.table = nn.Parameter(table)
+        else:
+            self.register_buffer("table", table)
+
+    def prepare_query(self, query: Float[Tensor, "batch target query_dim"]) -> tuple[()]:
+        return ()
+
+    def prepare_keys(self, keys: Float[Tensor, "batch source key_dim"]) -> tuple[()]:
+        return ()
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        check_max_length(self, places.target_length, places.source_length)
+        scores = self.table[:, places.query.unsqueeze(-1), places.key.unsqueeze(-2)]
+        return scores.movedim(0, -3).unsqueeze(0)

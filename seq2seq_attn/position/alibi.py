@@ -1,0 +1,55 @@
+"""ALiBi: scores fall with distance, each head at its own slope. Press et al. 2022, section 3, arXiv:2108.12409."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seq2seq_attn.position.position import Position
+from seq2seq_attn.position.relative_part import RelativePart
+
+
+@final
+class AlibiPosition(Position):
+    """Attention with linear biases; nothing is learned."""
+
+    def relative(self, *, num_heads: int, head_dim: int) -> RelativePart:
+        return LinearBias(num_heads=num_heads)
+
+
+@final
+class LinearBias(RelativePart):
+    """-slope * |query - key|, slope 2^(-8i/heads) for head i = 1 .. heads.
+
+    The paper is causal, where a key is never behind its query; with the distance's absolute value the two
+    directions of an encoder are alike. Other numbers of heads than powers of 2 get, as in the paper's code,
+    the slopes of the power of 2 below, then every second one of the power above.
+    """
+
+    option: ClassVar[str] = "alibi"
+    needs_inner_product: ClassVar[bool] = False
+    biases: ClassVar[bool] = True
+    half_steps: Tensor
+
+    def __init__(self, *, num_heads: int) -> None:
+        super().__init__()
+        self.power = 1 << (num_heads.bit_length() - 1)  # the power of 2 that is nearest from below
+        below, above = range(2, 2 * self.power + 1, 2), range(1, 2 * self.power, 2)
+        # Whole numbers, because a cast of the model to half precision would round the slopes of a buffer.
+        half_steps = torch.tensor([*below, *above][:num_heads])
+        self.register_buffer("half_steps", half_steps, persistent=False)
+
+    def bias(
+        self,
+        query: Float[Tensor, "*batch heads target width"] | None,
+        query_place: Int[Tensor, "*blocks target"],
+        key_place: Int[Tensor, "*blocks source"],
+    ) -> Float[Tensor, "1 *blocks heads target source"]:
+        # Half precision has no room for the distances of a long sentence, even if it is torch's default.
+        dtype = torch.promote_types(torch.float32, torch.get_default_dtype())
+        slope = torch.exp2(self.half_steps.to(dtype) * (-4 / self.power))  # (heads,)
+        distance = (query_place[..., :, None] - key_place[..., None, :]).abs().to(dtype)
+        return (distance[..., None, :, :] * -slope[:, None, None])[None]

@@ -1,0 +1,41 @@
+"""Two ways to join a place to an embedding: add (Vaswani et al. 2017) or concat (Collobert et al. 2011)."""
+
+from __future__ import annotations
+
+from typing import final
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq_attn.tensors.error import UserError
+
+
+@final
+class Join(nn.Module):
+    """`add`: e + p. `concat`: W [e; p], a projection that keeps the width, so that nothing else has to know.
+
+    Args:
+        dim: width of an embedding, of a position, and of both joined.
+        join: add or concat.
+    """
+
+    def __init__(self, *, dim: int, join: str) -> None:
+        super().__init__()
+        if join not in ("add", "concat"):
+            raise UserError(
+                f"position.join={join} is no way to join; use position.join=add or position.join=concat"
+            )
+        self.project = None
+        if join == "concat":
+            self.project = nn.Linear(2 * dim, dim, bias=False)
+            nn.init.xavier_uniform_(self.project.weight)
+
+    def forward(
+        self, embedded: Float[Tensor, "batch length dim"], position: Float[Tensor, "length dim"]
+    ) -> Float[Tensor, "batch length dim"]:
+        if self.project is None:
+            return embedded + position
+        # W [e; p] = W_left e + W_right p, so that a place is projected once for all sentences.
+        left, right = self.project.weight.chunk(2, 1)
+        return F.linear(embedded, left) + F.linear(position, right)

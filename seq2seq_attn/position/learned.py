@@ -1,0 +1,45 @@
+"""Learned position: a vector for each place. Gehring et al. 2017, section 3.1, arXiv:1705.03122."""
+
+from __future__ import annotations
+
+from typing import Literal, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seq2seq_attn.position.join import Join
+from seq2seq_attn.position.position import Position
+from seq2seq_attn.tensors.error import UserError
+
+
+@final
+class LearnedPosition(Position):
+    """A place that no sentence reached in training keeps its random vector.
+
+    Args:
+        dim: width of the embeddings.
+        join: add, or concat with a projection that keeps the width.
+        max_length: places that there are, in pieces.
+
+    Raises:
+        UserError: for a sentence beyond `max_length`.
+    """
+
+    def __init__(self, *, dim: int, join: Literal["add", "concat"], max_length: int) -> None:
+        super().__init__(dim=dim)
+        self.max_length = max_length
+        self.join = Join(dim=dim, join=join)
+        self.table = nn.Parameter(torch.empty(max_length, dim))
+        nn.init.normal_(self.table, std=dim**-0.5)  # as the embeddings
+
+    def forward(
+        self, embedded: Float[Tensor, "batch length dim"], *, start: int = 0
+    ) -> Float[Tensor, "batch length dim"]:
+        stop = start + embedded.shape[1]
+        if stop > len(self.table):
+            raise UserError(
+                f"position.max_length={len(self.table)} is too few for a sentence of {stop} pieces; "
+                "raise it and train again, or use position=sinusoidal"
+            )
+        return self.join(embedded, self.table[start:stop])

@@ -1,0 +1,12 @@
+"""No positions: an RNN counts by itself, attention alone reads a bag of words."""
+
+from __future__ import annotations
+
+from typing import final
+
+from seq2seq_attn.position.position import Position
+
+
+@final
+class NonePosition(Position):
+    """Embeddings stay as they are."""

@@ -1,0 +1,86 @@
+"""Relative position: a vector for each clipped distance. Shaw et al. 2018, section 3, arXiv:1803.02155."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seq2seq_attn.position.position import Position
+from seq2seq_attn.position.relative_part import RelativePart
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.precision import at_least_float32
+
+
+@final
+class RelativePosition(Position):
+    """Every layer has its own vectors, which its heads share.
+
+    Args:
+        max_distance: k, in pieces; what is farther away counts as k.
+        values: whether values get vectors too (eq. 3), or keys alone (eq. 4).
+    """
+
+    def __init__(self, *, dim: int, max_distance: int, values: bool) -> None:
+        super().__init__(dim=dim)
+        if max_distance < 1:
+            raise UserError(f"position.max_distance={max_distance} tells no places apart; make it 1 or more")
+        self.max_distance, self.values = max_distance, values
+
+    def relative(self, *, num_heads: int, head_dim: int) -> RelativePart:
+        return DistanceTables(head_dim=head_dim, max_distance=self.max_distance, values=self.values)
+
+
+@final
+class DistanceTables(RelativePart):
+    """Row clip(key - query, -k, k) + k of a table for keys and of one for values.
+
+    A product is taken with every row first and then picked by distance, so that no tensor has an entry for
+    target, source and width at once.
+    """
+
+    option: ClassVar[str] = "relative"
+    needs_inner_product: ClassVar[bool] = True
+    biases: ClassVar[bool] = True
+
+    def __init__(self, *, head_dim: int, max_distance: int, values: bool) -> None:
+        super().__init__()
+        self.max_distance, self.adds_context = max_distance, values
+        shape = (2 * max_distance + 1, head_dim)
+        self.key_table = nn.Parameter(torch.empty(shape))
+        self.value_table = nn.Parameter(torch.empty(shape)) if values else None
+        for table in self.parameters():
+            nn.init.xavier_uniform_(table)
+
+    def bias(
+        self,
+        query: Float[Tensor, "*batch heads target width"] | None,
+        query_place: Int[Tensor, "*blocks target"],
+        key_place: Int[Tensor, "*blocks source"],
+    ) -> Float[Tensor, "*batch heads target source"]:
+        assert query is not None
+        row = self._row(query_place, key_place)
+        products = query @ self.key_table.mT  # (*batch, heads, target, 2k + 1)
+        return products.gather(-1, row.expand(*products.shape[:-1], row.shape[-1]))
+
+    def context(
+        self,
+        weights: Float[Tensor, "*batch heads target source"],
+        query_place: Int[Tensor, "*blocks target"],
+        key_place: Int[Tensor, "*blocks source"],
+    ) -> Float[Tensor, "*#batch #heads #target #width"]:
+        if self.value_table is None:
+            return super().context(weights, query_place, key_place)
+        wide = at_least_float32(weights)  # many small weights meet in the two outermost distances
+        by_distance = wide.new_zeros(*wide.shape[:-1], len(self.value_table))
+        by_distance = by_distance.scatter_add(-1, self._row(query_place, key_place).expand_as(wide), wide)
+        return by_distance.to(weights.dtype) @ self.value_table
+
+    def _row(
+        self, query_place: Int[Tensor, "*blocks target"], key_place: Int[Tensor, "*blocks source"]
+    ) -> Int[Tensor, "*blocks 1 target source"]:
+        distance = key_place[..., None, :] - query_place[..., :, None]
+        clipped = distance.clamp(-self.max_distance, self.max_distance)
+        return (clipped + self.max_distance)[..., None, :, :]

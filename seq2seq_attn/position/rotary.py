@@ -1,0 +1,65 @@
+"""Rotary position: queries and keys turned by their places. Su et al. 2021, eq. 34, arXiv:2104.09864."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seq2seq_attn.position.position import Position
+from seq2seq_attn.position.relative_part import RelativePart
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.precision import at_least_float32
+
+
+@final
+class RotaryPosition(Position):
+    """The product of a turned query and a turned key depends on their distance, not on their places.
+
+    Args:
+        base: of the wavelengths, which run from 2 pi to near 2 pi * base.
+    """
+
+    def __init__(self, *, dim: int, base: float) -> None:
+        super().__init__(dim=dim)
+        self.base = base
+
+    def relative(self, *, num_heads: int, head_dim: int) -> RelativePart:
+        if head_dim % 2:
+            raise UserError(
+                f"position=rotary needs heads of even width, got {num_heads} of width {head_dim}; "
+                "change attention.num_heads or the model's width, or use position=alibi"
+            )
+        return Rotation(head_dim=head_dim, base=self.base)
+
+
+@final
+class Rotation(RelativePart):
+    """Turns the pair (i, i + width/2) by place * base^(-2i/width).
+
+    The paper turns neighbours, (2i, 2i + 1). That is the same in another order of the columns, which a
+    projection learns, and two halves are faster to cut.
+    """
+
+    option: ClassVar[str] = "rotary"
+    needs_inner_product: ClassVar[bool] = True
+    rotates: ClassVar[bool] = True
+    pair: Tensor
+
+    def __init__(self, *, head_dim: int, base: float) -> None:
+        super().__init__()
+        self.base = base
+        # Whole numbers, because a cast of the model to half precision would round the angles of a buffer.
+        self.register_buffer("pair", torch.arange(head_dim // 2), persistent=False)
+
+    def rotate(
+        self, x: Float[Tensor, "batch heads length width"], place: Int[Tensor, "length"]
+    ) -> Float[Tensor, "batch heads length width"]:
+        wide = at_least_float32(x)
+        frequency = self.base ** (self.pair.to(wide.dtype) * (-2 / x.shape[-1]))
+        angle = place[:, None].to(wide.dtype) * frequency  # (length, width/2)
+        cos, sin = angle.cos(), angle.sin()
+        left, right = wide.chunk(2, -1)
+        return torch.cat([left * cos - right * sin, left * sin + right * cos], -1).to(x.dtype)
