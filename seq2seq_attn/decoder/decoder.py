@@ -26,6 +26,7 @@ class Decoded(NamedTuple):
         weights: attention weights by slot and layer, such as `cross/0`, each (batch, heads, target,
             source); empty unless asked for.
         log_prob, entropy: of a normalizer that samples, summed over its layers and heads, in nats.
+        source_log_prob, source_entropy: the same of the encoder, where the model has read the source.
     """
 
     hidden: Float[Tensor, "batch target output_dim"]
@@ -33,6 +34,8 @@ class Decoded(NamedTuple):
     weights: dict[str, Float[Tensor, "batch heads target source"]]
     log_prob: Float[Tensor, "batch target"] | None = None
     entropy: Float[Tensor, "batch target"] | None = None
+    source_log_prob: Float[Tensor, "batch source"] | None = None
+    source_entropy: Float[Tensor, "batch source"] | None = None
 
 
 class Decoder(nn.Module, ABC):

@@ -23,22 +23,25 @@ class RNNDecoder(Decoder):
     Args:
         input_dim: width of the embedded target. key_dim, value_dim, summary_dim: what the encoder gives.
         attention: factory of the attention that reads the source.
-        hidden_dim: width of every layer. dropout: between layers and on the output.
+        dim: width of every layer. residual, layer_norm: of the layers' outputs (see `Stack`).
+        dropout: between layers and on the output.
     """
 
     def __init__(
         self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
-        attention: partial[Any], cell: Literal["gru", "lstm"], hidden_dim: int, num_layers: int, dropout: float,
+        attention: partial[Any], cell: Literal["gru", "lstm"], dim: int, num_layers: int,
+        residual: bool, layer_norm: bool, dropout: float,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.attention = attention(query_dim=hidden_dim, key_dim=key_dim, value_dim=value_dim, layer=0)
+        self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
         context_dim = self.attention.context_dim
         self.stack = Stack(
             known_dim=input_dim, found_dim=context_dim, summary_dim=summary_dim, cell=cell,
-            hidden_dim=hidden_dim, num_layers=num_layers, dropout=dropout,
+            hidden_dim=dim, num_layers=num_layers, residual=residual, layer_norm=layer_norm,
+            dropout=dropout,
         )  # fmt: skip
         self.output_dim = input_dim
-        self.readout = nn.Linear(hidden_dim + context_dim + input_dim, input_dim)
+        self.readout = nn.Linear(dim + context_dim + input_dim, input_dim)
         self.dropout = nn.Dropout(dropout)
 
     def initial_state(self, encoded: Encoded) -> RNNState:
@@ -58,11 +61,11 @@ class RNNDecoder(Decoder):
                 layers[-1][0].unsqueeze(1), state.memory, start=state.place + step, need_weights=need_weights
             )
             context = attended.context.squeeze(1)
-            layers = self.stack(known, context, layers)
-            hidden.append(layers[-1][0])
+            output, layers = self.stack(known, context, layers)
+            hidden.append(output)
             contexts.append(context)
             gathered.add(attended)
         joined = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
-        output = self.dropout(torch.tanh(self.readout(joined)))
+        read = self.dropout(torch.tanh(self.readout(joined)))
         after = RNNState(state.memory, layers, state.place + embedded.shape[1])
-        return Decoded(output, after, *gathered.joined("cross/0"))
+        return Decoded(read, after, *gathered.joined("cross/0"))

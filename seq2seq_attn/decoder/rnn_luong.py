@@ -23,24 +23,26 @@ class RNNLuongDecoder(Decoder):
     Args:
         input_dim: width of the embedded target. key_dim, value_dim, summary_dim: what the encoder gives.
         attention: factory of the attention that reads the source.
-        hidden_dim: width of every layer and of h~. dropout: between layers and on h~.
+        dim: width of every layer and of h~. residual, layer_norm: of the layers' outputs (see `Stack`).
+        dropout: between layers and on h~.
         input_feeding: whether h~_{t-1} is joined to the input (3.3). Without it all queries are known
             before attention, which then is one call.
     """
 
     def __init__(
         self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
-        attention: partial[Any], cell: Literal["gru", "lstm"], hidden_dim: int, num_layers: int, dropout: float,
-        input_feeding: bool,
+        attention: partial[Any], cell: Literal["gru", "lstm"], dim: int, num_layers: int,
+        residual: bool, layer_norm: bool, dropout: float, input_feeding: bool,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.attention = attention(query_dim=hidden_dim, key_dim=key_dim, value_dim=value_dim, layer=0)
+        self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
         self.stack = Stack(
-            known_dim=input_dim, found_dim=hidden_dim if input_feeding else 0, summary_dim=summary_dim,
-            cell=cell, hidden_dim=hidden_dim, num_layers=num_layers, dropout=dropout,
+            known_dim=input_dim, found_dim=dim if input_feeding else 0, summary_dim=summary_dim,
+            cell=cell, hidden_dim=dim, num_layers=num_layers, residual=residual, layer_norm=layer_norm,
+            dropout=dropout,
         )  # fmt: skip
-        self.input_feeding, self.output_dim = input_feeding, hidden_dim
-        self.combine = nn.Linear(self.attention.context_dim + hidden_dim, hidden_dim)
+        self.input_feeding, self.output_dim = input_feeding, dim
+        self.combine = nn.Linear(self.attention.context_dim + dim, dim)
         self.dropout = nn.Dropout(dropout)
 
     def initial_state(self, encoded: Encoded) -> RNNState:
@@ -61,23 +63,22 @@ class RNNLuongDecoder(Decoder):
             return self._step_by_step(embedded, state, need_weights)
         layers, hidden = state.layers, []
         for known in self.stack.known(embedded):
-            layers = self.stack(known, None, layers)
-            hidden.append(layers[-1][0])
+            output, layers = self.stack(known, None, layers)
+            hidden.append(output)
         queries = torch.stack(hidden, 1)
         attended = self.attention(queries, state.memory, start=state.place, need_weights=need_weights)
         gathered = Gathered()
         gathered.add(attended)
-        output = self.dropout(torch.tanh(self.combine(torch.cat([attended.context, queries], -1))))
+        combined = self.dropout(torch.tanh(self.combine(torch.cat([attended.context, queries], -1))))
         after = RNNState(state.memory, layers, state.place + embedded.shape[1])
-        return Decoded(output, after, *gathered.joined("cross/0"))
+        return Decoded(combined, after, *gathered.joined("cross/0"))
 
     def _step_by_step(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, need_weights: bool
     ) -> Decoded:
         layers, feed, outputs, gathered = state.layers, state.feed, [], Gathered()
         for step, known in enumerate(self.stack.known(embedded)):
-            layers = self.stack(known, feed, layers)
-            query = layers[-1][0]
+            query, layers = self.stack(known, feed, layers)
             attended = self.attention(
                 query.unsqueeze(1), state.memory, start=state.place + step, need_weights=need_weights
             )

@@ -21,12 +21,14 @@ class Stack(nn.Module):
     Args:
         known_dim: width of the embedded token. found_dim: width of what a step finds; may be 0.
         summary_dim: width of the vector from which every state starts: tanh(W summary), Bahdanau A.2.2.
+        residual: add the input of each layer above the first to its output (Wu et al. 2016, 3.1).
+        layer_norm: normalise the output of each layer (Ba et al. 2016); the states stay as they are.
         dropout: between layers.
     """
 
     def __init__(
         self, *, known_dim: int, found_dim: int, summary_dim: int, cell: Literal["gru", "lstm"],
-        hidden_dim: int, num_layers: int, dropout: float,
+        hidden_dim: int, num_layers: int, residual: bool, layer_norm: bool, dropout: float,
     ) -> None:  # fmt: skip
         super().__init__()
         first = Cell(known_dim=known_dim, found_dim=found_dim, cell=cell, hidden_dim=hidden_dim)
@@ -35,6 +37,10 @@ class Stack(nn.Module):
             for _ in range(num_layers - 1)
         )
         self.first, self.above = first, nn.ModuleList(above)
+        self.norms = nn.ModuleList(
+            nn.LayerNorm(hidden_dim) if layer_norm else nn.Identity() for _ in range(num_layers)
+        )
+        self.residual = residual
         self.states_per_cell = first.kind.num_states
         self.bridge = nn.Linear(summary_dim, num_layers * self.states_per_cell * hidden_dim)
         self.dropout = dropout
@@ -55,10 +61,12 @@ class Stack(nn.Module):
     def forward(
         self, known: Float[Tensor, "batch gates"], found: Float[Tensor, "batch found_dim"] | None,
         state: StackState,
-    ) -> StackState:  # fmt: skip
-        """One step of every layer; the output is `state[-1][0]`."""
+    ) -> tuple[Float[Tensor, "batch hidden_dim"], StackState]:  # fmt: skip
+        """One step of every layer: the output of the last, and the states."""
         after = [self.first(known, found, state[0])]
-        for cell, before in zip(self.above, state[1:], strict=True):
-            below = F.dropout(after[-1][0], self.dropout, self.training)
+        output = self.norms[0](after[0][0])
+        for cell, norm, before in zip(self.above, list(self.norms)[1:], state[1:], strict=True):
+            below = F.dropout(output, self.dropout, self.training)
             after.append(cell(None, below, before))
-        return tuple(after)
+            output = norm(after[-1][0] + below if self.residual else after[-1][0])
+        return output, tuple(after)

@@ -23,6 +23,13 @@ class Encoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, embedded: Float[Tensor, "batch source input_dim"], mask: Bool[Tensor, "batch source"]
+        self,
+        embedded: Float[Tensor, "batch source input_dim"],
+        mask: Bool[Tensor, "batch source"],
+        *,
+        need_weights: bool = False,
     ) -> Encoded:
-        """Read a batch; what stands where `mask` is False changes nothing."""
+        """Read a batch; what stands where `mask` is False changes nothing.
+
+        need_weights: also give the attention weights of an encoder that attends.
+        """

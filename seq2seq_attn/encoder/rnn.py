@@ -23,40 +23,51 @@ class RNNEncoder(Encoder):
     Args:
         input_dim: width of the embedded source.
         cell: gru (Cho et al. 2014) or lstm (Hochreiter and Schmidhuber 1997).
-        hidden_dim: width of the output, which two directions share.
+        dim: width of the output, which two directions share.
+        residual: add the input of each layer above the first to its output (Wu et al. 2016, 3.1).
+        layer_norm: normalise the output of each layer (Ba et al. 2016).
         dropout: between layers and on the output.
     """
 
     def __init__(
-        self, *, input_dim: int, cell: Literal["gru", "lstm"], hidden_dim: int, num_layers: int,
-        bidirectional: bool, dropout: float,
+        self, *, input_dim: int, cell: Literal["gru", "lstm"], dim: int, num_layers: int,
+        bidirectional: bool, residual: bool, layer_norm: bool, dropout: float,
     ) -> None:  # fmt: skip
         super().__init__()
         directions = 2 if bidirectional else 1
-        if hidden_dim % directions:
-            raise UserError(f"two directions share encoder.hidden_dim={hidden_dim}; make it even")
-        self.key_dim = self.value_dim = self.summary_dim = hidden_dim
-        self.rnn = CELLS[cell](
-            input_dim, hidden_dim // directions, num_layers, batch_first=True, bidirectional=bidirectional,
-            dropout=dropout if num_layers > 1 else 0.0,
-        )  # fmt: skip
+        if dim % directions:
+            raise UserError(f"two directions share encoder.dim={dim}; make it even")
+        self.key_dim = self.value_dim = self.summary_dim = dim
+        self.layers = nn.ModuleList(
+            CELLS[cell](width, dim // directions, batch_first=True, bidirectional=bidirectional)
+            for width in [input_dim, *[dim] * (num_layers - 1)]
+        )
+        self.norms = nn.ModuleList(
+            nn.LayerNorm(dim) if layer_norm else nn.Identity() for _ in range(num_layers)
+        )
+        self.residual = residual
         self.dropout = nn.Dropout(dropout)
-        for name, parameter in self.rnn.named_parameters():
+        for name, parameter in self.layers.named_parameters():
             initialise_recurrent(name, parameter)
 
     def forward(
-        self, embedded: Float[Tensor, "batch source input_dim"], mask: Bool[Tensor, "batch source"]
+        self,
+        embedded: Float[Tensor, "batch source input_dim"],
+        mask: Bool[Tensor, "batch source"],
+        *,
+        need_weights: bool = False,
     ) -> Encoded:
         # Packing is what keeps the backward direction from starting in the padding.
         lengths = mask.sum(-1).cpu()
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
-        packed_output, last = self.rnn(packed)
-        output, _ = pad_packed_sequence(packed_output, batch_first=True, total_length=embedded.shape[1])
+        for depth, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
+            below = packed.data
+            packed, last = layer(packed)
+            risen = packed.data + below if self.residual and depth > 0 else packed.data
+            packed = packed._replace(data=self.dropout(norm(risen)))
+        output, _ = pad_packed_sequence(packed, batch_first=True, total_length=embedded.shape[1])
         hidden = last[0] if isinstance(last, tuple) else last
-        final_layer = hidden[-2:] if self.rnn.bidirectional else hidden[-1:]
-        summary = final_layer.transpose(0, 1).flatten(1)
-        output = self.dropout(output)
-        return Encoded(output, output, mask, summary)
+        return Encoded(output, output, mask, hidden.transpose(0, 1).flatten(1))
 
 
 def initialise_recurrent(name: str, parameter: Tensor) -> None:

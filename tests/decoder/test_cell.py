@@ -27,9 +27,34 @@ def test_a_cell_equals_torchs(cell: str) -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 
+def build_stack(cell: str, residual: bool = False, layer_norm: bool = False) -> Stack:
+    return Stack(
+        known_dim=3, found_dim=2, summary_dim=7, cell=cell, hidden_dim=5, num_layers=3, residual=residual,
+        layer_norm=layer_norm, dropout=0.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_residuals_and_norms_change_outputs_and_leave_states_as_they_are(cell: str) -> None:
+    stack = build_stack(cell, residual=True, layer_norm=True)
+    for norm in stack.norms:
+        nn.init.normal_(norm.weight)
+    state = stack.start(torch.randn(4, 7))
+    known, found = torch.randn(4, stack.first.known.out_features), torch.randn(4, 2)
+    output, after = stack(known, found, state)
+    x = stack.norms[0](stack.first(known, found, state[0])[0])
+    for cell_above, norm, before, states in zip(
+        stack.above, stack.norms[1:], state[1:], after[1:], strict=True
+    ):
+        expected = cell_above(None, x, before)
+        x = norm(expected[0] + x)
+        torch.testing.assert_close(states, expected)
+    torch.testing.assert_close(output, x)
+
+
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_a_stack_starts_from_the_tanh_of_the_projected_summary(cell: str) -> None:
-    stack = Stack(known_dim=3, found_dim=2, summary_dim=7, cell=cell, hidden_dim=5, num_layers=3, dropout=0.0)
+    stack = build_stack(cell)
     summary = torch.randn(2, 7)
     state = stack.start(summary)
     expected = torch.tanh(summary @ stack.bridge.weight.T + stack.bridge.bias)

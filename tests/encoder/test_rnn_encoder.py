@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 from seq2seq_attn.encoder.rnn import RNNEncoder
 from seq2seq_attn.tensors.error import UserError
 
 
-def encoder(cell: str, num_layers: int = 2, bidirectional: bool = True) -> RNNEncoder:
+def encoder(cell: str, bidirectional: bool = True, **options: bool) -> RNNEncoder:
+    options = {"residual": False, "layer_norm": False} | options
     return RNNEncoder(
-        input_dim=5, cell=cell, hidden_dim=6, num_layers=num_layers, bidirectional=bidirectional, dropout=0.3
+        input_dim=5, cell=cell, dim=6, num_layers=2, bidirectional=bidirectional, dropout=0.3, **options
     ).eval()  # fmt: skip
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_a_batch_equals_its_sentences_one_by_one(cell: str, bidirectional: bool) -> None:
-    rnn = encoder(cell, bidirectional=bidirectional)
+    rnn = encoder(cell, bidirectional)
+    torchs = {"gru": nn.GRU, "lstm": nn.LSTM}[cell](
+        5, 3 if bidirectional else 6, 2, batch_first=True, bidirectional=bidirectional
+    )
+    torchs.load_state_dict(
+        {
+            name.replace("_l0", f"_l{depth}"): weight
+            for depth, layer in enumerate(rnn.layers)
+            for name, weight in layer.state_dict().items()
+        }
+    )
     x = torch.randn(3, 7, 5)
     mask = torch.arange(7) < torch.tensor([[4], [7], [1]])
     found = rnn(x, mask)
     for row, length in enumerate([4, 7, 1]):
-        output, last = rnn.rnn(x[row : row + 1, :length])
+        output, last = torchs(x[row : row + 1, :length])
         hidden = last[0] if cell == "lstm" else last
         torch.testing.assert_close(found.keys[row, :length], output[0])
         assert (found.keys[row, length:] == 0).all()
@@ -39,5 +51,21 @@ def test_what_stands_in_the_padding_changes_nothing() -> None:
 
 
 def test_odd_width_for_two_directions_is_refused() -> None:
-    with pytest.raises(UserError, match=r"two directions share encoder.hidden_dim=7; make it even"):
-        RNNEncoder(input_dim=5, cell="gru", hidden_dim=7, num_layers=1, bidirectional=True, dropout=0.0)
+    with pytest.raises(UserError, match=r"two directions share encoder.dim=7; make it even"):
+        RNNEncoder(
+            input_dim=5, cell="gru", dim=7, num_layers=1, bidirectional=True, residual=False,
+            layer_norm=False, dropout=0.0,
+        )  # fmt: skip
+
+
+def test_residuals_and_norms_are_those_of_the_layers_outputs() -> None:
+    rnn = encoder("gru", residual=True, layer_norm=True)
+    for norm in rnn.norms:
+        nn.init.normal_(norm.weight)
+        nn.init.normal_(norm.bias)
+    x = torch.randn(1, 7, 5)
+    first = rnn.norms[0](rnn.layers[0](x)[0])
+    second = rnn.norms[1](rnn.layers[1](first)[0] + first)
+    found = rnn(x, torch.ones(1, 7, dtype=torch.bool))
+    torch.testing.assert_close(found.keys, second)
+    torch.testing.assert_close(found.summary, rnn.layers[1](first)[1].transpose(0, 1).flatten(1))

@@ -1,0 +1,125 @@
+"""Convolutional decoder with attention in every layer. Gehring et al. 2017, sections 3.1 to 3.4, arXiv:1705.03122."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, cast, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.attention import Attended, Attention
+from seq2seq_attn.attention.memory import Memory
+from seq2seq_attn.decoder.conv_state import ConvState
+from seq2seq_attn.decoder.decoder import Decoded, Decoder
+from seq2seq_attn.layer.gated_convolution import GatedConvolution
+from seq2seq_attn.layer.normed_linear import normed_linear
+from seq2seq_attn.tensors.encoded import Encoded
+from seq2seq_attn.tensors.total import total
+
+HALVE_VARIANCE = 0.5**0.5  # of a sum of two
+
+
+@final
+class ConvDecoder(Decoder):
+    """h = GLU(conv(x)); d = W h + b + g; c = attend(d); the next x is x + h + V c, each sum scaled by sqrt(0.5).
+
+    g is the embedded token with its place. The context of a source of m tokens is scaled by m sqrt(1 / m), as if
+    the weights were uniform (3.4). Attention that reads no query gets g alone: no gradient would reach W.
+    The encoder's summary is not used: the first window reads zeros.
+
+    Args:
+        input_dim: width of the embedded target, the queries and the output. key_dim, value_dim, summary_dim:
+            what the encoder gives.
+        attention: factory of the attention that reads the source, one a layer.
+        position: factory of the places. A relative one speaks to self-attention only, so it does nothing here.
+        dim: width of the convolutions. kernel_size: places in a window, the token's own the last of them.
+        dropout: of the embedding, of the input of each convolution and of the output.
+    """
+
+    def __init__(
+        self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
+        attention: partial[Any], position: partial[Any], dim: int, num_layers: int, kernel_size: int,
+        dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.output_dim, self.before_shape = input_dim, (kernel_size - 1, dim)
+        self.position = position(dim=input_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.widen = normed_linear(input_dim, dim, variance=1 - dropout)
+        self.layers = nn.ModuleList(
+            DecoderLayer(
+                attention=attention(query_dim=input_dim, key_dim=key_dim, value_dim=value_dim, layer=layer),
+                input_dim=input_dim, dim=dim, kernel_size=kernel_size, dropout=dropout,
+            )
+            for layer in range(num_layers)
+        )  # fmt: skip
+        self.narrow = normed_linear(dim, input_dim, variance=1.0)
+
+    def initial_state(self, encoded: Encoded) -> ConvState:
+        keys, values, mask = encoded.keys, encoded.values, encoded.mask
+        attentions = [cast(DecoderLayer, layer).attention for layer in self.layers]
+        memories = tuple(attention.prepare(keys, values, mask) for attention in attentions)
+        nothing = keys.new_zeros(len(keys), *self.before_shape)
+        context_scale = mask.sum(-1).to(values.dtype).sqrt()[:, None, None]
+        return ConvState(memories, (nothing,) * len(memories), context_scale, place=0)
+
+    def forward(
+        self,
+        embedded: Float[Tensor, "batch target input_dim"],
+        state: ConvState,
+        *,
+        need_weights: bool = False,
+    ) -> Decoded:
+        joined = self.dropout(self.position(embedded, start=state.place))
+        hidden, target = self.widen(joined), embedded.shape[1]
+        inputs: list[Tensor] = []
+        found: list[Attended] = []
+        for i, layer in enumerate(self.layers):
+            window = torch.cat([state.inputs[i], hidden], 1)
+            inputs.append(window[:, target:])
+            hidden, attended = layer(
+                window, joined, state.memories[i], state.context_scale, state.place, need_weights
+            )
+            found.append(attended)
+        return Decoded(
+            self.dropout(self.narrow(hidden)),
+            ConvState(state.memories, tuple(inputs), state.context_scale, state.place + target),
+            {f"cross/{i}": a.weights for i, a in enumerate(found) if a.weights is not None},
+            total(a.log_prob for a in found),
+            total(a.entropy for a in found),
+        )
+
+
+@final
+class DecoderLayer(nn.Module):
+    """A causal convolution and attention to the source, each sum halved in variance, in a residual connection."""
+
+    def __init__(
+        self, *, attention: Attention, input_dim: int, dim: int, kernel_size: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.convolution = GatedConvolution(dim=dim, kernel_size=kernel_size, dropout=dropout)
+        self.attention = attention
+        self.project_query = None
+        if attention.reads_query:
+            self.project_query = normed_linear(dim, input_dim, variance=1.0)
+        self.project_context = normed_linear(attention.context_dim, dim, variance=1.0)
+
+    def forward(
+        self,
+        window: Float[Tensor, "batch window dim"],
+        joined: Float[Tensor, "batch target input_dim"],
+        memory: Memory,
+        context_scale: Float[Tensor, "batch 1 1"],
+        place: int,
+        need_weights: bool,
+    ) -> tuple[Float[Tensor, "batch target dim"], Attended]:
+        output = self.convolution(window)
+        query = joined
+        if self.project_query is not None:
+            query = (self.project_query(output) + joined) * HALVE_VARIANCE
+        attended = self.attention(query, memory, start=place, need_weights=need_weights)
+        output = (output + self.project_context(attended.context * context_scale)) * HALVE_VARIANCE
+        return (output + window[:, -output.shape[1] :]) * HALVE_VARIANCE, attended

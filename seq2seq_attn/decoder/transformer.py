@@ -1,0 +1,120 @@
+"""Transformer decoder: attention to itself and to the source in every layer. Vaswani et al. 2017, arXiv:1706.03762."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal, cast, final
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.attention import Attended, Attention
+from seq2seq_attn.attention.memory import Memory
+from seq2seq_attn.decoder.decoder import Decoded, Decoder
+from seq2seq_attn.decoder.transformer_state import TransformerState
+from seq2seq_attn.layer.residual import Residual, closing_norm
+from seq2seq_attn.tensors.encoded import Encoded
+from seq2seq_attn.tensors.total import total
+
+
+@final
+class TransformerDecoder(Decoder):
+    """A step projects its own token only; keys and values of those before it are kept. No layer reads the summary.
+
+    Args:
+        input_dim: width of the embedded target; if it is not `dim`, a linear layer stands between.
+        key_dim, value_dim, summary_dim: what the encoder gives.
+        self_attention, cross_attention: factories of each layer's attentions, to the target so far and to the source.
+        position: factory of what tells places apart. feed_forward: factory of each layer's feed-forward part.
+        norm: layer normalisation `pre`, before each part and once behind the last layer, or `post`, behind each
+            sum, as in the paper.
+        dropout: of the embedded target with its positions, and of what each part adds.
+    """
+
+    def __init__(
+        self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
+        self_attention: partial[Any], cross_attention: partial[Any], position: partial[Any],
+        feed_forward: partial[Any], num_layers: int, dim: int, norm: Literal["pre", "post"], dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.output_dim = dim
+        self.project = nn.Identity() if input_dim == dim else nn.Linear(input_dim, dim)
+        self.position = position(dim=dim)
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            DecoderLayer(
+                self_attention=self_attention(
+                    query_dim=dim, key_dim=dim, value_dim=dim, layer=layer, relative=self.position.relative
+                ),
+                cross_attention=cross_attention(
+                    query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=layer
+                ),
+                feed_forward=feed_forward(dim=dim), dim=dim, norm=norm, dropout=dropout,
+            )
+            for layer in range(num_layers)
+        )  # fmt: skip
+        self.norm = closing_norm(norm, dim)
+
+    def initial_state(self, encoded: Encoded) -> TransformerState:
+        attentions = [cast(DecoderLayer, layer).cross_attention for layer in self.layers]
+        source = tuple(a.prepare(encoded.keys, encoded.values, encoded.mask) for a in attentions)
+        return TransformerState(source, own=(None,) * len(source), place=0)
+
+    def forward(
+        self,
+        embedded: Float[Tensor, "batch target input_dim"],
+        state: TransformerState,
+        *,
+        need_weights: bool = False,
+    ) -> Decoded:
+        x = self.dropout(self.position(self.project(embedded), start=state.place))
+        found: dict[str, Attended] = {}
+        for i, layer in enumerate(self.layers):
+            x, found[f"self/{i}"], found[f"cross/{i}"] = layer(
+                x, state.own[i], state.source[i], state.place, need_weights
+            )
+        own = tuple(found[f"self/{i}"].memory for i in range(len(self.layers)))
+        return Decoded(
+            self.norm(x), TransformerState(state.source, own, state.place + embedded.shape[1]),
+            {slot: a.weights for slot, a in found.items() if a.weights is not None},
+            total(a.log_prob for a in found.values()), total(a.entropy for a in found.values()),
+        )  # fmt: skip
+
+
+@final
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the source, the feed-forward part, each in a residual connection."""
+
+    def __init__(
+        self, *, self_attention: Attention, cross_attention: Attention, feed_forward: nn.Module, dim: int,
+        norm: Literal["pre", "post"], dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.self_attention, self.cross_attention = self_attention, cross_attention
+        self.feed_forward = feed_forward
+        width = cross_attention.context_dim  # that of the values, where they are not projected
+        self.project_context = nn.Identity() if width == dim else nn.Linear(width, dim)
+        self.self_residual = Residual(dim=dim, norm=norm, dropout=dropout)
+        self.cross_residual = Residual(dim=dim, norm=norm, dropout=dropout)
+        self.feed_forward_residual = Residual(dim=dim, norm=norm, dropout=dropout)
+        if not cross_attention.reads_query:
+            self.cross_residual.before = nn.Identity()  # no gradient would ever reach its norm
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch target dim"],
+        own: Memory | None,
+        source: Memory,
+        place: int,
+        need_weights: bool,
+    ) -> tuple[Float[Tensor, "batch target dim"], Attended, Attended]:
+        to_self = self.self_attention.attend_self(
+            self.self_residual.before(x), past=own, causal=True, need_weights=need_weights
+        )
+        x = self.self_residual(x, to_self.context)
+        to_source = self.cross_attention(
+            self.cross_residual.before(x), source, start=place, need_weights=need_weights
+        )
+        x = self.cross_residual(x, self.project_context(to_source.context))
+        x = self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))
+        return x, to_self, to_source

@@ -1,0 +1,75 @@
+"""Convolutional encoder. Gehring et al. 2017, sections 3.1 to 3.4, arXiv:1705.03122."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, final
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq_attn.encoder.encoder import Encoder
+from seq2seq_attn.layer.gated_convolution import GatedConvolution
+from seq2seq_attn.layer.normed_linear import normed_linear
+from seq2seq_attn.tensors.encoded import Encoded
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.masked_mean import masked_mean
+
+HALVE_VARIANCE = 0.5**0.5  # of a sum of two
+
+
+@final
+class ConvEncoder(Encoder):
+    """Keys are the outputs z, values are z + e with e the embedding and its place; the summary is the mean of z.
+
+    The paper writes z + e. As in its code (fairseq) the sum is scaled by sqrt(0.5), which keeps the variance.
+    Deviation: the paper divides the gradient of the encoder by the number of attentions that read it; here it is
+    left as it is, because an encoder does not know its decoder.
+
+    Args:
+        input_dim: width of the embedded source, and of keys, values and summary.
+        position: factory of the places. A relative one speaks to self-attention only, so it does nothing here.
+        dim: width of the convolutions. kernel_size: places in a window; odd, half of them on either side.
+        dropout: of the embedding and of the input of each convolution.
+
+    Raises:
+        UserError: for a window without a middle.
+    """
+
+    def __init__(
+        self, *, input_dim: int, position: partial[Any], dim: int, num_layers: int, kernel_size: int, dropout: float
+    ) -> None:  # fmt: skip
+        super().__init__()
+        if kernel_size % 2 == 0:
+            raise UserError(
+                f"encoder.kernel_size={kernel_size} is even, but a window has as many places on either side; "
+                "take an odd one"
+            )
+        self.key_dim = self.value_dim = self.summary_dim = input_dim
+        self.reach = kernel_size // 2
+        self.position = position(dim=input_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.widen = normed_linear(input_dim, dim, variance=1 - dropout)
+        self.layers = nn.ModuleList(
+            GatedConvolution(dim=dim, kernel_size=kernel_size, dropout=dropout) for _ in range(num_layers)
+        )
+        self.narrow = normed_linear(dim, input_dim, variance=1.0)
+
+    def forward(
+        self,
+        embedded: Float[Tensor, "batch source input_dim"],
+        mask: Bool[Tensor, "batch source"],
+        *,
+        need_weights: bool = False,
+    ) -> Encoded:
+        padding = ~mask.unsqueeze(-1)
+        joined = self.dropout(self.position(embedded)).masked_fill(padding, 0.0)
+        hidden = self.widen(joined)
+        for layer in self.layers:
+            # A window that reaches into the padding must see what stands beyond a sentence: zeros.
+            hidden = hidden.masked_fill(padding, 0.0)
+            found = layer(F.pad(hidden, (0, 0, self.reach, self.reach)))
+            hidden = (found + hidden) * HALVE_VARIANCE
+        output = self.narrow(hidden).masked_fill(padding, 0.0)
+        return Encoded(output, (output + joined) * HALVE_VARIANCE, mask, masked_mean(output, mask))

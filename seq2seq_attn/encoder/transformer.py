@@ -1,0 +1,93 @@
+"""Transformer encoder: self-attention and a feed-forward part in every layer. Vaswani et al. 2017, arXiv:1706.03762."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal, final
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.attention import Attended, Attention
+from seq2seq_attn.encoder.encoder import Encoder
+from seq2seq_attn.layer.residual import Residual, closing_norm
+from seq2seq_attn.tensors.encoded import Encoded
+from seq2seq_attn.tensors.masked_mean import masked_mean
+from seq2seq_attn.tensors.total import total
+
+
+@final
+class TransformerEncoder(Encoder):
+    """The output is keys and values, zero in the padding; the mean of its real places is the summary.
+
+    Args:
+        input_dim: width of the embedded source; if it is not `dim`, a linear layer stands between.
+        self_attention: factory of each layer's attention. position: factory of what tells places apart.
+        feed_forward: factory of each layer's feed-forward part.
+        norm: layer normalisation `pre`, before each part and once behind the last layer, or `post`, behind each
+            sum, as in the paper.
+        dropout: of the embedded source with its positions, and of what each part adds.
+    """
+
+    def __init__(
+        self, *, input_dim: int, self_attention: partial[Any], position: partial[Any], feed_forward: partial[Any],
+        num_layers: int, dim: int, norm: Literal["pre", "post"], dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.key_dim = self.value_dim = self.summary_dim = dim
+        self.project = nn.Identity() if input_dim == dim else nn.Linear(input_dim, dim)
+        self.position = position(dim=dim)
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            EncoderLayer(
+                attention=self_attention(
+                    query_dim=dim, key_dim=dim, value_dim=dim, layer=layer, relative=self.position.relative
+                ),
+                feed_forward=feed_forward(dim=dim), dim=dim, norm=norm, dropout=dropout,
+            )
+            for layer in range(num_layers)
+        )  # fmt: skip
+        self.norm = closing_norm(norm, dim)
+
+    def forward(
+        self,
+        embedded: Float[Tensor, "batch source input_dim"],
+        mask: Bool[Tensor, "batch source"],
+        *,
+        need_weights: bool = False,
+    ) -> Encoded:
+        x, found = self.dropout(self.position(self.project(embedded))), []
+        for layer in self.layers:
+            x, attended = layer(x, mask, need_weights)
+            found.append(attended)
+        output = self.norm(x).masked_fill(~mask.unsqueeze(-1), 0.0)
+        return Encoded(
+            output, output, mask, masked_mean(output, mask),
+            weights={f"encoder/{i}": a.weights for i, a in enumerate(found)} if need_weights else {},
+            log_prob=total(a.log_prob for a in found), entropy=total(a.entropy for a in found),
+        )  # fmt: skip
+
+
+@final
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward part, each in a residual connection."""
+
+    def __init__(
+        self, *, attention: Attention, feed_forward: nn.Module, dim: int, norm: Literal["pre", "post"],
+        dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.attention, self.feed_forward = attention, feed_forward
+        self.attention_residual = Residual(dim=dim, norm=norm, dropout=dropout)
+        self.feed_forward_residual = Residual(dim=dim, norm=norm, dropout=dropout)
+
+    def forward(
+        self, x: Float[Tensor, "batch source dim"], mask: Bool[Tensor, "batch source"], need_weights: bool
+    ) -> tuple[Float[Tensor, "batch source dim"], Attended]:
+        attended = self.attention.attend_self(
+            self.attention_residual.before(x), mask, need_weights=need_weights
+        )
+        x = self.attention_residual(x, attended.context)
+        return self.feed_forward_residual(
+            x, self.feed_forward(self.feed_forward_residual.before(x))
+        ), attended

@@ -1,0 +1,1 @@
+"""What a Transformer layer does at each place by itself."""

@@ -1,0 +1,49 @@
+"""Feed-forward part: W f(V x + b) + c, place by place. Vaswani et al. 2017, section 3.3, arXiv:1706.03762."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, final
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq_attn.tensors.error import UserError
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+
+
+@final
+class FeedForward(nn.Module):
+    """Two linear layers with an activation between them.
+
+    Args:
+        dim: width of what comes in and goes out.
+        ff_dim: width between the layers; None: 4 `dim`, as in the paper.
+        activation: relu, or gelu (Hendrycks and Gimpel 2016, arXiv:1606.08415).
+        dropout: of the activation.
+
+    Raises:
+        UserError: for an activation of another name.
+    """
+
+    def __init__(
+        self, *, dim: int, ff_dim: int | None, activation: Literal["relu", "gelu"], dropout: float
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise UserError(
+                f"feed_forward.activation={activation} is not known; choose from: {', '.join(ACTIVATIONS)}, or use "
+                "feed_forward=swiglu"
+            )
+        ff_dim = 4 * dim if ff_dim is None else ff_dim
+        self.expand, self.reduce = nn.Linear(dim, ff_dim), nn.Linear(ff_dim, dim)
+        self.activation = ACTIVATIONS[activation]
+        self.dropout = nn.Dropout(dropout)
+        for linear in (self.expand, self.reduce):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, x: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch length dim"]:
+        return self.reduce(self.dropout(self.activation(self.expand(x))))

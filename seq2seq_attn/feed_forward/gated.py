@@ -1,0 +1,33 @@
+"""Gated feed-forward part, SwiGLU: W (swish(G x) * V x). Shazeer 2020, eq. 6, arXiv:2002.05202."""
+
+from __future__ import annotations
+
+from typing import final
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@final
+class GatedFeedForward(nn.Module):
+    """Three matrices without biases, of which G and V are stored as one; swish(z) is z sigmoid(z).
+
+    Args:
+        dim: width of what comes in and goes out.
+        ff_dim: width between the layers; None: 8/3 `dim`, up to a multiple of 8, so that three matrices hold
+            as many weights as the two of width 4 `dim` that have no gate.
+        dropout: of the gated activation.
+    """
+
+    def __init__(self, *, dim: int, ff_dim: int | None, dropout: float) -> None:
+        super().__init__()
+        ff_dim = -(-dim // 3) * 8 if ff_dim is None else ff_dim
+        self.expand, self.reduce = nn.Linear(dim, 2 * ff_dim, bias=False), nn.Linear(ff_dim, dim, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        for matrix in (*self.expand.weight.chunk(2), self.reduce.weight):
+            nn.init.xavier_uniform_(matrix)
+
+    def forward(self, x: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch length dim"]:
+        gate, value = self.expand(x).chunk(2, -1)
+        return self.reduce(self.dropout(F.silu(gate) * value))
