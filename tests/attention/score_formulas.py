@@ -1,76 +1,134 @@
-"""Every score as its paper writes it: loops over pairs, float64, no batching tricks."""
+"""Every score as its paper writes it, for one query and one key, in float64."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 
-def additive(score: Any, q: Tensor, k: Tensor, head: int, heads: int) -> Tensor:
-    rows = slice(head * len(score.vector[0]), (head + 1) * len(score.vector[0]))
-    return score.vector[head] @ torch.tanh(
-        score.project_query.weight[rows] @ q + score.project_key.weight[rows] @ k
+class Pair(NamedTuple):
+    """One query q at place t and one key k at place s, as they came in; `end` is one past the last key it may see."""
+
+    q: Tensor
+    k: Tensor
+    t: int
+    s: int
+    end: int
+    head: int
+    heads: int
+
+
+def additive(score: Any, pair: Pair) -> Tensor:
+    rows = slice(pair.head * len(score.vector[0]), (pair.head + 1) * len(score.vector[0]))
+    return score.vector[pair.head] @ torch.tanh(
+        score.project_query.weight[rows] @ pair.q + score.project_key.weight[rows] @ pair.k
     )
 
 
-def concat(score: Any, q: Tensor, k: Tensor, head: int, heads: int) -> Tensor:
-    rows = slice(head * len(score.vector[0]), (head + 1) * len(score.vector[0]))
-    return score.vector[head] @ torch.tanh(score.project.weight[rows] @ torch.cat([q, k]))
+def concat(score: Any, pair: Pair) -> Tensor:
+    rows = slice(pair.head * len(score.vector[0]), (pair.head + 1) * len(score.vector[0]))
+    return score.vector[pair.head] @ torch.tanh(score.project.weight[rows] @ torch.cat([pair.q, pair.k]))
 
 
-def dot(score: Any, q: Tensor, k: Tensor, head: int, heads: int) -> Tensor:
-    return q.chunk(heads)[head] @ k.chunk(heads)[head]
+def dot(score: Any, pair: Pair) -> Tensor:
+    return head_of(pair.q, pair) @ head_of(pair.k, pair)
 
 
-def general(score: Any, q: Tensor, k: Tensor, head: int, heads: int) -> Tensor:
-    return q.chunk(heads)[head] @ (score.project_key.weight @ k).chunk(heads)[head]
+def general(score: Any, pair: Pair) -> Tensor:
+    return head_of(pair.q, pair) @ head_of(score.project_key.weight @ pair.k, pair)
 
 
-def scaled_dot(score: Any, q: Tensor, k: Tensor, head: int, heads: int) -> Tensor:
-    query, key = score.project_query(q).chunk(heads)[head], score.project_key(k).chunk(heads)[head]
+def scaled_dot(score: Any, pair: Pair) -> Tensor:
+    query, key = head_of(score.project_query(pair.q), pair), head_of(score.project_key(pair.k), pair)
     return query @ key / math.sqrt(len(query))
 
 
-def uniform(score: Any, q: Tensor, k: Tensor, head: int, heads: int) -> Tensor:
+def uniform(score: Any, pair: Pair) -> Tensor:
     return torch.zeros(())
 
 
+def location(score: Any, pair: Pair) -> Tensor:
+    return score.project.weight[pair.head, pair.s] @ head_of(pair.q, pair)
+
+
+def synthesizer_dense(score: Any, pair: Pair) -> Tensor:
+    return linear(score.score, pair.head, hidden(score, pair))[pair.s]
+
+
+def synthesizer_random(score: Any, pair: Pair) -> Tensor:
+    return score.table[pair.head, pair.t, pair.s]
+
+
+def synthesizer_factorized_dense(score: Any, pair: Pair) -> Tensor:
+    a = linear(score.tiled, pair.head, hidden(score, pair))
+    b = linear(score.repeated, pair.head, hidden(score, pair))
+    return (a.repeat(len(b)) * b.repeat_interleave(len(a)))[pair.s]
+
+
+def synthesizer_factorized_random(score: Any, pair: Pair) -> Tensor:
+    return (score.target[pair.head] @ score.source[pair.head].T)[pair.t, pair.s]
+
+
+def hidden(score: Any, pair: Pair) -> Tensor:
+    return linear(score.hidden, pair.head, head_of(pair.q, pair)).clamp(min=0)
+
+
+def linear(layer: Any, head: int, x: Tensor) -> Tensor:
+    return layer.weight[head] @ x + layer.bias[head]
+
+
+def fixed(score: Any, pair: Pair) -> Tensor:
+    """Logarithms of the weights of Raganato et al. 2020, before they are made to sum to 1."""
+    number = pair.head - len(FIXED)
+    if number >= 0:
+        width = len(pair.q) // pair.heads
+        rows = slice(number * width, (number + 1) * width)
+        query, key = score.project_query(pair.q)[rows], score.project_key(pair.k)[rows]
+        return query @ key / math.sqrt(width)
+    weights = {"left": pair.s + 1, "end": pair.s + 1, "right": pair.end - pair.s, "start": pair.end - pair.s}
+    return torch.tensor(float(weights.get(FIXED[pair.head], 1) ** 3)).log()
+
+
+def mixture(score: Any, pair: Pair) -> Tensor:
+    shares = score.logits[:, pair.head].exp() / score.logits[:, pair.head].exp().sum()
+    each = zip(shares, score.scores.values(), strict=True)
+    return sum(share * SCORES[type(child).__name__](child, pair) for share, child in each)
+
+
+def head_of(x: Tensor, pair: Pair) -> Tensor:
+    return x.chunk(pair.heads)[pair.head]
+
+
+# By class; each gives the score, a number.
 SCORES = {
     "AdditiveScore": additive,
     "ConcatScore": concat,
     "DotScore": dot,
+    "FixedScore": fixed,
     "GeneralScore": general,
+    "LocationScore": location,
+    "MixtureScore": mixture,
     "ScaledDotScore": scaled_dot,
+    "SynthesizerDenseScore": synthesizer_dense,
+    "SynthesizerFactorizedDenseScore": synthesizer_factorized_dense,
+    "SynthesizerFactorizedRandomScore": synthesizer_factorized_random,
+    "SynthesizerRandomScore": synthesizer_random,
     "UniformScore": uniform,
 }
 
+FIXED = ("current", "previous", "next", "left", "right", "end", "start")
 
-def attend(
-    attention: Any, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool
-) -> tuple[Tensor, Tensor]:
-    """Context and weights, pair by pair: softmax over what may be seen, zeros where that is nothing."""
-    batch, target, source, heads = len(query), query.shape[1], keys.shape[1], attention.num_heads
-    score = SCORES[type(attention.score).__name__]
-    if attention.project_values is not None:
-        values = attention.project_values(values)
-    weights = torch.zeros(batch, heads, target, source)
-    contexts = []
-    for b in range(batch):
-        for t in range(target):
-            seen = [s for s in range(source) if (mask is None or mask[b, s]) and (not causal or s <= t)]
-            for h in range(heads):
-                value = values[b].chunk(heads, -1)[h]
-                if not seen:
-                    contexts.append(torch.zeros_like(value[0]))
-                    continue
-                exps = torch.stack(
-                    [score(attention.score, query[b, t], keys[b, s], h, heads) for s in seen]
-                ).exp()
-                shares = exps / exps.sum()
-                weights[b, h, t, seen] = shares.detach()
-                contexts.append(sum(share * value[s] for share, s in zip(shares, seen, strict=True)))
-    context = torch.cat(contexts).view(batch, target, -1)
-    return (context if attention.project_output is None else attention.project_output(context)), weights
+
+def fixed_looks(score: Any, pair: Pair) -> bool:
+    """Whether one of the fixed heads has this place in its pattern."""
+    ahead = pair.s - pair.t
+    near = {"current": ahead == 0, "previous": ahead == -1, "next": ahead == 1}
+    context = {"left": ahead <= -2, "right": ahead >= 2}
+    return pair.head >= len(FIXED) or (near | context).get(FIXED[pair.head], True)
+
+
+# By class; whether the score looks at this pair at all. Those that are not here look at all.
+LOOKS: dict[str, Any] = {"FixedScore": fixed_looks}

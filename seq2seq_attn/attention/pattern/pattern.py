@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from fractions import Fraction
 from typing import ClassVar
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from seq2seq_attn.tensors.error import UserError
 
 
 class Pattern(nn.Module, ABC):
@@ -15,10 +19,15 @@ class Pattern(nn.Module, ABC):
     Attributes:
         sees_all: whether every key is allowed, so that nobody need ask.
         reweighs: whether `reweigh` changes anything.
+        reads_query: whether `centre` depends on what a query holds.
+        length_ratio: source places per target place, a fixed number: the target's length is unknown in decoding.
+            It must be 1 where a sentence attends to itself.
     """
 
     sees_all: ClassVar[bool] = False
     reweighs: ClassVar[bool] = False
+    reads_query: ClassVar[bool] = False
+    length_ratio: float = 1.0
 
     def for_layer(self, layer: int) -> Pattern:
         """The pattern of a layer: itself, unless it is a list."""
@@ -31,7 +40,7 @@ class Pattern(nn.Module, ABC):
         end: Int[Tensor, "#batch target"],
     ) -> Tensor:
         """Place around which each query looks, (batch or 1, target): the aligned one, unless it is predicted."""
-        return aligned[None]
+        return aligned_place(aligned, self.length_ratio)[None]
 
     @abstractmethod
     def allowed(
@@ -58,3 +67,29 @@ class Pattern(nn.Module, ABC):
     ) -> Float[Tensor, "batch heads target value_width"] | None:
         """Context of a softmax over inner products, by a fused kernel; None: there is none."""
         return None
+
+
+def aligned_place(place: Int[Tensor, "target"], length_ratio: float) -> Int[Tensor, "target"]:
+    """round(place * length_ratio), halves up.
+
+    In whole numbers: torch.round goes to the even one, and a product of floats would depend on their dtype.
+    """
+    if length_ratio == 1:
+        return place
+    ratio = Fraction(length_ratio).limit_denominator(10**6)
+    return (2 * ratio.numerator * place + ratio.denominator) // (2 * ratio.denominator)
+
+
+def check_k(k: int) -> None:
+    """Refuse a window or a stride of nothing."""
+    if k < 1:
+        raise UserError(f"a pattern needs k >= 1, got {k}; set attention.pattern.k=1 or more")
+
+
+def check_length_ratio(length_ratio: float) -> None:
+    """Refuse a ratio that no two lengths have."""
+    if not 0 < length_ratio < math.inf:
+        raise UserError(
+            f"a pattern needs a length_ratio above 0, got {length_ratio}; "
+            "set attention.pattern.length_ratio to source pieces per target piece, or leave it at 1.0"
+        )

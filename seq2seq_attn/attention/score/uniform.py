@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import final
 
 import torch
 from jaxtyping import Float
@@ -16,7 +16,7 @@ from seq2seq_attn.attention.score.score import Score
 class UniformScore(Score):
     """Looks at nothing. With full attention: one fixed context, the mean of the memory."""
 
-    reads_query: ClassVar[bool] = False
+    reads_query: bool = False
 
     def __init__(self, *, num_heads: int) -> None:
         super().__init__()

@@ -1,0 +1,25 @@
+"""1.5-entmax normalizer: between softmax and sparsemax. Peters et al. 2019, section 3, arXiv:1905.05702."""
+
+from __future__ import annotations
+
+from typing import final
+
+from entmax import entmax15
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seq2seq_attn.attention.normalizer.masked import masked
+from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
+
+
+@final
+class Entmax15Normalizer(Normalizer):
+    """Weights are max(0, score / 2 - tau)^2, with the tau that makes them sum to 1.
+
+    All that is 2 below the best weighs 0.
+    """
+
+    def forward(
+        self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
+    ) -> Normalized:
+        return Normalized(masked(entmax15, scores, allowed))

@@ -1,0 +1,69 @@
+"""Hard normalizer: one place, drawn in training, the best otherwise. Xu et al. 2015, 4.1, arXiv:1502.03044."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
+from seq2seq_attn.attention.normalizer.one_place import best_place, gumbel_noise
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.masked_softmax import masked_softmax
+from seq2seq_attn.tensors.precision import at_least_float32
+
+
+@final
+class HardNormalizer(Normalizer):
+    """In training a place is drawn from softmax(scores); in evaluation it is the arg max, the first of equals.
+
+    A drawn place is a constant. The scores learn by REINFORCE only, from `log_prob` and `entropy`, which come
+    times their weights and are None in evaluation.
+
+    Args:
+        log_prob_weight: of the reward's term, the paper's lambda_r; 1 gives the gradient of the expected loss.
+        entropy_weight: of the entropy, the paper's lambda_e.
+        soft_probability: of a row that takes in training the expected place, the softmax, with its gradient. The
+            paper draws this once an image; here it is once a row, since no step knows what another drew.
+
+    Raises:
+        UserError: for a `soft_probability` that is none.
+    """
+
+    def __init__(self, *, log_prob_weight: float, entropy_weight: float, soft_probability: float) -> None:
+        super().__init__()
+        if not 0 <= soft_probability <= 1:
+            raise UserError(
+                f"attention.normalizer.soft_probability={soft_probability} is no probability; take one from 0 to 1"
+            )
+        self.log_prob_weight, self.entropy_weight = log_prob_weight, entropy_weight
+        self.soft_probability = soft_probability
+
+    def forward(
+        self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
+    ) -> Normalized:
+        if not self.training:
+            return Normalized(best_place(scores, allowed))
+        wide = at_least_float32(scores)
+        weights = best_place(wide + gumbel_noise(wide), allowed)
+        probabilities, log_probs = masked_softmax(wide, allowed), masked_log_softmax(wide, allowed)
+        log_prob = (weights * log_probs).sum(-1)
+        entropy = -(probabilities * log_probs).sum(-1)
+        if self.soft_probability > 0:
+            soft = torch.rand_like(log_prob) < self.soft_probability
+            weights = torch.where(soft.unsqueeze(-1), probabilities, weights)
+            log_prob = log_prob.masked_fill(soft, 0.0)  # nothing was drawn
+        return Normalized(
+            weights.to(scores.dtype), self.log_prob_weight * log_prob, self.entropy_weight * entropy
+        )
+
+
+def masked_log_softmax(
+    scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
+) -> Float[Tensor, "*rows keys"]:
+    """Far down, but finite, where a key is hidden: its weight of 0 makes nothing of it."""
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    return scores.log_softmax(-1)

@@ -1,0 +1,22 @@
+"""Sparsemax normalizer: the nearest point of the simplex. Martins and Astudillo 2016, eq. 2, arXiv:1602.02068."""
+
+from __future__ import annotations
+
+from typing import final
+
+from entmax import sparsemax
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seq2seq_attn.attention.normalizer.masked import masked
+from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
+
+
+@final
+class SparsemaxNormalizer(Normalizer):
+    """Weights are max(0, score - tau), with the tau that makes them sum to 1: all that is 1 below the best weighs 0."""
+
+    def forward(
+        self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
+    ) -> Normalized:
+        return Normalized(masked(sparsemax, scores, allowed))

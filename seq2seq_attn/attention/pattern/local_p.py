@@ -1,0 +1,64 @@
+"""Local-p pattern: a Gaussian around a predicted place. Luong et al. 2015, eq. 9-10, arXiv:1508.04025."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.pattern.pattern import Pattern, check_k
+from seq2seq_attn.tensors.precision import at_least_float32
+
+
+@final
+class LocalPPattern(Pattern):
+    """p = S sigmoid(v . tanh(W q)); keys |s - p| <= k; weights times exp(-(s - p)^2 / (2 sigma^2)), sigma = k / 2.
+
+    S is the sentence's length, or the query's place + 1 when causal. Rows are not normalised again, so they sum
+    to less than 1. Places count from 0, and so does p: the authors' code counts both from 1, by p = S sigmoid(..) + 1.
+    There the window stands around p rounded down; here, as in the paper, around p.
+
+    Args:
+        k: the paper's D, keys on each side of the predicted place.
+
+    Raises:
+        UserError: for k below 1.
+    """
+
+    reweighs: ClassVar[bool] = True
+    reads_query: ClassVar[bool] = True
+
+    def __init__(self, *, query_dim: int, k: int) -> None:
+        super().__init__()
+        check_k(k)
+        self.k = k
+        self.project_query = nn.Linear(query_dim, query_dim, bias=False)
+        self.vector = nn.Parameter(torch.empty(1, query_dim))
+        nn.init.xavier_uniform_(self.project_query.weight)
+        nn.init.xavier_uniform_(self.vector)
+
+    def centre(
+        self,
+        query: Float[Tensor, "batch target query_dim"],
+        aligned: Int[Tensor, "target"],
+        end: Int[Tensor, "#batch target"],
+    ) -> Float[Tensor, "batch target"]:
+        logit = torch.tanh(self.project_query(query)) @ self.vector[0]
+        # bfloat16 has no numbers between 128 and 129: places need a wider type.
+        return end * torch.sigmoid(at_least_float32(logit))
+
+    def allowed(
+        self, centre: Float[Tensor, "#batch target"], key_place: Int[Tensor, "source"]
+    ) -> Bool[Tensor, "#batch target source"]:
+        return (key_place - centre[..., None]).abs() <= self.k
+
+    def reweigh(
+        self,
+        weights: Float[Tensor, "batch heads target source"],
+        centre: Float[Tensor, "#batch target"],
+        key_place: Int[Tensor, "source"],
+    ) -> Float[Tensor, "batch heads target source"]:
+        deviations = (key_place - centre[..., None]) / (self.k / 2)  # (batch, target, source)
+        return weights * torch.exp(-deviations.square() / 2).to(weights.dtype)[:, None]

@@ -1,0 +1,88 @@
+"""Fixed patterns of places in seven heads, scaled dot in the others. Raganato et al. 2020, arXiv:2002.10260."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.heads import check_heads, split_heads
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.tensors.error import UserError
+
+FIXED_HEADS = ("current", "previous", "next", "left", "right", "end", "start")
+
+
+@final
+class FixedScore(Score):
+    """Heads in the order of `FIXED_HEADS`, then the learned ones; scores are logarithms of the paper's weights.
+
+    A token at place t of n looks at place t, t - 1 and t + 1; at 0..t-2 with weights (s + 1)^3; at t+2..n-1 with
+    (n - s)^3; at all places with (s + 1)^3, which prefer the end; at all with (n - s)^3, which prefer the start.
+    The learned heads look everywhere. A head with no such place gives zeros, as `next` and `right` do when causal.
+
+    Args:
+        bias: whether the two projections have one (`attention.qkv_bias`).
+        scale: factor of the inner product (`attention.qk_scale`); None: 1 / sqrt(d_k).
+    """
+
+    reads_end: bool = True
+
+    def __init__(
+        self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None
+    ) -> None:
+        super().__init__()
+        if num_heads <= len(FIXED_HEADS):
+            raise UserError(
+                f"fixed score has {len(FIXED_HEADS)} fixed heads and learns the others, got "
+                f"attention.num_heads={num_heads}; take {len(FIXED_HEADS) + 1} or more"
+            )
+        check_heads("query_dim", query_dim, num_heads)
+        self.num_learned = num_heads - len(FIXED_HEADS)
+        width = query_dim // num_heads
+        self.scale = scale if scale is not None else width**-0.5
+        self.project_query = nn.Linear(query_dim, self.num_learned * width, bias=bias)
+        self.project_key = nn.Linear(key_dim, self.num_learned * width, bias=bias)
+        for projection in (self.project_query, self.project_key):
+            nn.init.xavier_uniform_(projection.weight)
+            if bias:
+                nn.init.zeros_(projection.bias)
+
+    def prepare_query(
+        self, query: Float[Tensor, "batch target query_dim"]
+    ) -> tuple[Float[Tensor, "batch learned target width"]]:
+        return (split_heads(self.project_query(query) * self.scale, self.num_learned),)
+
+    def prepare_keys(
+        self, keys: Float[Tensor, "batch source key_dim"]
+    ) -> tuple[Float[Tensor, "batch learned source width"]]:
+        return (split_heads(self.project_key(keys), self.num_learned),)
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        learned = query[0] @ keys[0].mT
+        number = torch.promote_types(learned.dtype, torch.float32)
+        key, place = places.key.unsqueeze(-2).to(number), places.query.unsqueeze(-1)
+        end = places.end.unsqueeze(-1).clamp(min=1)
+        rising, falling = key + 1, (end - key).clamp(min=1)  # clamped in the padding only, which is hidden
+        # Over the largest that a head sees: softmax does not mind, and in half precision the places that count
+        # keep theirs.
+        fixed = torch.broadcast_tensors(
+            *[torch.zeros_like(key)] * 3,
+            3 * (rising / (place - 1).clamp(min=1)).log(),
+            3 * (falling / (end - place - 2).clamp(min=1)).log(),
+            3 * (rising / end).log(),
+            3 * (falling / end).log(),
+        )
+        fixed = torch.stack(fixed, -3)
+        return torch.cat([fixed.expand(*learned.shape[:-3], *fixed.shape[-3:]), learned], -3)
+
+    def visible(self, places: Places) -> Bool[Tensor, "*batch heads target source"]:
+        ahead = places.key.unsqueeze(-2) - places.query.unsqueeze(-1)
+        every = torch.ones_like(ahead, dtype=torch.bool)
+        fixed = [ahead == 0, ahead == -1, ahead == 1, ahead <= -2, ahead >= 2, every, every]
+        return torch.stack(fixed + [every] * self.num_learned, -3).unsqueeze(0)

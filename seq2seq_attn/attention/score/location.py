@@ -1,0 +1,46 @@
+"""Location score: W h, one row of W for each source place. Luong et al. 2015, eq. 8, arXiv:1508.04025."""
+
+from __future__ import annotations
+
+from typing import final
+
+from jaxtyping import Float
+from torch import Tensor
+
+from seq2seq_attn.attention.head_linear import HeadLinear
+from seq2seq_attn.attention.heads import check_heads, split_heads
+from seq2seq_attn.attention.max_length import check_max_length
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.score.score import Score
+
+
+@final
+class LocationScore(Score):
+    """The query alone says which places it wants; no key is read. Several heads take a slice of the query each.
+
+    Args:
+        max_length: source places that there are rows for, in pieces.
+    """
+
+    def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:
+        super().__init__()
+        check_heads("query_dim", query_dim, num_heads)
+        self.num_heads, self.max_length = num_heads, max_length
+        self.key_parts = 0
+        self.project = HeadLinear(
+            num_heads=num_heads, input_dim=query_dim // num_heads, output_dim=max_length, bias=False
+        )
+
+    def prepare_query(
+        self, query: Float[Tensor, "batch target query_dim"]
+    ) -> tuple[Float[Tensor, "batch heads target width"]]:
+        return (split_heads(query, self.num_heads),)
+
+    def prepare_keys(self, keys: Float[Tensor, "batch source key_dim"]) -> tuple[()]:
+        return ()
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        check_max_length(self, places.source_length)
+        return self.project.at(query[0], places.key)

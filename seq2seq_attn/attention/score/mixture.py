@@ -1,0 +1,96 @@
+"""Mixture of scores: their sum with learned shares that sum to 1. Tay et al. 2020, arXiv:2005.00743."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial, reduce
+from itertools import islice
+from typing import Any, cast, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.build_part import build_part, named_arguments
+from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.tensors.error import UserError
+
+
+@final
+class MixtureScore(Score):
+    """The shares are a softmax over the scores of one learned number a score and head, equal at the start.
+
+    One a head, as the paper indexes its alphas; the authors' code has one a layer.
+
+    Args:
+        scores: by name, each a partial that takes the sizes its signature names.
+        bias, scale: for the scores that take them (`attention.qkv_bias`, `attention.qk_scale`).
+
+    Raises:
+        UserError: for no score, one that hides places, or a scale that none takes.
+    """
+
+    def __init__(
+        self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None,
+        scores: dict[str, partial[Any]],
+    ) -> None:  # fmt: skip
+        super().__init__()
+        check_scores(scores, scale)
+        sizes = {
+            "query_dim": query_dim,
+            "key_dim": key_dim,
+            "num_heads": num_heads,
+            "bias": bias,
+            "scale": scale,
+        }
+        self.scores = nn.ModuleDict({name: build_part(score, **sizes) for name, score in scores.items()})
+        self.logits = nn.Parameter(torch.zeros(len(scores), num_heads))
+        self.query_parts = sum(score.query_parts for score in self._each())
+        self.key_parts = sum(score.key_parts for score in self._each())
+        self.reads_query = any(score.reads_query for score in self._each())
+        self.reads_end = any(score.reads_end for score in self._each())
+        self.max_length = min((s.max_length for s in self._each() if s.max_length is not None), default=None)
+
+    def _each(self) -> Iterable[Score]:
+        return cast(Iterable[Score], self.scores.values())
+
+    def prepare_query(
+        self, query: Float[Tensor, "batch target query_dim"]
+    ) -> tuple[Float[Tensor, "batch _ target _"], ...]:
+        return tuple(part for score in self._each() for part in score.prepare_query(query))
+
+    def prepare_keys(
+        self, keys: Float[Tensor, "batch source key_dim"]
+    ) -> tuple[Float[Tensor, "batch _ source _"], ...]:
+        return tuple(part for score in self._each() for part in score.prepare_keys(keys))
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        queries, memories = iter(query), iter(keys)
+        shares = self.logits.softmax(0)[..., None, None]  # (scores, heads, 1, 1)
+        mixed = []
+        for share, score in zip(shares, self._each(), strict=True):
+            own_query = tuple(islice(queries, score.query_parts))
+            own_keys = tuple(islice(memories, score.key_parts))
+            mixed.append(share * score(own_query, own_keys, places))
+        return reduce(torch.add, mixed)  # some have a batch of 1
+
+
+def check_scores(scores: dict[str, partial[Any]], scale: float | None) -> None:
+    if not scores:
+        raise UserError(
+            "a mixture needs scores; add some with +attention/score@attention.score.scores.NAME=SCORE"
+        )
+    for name, score in scores.items():
+        kind = cast(type[Score], score.func)
+        if kind.visible is not Score.visible:
+            raise UserError(
+                f"a mixture adds scores, but {kind.__name__} hides places; "
+                f"take another score than attention.score.scores.{name}, or use it alone"
+            )
+    if scale is not None and not any("scale" in named_arguments(score) for score in scores.values()):
+        raise UserError(
+            f"no score of the mixture takes attention.qk_scale={scale}; add scaled_dot, or leave it null"
+        )
