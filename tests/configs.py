@@ -39,13 +39,17 @@ def attention_of(preset: str, *overrides: str, **sizes: int) -> Any:
 
 
 def model_of(*overrides: str, source_vocab_size: int = 17, target_vocab_size: int = 19) -> Any:
-    """A small model; every width another prime, but those that a contract ties."""
+    """A small model; every width another prime, but those that a contract ties. Two layers, but of the RNNs."""
     small = [
         f"model.source_vocab_size={source_vocab_size}",
         f"model.target_vocab_size={target_vocab_size}",
         "model.embedding_dim=11",
         "model.tie_embeddings=none",
-        "model.encoder.hidden_dim=14",
-        "model.decoder.hidden_dim=14",
+        "model.encoder.dim=14",
+        "model.decoder.dim=14",
     ]
+    for side in ("encoder", "decoder"):
+        chosen = next((o for o in overrides if o.startswith(f"{side}@model.{side}=")), "=rnn")
+        if not chosen.partition("=")[2].startswith("rnn"):
+            small.append(f"model.{side}.num_layers=2")
     return built(composed(*small, *overrides).model)

@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from configs import ROOT, composed
+from configs import CONF, ROOT, composed
+from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+OTHERS = re.findall(r"\bpython (translate|evaluate)\.py ([^<>|\n]+)", "".join(BLOCKS))
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("python train.py")]
 FLAGS = ("-m", "--help", "--cfg", "job", "--resolve")
 PAIRS = [(f"Sentence number {n} is here.", f"La phrase numéro {n} est ici.") for n in range(3000)]
@@ -44,8 +46,15 @@ def jobs(command: str) -> list[list[str]]:
 
 def test_there_are_commands_to_try() -> None:
     assert len(COMMANDS) >= 10
+    assert {name for name, _ in OTHERS} == {"translate", "evaluate"}
     assert "make train" in README.split("```")[1]
     assert "make test" in README.split("```")[1]
+
+
+@pytest.mark.parametrize(("name", "overrides"), OTHERS)
+def test_a_command_that_uses_a_checkpoint_composes(name: str, overrides: str) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        assert compose(name, shlex.split(overrides)).ckpt_path.startswith(("runs/train/", "model.ckpt"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -26,14 +26,16 @@ class AttentionMap(pl.Callback):
 
     Args:
         log_pictures: hand them to the loggers too.
+        slots: which of `cross` (target to source), `self` (target to itself) and `encoder` to draw.
         num_sentences: the first that are neither very short nor very long.
         min_pieces, max_pieces: of the source, end piece not counted.
     """
 
     def __init__(
-        self, *, folder: str, log_pictures: bool, num_sentences: int, min_pieces: int, max_pieces: int
-    ) -> None:
-        self.folder, self.log_pictures = Path(folder), log_pictures
+        self, *, folder: str, log_pictures: bool, slots: list[str], num_sentences: int, min_pieces: int,
+        max_pieces: int,
+    ) -> None:  # fmt: skip
+        self.folder, self.log_pictures, self.slots = Path(folder), log_pictures, slots
         self.num_sentences, self.min_pieces, self.max_pieces = num_sentences, min_pieces, max_pieces
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -43,6 +45,8 @@ class AttentionMap(pl.Callback):
         for number, pieces in enumerate(self._sources(trainer, pl_module.tokenizer)):
             found = attention_of(pl_module.model, pl_module.tokenizer, pl_module.search, pieces)
             for slot, weights, source, target in found:
+                if slot.partition("/")[0] not in self.slots:
+                    continue
                 name = f"{slot.replace('/', '_')}_{number}"
                 picture = save_attention_map(folder / name, weights, source, target)
                 if self.log_pictures:
@@ -58,7 +62,10 @@ class AttentionMap(pl.Callback):
 def attention_of(
     model: EncoderDecoder, tokenizer: SentencePieceTokenizer, search: Search, pieces: list[int]
 ) -> list[tuple[str, np.ndarray, list[str], list[str]]]:
-    """Slot, weights (heads, target, source), source pieces and target pieces of one sentence's translation."""
+    """Slot, weights (heads, rows, columns), pieces of the columns and of the rows, of one sentence's translation.
+
+    A row of the target is named by the piece it predicts, a column by the piece that is read there.
+    """
     device = model.embed_source.weight.device
     source, _, mask = collate_sources([pieces], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
     source, mask = source.to(device), mask.to(device)
@@ -69,11 +76,16 @@ def attention_of(
         )
         target = torch.tensor([[tokenizer.bos_id, *best.pieces]], device=device)
         decoded = model(source, mask, target, need_weights=True)
-    source_pieces = [*tokenizer.source_pieces(pieces), "</s>"]
-    target_pieces = [*tokenizer.target_pieces(best.pieces), "</s>"]
+    read = [*tokenizer.source_pieces(pieces), "</s>"]
+    written = tokenizer.target_pieces(best.pieces)
+    axes = {
+        "cross": (read, [*written, "</s>"]),
+        "self": (["<s>", *written], [*written, "</s>"]),
+        "encoder": (read, read),
+    }
     return [
-        (slot, w[0].float().cpu().numpy(), source_pieces, target_pieces)
-        for slot, w in decoded.weights.items()
+        (slot, weights[0].float().cpu().numpy(), *axes[slot.partition("/")[0]])
+        for slot, weights in decoded.weights.items()
     ]
 
 

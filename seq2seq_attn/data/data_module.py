@@ -63,6 +63,12 @@ class TranslationDataModule(pl.LightningDataModule):
         return self._encoded[name]
 
     @property
+    def longest(self) -> dict[str, tuple[int, int]]:
+        """Pieces of the longest source and target of each split, the end or begin piece included."""
+        splits = {name: self.encoded(name) for name in self.corpus.splits}
+        return {name: (int(s.source_lengths.max()) + 1, int(s.target_lengths.max()) + 1) for name, s in splits.items()}
+
+    @property
     def padding_share(self) -> float:
         """Of the training batches' tokens, those that are padding, before subword sampling."""
         return self._sampler("train").padding_share

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.decoder.decoder import Decoded
+from seq2seq_attn.tensors.encoded import Encoded
 from seq2seq_attn.tensors.error import UserError
 
 
@@ -21,16 +22,19 @@ class EncoderDecoder(nn.Module):
         embedding_dim: width of a piece on both sides.
         tie_embeddings: share matrices (Press and Wolf 2017): `none`; `target` with the output layer; `all`
             three, which needs a joint vocabulary. A decoder of another width is projected to that of a piece.
+        scale_embeddings: times the square root of their width (Vaswani et al. 2017, 3.4).
         dropout: of the embeddings.
     """
 
     def __init__(
         self, *, source_vocab_size: int, target_vocab_size: int, encoder: partial[Any], decoder: partial[Any],
-        embedding_dim: int, tie_embeddings: Literal["none", "target", "all"], dropout: float,
+        embedding_dim: int, tie_embeddings: Literal["none", "target", "all"],
+        scale_embeddings: bool, dropout: float,
     ) -> None:  # fmt: skip
         super().__init__()
         self.embed_source = nn.Embedding(source_vocab_size, embedding_dim)
         self.embed_target = nn.Embedding(target_vocab_size, embedding_dim)
+        self.scale = embedding_dim**0.5 if scale_embeddings else 1.0
         self.dropout = nn.Dropout(dropout)
         self.encoder = encoder(input_dim=embedding_dim)
         self.decoder = decoder(
@@ -60,17 +64,26 @@ class EncoderDecoder(nn.Module):
                 )
             self.embed_source.weight = self.embed_target.weight
 
+    @property
+    def max_length(self) -> int | None:
+        """Most pieces of a source, or of what the decoder reads, specials included; None: any.
+
+        The least of what its parts have places for: learned positions, synthesized scores.
+        """
+        parts = [*self.encoder.modules(), *self.decoder.modules()]
+        lengths = [getattr(part, "max_length", None) for part in parts]
+        return min((length for length in lengths if length is not None), default=None)
+
     def encode(self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]) -> Any:
         """The decoder's state before the first token."""
-        return self.decoder.initial_state(self.encoder(self.dropout(self.embed_source(source)), mask))
+        return self.decoder.initial_state(self._read(source, mask))
 
     def decode(
         self, target_input: Int[Tensor, "batch target"], state: Any, *, need_weights: bool = False
     ) -> Decoded:
         """Hidden states for the tokens that follow `state`: a whole target, or one step of it."""
-        decoded = self.decoder(
-            self.dropout(self.embed_target(target_input)), state, need_weights=need_weights
-        )
+        embedded = self._embedded(self.embed_target, target_input)
+        decoded = self.decoder(embedded, state, need_weights=need_weights)
         return decoded if self.narrow is None else decoded._replace(hidden=self.narrow(decoded.hidden))
 
     def logits(self, hidden: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows vocabulary"]:
@@ -85,5 +98,18 @@ class EncoderDecoder(nn.Module):
         *,
         need_weights: bool = False,
     ) -> Decoded:
-        """Teacher forcing: hidden states at every target place."""
-        return self.decode(target_input, self.encode(source, source_mask), need_weights=need_weights)
+        """Teacher forcing: hidden states at every target place, and the weights of both sides."""
+        encoded = self._read(source, source_mask, need_weights)
+        decoded = self.decode(target_input, self.decoder.initial_state(encoded), need_weights=need_weights)
+        return decoded._replace(
+            weights=encoded.weights | decoded.weights,
+            source_log_prob=encoded.log_prob,
+            source_entropy=encoded.entropy,
+        )
+
+    def _read(self, source: Tensor, mask: Tensor, need_weights: bool = False) -> Encoded:
+        return self.encoder(self._embedded(self.embed_source, source), mask, need_weights=need_weights)
+
+    def _embedded(self, embedding: nn.Embedding, pieces: Tensor) -> Tensor:
+        embedded = embedding(pieces)
+        return self.dropout(embedded if self.scale == 1.0 else embedded * self.scale)

@@ -7,6 +7,7 @@ from typing import final
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn.utils import parametrize
 
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.search.search import Hypothesis, Search
@@ -29,6 +30,7 @@ class GreedySearch(Search):
         self.max_relative_length, self.max_extra_length = max_relative_length, max_extra_length
 
     @torch.inference_mode()
+    @parametrize.cached()  # a normalised weight is computed once, not at every step
     def __call__(
         self,
         model: EncoderDecoder,
@@ -40,6 +42,8 @@ class GreedySearch(Search):
         banned_ids: tuple[int, ...] = (),
     ) -> list[Hypothesis]:
         limits = self._limits(source_mask)
+        if model.max_length is not None:
+            limits = limits.clamp(max=model.max_length - 1)  # the begin piece takes a place
         state = model.encode(source, source_mask)
         rows = torch.arange(source.shape[0], device=source.device)
         pieces = torch.full((source.shape[0], int(limits.max())), eos_id, device=source.device)

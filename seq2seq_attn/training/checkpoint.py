@@ -80,7 +80,12 @@ def load(path: str) -> Loaded:
 
 
 def check_targets(node: Any, file: Path) -> None:
-    """Refuse a `_target_` that is not a class defined in seq2seq_attn, at any depth."""
+    """Refuse a `_target_` that is not a class defined in seq2seq_attn, at any depth.
+
+    A reference is refused too: `${oc.create:...}` would become a `_target_` after this check. A run saves none.
+    """
+    if isinstance(node, str) and "${" in node:
+        raise UserError(f"{file} holds the reference {node}, which no run saves; it was not resolved")
     if isinstance(node, list):
         for child in node:
             check_targets(child, file)

@@ -20,12 +20,16 @@ class Loss(NamedTuple):
         smoothed: against (1 - s) of the reference piece and s spread over the vocabulary (Szegedy et al.
             2016, section 7, arXiv:1512.00567); what training minimises.
         nll: the plain negative log-likelihood; exp of its mean is the perplexity. It has no gradient.
+        nll_by_piece: what `nll` is the sum of.
         tokens: how many pieces.
+        correct: how many of them the model ranks first; None unless asked for.
     """
 
     smoothed: Float[Tensor, ""]
     nll: Float[Tensor, ""]
+    nll_by_piece: Float[Tensor, "tokens"]
     tokens: int
+    correct: Int[Tensor, ""] | None = None
 
 
 def label_smoothed_cross_entropy(
@@ -34,10 +38,12 @@ def label_smoothed_cross_entropy(
     bias: Float[Tensor, "vocabulary"],
     target: Int[Tensor, "tokens"],
     smoothing: float,
+    *,
+    count_correct: bool = False,
 ) -> Loss:
     """Loss of softmax(W h + b) at the pieces given; padding has been left out before."""
-    smoothed, nll = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing)
-    return Loss(smoothed, nll, len(target))
+    smoothed, nll, correct = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing, count_correct)
+    return Loss(smoothed, nll.sum(), nll, len(target), correct)
 
 
 @final
@@ -46,10 +52,18 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        target: Tensor,
+        smoothing: float,
+        count_correct: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         wide = at_least_float32(hidden.new_zeros(0)).dtype
-        nll, spread = torch.zeros(2, dtype=wide, device=hidden.device).unbind()
+        nll = torch.empty(len(target), dtype=wide, device=hidden.device)
+        spread = torch.zeros((), dtype=wide, device=hidden.device)
+        correct = torch.zeros((), dtype=torch.int64, device=hidden.device) if count_correct else None
         wanted = any(ctx.needs_input_grad)
         grads = [torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)] if wanted else []
         with torch.autocast(hidden.device.type, enabled=False):
@@ -59,22 +73,24 @@ class ChunkedCrossEntropy(torch.autograd.Function):
                 logits = torch.addmm(narrow_bias, hidden[rows], narrow.t())
                 log_probs = at_least_float32(logits).log_softmax(-1)
                 reference = target[rows, None]
-                nll = nll - log_probs.gather(-1, reference).sum()
+                nll[rows] = -log_probs.gather(-1, reference)[:, 0]
                 spread = spread - log_probs.mean(-1).sum()
+                if correct is not None:
+                    correct += (log_probs.argmax(-1, keepdim=True) == reference).sum()
                 if wanted:
                     # d smoothed / d logits = p - (1 - s) [reference] - s / vocabulary
                     delta = log_probs.exp_().sub_(smoothing / weight.shape[0])
                     delta.scatter_add_(-1, reference, torch.full_like(delta[:, :1], smoothing - 1))
                     accumulate(grads, rows, delta.to(hidden.dtype), hidden[rows], narrow)
         ctx.save_for_backward(*grads)
-        smoothed = (1 - smoothing) * nll + smoothing * spread
+        smoothed = (1 - smoothing) * nll.sum() + smoothing * spread
         ctx.mark_non_differentiable(nll)
-        return smoothed, nll
+        return smoothed, nll, correct
 
     @staticmethod
-    def backward(ctx: Any, grad_smoothed: Tensor, grad_nll: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_smoothed: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias = (grad * grad_smoothed.to(grad.dtype) for grad in ctx.saved_tensors)
-        return hidden, weight, bias, None, None
+        return hidden, weight, bias, None, None, None
 
 
 def accumulate(grads: list[Tensor], rows: slice, delta: Tensor, hidden: Tensor, weight: Tensor) -> None:

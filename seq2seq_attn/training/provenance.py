@@ -1,4 +1,4 @@
-"""Where a run came from: configuration, versions, commit and data, written before the first update."""
+"""Where figures came from: configuration, versions, commit and data."""
 
 from __future__ import annotations
 
@@ -15,14 +15,30 @@ from omegaconf import OmegaConf
 
 from seq2seq_attn.data.corpus import LoadedCorpus
 
-PACKAGES = ("torch", "pytorch-lightning", "torchmetrics", "hydra-core", "sentencepiece", "sacrebleu", "numpy")
+PACKAGES = (
+    "torch",
+    "pytorch-lightning",
+    "torchmetrics",
+    "hydra-core",
+    "sentencepiece",
+    "sacrebleu",
+    "sacremoses",
+    "numpy",
+)
 
 
 def write_provenance(run_dir: Path, config: dict[str, Any], corpus: LoadedCorpus) -> None:
-    """`config.yaml`, resolved, and `provenance.json` in the run folder."""
+    """`config.yaml`, resolved, and `provenance.json` in the run folder, before the first update."""
     run_dir.mkdir(parents=True, exist_ok=True)
     OmegaConf.save(OmegaConf.create(config), run_dir / "config.yaml")
-    provenance = {
+    (run_dir / "provenance.json").write_text(
+        json.dumps(provenance(corpus), indent=2, ensure_ascii=False) + "\n", "utf-8"
+    )
+
+
+def provenance(corpus: LoadedCorpus) -> dict[str, Any]:
+    """What this process runs, and on which data, as plain data."""
+    return {
         "command": sys.argv,
         "commit": commit(),
         "data_fingerprint": corpus.fingerprint,
@@ -32,9 +48,6 @@ def write_provenance(run_dir: Path, config: dict[str, Any], corpus: LoadedCorpus
         "threads": torch.get_num_threads(),
         "versions": {package: version(package) for package in PACKAGES},
     }
-    (run_dir / "provenance.json").write_text(
-        json.dumps(provenance, indent=2, ensure_ascii=False) + "\n", "utf-8"
-    )
 
 
 def commit() -> str | None:

@@ -26,11 +26,10 @@ def collect_results(trainer: Any, module: TranslationModule, config: dict[str, A
     """Figures of a tested run, as plain data."""
     results: dict[str, Any] = {}
     for stage in module.test_names:
-        for name in module.stage_metrics(stage):
-            shown = "ppl" if name == "nll" else name
-            results[f"{stage}/{shown}"] = float(trainer.callback_metrics[f"{stage}/{shown}"])
-        for name, signature in module.signatures[stage].items():
-            results[f"{stage}/{name}_signature"] = signature
+        figures = collect_figures(trainer, module, stage)
+        results |= {f"{stage}/{name}": value for name, value in figures.items()}
+        signatures = module.signatures[stage]
+        results |= {f"{stage}/{name}_signature": signature for name, signature in signatures.items()}
     counted = next((c for c in trainer.callbacks if isinstance(c, Throughput)), Throughput())
     decoded = sum(len(rows) for rows in module.translations.values())
     return results | {
@@ -49,6 +48,12 @@ def collect_results(trainer: Any, module: TranslationModule, config: dict[str, A
     }
 
 
+def collect_figures(trainer: Any, module: TranslationModule, stage: str) -> dict[str, float]:
+    """Every figure of one tested set, by its name in the log."""
+    names = ["ppl" if name == "nll" else name for name in module.stage_metrics(stage)]
+    return {name: float(trainer.callback_metrics[f"{stage}/{name}"]) for name in names}
+
+
 def peak_memory_bytes() -> int:
     """Peak of this process: of the GPU where there is one, else resident memory."""
     if torch.cuda.is_available():
@@ -62,22 +67,24 @@ def write_results(run_dir: Path, results: dict[str, Any]) -> None:
 
 
 def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedCorpus) -> None:
-    """Two files per test set, in the order of the split.
+    """Three files per test set, in the order of the split.
 
-    `translations.tsv`: source, reference, hypothesis. `translations.references`: all versions of each
-    sentence, tab-separated, for `sacrebleu --num-refs`; as that wants the same number everywhere, the first
-    version is repeated, which changes neither BLEU nor chrF.
+    `translations.tsv`: source, reference, hypothesis. `translations.hypotheses` and `translations.references`,
+    which has all versions of each sentence, tab-separated, are for `sacrebleu --num-refs`; as that wants the
+    same number everywhere, the first version is repeated, which changes neither BLEU nor chrF (but TER, which
+    divides by the mean length of the versions).
     """
     for name, rows in module.translations.items():
-        split, suffix = corpus.splits[name], name.removeprefix("test")
+        split, suffix = corpus.splits[name], "" if name == "test" else f"_{name.removeprefix('test_')}"
         most = max(len(split.references[row]) for row in rows)
-        lines, versions = [], []
+        lines, hypotheses, versions = [], [], []
         for row in sorted(rows):
             references = [one_line(reference) for reference in split.references[row]]
             lines.append(f"{split.sources[row]}\t{references[0]}\t{one_line(rows[row])}\n")
+            hypotheses.append(one_line(rows[row]) + "\n")
             versions.append("\t".join(references + references[:1] * (most - len(references))) + "\n")
-        (run_dir / f"translations{suffix}.tsv").write_bytes("".join(lines).encode())
-        (run_dir / f"translations{suffix}.references").write_bytes("".join(versions).encode())
+        for kind, content in (("tsv", lines), ("hypotheses", hypotheses), ("references", versions)):
+            (run_dir / f"translations{suffix}.{kind}").write_bytes("".join(content).encode())
 
 
 def log_translations(loggers: list[Any], module: TranslationModule, corpus: LoadedCorpus) -> None:

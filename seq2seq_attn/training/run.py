@@ -9,6 +9,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
@@ -18,6 +19,7 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.card import print_model
 from seq2seq_attn.training.checkpoint import find_checkpoint, read_checkpoint
 from seq2seq_attn.training.provenance import write_provenance
 from seq2seq_attn.training.result import (
@@ -28,6 +30,7 @@ from seq2seq_attn.training.result import (
     write_results,
     write_translations,
 )
+from seq2seq_attn.training.slot import check_lengths, check_positions, check_slots
 from seq2seq_attn.training.translation_module import TranslationModule
 
 SWITCHES = {"enable_progress_bar": ProgressBar, "enable_checkpointing": Checkpoint}
@@ -40,6 +43,8 @@ def train(composed: DictConfig) -> dict[str, Any]:
         torch.set_num_threads(composed.num_threads)
     pl.seed_everything(composed.seed, workers=True, verbose=False)
     run_dir = Path(composed.paths.run_dir)
+    typed = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+    check_slots(OmegaConf.to_yaml(composed.model, resolve=False), typed)
     resumed = None if composed.ckpt_path is None else find_checkpoint(composed.ckpt_path)
     corpus: LoadedCorpus = instantiate(composed.data, _convert_="all").load()
     tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
@@ -52,8 +57,11 @@ def train(composed: DictConfig) -> dict[str, Any]:
         cache_dir=config["paths"]["cache_dir"],
     )  # fmt: skip
     module = build_module(config, tokenizer, datamodule.test_names)
+    check_positions(module.model)
+    check_lengths(module.model.max_length, datamodule.longest)
     trainer = build_trainer(config, run_dir)
     print_data(corpus, tokenizer, datamodule)
+    print_model(module.model)
     write_provenance(run_dir, config, corpus)
     trainer.fit(module, datamodule=datamodule, ckpt_path=resumed, weights_only=True)
     if trainer.interrupted:

@@ -19,20 +19,26 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.search.search import Search
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.total import total
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checkpoint import FORMAT
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
+from seq2seq_attn.training.reinforce import Reinforce
+
+MEANS = ("loss", "nll", "accuracy")  # over target pieces; beside the text metrics
 
 
 @final
 class TranslationModule(pl.LightningModule):
-    """Logs `train/loss`, and `loss`, `ppl` and every text metric under `val/` and each test set's name.
+    """Logs `train/loss`, and `loss`, `ppl`, `accuracy` and every text metric under `val/` and each test set's name.
 
-    Losses are nats per target piece, end piece included; `ppl` is exp of the unsmoothed one.
+    Losses are nats per target piece, end piece included; `ppl` is exp of the unsmoothed one, `accuracy` the
+    share of pieces that the model ranks first, given the reference up to there.
 
     Args:
         metrics: text metrics by name, copied for every set that is scored.
-        optimizer, scheduler: partials; a scheduler that names `total_steps` is given the run's length.
+        optimizer, scheduler: partials; a scheduler that names `total_steps` is given the run's length. None
+            where nothing is trained.
         config: plain dict from which the model was built; it goes into the checkpoint, and so does the
             tokenizer, so that a checkpoint alone is enough to translate.
 
@@ -45,8 +51,8 @@ class TranslationModule(pl.LightningModule):
 
     def __init__(
         self, *, model: EncoderDecoder, tokenizer: SentencePieceTokenizer, search: Search,
-        metrics: dict[str, Metric], test_names: list[str], optimizer: partial[Any], scheduler: partial[Any],
-        label_smoothing: float, config: dict[str, Any],
+        metrics: dict[str, Metric], test_names: list[str], optimizer: partial[Any] | None,
+        scheduler: partial[Any] | None, label_smoothing: float, config: dict[str, Any],
     ) -> None:  # fmt: skip
         super().__init__()
         self.model, self.tokenizer, self.search = model, tokenizer, search
@@ -55,23 +61,25 @@ class TranslationModule(pl.LightningModule):
         self.metrics = nn.ModuleDict(
             {
                 stage: nn.ModuleDict(
-                    {"loss": MeanMetric(), "nll": MeanMetric(), **{n: m.clone() for n, m in metrics.items()}}
+                    {name: MeanMetric() for name in MEANS} | {n: m.clone() for n, m in metrics.items()}
                 )
                 for stage in ["val", *test_names]
             }
         )
         self.test_names = test_names
         self.attention_entropy = MeanMetric()
+        self.reinforce = Reinforce(momentum=0.9)
         self.translations: dict[str, dict[int, str]] = {}
         self.decode_seconds = 0.0
         self.signatures: dict[str, dict[str, str]] = {}
         self.validated_step = -1
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        loss, _ = self._loss(batch)
+        loss, decoded = self._loss(batch)
         mean = loss.smoothed / loss.tokens
         self.log("train/loss", mean.detach(), prog_bar=True, batch_size=loss.tokens)
-        return mean
+        drawn = self._drawn(batch, loss, decoded)
+        return mean if drawn is None else mean + drawn / loss.tokens
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         self._evaluate(batch, "val")
@@ -89,9 +97,10 @@ class TranslationModule(pl.LightningModule):
         name = self.test_names[dataloader_idx]
         hypotheses, decoded = self._evaluate(batch, name, need_weights=True)
         self.translations[name] |= dict(zip(batch.index.tolist(), hypotheses, strict=True))
-        for weights in decoded.weights.values():
-            entropy = torch.special.entr(weights.float()).sum(-1).mean(1)
-            self.attention_entropy.update(entropy[batch.target_mask])
+        for slot, weights in decoded.weights.items():
+            if slot.startswith("cross/"):
+                entropy = torch.special.entr(weights.float()).sum(-1).mean(1)
+                self.attention_entropy.update(entropy[batch.target_mask])
 
     def on_test_epoch_end(self) -> None:
         for name in self.test_names:
@@ -108,11 +117,13 @@ class TranslationModule(pl.LightningModule):
         return tokenizer.decode_target([hypothesis.pieces for hypothesis in found])
 
     def stage_metrics(self, stage: str) -> dict[str, Any]:
-        """Metrics by name: `loss` and `nll`, then the text metrics."""
+        """Metrics by name: the means, then the text metrics."""
         metrics: Any = self.metrics[stage]
         return dict(metrics.items())
 
     def configure_optimizers(self) -> Any:
+        assert self.optimizer is not None
+        assert self.scheduler is not None
         optimizer = self.optimizer(self.parameters())
         if "total_steps" in inspect.signature(self.scheduler.func).parameters:
             total = self.trainer.estimated_stepping_batches
@@ -135,26 +146,45 @@ class TranslationModule(pl.LightningModule):
         checkpoint["config"] = self.config
         checkpoint["tokenizer"] = self.tokenizer.get_state()
 
-    def _loss(self, batch: Batch, need_weights: bool = False) -> tuple[Loss, Decoded]:
+    def _loss(
+        self, batch: Batch, need_weights: bool = False, count_correct: bool = False
+    ) -> tuple[Loss, Decoded]:
         decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights)
         # Padding is left out before the output layer, which is half of an update's work.
         hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
         output = self.model.output
-        return (
-            label_smoothed_cross_entropy(hidden, output.weight, output.bias, target, self.label_smoothing),
-            decoded,
+        loss = label_smoothed_cross_entropy(
+            hidden, output.weight, output.bias, target, self.label_smoothing, count_correct=count_correct
         )
+        return loss, decoded
+
+    def _drawn(self, batch: Batch, loss: Loss, decoded: Decoded) -> Tensor | None:
+        """What attention that draws its places adds to the summed loss; None: nothing was drawn."""
+        log_prob = self._of_sentences(batch, decoded.log_prob, decoded.source_log_prob)
+        entropy = self._of_sentences(batch, decoded.entropy, decoded.source_entropy)
+        if log_prob is None or entropy is None:
+            return None
+        sentence = batch.target_mask.nonzero()[:, 0]
+        nll = torch.zeros_like(log_prob).index_add(0, sentence, loss.nll_by_piece.to(log_prob.dtype))
+        return self.reinforce(-nll, batch.target_lengths, log_prob, entropy)
+
+    def _of_sentences(self, batch: Batch, target: Tensor | None, source: Tensor | None) -> Tensor | None:
+        """Sums over the real places of both sides; None where neither says anything."""
+        sides = ((target, batch.target_mask), (source, batch.source_mask))
+        found = total((x * mask).sum(1, keepdim=True) for x, mask in sides if x is not None)
+        return None if found is None else found[:, 0]
 
     def _evaluate(self, batch: Batch, stage: str, need_weights: bool = False) -> tuple[list[str], Decoded]:
-        loss, decoded = self._loss(batch, need_weights)
+        loss, decoded = self._loss(batch, need_weights, count_correct=True)
+        assert loss.correct is not None
+        sums = dict(zip(MEANS, (loss.smoothed, loss.nll, loss.correct), strict=True))
         hypotheses = self.translate(batch)
         trainer: Any = self.trainer
         split = trainer.datamodule.corpus.splits[stage]
         references = [split.references[i] for i in batch.index.tolist()]
         for name, metric in self.stage_metrics(stage).items():
-            if name in ("loss", "nll"):
-                total = loss.smoothed if name == "loss" else loss.nll
-                metric.update(total / loss.tokens, weight=loss.tokens)
+            if name in MEANS:
+                metric.update(sums[name] / loss.tokens, weight=loss.tokens)
             else:
                 metric.update(hypotheses, references)
         return hypotheses, decoded
@@ -162,10 +192,10 @@ class TranslationModule(pl.LightningModule):
     def _log_metrics(self, stage: str) -> None:
         for name, metric in self.stage_metrics(stage).items():
             value = metric.compute()
-            if name not in ("loss", "nll"):
+            if name not in MEANS:
                 self.signatures.setdefault(stage, {})[name] = metric.signature()
             if name == "nll":
                 self.log(f"{stage}/ppl", value.exp())
             else:
-                self.log(f"{stage}/{name}", value, prog_bar=name != "chrf")
+                self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "bleu"))
             metric.reset()

@@ -1,4 +1,4 @@
-"""What every model keeps: for every decoder and attention, in float64."""
+"""What every model keeps: for every crossing of encoders and decoders, and every attention, in float64."""
 
 from __future__ import annotations
 
@@ -9,96 +9,162 @@ import torch
 from configs import model_of, options
 from torch import Tensor
 
-DECODERS = options("decoder")
-ATTENTIONS = options("attention")
-VARIANTS = ["model.decoder.cell=lstm", "model.decoder.num_layers=2", "model.encoder.num_layers=2"]
+ENCODERS, DECODERS, ATTENTIONS = options("encoder"), options("decoder"), options("attention")
+CROSSINGS = [(encoder, decoder) for encoder in ENCODERS for decoder in DECODERS]
+# Every attention in every decoder, and every crossing with one attention that has no wish of its own.
+MODELS = [(decoder.partition("_")[0], decoder, attention) for decoder in DECODERS for attention in ATTENTIONS]
+MODELS += [(*crossing, "bahdanau") for crossing in CROSSINGS if crossing[0] != crossing[1].partition("_")[0]]
+VARIANTS = {
+    "rnn": [
+        "model.{side}.cell=lstm",
+        "model.{side}.num_layers=2",
+        "model.{side}.num_layers=3 model.{side}.residual=true model.{side}.layer_norm=true",
+    ],
+    "conv": [
+        "model.{side}.kernel_size=5",
+        "model.{side}.num_layers=1",
+        "position=none",
+        "position.join=concat",
+    ],
+    "transformer": [
+        "model.{side}.norm=post",
+        "feed_forward=swiglu",
+        "attention@cross_attention=bahdanau",
+        "attention@self_attention=luong_general",
+        *(f"position={position}" for position in options("position")),
+    ],
+}
+VARIED = [
+    (kind, override.format(side=side))
+    for kind, overrides in VARIANTS.items()
+    for override in overrides
+    for side in (["encoder", "decoder"] if "{side}" in override else [""])
+]
 pytestmark = pytest.mark.usefixtures("double")
+
+DEPTH = 2  # of the models with several attentions
 
 SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 3, 0, 0, 0]])
 SOURCE_MASK = SOURCE != 0
 TARGET = torch.tensor([[2, 4, 5, 6, 7, 8], [2, 9, 10, 0, 0, 0], [2, 11, 0, 0, 0, 0]])
 
 
-def build(decoder: str, attention: str, *overrides: str) -> Any:
-    return model_of(f"decoder@model.decoder={decoder}", f"attention={attention}", *overrides).eval()
+def build(encoder: str, decoder: str, attention: str, *overrides: str) -> Any:
+    if attention == "fixed_patterns":  # eight heads
+        overrides = ("model.embedding_dim=16", "model.encoder.dim=16", "model.decoder.dim=16", *overrides)
+    return model_of(
+        f"encoder@model.encoder={encoder}",
+        f"decoder@model.decoder={decoder}",
+        f"attention={attention}",
+        *overrides,
+    ).eval()
 
 
 def hidden(model: Any, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
     return model(source, mask, target).hidden
 
 
-@pytest.mark.parametrize("variant", ["", *VARIANTS])
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_one_step_at_a_time_equals_teacher_forcing(decoder: str, attention: str, variant: str) -> None:
-    model = build(decoder, attention, *([variant] if variant else []))
+def check_steps(model: Any) -> None:
     expected = hidden(model, SOURCE, SOURCE_MASK, TARGET)
-    state, steps = model.encode(SOURCE, SOURCE_MASK), []
-    for t in range(TARGET.shape[1]):
-        decoded = model.decode(TARGET[:, t : t + 1], state)
-        state = decoded.state
-        assert state.place == t + 1
-        steps.append(decoded.hidden)
-    torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-12)
+    for inference in (False, True):
+        with torch.inference_mode(inference):
+            state, steps = model.encode(SOURCE, SOURCE_MASK), []
+            for t in range(TARGET.shape[1]):
+                decoded = model.decode(TARGET[:, t : t + 1], state)
+                state = decoded.state
+                assert state.place == t + 1
+                steps.append(decoded.hidden)
+            torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_padding_and_neighbours_change_nothing(decoder: str, attention: str) -> None:
-    model = build(decoder, attention)
+@pytest.mark.parametrize(("encoder", "decoder", "attention"), MODELS)
+def test_one_step_at_a_time_equals_teacher_forcing(encoder: str, decoder: str, attention: str) -> None:
+    check_steps(build(encoder, decoder, attention))
+
+
+@pytest.mark.parametrize(("kind", "variant"), VARIED)
+def test_steps_equal_teacher_forcing_in_every_variant(kind: str, variant: str) -> None:
+    check_steps(build(kind, kind, "multihead", *variant.split()))
+
+
+@pytest.mark.parametrize(("encoder", "decoder", "attention"), MODELS)
+def test_padding_and_neighbours_change_nothing(encoder: str, decoder: str, attention: str) -> None:
+    model = build(encoder, decoder, attention)
     together = hidden(model, SOURCE, SOURCE_MASK, TARGET)
     alone = hidden(model, SOURCE[1:2, :3], SOURCE_MASK[1:2, :3], TARGET[1:2, :3])
     torch.testing.assert_close(together[1:2, :3], alone, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_a_hidden_state_depends_on_no_later_target(decoder: str, attention: str) -> None:
-    model = build(decoder, attention)
+@pytest.mark.parametrize(("encoder", "decoder", "attention"), MODELS)
+def test_a_hidden_state_depends_on_no_later_target(encoder: str, decoder: str, attention: str) -> None:
+    model = build(encoder, decoder, attention)
     state = model.encode(SOURCE, SOURCE_MASK)
     embedded = model.embed_target(TARGET).detach().requires_grad_()
-    model.decoder(embedded, state).hidden[:, 2].sum().backward()
+    found = model.decoder(embedded, state).hidden[:, 2]
+    (found * torch.randn_like(found)).sum().backward()  # a plain sum of what was normalised is a constant
     assert (embedded.grad[:, 3:] == 0).all()
     assert (embedded.grad[:, :3] != 0).any()
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_every_parameter_gets_a_gradient(decoder: str, attention: str) -> None:
-    model = build(decoder, attention)
-    model.logits(hidden(model, SOURCE, SOURCE_MASK, TARGET)).square().mean().backward()
+@pytest.mark.parametrize(("encoder", "decoder", "attention"), MODELS)
+def test_every_parameter_gets_a_gradient(encoder: str, decoder: str, attention: str) -> None:
+    model = build(encoder, decoder, attention)
+    decoded = model.train()(SOURCE, SOURCE_MASK, TARGET)
+    loss = model.logits(decoded.hidden).square().mean()
+    for drawn in (decoded.log_prob, decoded.entropy, decoded.source_log_prob, decoded.source_entropy):
+        loss = loss + (0 if drawn is None else drawn.sum())
+    loss.backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
 
 
-@pytest.mark.parametrize("attention", ATTENTIONS)
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize(("encoder", "decoder", "attention"), MODELS)
 def test_asking_for_weights_changes_nothing_and_gives_a_row_for_each_target(
-    decoder: str, attention: str
+    encoder: str, decoder: str, attention: str
 ) -> None:
-    model = build(decoder, attention)
+    model = build(encoder, decoder, attention)
     plain = model(SOURCE, SOURCE_MASK, TARGET)
     asked = model(SOURCE, SOURCE_MASK, TARGET, need_weights=True)
     torch.testing.assert_close(plain.hidden, asked.hidden, rtol=0, atol=1e-12)
     assert plain.weights == {}
-    assert asked.weights["cross/0"].shape == (3, 1, 6, 5)
-    assert (asked.weights["cross/0"][1, :, :, 3:] == 0).all()
+    cross = [weights for slot, weights in asked.weights.items() if slot.startswith("cross/")]
+    assert len(cross) == (1 if decoder.startswith("rnn") else DEPTH)
+    for weights in cross:
+        assert weights.shape[0::2] == (3, 6)
+        assert weights.shape[3] == 5
+        assert (weights[1, :, :, 3:] == 0).all()
+    for slot, weights in asked.weights.items():
+        if slot.startswith("encoder/"):
+            assert (weights[1, :, :3, 3:] == 0).all()
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
-def test_a_reordered_state_decodes_as_the_reordered_batch(decoder: str) -> None:
-    model = build(decoder, "bahdanau")
-    rows = torch.tensor([2, 0, 0])
-    state = model.decode(TARGET[:, :2], model.encode(SOURCE, SOURCE_MASK)).state.select(rows)
-    found = model.decode(TARGET[rows, 2:], state).hidden
-    expected = hidden(model, SOURCE, SOURCE_MASK, TARGET)[rows, 2:]
-    # Rows have other targets behind place 2 only through `rows` itself, so they must agree.
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+@pytest.mark.parametrize("inference", [False, True])
+@pytest.mark.parametrize(("encoder", "decoder"), CROSSINGS)
+def test_a_reordered_state_decodes_as_the_reordered_batch(
+    encoder: str, decoder: str, inference: bool
+) -> None:
+    model = build(encoder, decoder, "bahdanau")
+    expected = hidden(model, SOURCE, SOURCE_MASK, TARGET)
+    rows, others = torch.tensor([2, 0, 0]), torch.tensor([1, 2, 1])
+    with torch.inference_mode(inference):
+        before = model.encode(SOURCE, SOURCE_MASK)
+        for t in range(2):
+            before = model.decode(TARGET[:, t : t + 1], before).state
+        # Two branches of one state, and the state itself, go on without disturbing one another.
+        for chosen in (rows, others, torch.arange(3)):
+            state, steps = before.select(chosen), []
+            for t in range(2, TARGET.shape[1]):
+                decoded = model.decode(TARGET[chosen, t : t + 1], state)
+                state = decoded.state
+                steps.append(decoded.hidden)
+            torch.testing.assert_close(torch.cat(steps, 1), expected[chosen, 2:], rtol=0, atol=1e-12)
+        again = [model.decode(TARGET[:, 2:3], before).hidden for _ in range(2)]
+        torch.testing.assert_close(again[0], again[1], rtol=0, atol=0)
 
 
 def test_luong_without_input_feeding_equals_its_own_steps() -> None:
-    model = build("rnn_luong", "luong_general", "model.decoder.input_feeding=false")
+    model = build("rnn", "rnn_luong", "luong_general", "model.decoder.input_feeding=false")
     expected = hidden(model, SOURCE, SOURCE_MASK, TARGET)
     state, steps = model.encode(SOURCE, SOURCE_MASK), []
     for t in range(TARGET.shape[1]):
@@ -117,7 +183,7 @@ def test_tied_embeddings_are_one_matrix(tie: str) -> None:
 
 @pytest.mark.parametrize("decoder", DECODERS)
 def test_a_tied_output_layer_reads_a_decoder_of_any_width(decoder: str) -> None:
-    model = build(decoder, "bahdanau", "model.tie_embeddings=target")
+    model = build("rnn", decoder, "bahdanau", "model.tie_embeddings=target")
     assert model.output.weight is model.embed_target.weight
     assert (model.narrow is None) == (model.decoder.output_dim == 11)
     assert model.logits(hidden(model, SOURCE, SOURCE_MASK, TARGET)).shape == (3, 6, 19)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from configs import built, composed, model_of
+from configs import built, composed, model_of, options
 from torch import Tensor
 
 BOS, EOS = 2, 3
@@ -23,24 +23,25 @@ def run(model: Any, source: Tensor, mask: Tensor, **limits: float) -> list[Any]:
     return search(**limits)(model, source, mask, bos_id=BOS, eos_id=EOS, banned_ids=(0, 1, 2))
 
 
-def peaked(decoder: str = "rnn") -> Any:
+def peaked(encoder: str = "rnn", decoder: str = "rnn") -> Any:
     """A random model whose choices are no near-ties, and which ends sentences at various places."""
     torch.manual_seed(3)
-    model = model_of(f"decoder@model.decoder={decoder}").eval()
+    model = model_of(f"encoder@model.encoder={encoder}", f"decoder@model.decoder={decoder}").eval()
     for parameter in model.parameters():
         parameter.data *= 3
     return model
 
 
-@pytest.mark.parametrize("decoder", ["rnn", "rnn_luong"])
-def test_a_batch_is_translated_as_its_sentences_alone(decoder: str) -> None:
-    model = peaked(decoder)
+@pytest.mark.parametrize("decoder", options("decoder"))
+@pytest.mark.parametrize("encoder", options("encoder"))
+def test_a_batch_is_translated_as_its_sentences_alone(encoder: str, decoder: str) -> None:
+    model = peaked(encoder, decoder)
     together = run(model, SOURCE, MASK)
     assert len({len(hypothesis.pieces) for hypothesis in together}) > 1
     for row, length in enumerate(MASK.sum(-1).tolist()):
         (alone,) = run(model, SOURCE[row : row + 1, :length], MASK[row : row + 1, :length])
         assert alone.pieces == together[row].pieces
-        assert alone.score == pytest.approx(together[row].score, abs=1e-9)
+        assert alone.score == pytest.approx(together[row].score, rel=1e-12, abs=1e-9)
 
 
 def test_the_score_is_that_of_forced_scoring() -> None:

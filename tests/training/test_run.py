@@ -20,8 +20,8 @@ from seq2seq_attn.training.checkpoint import load
 SMALL = [
     "tokenizer.vocab_size=500",
     "model.embedding_dim=32",
-    "model.encoder.hidden_dim=32",
-    "model.decoder.hidden_dim=32",
+    "model.encoder.dim=32",
+    "model.decoder.dim=32",
     "trainer.enable_progress_bar=false",
     "callback=[seeding,throughput,checkpoint,early_stopping,attention_map]",
     "num_threads=1",

@@ -1,0 +1,66 @@
+"""REINFORCE: what hard attention adds to the loss. Williams 1992; Xu et al. 2015, 4.1, arXiv:1502.03044."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seq2seq_attn.tensors.error import UserError
+
+
+@final
+class Reinforce(nn.Module):
+    """Sum over sentences of -(reward - baseline) log p(places drawn) - entropy: nats, like the loss before its mean.
+
+    The baseline of a sentence is its pieces times a running mean of the reward of a piece: the paper's, of whole
+    sentences, would reward a sentence for being short. Any number that the draws do not change leaves the expected
+    gradient as it is, so the mean is that of the batches before; the first batch only starts it.
+
+    Args:
+        momentum: share of the running mean that a batch keeps; 0.9 in the paper.
+
+    Raises:
+        UserError: for a momentum that never starts the mean, or is no share.
+    """
+
+    running_reward: Tensor
+    running_pieces: Tensor
+
+    def __init__(self, *, momentum: float) -> None:
+        super().__init__()
+        if not 0 <= momentum < 1:
+            raise UserError(
+                f"momentum={momentum} of the baseline is not from 0 to below 1; take one that is, such as 0.9"
+            )
+        self.momentum = momentum
+        self.register_buffer("running_reward", torch.zeros(()))
+        self.register_buffer("running_pieces", torch.zeros(()))
+
+    def forward(
+        self,
+        reward: Float[Tensor, "batch"],
+        pieces: Int[Tensor, "batch"],
+        log_prob: Float[Tensor, "batch"],
+        entropy: Float[Tensor, "batch"],
+    ) -> Float[Tensor, ""]:
+        """The term to add to the summed loss; in training mode the running mean takes the batch in.
+
+        Args:
+            reward: log-likelihood of the target sentence, in nats; its gradient is not taken.
+            pieces: how many pieces that likelihood is of.
+            log_prob, entropy: of the sentence, summed over all that was drawn, times their weights.
+        """
+        reward = reward.detach()
+        started = self.running_pieces > 0
+        mean = self.running_reward / torch.where(started, self.running_pieces, 1)
+        advantage = torch.where(started, reward - mean * pieces, 0)
+        if self.training:
+            self._update(self.running_reward, reward)
+            self._update(self.running_pieces, pieces)
+        return -(advantage * log_prob + entropy).sum()
+
+    def _update(self, running: Tensor, of_sentences: Tensor) -> None:
+        running.lerp_(of_sentences.sum().to(running.dtype), 1 - self.momentum)

@@ -1,0 +1,98 @@
+"""The term that hard attention adds to the loss, by hand; that its expectation is right stands in test_hard.py."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.training.reinforce import Reinforce
+
+REWARD, PIECES = torch.tensor([-6.0, -2.0, -4.0]), torch.tensor([3, 1, 2])
+LOG_PROB, ENTROPY = torch.tensor([-1.0, -0.5, -3.0]), torch.tensor([0.25, 0.5, 1.0])
+NONE = torch.zeros(3)
+
+
+def started(momentum: float = 0.75) -> Reinforce:
+    """Its running mean is that of one batch: -2 nats a piece."""
+    reinforce = Reinforce(momentum=momentum)
+    reinforce(REWARD, PIECES, NONE, NONE)
+    return reinforce
+
+
+def test_the_first_batch_starts_the_mean_and_gives_its_entropy_only() -> None:
+    found = Reinforce(momentum=0.75)(REWARD, PIECES, LOG_PROB, ENTROPY)
+    assert found.item() == -1.75
+
+
+def test_the_term_by_hand() -> None:
+    # Baselines are -2 nats a piece: -6, -2, -4; advantages 1, 0, -2.
+    found = started()(REWARD + torch.tensor([1.0, 0.0, -2.0]), PIECES, LOG_PROB, ENTROPY)
+    assert found.item() == pytest.approx(-(1 * -1.0 + -2 * -3.0) - 1.75)
+
+
+def test_a_long_sentence_is_not_blamed_for_its_length() -> None:
+    # Every piece is as likely as the mean, whatever the sentence's length: nothing is learned.
+    pieces = torch.tensor([2, 31, 5])
+    assert started()(-2.0 * pieces, pieces, LOG_PROB, NONE).item() == 0
+
+
+def test_the_mean_is_of_pieces_and_older_batches_count_less() -> None:
+    reinforce = started(momentum=0.75)
+    reinforce(torch.tensor([-20.0]), torch.tensor([4]), torch.zeros(1), torch.zeros(1))
+    # Sums of reward -12 and -20, of pieces 6 and 4; each batch counts 3/4 of the next.
+    mean = (0.75 * -12 - 20) / (0.75 * 6 + 4)
+    found = reinforce.eval()(torch.zeros(1), torch.tensor([1]), torch.ones(1), torch.zeros(1))
+    assert found.item() == pytest.approx(mean)
+
+
+def test_a_batch_meets_the_mean_of_the_batches_before() -> None:
+    first, second = started(), started()
+    far = REWARD - 100
+    expected = -((far - REWARD) * LOG_PROB).sum()
+    assert first(far, PIECES, LOG_PROB, NONE).item() == pytest.approx(expected.item())
+    assert second.eval()(far, PIECES, LOG_PROB, NONE).item() == pytest.approx(expected.item())
+
+
+def test_evaluation_leaves_the_mean() -> None:
+    reinforce = started().eval()
+    before = {name: buffer.clone() for name, buffer in reinforce.state_dict().items()}
+    reinforce(REWARD - 100, PIECES, LOG_PROB, ENTROPY)
+    assert all(torch.equal(reinforce.state_dict()[name], buffer) for name, buffer in before.items())
+
+
+def test_a_run_that_is_resumed_goes_on_from_its_mean() -> None:
+    one, other = started(), Reinforce(momentum=0.75)
+    other.load_state_dict(one.state_dict())
+    for batch in (1.0, 2.0, 3.0):
+        ours, theirs = (r(batch * REWARD, PIECES, LOG_PROB, ENTROPY) for r in (one, other))
+        assert torch.equal(ours, theirs)
+
+
+def test_gradients_reach_the_draws_and_not_the_reward() -> None:
+    reward, log_prob, entropy = (x.clone().requires_grad_() for x in (REWARD, LOG_PROB, ENTROPY))
+    started()(reward + torch.tensor([1.0, 0.0, -2.0]), PIECES, log_prob, entropy).backward()
+    assert reward.grad is None
+    assert log_prob.grad.tolist() == [-1.0, 0.0, 2.0]
+    assert entropy.grad.tolist() == [-1.0, -1.0, -1.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_the_mean_stays_in_its_own_precision(dtype: torch.dtype) -> None:
+    reinforce = Reinforce(momentum=0.5)
+    given: list[Tensor] = [x.to(dtype) for x in (REWARD, LOG_PROB, ENTROPY)]
+    for _ in range(2):
+        found = reinforce(given[0], PIECES, *given[1:])
+    assert found.item() == -1.75
+    assert reinforce.running_reward.dtype == reinforce.running_pieces.dtype == torch.float32
+    assert (reinforce.running_reward / reinforce.running_pieces).item() == -2
+
+
+@pytest.mark.parametrize("momentum", [-0.1, 1.0])
+def test_a_momentum_that_never_starts_the_mean_is_refused(momentum: float) -> None:
+    sentence = (
+        f"^momentum={momentum} of the baseline is not from 0 to below 1; take one that is, such as 0.9$"
+    )
+    with pytest.raises(UserError, match=sentence):
+        Reinforce(momentum=momentum)
