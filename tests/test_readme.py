@@ -13,6 +13,7 @@ import pytest
 from configs import CONF, ROOT, composed
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from scripts.load_script import load_script
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -60,12 +61,14 @@ def test_a_command_that_uses_a_checkpoint_composes(name: str, overrides: str) ->
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_readme_composes(command: str) -> None:
     for overrides in jobs(command):
-        assert composed(*overrides).model.decoder.attention._target_.endswith("Attention")
+        decoder = composed(*overrides).model.decoder
+        slot = "attention" if "attention" in decoder else "cross_attention"
+        assert decoder[slot]._target_.endswith("Attention")
 
 
-def test_presets_of_the_readme_are_those_of_the_config() -> None:
-    named = set(re.findall(r"^\| `(\w+)` \|", README, re.MULTILINE))
-    assert named == {path.stem for path in (ROOT / "conf" / "attention").glob("*.yaml")}
+def test_tables_of_the_readme_are_those_that_the_config_makes() -> None:
+    script = load_script("write_readme_tables")
+    assert script.with_tables(README) == README
 
 
 @pytest.mark.slow

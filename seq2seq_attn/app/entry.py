@@ -13,6 +13,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from seq2seq_attn.app.mistake import in_composition, in_job, parse
+from seq2seq_attn.tensors.conf_directory import conf_directory
 
 MISTAKE, INTERRUPTED, PIPE_CLOSED = 2, 130, 141  # exit codes; the last two are what a shell reports
 
@@ -46,13 +47,6 @@ def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path 
             raise
         print(sentence, file=sys.stderr)
         sys.exit(MISTAKE)
-
-
-def conf_directory() -> Path:
-    """`conf` inside the package (an installed wheel), else beside it (a checkout)."""
-    package = Path(__file__).parents[1]
-    inside = package / "conf"
-    return inside if inside.is_dir() else package.parent / "conf"
 
 
 def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seq2seq_attn.decoder.decoder import Decoded
+from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
 
 
@@ -64,3 +66,29 @@ class Reinforce(nn.Module):
 
     def _update(self, running: Tensor, of_sentences: Tensor) -> None:
         running.lerp_(of_sentences.sum().to(running.dtype), 1 - self.momentum)
+
+
+def drawn_loss(
+    reinforce: Reinforce, batch: Batch, nll_by_piece: Float[Tensor, "pieces"], decoded: Decoded
+) -> Float[Tensor, ""] | None:
+    """The term of a batch, which a model has read; None: nothing was drawn.
+
+    Args:
+        nll_by_piece: negative log-likelihood of each real target piece, in nats, sentence by sentence.
+    """
+    log_prob = of_sentences(batch, decoded.log_prob, decoded.source_log_prob)
+    entropy = of_sentences(batch, decoded.entropy, decoded.source_entropy)
+    if log_prob is None or entropy is None:
+        return None
+    sentence = batch.target_mask.nonzero()[:, 0]
+    nll = torch.zeros_like(log_prob).index_add(0, sentence, nll_by_piece.to(log_prob.dtype))
+    return reinforce(-nll, batch.target_lengths, log_prob, entropy)
+
+
+def of_sentences(
+    batch: Batch, target: Float[Tensor, "batch target"] | None, source: Float[Tensor, "batch source"] | None
+) -> Float[Tensor, "batch"] | None:
+    """Sums over the real places of both sides; None where neither says anything."""
+    sides = [(target, batch.target_mask), (source, batch.source_mask)]
+    sums = [(x * mask).sum(1) for x, mask in sides if x is not None]
+    return torch.stack(sums).sum(0) if sums else None

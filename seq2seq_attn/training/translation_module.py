@@ -19,11 +19,10 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.search.search import Search
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.total import total
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checkpoint import FORMAT
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
-from seq2seq_attn.training.reinforce import Reinforce
+from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 
 MEANS = ("loss", "nll", "accuracy")  # over target pieces; beside the text metrics
 
@@ -78,7 +77,7 @@ class TranslationModule(pl.LightningModule):
         loss, decoded = self._loss(batch)
         mean = loss.smoothed / loss.tokens
         self.log("train/loss", mean.detach(), prog_bar=True, batch_size=loss.tokens)
-        drawn = self._drawn(batch, loss, decoded)
+        drawn = drawn_loss(self.reinforce, batch, loss.nll_by_piece, decoded)
         return mean if drawn is None else mean + drawn / loss.tokens
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -157,22 +156,6 @@ class TranslationModule(pl.LightningModule):
             hidden, output.weight, output.bias, target, self.label_smoothing, count_correct=count_correct
         )
         return loss, decoded
-
-    def _drawn(self, batch: Batch, loss: Loss, decoded: Decoded) -> Tensor | None:
-        """What attention that draws its places adds to the summed loss; None: nothing was drawn."""
-        log_prob = self._of_sentences(batch, decoded.log_prob, decoded.source_log_prob)
-        entropy = self._of_sentences(batch, decoded.entropy, decoded.source_entropy)
-        if log_prob is None or entropy is None:
-            return None
-        sentence = batch.target_mask.nonzero()[:, 0]
-        nll = torch.zeros_like(log_prob).index_add(0, sentence, loss.nll_by_piece.to(log_prob.dtype))
-        return self.reinforce(-nll, batch.target_lengths, log_prob, entropy)
-
-    def _of_sentences(self, batch: Batch, target: Tensor | None, source: Tensor | None) -> Tensor | None:
-        """Sums over the real places of both sides; None where neither says anything."""
-        sides = ((target, batch.target_mask), (source, batch.source_mask))
-        found = total((x * mask).sum(1, keepdim=True) for x, mask in sides if x is not None)
-        return None if found is None else found[:, 0]
 
     def _evaluate(self, batch: Batch, stage: str, need_weights: bool = False) -> tuple[list[str], Decoded]:
         loss, decoded = self._loss(batch, need_weights, count_correct=True)

@@ -239,6 +239,7 @@ def test_config_directory_inside_the_package_comes_first(tmp_path):
         "app/entry.py",
         "app/mistake.py",
         "tensors/__init__.py",
+        "tensors/conf_directory.py",
         "tensors/error.py",
     ):
         (tmp_path / "seq2seq_attn" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Every architecture learns to copy and to reverse; without positions attention alone cannot tell an order."""
+"""Every architecture and every attention learns to reverse; without positions attention alone cannot tell an order."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from configs import built, composed
+from configs import built, composed, options
 from torch import Tensor
 
+from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
+from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 
 PAD, BOS, EOS, FIRST, VOCABULARY = 0, 2, 3, 4, 13
 BATCH, LONGEST = 64, 6
@@ -34,8 +36,8 @@ def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     return pieces, torch.randint(2, LONGEST + 1, (count,), generator=generator)
 
 
-def batch(task: str, pieces: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Source, target input and target output, padded."""
+def make_batch(task: str, pieces: Tensor, lengths: Tensor) -> Batch:
+    """Sources and what to say of them, padded."""
     source = torch.full((len(pieces), LONGEST + 1), PAD)
     target = torch.full((len(pieces), LONGEST + 2), PAD)
     target[:, 0] = BOS
@@ -43,30 +45,38 @@ def batch(task: str, pieces: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, T
         said = pieces[row, :length] if task == "copy" else pieces[row, :length].flip(0)
         source[row, :length], source[row, length] = pieces[row, :length], EOS
         target[row, 1 : length + 1], target[row, length + 1] = said, EOS
-    return source, target[:, :-1].masked_fill(target[:, :-1] == EOS, PAD), target[:, 1:]
+    said, lengths = target[:, 1:], lengths + 1
+    return Batch(
+        source=source, source_lengths=lengths, source_mask=source != PAD,
+        target_input=target[:, :-1].masked_fill(target[:, :-1] == EOS, PAD), target_output=said,
+        target_lengths=lengths, target_mask=said != PAD, index=torch.arange(len(pieces)),
+    )  # fmt: skip
 
 
 def exact_match(task: str, model: Any, steps: int) -> float:
     """Share of 200 unseen sentences that greedy search gets wholly right, after `steps` updates."""
     generator = torch.Generator().manual_seed(1)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3, betas=(0.9, 0.98))
+    reinforce = Reinforce(momentum=0.9)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-3, total_steps=steps, pct_start=0.15)
     for _ in range(steps):
-        source, read, said = batch(task, *sentences(BATCH, generator))
-        hidden = model(source, source != PAD, read).hidden
-        real = said != PAD
-        loss = label_smoothed_cross_entropy(
-            hidden[real], model.output.weight, model.output.bias, said[real], 0.0
-        )
+        batch = make_batch(task, *sentences(BATCH, generator))
+        decoded = model(batch.source, batch.source_mask, batch.target_input)
+        hidden, said = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
+        loss = label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, said, 0.0)
+        drawn = drawn_loss(reinforce, batch, loss.nll_by_piece, decoded)
+        objective = loss.smoothed if drawn is None else loss.smoothed + drawn
         optimizer.zero_grad()
-        (loss.smoothed / loss.tokens).backward()
+        (objective / loss.tokens).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-    source, _, said = batch(task, *sentences(200, generator))
-    search = built(composed().search)
-    found = search(model.eval(), source, source != PAD, bos_id=BOS, eos_id=EOS, banned_ids=(0, 1, 2))
-    return sum(h.pieces == row[row > EOS].tolist() for h, row in zip(found, said, strict=True)) / 200
+    batch, search = make_batch(task, *sentences(200, generator)), built(composed().search)
+    found = search(
+        model.eval(), batch.source, batch.source_mask, bos_id=BOS, eos_id=EOS, banned_ids=(0, 1, 2)
+    )
+    wanted = [row[row > EOS].tolist() for row in batch.target_output]
+    return sum(h.pieces == row for h, row in zip(found, wanted, strict=True)) / 200
 
 
 @pytest.mark.parametrize("task", ["copy", "reverse"])
@@ -89,3 +99,13 @@ def test_without_positions_the_order_of_the_source_changes_nothing() -> None:
             model(source, mask, read).hidden, model(source.flip(1), mask, read).hidden, atol=1e-5
         )
         assert close == same
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rnn", "transformer"])
+@pytest.mark.parametrize("attention", options("attention"))
+def test_every_attention_learns_to_reverse_exactly(attention: str, name: str) -> None:
+    overrides = [f"attention={attention}"]
+    if attention == "fixed_patterns":
+        overrides.append("attention.num_heads=8")
+    assert exact_match("reverse", model_for(name, *overrides), steps=1500) == 1.0

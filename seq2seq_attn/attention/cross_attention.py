@@ -1,0 +1,46 @@
+"""Attention of one sequence to another, as a layer of any model. Bahdanau et al. 2015, arXiv:1409.0473."""
+
+from __future__ import annotations
+
+from typing import final
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.attention import Attended, Attention
+
+
+@final
+class CrossAttention(nn.Module):
+    """Queries of one sequence against keys and values of another, all at once.
+
+    One query at a time, `attention.prepare` once and `attention` at each step do the same without preparing the
+    keys anew.
+    """
+
+    def __init__(self, attention: Attention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    @property
+    def context_dim(self) -> int:
+        """The query's width where the attention projects its output, else the values'."""
+        return self.attention.context_dim
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch target query_dim"],
+        keys: Float[Tensor, "batch source key_dim"],
+        values: Float[Tensor, "batch source value_dim"] | None = None,
+        mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
+        *,
+        need_weights: bool = False,
+    ) -> Attended:
+        """The context of each query and, if asked for, the weights.
+
+        Args:
+            values: what is averaged; None: the keys.
+            mask: True where a key may be seen, for the sentence or for each query; None: everywhere.
+        """
+        memory = self.attention.prepare(keys, values, mask)
+        return self.attention(query, memory, need_weights=need_weights)

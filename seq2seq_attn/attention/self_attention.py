@@ -1,0 +1,42 @@
+"""Attention of one sequence to itself, as a layer of any model: softmax(Q K^T) V, whatever its three parts say."""
+
+from __future__ import annotations
+
+from typing import final
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.attention import Attended, Attention
+from seq2seq_attn.attention.memory import Memory
+
+
+@final
+class SelfAttention(nn.Module):
+    """Queries, keys and values are the same sequence, and the context is as wide as it.
+
+    Args:
+        attention: built with one width for all three.
+    """
+
+    def __init__(self, attention: Attention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length dim"],
+        mask: Bool[Tensor, "batch length"] | None = None,
+        *,
+        past: Memory | None = None,
+        causal: bool = False,
+        need_weights: bool = False,
+    ) -> Attended:
+        """The context of each place and, if asked for, the weights.
+
+        Args:
+            mask: True where a token is real; None: everywhere. The rows of padding are not to be read.
+            past: the `memory` of the call before, of which `x` is the continuation.
+            causal: a place sees itself and those before it only.
+        """
+        return self.attention.attend_self(x, mask, past=past, causal=causal, need_weights=need_weights)
