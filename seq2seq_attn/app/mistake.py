@@ -75,7 +75,7 @@ def in_composition(error: Exception, directory: Path, config_name: str, override
         return f"No {key} is chosen; choose from: {choices}"
     if isinstance(error, HydraException | OmegaConfBaseException) or raised_by_hydra(error):
         words = [one_line(str(cause)) for cause in causes(error)]
-        return f"{': '.join(filter(None, words))}; `{command()} --help` lists the options"
+        return f"{': '.join(filter(None, words))}; `{command()} --cfg job` lists the options"
     return None
 
 
@@ -130,9 +130,9 @@ def did_you_mean(word: str, names: dict[str, str] | list[str]) -> str:
     close = get_close_matches(word, list(names), n=1)
     guess = names[close[0]] if close and isinstance(names, dict) else "".join(close)
     return (
-        f"; did you mean '{guess}'? `{command()} --help` lists them."
+        f"; did you mean '{guess}'? `{command()} --cfg job` lists them."
         if guess
-        else (f"; `{command()} --help` lists them.")
+        else (f"; `{command()} --cfg job` lists them.")
     )
 
 

@@ -91,7 +91,7 @@ def compose_factory(preset: str, *overrides: str) -> partial[Any]:
         with hydra_untouched(), initialize_config_dir(str(directory), version_base="1.3"):
             node = compose(overrides=words).attention
         return instantiate(node, _convert_="all")
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, ValueError) as error:  # ValueError: Hydra's, of `score=3`
         why = " ".join(str(error).partition("Config search path")[0].split())
         raise UserError(f"attention '{preset}' does not take {', '.join(overrides)}: {why}") from error
 

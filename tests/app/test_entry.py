@@ -60,7 +60,7 @@ def refuse():
 if __name__ == "__main__":
     main(task, "app", CONF)
 """
-HELP = "`python app.py --help` lists them.\n"
+HELP = "`python app.py --cfg job` lists them.\n"
 
 
 @pytest.fixture(scope="module")
@@ -139,19 +139,19 @@ def run(folder: Path, *arguments: str, **options) -> subprocess.CompletedProcess
         (
             "attention=3",
             "Config group override must be a string or a list. Got int; "
-            "`python app.py --help` lists the options\n",
+            "`python app.py --cfg job` lists the options\n",
         ),
         (
             "hydra.job.chdir=often",
             "Error merging override hydra.job.chdir=often: Value 'often' is not a valid bool (type str); "
-            "`python app.py --help` lists the options\n",
+            "`python app.py --cfg job` lists the options\n",
         ),
         ("--multrun", f"There is no flag '--multrun'; did you mean '--multirun'? {HELP}"),
         ("seed=1 -m needed=1", "A flag stands between the overrides; write all overrides side by side\n"),
         (
             "--run --cfg=job",
             "Only one of --run, --multirun, --cfg, --info and --shell_completion can be specified; "
-            "`python app.py --help` lists the options\n",
+            "`python app.py --cfg job` lists the options\n",
         ),
         ("-m attention=sparse,sparze", "There is no attention 'sparze'; choose from: bahdanau, sparse\n"),
         ("seed=2", "seed 2 is taken; use seed=3\n"),

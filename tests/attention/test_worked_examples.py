@@ -17,16 +17,43 @@ NOWHERE = Places.dense(
 )
 
 
-def test_equal_keys_give_the_mean_of_the_valid_values() -> None:
-    # Dive into Deep Learning, attention scoring functions: keys of ones, values 0..39, valid lengths 2 and 6.
-    attention = attention_of("luong_dot", query_dim=2, key_dim=2, value_dim=4)
+@pytest.mark.parametrize(
+    ("preset", "query_dim", "overrides"),
+    [
+        ("scaled_dot", 2, ["attention.project_values=false"]),
+        ("bahdanau", 20, []),
+        ("luong_dot", 2, []),
+        ("luong_general", 20, []),
+        ("luong_concat", 20, []),
+    ],
+)
+def test_equal_keys_give_the_mean_of_the_valid_values(
+    preset: str, query_dim: int, overrides: list[str]
+) -> None:
+    # Dive into Deep Learning, attention scoring functions: keys of ones, values 0..39, valid lengths 2 and 6. Its
+    # DotProductAttention is scaled and projects nothing; its AdditiveAttention has queries of another width.
+    attention = attention_of(preset, *overrides, query_dim=query_dim, key_dim=2, value_dim=4)
     values = torch.arange(40.0).view(1, 10, 4).expand(2, -1, -1)
     mask = torch.arange(10) < torch.tensor([[2], [6]])
-    found = attention(
-        torch.randn(2, 1, 2), attention.prepare(torch.ones(2, 10, 2), values, mask), need_weights=True
+    query, memory = torch.randn(2, 1, query_dim), attention.prepare(torch.ones(2, 10, 2), values, mask)
+    found = attention(query, memory, need_weights=True)
+    for context in (found.context, attention(query, memory).context):
+        torch.testing.assert_close(context, torch.tensor([[[2.0, 3, 4, 5]], [[10.0, 11, 12, 13]]]))
+    expected = torch.tensor([[1 / 2] * 2 + [0.0] * 8, [1 / 6] * 6 + [0.0] * 4])
+    torch.testing.assert_close(found.weights[:, 0, 0], expected)
+
+
+def test_a_sparse_row_by_hand() -> None:
+    # n = 10, k = 3: place 9 sees 6 to 9 by nearness, and 0 and 3 as multiples of 3 away; equal keys weigh the same.
+    options = ("attention/score=dot", "attention.project_values=false", "attention.pattern.k=3")
+    attention = attention_of("sparse", *options, query_dim=2, key_dim=2, value_dim=1)
+    memory = attention.prepare(torch.ones(1, 10, 2), torch.arange(10.0)[None, :, None])
+    found = attention(torch.randn(1, 10, 2), memory, need_weights=True)
+    sixth = 1 / 6
+    torch.testing.assert_close(
+        found.weights[0, 0, 9], torch.tensor([sixth, 0, 0, sixth, 0, 0, sixth, sixth, sixth, sixth])
     )
-    torch.testing.assert_close(found.context, torch.tensor([[[2.0, 3, 4, 5]], [[10.0, 11, 12, 13]]]))
-    assert found.weights[0, 0, 0].tolist() == [0.5, 0.5] + [0.0] * 8
+    torch.testing.assert_close(found.context[0, 9], torch.tensor([33 / 6]))
 
 
 def test_additive_score_by_hand() -> None:

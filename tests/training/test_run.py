@@ -226,7 +226,7 @@ def test_a_seed_gives_one_run(run: Path, tmp_path: Path) -> None:
     ("arguments", "sentence"),
     [
         (["train.py", "attenton=sparse"],
-         "There is no option 'attenton'; did you mean 'attention'? `python train.py --help` lists them."),
+         "There is no option 'attenton'; did you mean 'attention'? `python train.py --cfg job` lists them."),
         (["train.py", "data=tatoeba", "data.path=no/such/file.txt"],
          "no/such/file.txt does not exist; check data.path"),
         (["train.py", "tokenizer.vocab_size=1000000"], None),
