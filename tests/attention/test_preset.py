@@ -1,0 +1,210 @@
+"""A layer by the name of its preset, outside of this framework: what it computes, takes, refuses and leaves alone."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from configs import CONF, ROOT, attention_of, composed, options
+from hydra import compose, initialize_config_dir, version
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+from omegaconf.basecontainer import BaseContainer
+
+from seq2seq_attn.attention import CrossAttention, SelfAttention, build_attention, preset
+from seq2seq_attn.tensors.error import UserError
+
+BLOCKS = re.findall(
+    r"^```python\n(.*?)^```$", (ROOT / "docs/alone.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+)
+MASK = torch.arange(7) < torch.tensor([[7], [4]])
+APPLICATION = """
+import sys
+import torch
+from seq2seq_attn.attention import build_attention
+assert "hydra" not in sys.modules, "an import alone should not pay for Hydra"
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+@hydra.main(version_base="1.2", config_path="conf", config_name="app")
+def main(config: DictConfig) -> None:
+    running, version = HydraConfig.instance(), hydra.version.getbase()
+    layer = build_attention("sparse", "pattern.k=3", dim=16)
+    assert layer.attention.pattern.k == 3
+    assert HydraConfig.instance() is running and hydra.version.getbase() == version
+    print(config.name, hydra.compose("app", ["width=3"]).width, layer(torch.ones(1, 5, config.width)).context.shape[-1])
+
+assert not hydra.core.global_hydra.GlobalHydra.instance().is_initialized()
+main()
+"""
+
+
+@pytest.mark.parametrize("name", options("attention"))
+def test_every_preset_is_the_layer_that_a_model_gets(name: str) -> None:
+    torch.manual_seed(3)
+    itself, ours = (
+        build_attention(name, dim=24),
+        build_attention(name, query_dim=16, key_dim=16, value_dim=40),
+    )
+    torch.manual_seed(3)
+    sizes = ((24, 24, 24), (16, 16, 40))
+    theirs = [attention_of(name, query_dim=q, key_dim=k, value_dim=v).eval() for q, k, v in sizes]
+    assert (type(itself), type(ours)) == (SelfAttention, CrossAttention)
+    x, query = torch.randn(2, 7, 24), torch.randn(2, 5, 16)
+    keys, values = torch.randn(2, 7, 16), torch.randn(2, 7, 40)
+    for causal in (False, True):
+        found = itself.eval()(x, MASK, causal=causal).context
+        assert torch.equal(found, theirs[0].attend_self(x, MASK, causal=causal).context)
+    crossed = ours.eval()(query, keys, values, MASK, need_weights=True)
+    expected = theirs[1](query, theirs[1].prepare(keys, values, MASK), need_weights=True)
+    assert torch.equal(crossed.context, expected.context)
+    assert torch.equal(crossed.weights, expected.weights)
+    assert crossed.context.shape == (2, 5, ours.context_dim)
+
+
+def test_values_are_the_keys_unless_given() -> None:
+    layer, keys = build_attention("luong_general", query_dim=5, key_dim=3), torch.randn(2, 7, 3)
+    query = torch.randn(2, 2, 5)
+    assert torch.equal(layer(query, keys, mask=MASK).context, layer(query, keys, keys, MASK).context)
+    assert layer.context_dim == 3
+
+
+def test_a_sequence_goes_on_behind_its_past() -> None:
+    layer, x = build_attention("multihead", dim=6, num_heads=2), torch.randn(2, 7, 6)
+    first = layer(x[:, :4], causal=True)
+    rest = layer(x[:, 4:], past=first.memory, causal=True)
+    torch.testing.assert_close(rest.context, layer(x, causal=True).context[:, 4:])
+
+
+@pytest.mark.parametrize(
+    ("override", "whole"),
+    [
+        ("pattern.k=3", "attention.pattern.k=3"),
+        ("score=dot", "attention/score=dot"),
+        ("+score.scores.extra.max_length=3", "+attention.score.scores.extra.max_length=3"),
+        ("~normalizer", "~attention/normalizer"),
+        ("attention.dropout=0.1", "attention.dropout=0.1"),
+        ("attention/pattern=local", "attention/pattern=local"),
+        (
+            "+attention/score@attention.score.scores.dense=dot",
+            "+attention/score@attention.score.scores.dense=dot",
+        ),
+    ],
+)
+def test_an_override_is_that_of_the_command_line_whole_or_short(override: str, whole: str) -> None:
+    assert preset.in_full(override) == whole
+
+
+def test_overrides_reach_the_parts() -> None:
+    overrides = ("normalizer=hard", "normalizer.entropy_weight=0.5", "attention.pattern.k=3", "dropout=0.25")
+    attention = build_attention("local", *overrides, dim=6, num_heads=3).attention
+    assert attention.normalizer.entropy_weight == 0.5
+    assert (attention.pattern.k, attention.dropout, attention.num_heads) == (3, 0.25, 3)
+    whole = composed("attention=local", "attention.pattern.k=3").attention
+    assert preset.compose_factory("local", "pattern.k=3").keywords["pattern"].keywords["k"] == whole.pattern.k
+
+
+def test_a_mixture_takes_one_more_score_as_on_the_command_line() -> None:
+    extra = "+attention/score@attention.score.scores.general=general"
+    assert len(build_attention("synthesizer_random_dense", extra, dim=6).attention.score.scores) == 3
+
+
+def test_the_layer_picks_the_pattern_of_alternating() -> None:
+    names = [
+        type(build_attention("alternating", dim=6, layer=layer).attention.pattern).__name__
+        for layer in range(3)
+    ]
+    assert names == ["LocalPattern", "AtrousPattern", "LocalPattern"]
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "sizes", "sentence"),
+    [
+        ("sparze", [], {"dim": 6}, r"^There is no attention 'sparze'; choose from: alternating, atrous, .*vanilla$"),
+        ("sparse", [], {}, "dim=None, query_dim=None, .*; give dim alone for self-attention, or query_dim and key"),
+        ("sparse", [], {"dim": 6, "value_dim": 6}, "dim=6, query_dim=None, key_dim=None and value_dim=6; give dim"),
+        ("sparse", [], {"query_dim": 6}, "query_dim=6, key_dim=None and value_dim=None; give dim alone"),
+        ("sparse", ["pattern.kk=3"], {"dim": 6},
+         "^attention 'sparse' does not take pattern.kk=3: Could not override 'attention.pattern.kk'"),
+        ("sparse", ["score=foo"], {"dim": 6}, "does not take score=foo: .* Available options in .*: additive concat"),
+        ("sparse", ["score=3"], {"dim": 6}, "does not take score=3: Config group override must be a string"),
+        ("sparse", ["pattern.k"], {"dim": 6}, "does not take pattern.k: Error parsing override"),
+        ("sparse", ["dropout=${rate}"], {"dim": 6}, "does not take dropout=.*: Interpolation key 'rate' not found"),
+        ("multihead", [], {"dim": 6, "num_heads": 4}, "attention.num_heads=4 does not divide value_dim=6"),
+        ("luong_dot", [], {"query_dim": 6, "key_dim": 5}, "needs query_dim == key_dim, got 6 and 5"),
+        ("local", ["pattern.length_ratio=2.0"], {"dim": 6}, "length_ratio=2.0 is for cross-attention"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_in_one_sentence(
+    name: str, overrides: list[str], sizes: dict[str, int], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        build_attention(name, *overrides, **sizes)
+
+
+def hydra_state() -> dict[str, Any]:
+    """Who is there, by identity, and what they say."""
+    return {
+        "hydra": GlobalHydra.instance(),
+        "loader": GlobalHydra.instance().hydra,
+        "store": ConfigStore.instance(),
+        "version": version.getbase(),
+        "resolvers": dict(BaseContainer._resolvers),
+    }
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_hydras_state_is_the_same_before_and_after_and_others_go_on_composing(refused: bool) -> None:
+    OmegaConf.register_new_resolver("ours", lambda: 7, replace=True)
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.2"):
+            before = hydra_state()
+            if refused:
+                with pytest.raises(UserError, match="does not take"):
+                    build_attention("sparse", "pattern.kk=3", dim=6)
+            else:
+                build_attention("sparse", dim=6)
+            assert hydra_state() == before
+            assert str(before["version"]) == "1.2"
+            assert compose("train", ["seed=11"]).seed == 11
+            assert OmegaConf.create({"a": "${ours:}"}).a == 7
+        outside = GlobalHydra.instance()
+        build_attention("sparse", dim=6)
+        assert GlobalHydra.instance() is outside
+        assert not outside.is_initialized()
+    finally:
+        OmegaConf.clear_resolver("ours")
+
+
+def test_it_works_inside_a_running_hydra_application_and_elsewhere_than_in_the_checkout(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/app.yaml").write_text("name: mine\nwidth: 16\nhydra: {output_subdir: null}\n")
+    (tmp_path / "app.py").write_text(APPLICATION)
+    command = [sys.executable, "app.py", "hydra.run.dir=.", "hydra/job_logging=none"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (done.stdout, done.stderr) == ("mine 3 16\n", "")
+
+
+def test_the_example_of_the_docstring_is_right() -> None:
+    assert doctest.testmod(preset).attempted >= 6
+    assert doctest.testmod(preset).failed == 0
+
+
+def test_the_code_of_the_page_runs() -> None:
+    assert len(BLOCKS) >= 5
+    names: dict[str, Any] = {}
+    for block in BLOCKS:
+        exec(block, names)
+    assert names["weights"].shape == (2, 8, 7, 7)
+    assert (names["weights"][1, :, :, 4:] == 0).all()
