@@ -16,7 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from scripts.load_script import load_script
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```(?:\w+)?\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 OTHERS = re.findall(r"\bpython (translate|evaluate)\.py ([^<>|\n]+)", "".join(BLOCKS))
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("python train.py")]
 FLAGS = ("-m", "--help", "--cfg", "job", "--resolve")

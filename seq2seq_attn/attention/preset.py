@@ -80,20 +80,22 @@ def compose_factory(preset: str, *overrides: str) -> partial[Any]:
     from hydra import compose, initialize_config_dir  # 0.3 s that a mere import of this package does not pay
     from hydra.errors import HydraException
     from hydra.utils import instantiate
+    from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     directory = conf_directory()
     presets = sorted(path.stem for path in (directory / "attention").glob("*.yaml"))
     if preset not in presets:
         raise UserError(f"There is no attention '{preset}'; choose from: {', '.join(presets)}")
+    mistakes = (HydraException, OmegaConfBaseException, ValueError)  # ValueError: Hydra's own, of `score=3`
     words = [f"+attention={preset}", *map(in_full, overrides)]
-    try:
-        with hydra_untouched(), initialize_config_dir(str(directory), version_base="1.3"):
-            node = compose(overrides=words).attention
-        return instantiate(node, _convert_="all")
-    except (HydraException, OmegaConfBaseException, ValueError) as error:  # ValueError: Hydra's, of `score=3`
-        why = " ".join(str(error).partition("Config search path")[0].split())
-        raise UserError(f"attention '{preset}' does not take {', '.join(overrides)}: {why}") from error
+    with hydra_untouched(), initialize_config_dir(str(directory), version_base="1.3"):
+        try:
+            node = OmegaConf.to_container(compose(overrides=words).attention, resolve=True)
+        except mistakes as error:
+            why = " ".join(str(error).partition("Config search path")[0].split())
+            raise UserError(f"attention '{preset}' does not take {', '.join(overrides)}: {why}") from error
+    return instantiate(node, _convert_="all")
 
 
 def in_full(override: str) -> str:
