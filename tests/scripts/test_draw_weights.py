@@ -103,7 +103,10 @@ def test_pictures_have_one_size_and_their_maps_one_place_and_one_size_of_cells()
         assert boxes[0].y1 == pytest.approx(boxes[1].y1)
         assert min(box.y0 for box in boxes) > 0
     cells = [
-        (axes.get_window_extent().width / axes.get_xlim()[1], axes.get_window_extent().height / axes.get_ylim()[0])
+        (
+            axes.get_window_extent().width / axes.get_xlim()[1],
+            axes.get_window_extent().height / axes.get_ylim()[0],
+        )
         for figure in (short, long)
         for axes in figure.axes
     ]
@@ -147,7 +150,9 @@ def test_each_run_becomes_a_small_picture_named_for_its_preset_and_an_unfinished
     assert [picture.name for picture in pictures] == ["bahdanau.png", "multihead.png"]
     assert len({pixels(picture).shape for picture in pictures}) == 1
     assert max(picture.stat().st_size for picture in pictures) < 40_000
-    assert capsys.readouterr().err.startswith(f"left out: ckpt_path={tmp_path} holds no checkpoints/best.ckpt")
+    assert capsys.readouterr().err.startswith(
+        f"left out: ckpt_path={tmp_path} holds no checkpoints/best.ckpt"
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,7 +164,11 @@ def test_each_run_becomes_a_small_picture_named_for_its_preset_and_an_unfinished
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(
-    arguments: list[str], sentence: str, runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    sentence: str,
+    runs: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = runs["multihead"]
     typed = [run, *(argument.format(run=run) for argument in arguments), "--sentence", SOURCE]
@@ -172,6 +181,6 @@ def test_a_mistake_is_answered_in_one_sentence(
 def test_a_map_that_a_model_lacks_is_named_beside_those_that_it_has(runs: dict[str, str]) -> None:
     with pytest.raises(
         script.UserError,
-        match=r"has no map encoder:2:0; it has encoder/0 with 3 heads, encoder/1 with 3 heads, .+, cross/1 with 1 heads",
+        match=r"has no map encoder:2:0; it has encoder/0 with 3 heads, .+, cross/1 with 1 heads",
     ):
         script.read(runs["bahdanau"], SOURCE, TARGET, wanted("encoder:2:0"))
