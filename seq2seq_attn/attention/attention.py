@@ -11,9 +11,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq_attn.attention.both import both
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.heads import check_heads, join_heads, split_heads
+from seq2seq_attn.attention.kernel.masked_product import masked_product
 from seq2seq_attn.attention.memory import Memory
+from seq2seq_attn.attention.parts import Parts
 from seq2seq_attn.attention.places import Places
 from seq2seq_attn.attention.relative import check_relative
 from seq2seq_attn.tensors.error import UserError
@@ -114,14 +117,9 @@ class Attention(nn.Module):
         return Memory(prepared, split_heads(values, self.num_heads), mask)
 
     def forward(
-        self,
-        query: Float[Tensor, "batch target query_dim"],
-        memory: Memory,
-        *,
-        start: int = 0,
-        causal: bool = False,
+        self, query: Float[Tensor, "batch target query_dim"], memory: Memory, *, start: int = 0, causal: bool = False,
         need_weights: bool = False,
-    ) -> Attended:
+    ) -> Attended:  # fmt: skip
         """Context of each query.
 
         Args:
@@ -133,20 +131,16 @@ class Attention(nn.Module):
         return self._attend(query, prepared, memory, start, causal, need_weights)
 
     def attend_self(
-        self,
-        x: Float[Tensor, "batch length dim"],
-        mask: Bool[Tensor, "batch length"] | None = None,
-        *,
-        past: Memory | None = None,
-        causal: bool = False,
-        need_weights: bool = False,
-    ) -> Attended:
+        self, x: Float[Tensor, "batch length dim"], mask: Bool[Tensor, "batch length"] | None = None, *,
+        past: Memory | None = None, causal: bool = False, need_weights: bool = False,
+    ) -> Attended:  # fmt: skip
         """A sequence that attends to itself and, one step or chunk at a time, to the `past` that stands before it."""
         start = 0 if past is None else past.source
         query, memory = self._prepare_self(x, mask, start)
         if past is not None:
             memory = past.append(memory)
-        return self._attend(x, query, memory, start, causal, need_weights)._replace(memory=memory)
+        found = self._attend(x, query, memory, start, causal, need_weights, itself=past is None)
+        return found._replace(memory=memory)
 
     def _prepare_self(self, x: Tensor, mask: Tensor | None, start: int) -> tuple[tuple[Tensor, ...], Memory]:
         """Query, keys and values of one input: one product where its rows outweigh joining the matrices."""
@@ -172,77 +166,110 @@ class Attention(nn.Module):
         return (self.relative.rotate(x, torch.arange(start, start + x.shape[2], device=x.device)),)
 
     def _attend(
-        self,
-        query: Tensor,
-        prepared: tuple[Tensor, ...],
-        memory: Memory,
-        start: int,
-        causal: bool,
-        need_weights: bool,
-    ) -> Attended:
-        context = None
-        if not need_weights and self._may_fuse(memory):
-            context = self._fused(prepared, memory, start, causal)
-        if context is not None:
-            return Attended(self._output(context))
+        self, query: Tensor, prepared: tuple[Tensor, ...], memory: Memory, start: int, causal: bool,
+        need_weights: bool, itself: bool = False,
+    ) -> Attended:  # fmt: skip
+        """By the first way that serves: the keys of one query, a fused kernel, a pattern's blocks, all pairs."""
+        target, source = query.shape[1], memory.source
+        if need_weights:
+            return self._dense(query, prepared, memory, start, causal, need_weights)
+        window = self.pattern.window(start, source, causal) if target == 1 else None
+        if window is not None:
+            return self._step(query, prepared, memory, start, causal, window)
+        whole_cache = target == 1 and source == start + 1
+        square = not causal or whole_cache or (start == 0 and target == source)
+        if square and (start == 0 or self.pattern.sees_all) and memory.one_mask:
+            triangle = causal and not whole_cache
+            if self._may_fuse(memory):
+                context = self.pattern.product(
+                    prepared[0], memory.keys[0], memory.values, memory.mask, triangle, itself
+                )
+                if context is not None:
+                    return Attended(self._output(context))
+            if source >= self.pattern.parts_from:
+                return self._in_parts(prepared, memory, target, triangle)
         return self._dense(query, prepared, memory, start, causal, need_weights)
 
     def _may_fuse(self, memory: Memory) -> bool:
         dropping = self.training and self.dropout > 0
-        one_mask = memory.mask is None or memory.mask.dim() == 2
         told = self.relative is not None and (self.relative.biases or self.relative.adds_context)
         softmax = self.score.inner_product and self.normalizer.is_softmax and not self.pattern.reweighs
-        return softmax and one_mask and not dropping and not told
+        return softmax and memory.one_mask and not dropping and not told
 
-    def _fused(
-        self, query: tuple[Tensor, ...], memory: Memory, start: int, causal: bool
-    ) -> Float[Tensor, "batch heads target width"] | None:
-        target = query[0].shape[2]
-        if causal and target == 1 and memory.source == start + 1:
-            causal = False  # a step sees the whole cache
-        if causal and (start != 0 or target != memory.source):
-            return None
-        return self.pattern.product(query[0], memory.keys[0], memory.values, memory.mask, causal)
+    def _step(
+        self, query: Tensor, prepared: tuple[Tensor, ...], memory: Memory, start: int, causal: bool,
+        window: slice | Tensor,
+    ) -> Attended:  # fmt: skip
+        """One query, which reads only the keys of its window."""
+        read = memory.at(window)
+        if self._may_fuse(memory):
+            return Attended(
+                self._output(masked_product(prepared[0], read.keys[0], read.values, read.visible))
+            )
+        places = Places.dense(
+            start=start, target=1, source=memory.source, lengths=lambda: memory.lengths, causal=causal,
+            device=query.device, window=window,
+        )  # fmt: skip
+        scores = self._scores(read.values.dtype, prepared, read.keys, places)
+        return self._weighed(query, scores, both(read.visible, self.score.visible(places)), read, places)
+
+    def _in_parts(self, prepared: tuple[Tensor, ...], memory: Memory, target: int, causal: bool) -> Attended:
+        """All queries, in the blocks of the pattern."""
+        parts = Parts(
+            self.pattern.parts(target, memory.source, causal), target, memory,
+            causal=causal, in_order=not self.normalizer.is_softmax,
+        )  # fmt: skip
+        hidden = not self.score.inner_product
+        of = partial(self._scores, memory.values.dtype)
+        scores, allowed = parts.scores(prepared, of, self.score.visible, hidden=hidden)
+        scores = scores.expand(len(memory.values), *scores.shape[1:])
+        weights, log_prob, entropy = self.normalizer(scores, allowed)
+        kept = F.dropout(weights, self.dropout, self.training)
+        added = self.relative.context if self.relative is not None and self.relative.adds_context else None
+        context = parts.context(kept, added)
+        return self._attended(context, None, log_prob, entropy)
 
     def _dense(
-        self,
-        query: Float[Tensor, "batch target query_dim"],
-        prepared: tuple[Tensor, ...],
-        memory: Memory,
-        start: int,
-        causal: bool,
+        self, query: Tensor, prepared: tuple[Tensor, ...], memory: Memory, start: int, causal: bool,
         need_weights: bool,
-    ) -> Attended:
-        batch, target = query.shape[:2]
+    ) -> Attended:  # fmt: skip
+        """All queries and all keys, from what the pattern allows."""
         places = Places.dense(
-            start=start, target=target, source=memory.source, lengths=lambda: memory.lengths, causal=causal,
+            start=start, target=query.shape[1], source=memory.source, lengths=lambda: memory.lengths, causal=causal,
             device=query.device,
         )  # fmt: skip
-        scores = self.score(prepared, memory.keys, places).to(memory.values.dtype)
-        if self.relative is not None and self.relative.biases:
-            first = prepared[0] if self.relative.needs_inner_product else None
-            scores = scores + self.relative.bias(first, places.query, places.key).to(scores.dtype)
-        scores = scores.expand(batch, *scores.shape[1:])
+        scores = self._scores(memory.values.dtype, prepared, memory.keys, places)
         centre = None if self.pattern.sees_all else self.pattern.centre(query, places.query, places.end)
         allowed = self._allowed(memory, places, start, causal, centre)
+        return self._weighed(query, scores, allowed, memory, places, centre, need_weights)
+
+    def _weighed(
+        self, query: Tensor, scores: Tensor, allowed: Tensor | None, memory: Memory, places: Places,
+        centre: Tensor | None = None, need_weights: bool = False,
+    ) -> Attended:  # fmt: skip
+        scores = scores.expand(len(query), *scores.shape[1:])
         weights, log_prob, entropy = self.normalizer(scores, allowed)
-        if self.pattern.reweighs:
-            assert centre is not None
+        if centre is not None and self.pattern.reweighs:
             weights = self.pattern.reweigh(weights, centre, places.key)
         kept = F.dropout(weights, self.dropout, self.training)
         context = kept @ memory.values
         if self.relative is not None and self.relative.adds_context:
             context = context + self.relative.context(kept, places.query, places.key)
-        return Attended(
-            self._output(context),
-            weights if need_weights else None,
-            None if log_prob is None else log_prob.sum(1),
-            None if entropy is None else entropy.sum(1),
-        )
+        return self._attended(context, weights if need_weights else None, log_prob, entropy)
+
+    def _scores(
+        self, dtype: torch.dtype, prepared: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+    ) -> Float[Tensor, "*batch heads target source"]:
+        """Scores with what the relative position adds, of all pairs or in blocks."""
+        scores = self.score(prepared, keys, places).to(dtype)
+        if self.relative is None or not self.relative.biases:
+            return scores
+        first = prepared[0] if self.relative.needs_inner_product else None
+        return scores + self.relative.bias(first, places.query, places.key).to(scores.dtype)
 
     def _allowed(
         self, memory: Memory, places: Places, start: int, causal: bool, centre: Tensor | None
-    ) -> Bool[Tensor, "#batch #heads #target source"] | None:
+    ) -> Bool[Tensor, "#batch #heads #target #source"] | None:
         """Mask, causality, pattern and the score's own looks, composed; None: everything may be seen."""
         allowed = memory.visible
         if causal and memory.source > start + 1:  # or else a step sees the whole cache
@@ -251,15 +278,18 @@ class Attention(nn.Module):
             allowed = both(allowed, self.pattern.allowed(centre, places.key)[:, None])
         return both(allowed, self.score.visible(places))
 
+    def _attended(
+        self, context: Tensor, weights: Tensor | None, log_prob: Tensor | None, entropy: Tensor | None
+    ) -> Attended:
+        return Attended(
+            self._output(context),
+            weights,
+            None if log_prob is None else log_prob.sum(1),
+            None if entropy is None else entropy.sum(1),
+        )
+
     def _output(
         self, context: Float[Tensor, "batch heads target width"]
     ) -> Float[Tensor, "batch target dim"]:
         joined = join_heads(context)
         return joined if self.project_output is None else self.project_output(joined)
-
-
-def both(left: Bool[Tensor, ...] | None, right: Bool[Tensor, ...] | None) -> Bool[Tensor, ...] | None:
-    """What two masks both allow, where None allows everything."""
-    if left is None:
-        return right
-    return left if right is None else left & right

@@ -34,6 +34,11 @@ class Memory:
     def source(self) -> int:
         return self.values.shape[2]
 
+    @property
+    def one_mask(self) -> bool:
+        """Whether all queries see the same keys, as far as the mask goes."""
+        return self.mask is None or self.mask.dim() == 2
+
     @cached_property
     def visible(self) -> Bool[Tensor, "batch 1 _ source"] | None:
         """The mask with an axis for heads and one for queries."""
@@ -56,6 +61,12 @@ class Memory:
         if self.room is not None:
             return self._within(self.room.select(rows, self.source), self.source, mask)
         return Memory(tuple(k[rows] for k in self.keys), self.values[rows], mask)
+
+    def at(self, window: slice | Int[Tensor, "keys"]) -> Memory:
+        """Some keys only, for a query that sees no others."""
+        where = window if isinstance(window, slice) else window.to(self.values.device)
+        mask = None if self.mask is None else self.mask[..., where]
+        return Memory(tuple(k[:, :, where] for k in self.keys), self.values[:, :, where], mask)
 
     def append(self, new: Memory) -> Memory:
         """More keys behind these, for causal self-attention one step at a time.

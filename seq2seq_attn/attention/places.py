@@ -33,9 +33,9 @@ class Places:
     @classmethod
     def dense(
         cls, *, start: int, target: int, source: int, lengths: Callable[[], Tensor], causal: bool,
-        device: torch.device,
+        device: torch.device, window: slice | Tensor | None = None,
     ) -> Places:  # fmt: skip
-        """Rows `start .. start + target` against columns `0 .. source`."""
+        """Rows `start .. start + target` against columns `0 .. source`, or those of them in `window`."""
 
         def query() -> Tensor:
             return torch.arange(start, start + target, device=device)
@@ -43,8 +43,12 @@ class Places:
         def end() -> Tensor:
             return (query() + 1)[None] if causal else lengths()[:, None].expand(-1, target)
 
+        def key() -> Tensor:
+            places = torch.arange(source, device=device)
+            return places if window is None else places[window]
+
         return cls(
-            query, lambda: torch.arange(source, device=device), end,
+            query, key, end,
             target_length=start + target, source_length=source,
         )  # fmt: skip
 

@@ -37,13 +37,13 @@ class AlternatingPattern(Pattern):
                 "attention.pattern.patterns is empty, so a layer has none to take; name one, as "
                 "+attention/pattern@attention.pattern.patterns.local=local"
             )
-        self.parts = list(patterns.values())
+        self.patterns = list(patterns.values())
         self.sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads}
 
     def for_layer(self, layer: int) -> Pattern:
-        turn, chosen = divmod(layer, len(self.parts))
+        turn, chosen = divmod(layer, len(self.patterns))
         # A list in the list takes its own turns.
-        return build_part(self.parts[chosen], **self.sizes).for_layer(turn)
+        return build_part(self.patterns[chosen], **self.sizes).for_layer(turn)
 
     def allowed(
         self, centre: Tensor, key_place: Int[Tensor, "source"]

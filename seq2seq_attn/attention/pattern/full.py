@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from seq2seq_attn.attention.kernel.masked_product import masked_product
 from seq2seq_attn.attention.pattern.pattern import Pattern
 
 
@@ -30,6 +31,7 @@ class FullPattern(Pattern):
         values: Float[Tensor, "batch heads source value_width"],
         mask: Bool[Tensor, "batch source"] | None,
         causal: bool,
+        itself: bool = False,
     ) -> Float[Tensor, "batch heads target value_width"] | None:
         if mask is None:
             return F.scaled_dot_product_attention(query, keys, values, is_causal=causal, scale=1.0)
@@ -37,5 +39,4 @@ class FullPattern(Pattern):
         if causal:
             length = keys.shape[2]
             allowed = allowed & torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
-        # A boolean mask gives zeros, not NaN, where a row sees nothing.
-        return F.scaled_dot_product_attention(query, keys, values, attn_mask=allowed, scale=1.0)
+        return masked_product(query, keys, values, allowed)

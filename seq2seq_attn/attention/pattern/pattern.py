@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.kernel.block import Block
+from seq2seq_attn.attention.kernel.block_product import block_product
+from seq2seq_attn.attention.kernel.masked_product import masked_product
 from seq2seq_attn.tensors.error import UserError
+
+Place = TypeVar("Place", int, Tensor)
 
 
 class Pattern(nn.Module, ABC):
@@ -22,12 +30,16 @@ class Pattern(nn.Module, ABC):
         reads_query: whether `centre` depends on what a query holds.
         length_ratio: source places per target place, a fixed number: the target's length is unknown in decoding.
             It must be 1 where a sentence attends to itself.
+        product_from, parts_from: source places from which the blocks are faster than a dense pass with a mask, in
+            `product` and with any other score or normalizer.
     """
 
     sees_all: ClassVar[bool] = False
     reweighs: ClassVar[bool] = False
     reads_query: ClassVar[bool] = False
     length_ratio: float = 1.0
+    product_from: int = sys.maxsize
+    parts_from: int = sys.maxsize
 
     def for_layer(self, layer: int) -> Pattern:
         """The pattern of a layer: itself, unless it is a list."""
@@ -57,6 +69,17 @@ class Pattern(nn.Module, ABC):
         """Change weights after the normalizer; the rows may then sum to less than 1."""
         return weights
 
+    def window(self, place: int, source: int, causal: bool) -> slice | Int[Tensor, "keys"] | None:
+        """Places of the keys that the query at `place` sees, at least one; None: ask `allowed`."""
+        return None
+
+    def parts(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
+        """Blocks that hold every pair that is seen, once; in each part a row stands in one block at most.
+
+        Asked for by those who have `product_from` or `parts_from` places, and where `length_ratio` is 1.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is not cut into blocks; ask for what is allowed")
+
     def product(
         self,
         query: Float[Tensor, "batch heads target width"],
@@ -64,12 +87,31 @@ class Pattern(nn.Module, ABC):
         values: Float[Tensor, "batch heads source value_width"],
         mask: Bool[Tensor, "batch source"] | None,
         causal: bool,
+        itself: bool = False,
     ) -> Float[Tensor, "batch heads target value_width"] | None:
-        """Context of a softmax over inner products, by a fused kernel; None: there is none."""
-        return None
+        """Context of a softmax over inner products, by a fused kernel; None: there is none.
+
+        Args:
+            causal: row t sees keys 0..t only.
+            itself: a row stands where its key does: what the mask hides is padding as a row too, and may be 0.
+        """
+        target, source = query.shape[2], keys.shape[2]
+        if source >= self.product_from:
+            context = block_product(query, keys, values, mask, causal, self.parts, itself=itself)
+            if context is not None:
+                return context
+        if source >= self.parts_from or self.reads_query:
+            return None
+        rows, places = (torch.arange(length, device=keys.device) for length in (target, source))
+        allowed = self.allowed(aligned_place(rows, self.length_ratio)[None], places)[:, None]
+        if causal:
+            allowed = allowed & (places <= rows[:, None])
+        if mask is not None:
+            allowed = allowed & mask[:, None, None]
+        return masked_product(query, keys, values, allowed)
 
 
-def aligned_place(place: Int[Tensor, "target"], length_ratio: float) -> Int[Tensor, "target"]:
+def aligned_place(place: Place, length_ratio: float) -> Place:
     """round(place * length_ratio), halves up.
 
     In whole numbers: torch.round goes to the even one, and a product of floats would depend on their dtype.

@@ -1,0 +1,1 @@
+"""The exact sparse kernels that local, atrous and sparse share."""

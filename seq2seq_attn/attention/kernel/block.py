@@ -1,0 +1,133 @@
+"""A pattern cut into rectangles of rows and keys, most of which are one rectangle moved along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple, final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+HIDDEN = -1e30  # finite: a row of -inf has a log-sum-exp of 0 in the CPU's kernel
+TILE = 32  # rows of a local block: the CPU's flash kernel takes that many at a time
+
+
+@final
+class Band(NamedTuple):
+    """Distances, key - row, that are seen: -before .. after, without 0 if `apart`."""
+
+    before: int
+    after: int
+    apart: bool = False
+
+
+@final
+class Block(NamedTuple):
+    """`rows` rows and `keys` keys, every `spacing`-th place from a first one; and the same `repeats` times, moved.
+
+    Attributes:
+        row, key: places of the first ones.
+        step: places by which each repetition is moved.
+        causal: whether the i-th row sees the first i + 1 keys only.
+        band: what is seen inside; None: all.
+    """
+
+    row: int
+    key: int
+    rows: int
+    keys: int
+    repeats: int = 1
+    step: int = 0
+    spacing: int = 1
+    causal: bool = False
+    band: Band | None = None
+
+    def bias(self, like: Float[Tensor, "..."]) -> Float[Tensor, "rows keys"] | None:
+        """0 where a row sees a key, far down elsewhere, in every repetition; `causal` is left to the kernel."""
+        if self.band is None:
+            return None
+        seen = self._replace(repeats=1, causal=False).seen(like.device)[0]
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        return torch.zeros(seen.shape, dtype=dtype, device=like.device).masked_fill_(~seen, HIDDEN)
+
+    def seen(self, device: torch.device) -> Bool[Tensor, "repeats rows keys"]:
+        """Whether a row sees a key."""
+        distance = self.key_places(device)[:, None] - self.row_places(device)[:, :, None]
+        seen = distance <= 0 if self.causal else torch.ones_like(distance, dtype=torch.bool)
+        if self.band is not None:
+            seen = seen & (distance >= -self.band.before) & (distance <= self.band.after)
+            if self.band.apart:
+                seen = seen & (distance != 0)
+        return seen
+
+    def row_places(self, device: torch.device) -> Int[Tensor, "repeats rows"]:
+        return self._places(self.row, self.rows, device)
+
+    def key_places(self, device: torch.device) -> Int[Tensor, "repeats keys"]:
+        return self._places(self.key, self.keys, device)
+
+    def _places(self, first: int, length: int, device: torch.device) -> Tensor:
+        moved = first + self.step * torch.arange(self.repeats, device=device)
+        return moved[:, None] + self.spacing * torch.arange(length, device=device)
+
+    def tiles(self, most_pairs: int) -> Iterator[Block]:
+        """The same in pieces of at most `most_pairs` pairs, or of one row; for those who read `seen`."""
+        if self.rows * self.keys <= most_pairs:
+            yield from self.turns(most_pairs // self.keys)
+            return
+        height = max(1, most_pairs // self.keys)
+        for one in self.turns(1):
+            for first in range(0, self.rows, height):
+                row = one.row + first * self.spacing
+                yield one._replace(row=row, rows=min(height, self.rows - first))
+
+    def turns(self, most: int) -> Iterator[Block]:
+        """The same in turns of about `most` rows, so that what is computed at once stays small."""
+        turn = max(1, most // self.rows)
+        for first in range(0, self.repeats, turn):
+            moved = first * self.step
+            repeats = min(turn, self.repeats - first)
+            yield self._replace(row=self.row + moved, key=self.key + moved, repeats=repeats)
+
+
+def window_blocks(rows: int, keys: int, band: Band) -> list[Block]:
+    """Tiles of rows with the keys that their band touches, in the order of rows; rows that see no key are left out.
+
+    Tiles whose keys all lie inside the sequence are one block; those at either end are another each.
+    """
+    rows = min(rows, keys + band.before)
+    tile = max(TILE, band.before // 2)
+    first = -(-band.before // tile)
+    last = min(rows // tile, (keys - band.after) // tile)
+    if last <= first:
+        return [end_block(0, rows, keys, band)]
+    middle = Block(
+        first * tile, first * tile - band.before, tile, band.before + tile + band.after,
+        repeats=last - first, step=tile, band=band,
+    )  # fmt: skip
+    blocks = [end_block(0, first * tile, keys, band), middle, end_block(last * tile, rows, keys, band)]
+    return [block for block in blocks if block.rows > 0]
+
+
+def end_block(start: int, end: int, keys: int, band: Band) -> Block:
+    """Rows `start .. end` with the keys that there are for them."""
+    first, last = max(0, start - band.before), min(keys, end + band.after)
+    return Block(start, first, end - start, last - first, band=band)
+
+
+def class_blocks(rows: int, keys: int, k: int, causal: bool) -> list[Block]:
+    """Places that leave the same remainder divided by k: each class sees itself, and no other.
+
+    Classes with as many rows and as many keys are one block; those without a key are left out.
+    """
+    cuts = sorted({0, rows % k, keys % k, k})
+    blocks = []
+    for first, end in pairwise(cuts):
+        of_rows, of_keys = -(-(rows - first) // k), -(-(keys - first) // k)
+        if of_rows > 0 and of_keys > 0:
+            blocks.append(
+                Block(first, first, of_rows, of_keys, end - first, step=1, spacing=k, causal=causal)
+            )
+    return blocks

@@ -1,0 +1,197 @@
+"""Every way that attention takes under a narrow pattern gives the dense numbers, and reads only what it may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from configs import attention_of, built, composed
+from torch import Tensor
+
+from seq2seq_attn.attention import attention as attention_module
+from seq2seq_attn.attention import parts as parts_module
+from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.pattern.pattern import aligned_place
+
+pytestmark = pytest.mark.usefixtures("double")
+
+B, N, WIDTH, K = 3, 83, 16, 5
+LENGTHS = torch.tensor([83, 40, 1])
+MASK = torch.arange(N) < LENGTHS[:, None]
+PATTERNS = ["local", "atrous", "sparse"]
+patterns = pytest.mark.parametrize("pattern", PATTERNS)
+# What meets blocks: scores of contents and of places, head by head, and normalizers that need a whole row.
+OTHERS = [
+    ["attention/score=additive"],
+    ["attention/score=concat", "attention/normalizer=sparsemax"],
+    ["attention/score=additive", "attention/normalizer=entmax15"],
+    ["attention/score=synthesizer_dense", "attention.score.max_length=97"],
+    ["attention/score=synthesizer_random", "attention.score.max_length=97"],
+    ["attention/score=synthesizer_factorized_random", "attention.score.max_length=97"],
+    ["attention/score=fixed", "attention.num_heads=8"],
+    ["attention/score=uniform"],
+    ["attention/score=uniform", "attention/normalizer=hard"],  # all are equal: the first place wins
+    ["attention/normalizer=sparsemax"],
+]
+
+
+def attending(pattern: str, *overrides: str, relative: Any = None) -> Any:
+    """A layer that takes its pattern's blocks from the shortest sentence on."""
+    chosen = [f"attention/pattern={pattern}", f"attention.pattern.k={K}", "attention.num_heads=2", *overrides]
+    node = composed("attention=multihead", *chosen).attention
+    sizes = {"query_dim": WIDTH, "key_dim": WIDTH, "value_dim": WIDTH}
+    layer = built(node)(layer=0, relative=relative, **sizes).eval()
+    layer.pattern.product_from = layer.pattern.parts_from = 1
+    return layer
+
+
+def refuse_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("all pairs were scored")
+
+    monkeypatch.setattr(Attention, "_dense", refuse)
+    monkeypatch.setattr("seq2seq_attn.attention.pattern.pattern.masked_product", refuse)
+
+
+def gradients(context: Tensor, upstream: Tensor, *of: Tensor) -> list[Tensor]:
+    found = torch.autograd.grad((context * upstream).sum(), of, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for g, x in zip(found, of, strict=True)]
+
+
+def check_itself(layer: Any, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(B, N, WIDTH, requires_grad=True)
+    expected = layer.attend_self(x, MASK, causal=causal, need_weights=True).context
+    refuse_all_pairs(monkeypatch)
+    found = layer.attend_self(x, MASK, causal=causal).context
+    torch.testing.assert_close(found[MASK], expected[MASK], rtol=0, atol=1e-12)
+    upstream = torch.randn_like(found) * MASK[..., None]
+    inputs = [x, *(p for p in layer.parameters() if p.requires_grad)]
+    for ours, theirs in zip(
+        gradients(found, upstream, *inputs), gradients(expected, upstream, *inputs), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("overrides", OTHERS, ids=" ".join)
+@patterns
+def test_blocks_of_any_score_and_normalizer_equal_all_pairs(
+    pattern: str, overrides: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_itself(attending(pattern, *overrides), causal=True, monkeypatch=monkeypatch)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@patterns
+def test_additive_tile_by_tile_equals_all_pairs(
+    pattern: str, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_module, "MOST_HIDDEN", 7 * B * N * WIDTH)
+    check_itself(attending(pattern, "attention/score=additive"), causal, monkeypatch)
+
+
+@pytest.mark.parametrize("position", ["alibi", "relative", "rotary"])
+@patterns
+def test_blocks_under_a_relative_position_equal_all_pairs(
+    pattern: str, position: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relative = built(composed(f"position={position}").position)(dim=WIDTH).relative
+    check_itself(attending(pattern, relative=relative), causal=True, monkeypatch=monkeypatch)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@patterns
+def test_the_kernel_equals_all_pairs(pattern: str, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_itself(attending(pattern), causal, monkeypatch)
+
+
+@pytest.mark.parametrize("overrides", [[], ["attention/score=additive"]], ids=["product", "parts"])
+@pytest.mark.parametrize("source", [31, 200])
+@patterns
+def test_cross_attention_of_another_length_equals_all_pairs(
+    pattern: str, source: int, overrides: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = attending(pattern, *overrides)
+    query, keys = torch.randn(B, N, WIDTH), torch.randn(B, source, WIDTH)
+    memory = layer.prepare(keys, mask=torch.arange(source) < torch.tensor([[source], [source - 7], [0]]))
+    expected = layer(query, memory, need_weights=True).context
+    refuse_all_pairs(monkeypatch)
+    torch.testing.assert_close(layer(query, memory).context, expected, rtol=0, atol=1e-12)
+
+
+@patterns
+def test_a_mask_with_holes_goes_by_blocks(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = attending(pattern), torch.randn(B, N, WIDTH)
+    mask = torch.rand(B, N) > 0.3
+    expected = layer.attend_self(x, mask, need_weights=True).context
+    refuse_all_pairs(monkeypatch)
+    torch.testing.assert_close(layer.attend_self(x, mask).context, expected, rtol=0, atol=1e-12)
+
+
+@patterns
+def test_dropout_of_the_weights_leaves_their_mean_and_goes_by_blocks(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, x = attending(pattern, "attention.dropout=0.5"), torch.randn(1, N, WIDTH)
+    expected = layer.attend_self(x).context
+    refuse_all_pairs(monkeypatch)
+    draws = layer.train().attend_self(x.expand(400, -1, -1)).context
+    assert draws.std(0).mean() > 0.01
+    assert (draws.mean(0) - expected[0]).abs().mean() < 2 * (draws.std(0) / 20).mean()  # of 400 draws
+
+
+@pytest.mark.parametrize("overrides", [[], ["attention/score=additive"]], ids=["product", "dense"])
+@pytest.mark.parametrize("ratio", [1.0, 1.5])
+@patterns
+def test_a_step_reads_only_the_keys_it_may_see_and_equals_all_at_once(
+    pattern: str, ratio: float, overrides: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = attending(pattern, f"attention.pattern.length_ratio={ratio}", *overrides)
+    if ratio != 1:
+        layer.pattern.product_from = layer.pattern.parts_from = 10**9
+    query, keys = torch.randn(B, 60, WIDTH), torch.randn(B, N, WIDTH)
+    memory = layer.prepare(keys, mask=MASK)
+    expected = layer(query, memory, need_weights=True)
+    for t in (0, 7, 33, 52):
+        allowed = layer.pattern.allowed(aligned_place(torch.tensor([t]), ratio)[None], torch.arange(N))
+        poisoned = memory.values.masked_fill(~allowed[0, 0][:, None], torch.nan)
+        read = type(memory)(memory.keys, poisoned, memory.mask)
+        found = layer(query[:, t : t + 1], read, start=t).context
+        torch.testing.assert_close(found, expected.context[:, t : t + 1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("pattern", "keys"), [("local", 6), ("atrous", 14), ("sparse", 18)])
+def test_a_causal_step_gives_the_product_as_many_keys_as_it_sees(
+    pattern: str, keys: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At place 67, k = 5: 62..67; 2, 7, ..., 67; and of both, without 62 and 67 twice."""
+    layer, x = attending(pattern), torch.randn(B, 68, WIDTH)
+    expected = layer.attend_self(x, causal=True).context[:, 67:]
+    counted = []
+    product = attention_module.masked_product
+
+    def count(query: Tensor, k: Tensor, *others: Any) -> Tensor:
+        counted.append(k.shape[2])
+        return product(query, k, *others)
+
+    monkeypatch.setattr(attention_module, "masked_product", count)
+    past = layer.attend_self(x[:, :67], causal=True).memory
+    found = layer.attend_self(x[:, 67:], past=past, causal=True).context
+    assert counted == [keys]
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@patterns
+def test_queries_that_do_not_start_their_sentence_equal_those_of_the_whole(pattern: str) -> None:
+    layer = attending(pattern)
+    query, memory = torch.randn(B, N, WIDTH), layer.prepare(torch.randn(B, N, WIDTH))
+    expected = layer(query, memory).context[:, 31:]
+    torch.testing.assert_close(layer(query[:, 31:], memory, start=31).context, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("source", [32, 400])
+@patterns
+def test_a_short_sentence_goes_dense_and_a_long_one_by_blocks(pattern: str, source: int) -> None:
+    layer = attention_of("multihead", f"attention/pattern={pattern}", query_dim=6, key_dim=6, value_dim=6)
+    assert (source >= layer.pattern.product_from) == (source == 400)
+    assert (source >= layer.pattern.parts_from) == (source == 400)
