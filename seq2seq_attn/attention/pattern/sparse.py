@@ -17,8 +17,8 @@ from seq2seq_attn.attention.pattern.pattern import (
     check_length_ratio,
 )
 
-# Source places from which blocks are faster than a dense pass: so many, and so many times k. Those of the product were
-# measured on two busy CPU cores, 8 heads of 64, k = 16 and 32; those of the parts are a judgement.
+# Source places from which blocks are faster than a dense pass: so many, and so many times k. Measured on two
+# busy CPU cores: those of the product with 8 heads of 64, k = 16 and 32, those of the parts with 4 of 64, k = 4 to 16.
 PRODUCT_FROM, PRODUCT_FROM_K = 384, 8
 PARTS_FROM, PARTS_FROM_K = 256, 8
 
