@@ -107,6 +107,11 @@ def no_option(key: str, message: str, directory: Path, config_name: str, overrid
         if not isinstance(node, DictConfig):
             break
         if part not in node:
+            if place == 0 and len(parts) > 1 and part in groups:
+                choices = ", ".join(sorted(path.stem for path in (directory / part).glob("*.yaml")))
+                return (
+                    f"'{key}' is an option of a {part}, and none is chosen; add {part}=..., one of: {choices}"
+                )
             names = [*map(str, node), *(groups if place == 0 else [])]
             whole = {name: ".".join([*parts[:place], name, *parts[place + 1 :]]) for name in names}
             return f"There is no option '{key}'{did_you_mean(part, whole)}"

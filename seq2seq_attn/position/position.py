@@ -7,7 +7,7 @@ from abc import ABC
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seq2seq_attn.position.relative_part import RelativePart
+from seq2seq_attn.tensors.relative_part import RelativePart
 
 
 class Position(nn.Module, ABC):

@@ -38,14 +38,12 @@ def check_positions(model: nn.Module) -> None:
     Raises:
         UserError: with the positions that do something there.
     """
-    relative = [
-        part for part in model.modules()
-        if isinstance(part, Position) and type(part).relative is not Position.relative
-    ]  # fmt: skip
+    parts = [p.relative(num_heads=1, head_dim=2) for p in model.modules() if isinstance(p, Position)]
+    options = {part.option for part in parts if part is not None}
     told = any(part.relative is not None for part in model.modules() if isinstance(part, Attention))
-    if relative and not told:
+    if options and not told:
         raise UserError(
-            f"{type(relative[0]).__name__} tells self-attention how far apart two places are, and this model has no "
+            f"position={options.pop()} tells self-attention how far apart two places are, and this model has no "
             "self-attention; use position=sinusoidal, learned or none"
         )
 

@@ -232,6 +232,21 @@ def test_a_seed_gives_one_run(run: Path, tmp_path: Path) -> None:
         (["train.py", "tokenizer.vocab_size=1000000"], None),
         (["train.py", "metric=[chrf]"],
          "metric lacks bleu, by which the best checkpoint is chosen; use metric=[bleu,...]"),
+        (["train.py", "position=rotary"],
+         "position=rotary would change nothing: this model has no position, which a Transformer or ConvS2S has; "
+         "leave it out, or use model=transformer"),
+        (["train.py", "model=conv", "position=alibi"],
+         "position=alibi tells self-attention how far apart two places are, and this model has no self-attention; "
+         "use position=sinusoidal, learned or none"),
+        (["train.py", "model=transformer", "position=rotary", "attention=bahdanau"],
+         "position=rotary acts on an inner product of queries and keys, which AdditiveScore is not; use "
+         "attention/score=scaled_dot, or position=alibi or position=sinusoidal"),
+        (["train.py", "attention=luong_location", "attention.score.max_length=5"],
+         "the model has places for 5 pieces, and a sentence of val has 43; give the option max_length=43 or more "
+         "(attention.score.max_length, position.max_length), or drop long sentences with data.cleaning"),
+        (["evaluate.py", "ckpt_path=model.ckpt", "data.path=captions"],
+         "'data.path' is an option of a data, and none is chosen; add data=..., one of: demo, multi30k, parallel, "
+         "tatoeba"),
         (["translate.py", "ckpt_path=no/such/run"],
          "ckpt_path=no/such/run does not exist; give a run folder (runs/train/...) or a .ckpt file"),
         (["translate.py"], "translate.py needs ckpt_path=RUN, a run folder or a .ckpt file"),
@@ -251,6 +266,28 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
         assert said == sentence
     else:
         assert said.startswith("tokenizer.vocab_size=1000000 is more than this corpus supports; at most ")
+
+
+def test_the_scores_of_hard_attention_learn_by_their_reward_alone_and_the_model_is_printed(
+    tmp_path: Path,
+) -> None:
+    rewarded = ["attention=hard", "attention.normalizer.soft_probability=0.0"]
+    done = command(
+        "train.py",
+        f"hydra.run.dir={tmp_path}",
+        *SMALL,
+        "debug=fast",
+        *rewarded,
+        "trainer.limit_test_batches=1",
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert "Model: RNNEncoder → RNNDecoder" in done.stdout.decode()
+    checkpoint = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
+    assert checkpoint["state_dict"]["reinforce.running_pieces"] > 0
+    # Adam keeps a state for each parameter that got a gradient; a drawn place passes none on to its score.
+    weights = [name for name in checkpoint["state_dict"] if name.startswith("model.")]
+    tied = "model.output.weight"
+    assert len(checkpoint["optimizer_states"][0]["state"]) == len(set(weights) - {tied})
 
 
 def test_a_truncated_checkpoint_is_named(run: Path, tmp_path: Path) -> None:

@@ -29,8 +29,6 @@ class FixedScore(Score):
         scale: factor of the inner product (`attention.qk_scale`); None: 1 / sqrt(d_k).
     """
 
-    reads_end: bool = True
-
     def __init__(
         self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None
     ) -> None:

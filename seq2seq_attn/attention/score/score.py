@@ -20,14 +20,12 @@ class Score(nn.Module, ABC):
     Attributes:
         inner_product: `forward` is `query[0] @ keys[0].mT`, any scale folded into the query.
         reads_query: False where the scores are the same for every query content.
-        reads_end: whether `places.end` is read.
         max_length: places that it has scores for; None: any.
         query_parts, key_parts: tensors that `prepare_query` and `prepare_keys` return.
     """
 
     inner_product: ClassVar[bool] = False
     reads_query: bool = True
-    reads_end: bool = False
     max_length: int | None = None
     query_parts: int = 1
     key_parts: int = 1

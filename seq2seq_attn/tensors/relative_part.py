@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 
 class RelativePart(nn.Module, ABC):
-    """Passed into an attention, which never imports it. Three ways to act; each does nothing by default.
+    """Passed into an attention, which knows this contract and no option of it.
+
+    There are three ways to act; each does nothing by default.
 
     `*batch` is `batch`, or `batch blocks` where a pattern cuts the sequence, and `*blocks` is what stands
     behind `batch` in it. Heads stand after the blocks.
