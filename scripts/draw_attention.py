@@ -7,8 +7,9 @@ from pathlib import Path
 
 from hydra.utils import instantiate
 
-from seq2seq_attn.callback.attention_map import attention_of
+from seq2seq_attn.callback.attention_map import best_translation
 from seq2seq_attn.callback.heat_map import save_attention_map
+from seq2seq_attn.search.attention_along import attention_along
 from seq2seq_attn.training.checkpoint import load
 
 
@@ -22,7 +23,7 @@ def main() -> None:
     cleaning = instantiate(config["data"]["cleaning"], _convert_="all")
     search = instantiate(config["search"], _convert_="all")
     (pieces,) = tokenizer.encode_source([cleaning.normalize_text(arguments.sentence)])
-    found = attention_of(model, tokenizer, search, pieces)
+    found = attention_along(model, tokenizer, pieces, best_translation(model, tokenizer, search, pieces))
     for slot, weights, source, target in found:
         name = (
             arguments.output.name if len(found) == 1 else f"{arguments.output.name}_{slot.replace('/', '_')}"

@@ -10,20 +10,18 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 from hydra.utils import instantiate
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
-from torch import Tensor
 
-from seq2seq_attn.callback.attention_map import attention_of
+from seq2seq_attn.callback.attention_map import best_translation
 from seq2seq_attn.callback.heat_map import FONT, GAP, HEAD_NAME, MARGIN, draw_map, label, readable, widest
-from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.search.search import Hypothesis, Search
+from seq2seq_attn.search.attention_along import SlotMap, attention_along
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.training.checkpoint import load
 
@@ -31,7 +29,6 @@ CELL, FONT_SIZE, DPI = 0.115, 6.0, 100  # inches, points: three maps of 25 piece
 NOTHING = "0.88"  # grey
 NUM_COLOURS = 256  # of a palette: a third of the bytes of true colour, and no difference to the eye
 MAPS = ("encoder:0:0", "encoder:1:-1", "cross:-1:0")
-Found = list[tuple[str, np.ndarray, list[str], list[str]]]
 
 
 class Wanted(NamedTuple):
@@ -57,26 +54,6 @@ class Map(NamedTuple):
     weights: Float[np.ndarray, "rows columns"]
     rows: list[str]
     columns: list[str]
-
-
-@final
-class Given(Search):
-    """Finds the translation that it was given, so that the rows are the same in every run."""
-
-    def __init__(self, pieces: list[int]) -> None:
-        self.pieces = pieces
-
-    def __call__(
-        self,
-        model: EncoderDecoder,
-        source: Int[Tensor, "batch source"],
-        source_mask: Bool[Tensor, "batch source"],
-        *,
-        bos_id: int,
-        eos_id: int,
-        banned_ids: tuple[int, ...] = (),
-    ) -> list[Hypothesis]:
-        return [Hypothesis(self.pieces, 0.0)]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -115,15 +92,16 @@ def read(run: str, sentence: str, translation: str | None, wanted: list[Wanted])
     """The preset of a run, and its maps of one sentence."""
     model, tokenizer, config = load(run)
     cleaning = instantiate(config["data"]["cleaning"], _convert_="all")
-    search: Search = instantiate(config["search"], _convert_="all")
-    if translation is not None:
-        search = Given(tokenizer.encode_target([cleaning.normalize_text(translation)])[0])
     (pieces,) = tokenizer.encode_source([cleaning.normalize_text(sentence)])
-    found = attention_of(model, tokenizer, search, pieces)
+    if translation is None:
+        target = best_translation(model, tokenizer, instantiate(config["search"], _convert_="all"), pieces)
+    else:
+        (target,) = tokenizer.encode_target([cleaning.normalize_text(translation)])
+    found = attention_along(model, tokenizer, pieces, target)
     return config["choices"]["attention"], [pick(found, one, run) for one in wanted]
 
 
-def pick(found: Found, wanted: Wanted, run: str) -> Map:
+def pick(found: list[SlotMap], wanted: Wanted, run: str) -> Map:
     """One head of one slot.
 
     Raises:

@@ -11,6 +11,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from seq2seq_attn.app.mistake import in_job
+from seq2seq_attn.search.search import TargetPieces
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
@@ -22,7 +23,7 @@ ARCHITECTURES = ("rnn", "conv", "transformer")
 WIDTH = 16  # which the eight heads of fixed_patterns divide
 SMALL = (
     "data=parallel", "model.source_vocab_size=17", "model.target_vocab_size=19", f"model.embedding_dim={WIDTH}",
-    f"model.encoder.dim={WIDTH}", f"model.decoder.dim={WIDTH}", "search.max_length=2",
+    f"model.encoder.dim={WIDTH}", f"model.decoder.dim={WIDTH}", "search.limits.max_length=2",
 )  # fmt: skip
 PAD, BOS, EOS = 0, 2, 3
 SOURCE = torch.tensor([[4, 5, 6, 7, EOS], [8, 9, EOS, PAD, PAD]])
@@ -89,9 +90,8 @@ def cell(architecture: str, preset: str) -> str:
             raise
         return refusal
     train_one_step(model)
-    banned = (PAD, BOS, EOS)
-    found = search(model.eval(), SOURCE, SOURCE != PAD, bos_id=BOS, eos_id=EOS, banned_ids=banned)
-    assert all(len(hypothesis.pieces) == 2 for hypothesis in found), (architecture, preset)
+    found = search(model.eval(), SOURCE, SOURCE != PAD, TargetPieces(BOS, EOS, (PAD, BOS, EOS), list))
+    assert all(len(best.pieces) == 2 for best, *_ in found), (architecture, preset)
     return RUNS
 
 

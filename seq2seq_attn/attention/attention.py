@@ -123,12 +123,19 @@ class Attention(nn.Module):
         """Context of each query.
 
         Args:
+            query: of as many rows as the memory has sentences; or, one query each, of several times as many, as in
+                beam search: the hypotheses of a sentence stand together, at one place, and share its memory.
             start: place of the first query in its sentence.
             causal: a query at place t sees keys 0..t only.
             need_weights: return the weights; this takes the dense way, whatever the pattern offers.
         """
+        sentences = len(memory.values)
+        several = len(query) != sentences
+        if several:
+            query = query.reshape(sentences, -1, query.shape[2])
         prepared = self._rotated(self.score.prepare_query(query), start)
-        return self._attend(query, prepared, memory, start, causal, need_weights)
+        attended = self._attend(query, prepared, memory, start, causal, need_weights, one_place=several)
+        return apart(attended) if several else attended
 
     def attend_self(
         self, x: Float[Tensor, "batch length dim"], mask: Bool[Tensor, "batch length"] | None = None, *,
@@ -167,18 +174,19 @@ class Attention(nn.Module):
 
     def _attend(
         self, query: Tensor, prepared: tuple[Tensor, ...], memory: Memory, start: int, causal: bool,
-        need_weights: bool, itself: bool = False,
+        need_weights: bool, itself: bool = False, one_place: bool = False,
     ) -> Attended:  # fmt: skip
-        """By the first way that serves: the keys of one query, a fused kernel, a pattern's blocks, all pairs."""
-        target, source = query.shape[1], memory.source
+        """By the first way that serves: the keys of one place, a fused kernel, a pattern's blocks, all pairs."""
+        target, source = 1 if one_place else query.shape[1], memory.source
         if need_weights:
-            return self._dense(query, prepared, memory, start, causal, need_weights)
+            return self._dense(query, prepared, memory, start, causal, need_weights, one_place)
         window = self.pattern.window(start, source, causal) if target == 1 else None
         if window is not None:
             return self._step(query, prepared, memory, start, causal, window)
         whole_cache = target == 1 and source == start + 1
         square = not causal or whole_cache or (start == 0 and target == source)
-        if square and (start == 0 or self.pattern.sees_all) and memory.one_mask:
+        rows_are_places = start == 0 and not one_place
+        if square and (rows_are_places or self.pattern.sees_all) and memory.one_mask:
             triangle = causal and not whole_cache
             if self._may_fuse(memory):
                 context = self.pattern.product(
@@ -186,9 +194,9 @@ class Attention(nn.Module):
                 )
                 if context is not None:
                     return Attended(self._output(context))
-            if source >= self.pattern.parts_from:
+            if source >= self.pattern.parts_from and not one_place:
                 return self._in_parts(prepared, memory, target, triangle)
-        return self._dense(query, prepared, memory, start, causal, need_weights)
+        return self._dense(query, prepared, memory, start, causal, need_weights, one_place)
 
     def _may_fuse(self, memory: Memory) -> bool:
         dropping = self.training and self.dropout > 0
@@ -200,15 +208,15 @@ class Attention(nn.Module):
         self, query: Tensor, prepared: tuple[Tensor, ...], memory: Memory, start: int, causal: bool,
         window: slice | Tensor,
     ) -> Attended:  # fmt: skip
-        """One query, which reads only the keys of its window."""
+        """Queries at one place, which read only the keys of its window."""
         read = memory.at(window)
         if self._may_fuse(memory):
             return Attended(
                 self._output(masked_product(prepared[0], read.keys[0], read.values, read.visible))
             )
         places = Places.dense(
-            start=start, target=1, source=memory.source, lengths=lambda: memory.lengths, causal=causal,
-            device=query.device, window=window,
+            start=start, target=query.shape[1], source=memory.source, lengths=lambda: memory.lengths, causal=causal,
+            device=query.device, window=window, one_place=True,
         )  # fmt: skip
         scores = self._scores(read.values.dtype, prepared, read.keys, places)
         return self._weighed(query, scores, both(read.visible, self.score.visible(places)), read, places)
@@ -231,12 +239,12 @@ class Attention(nn.Module):
 
     def _dense(
         self, query: Tensor, prepared: tuple[Tensor, ...], memory: Memory, start: int, causal: bool,
-        need_weights: bool,
+        need_weights: bool, one_place: bool,
     ) -> Attended:  # fmt: skip
         """All queries and all keys, from what the pattern allows."""
         places = Places.dense(
             start=start, target=query.shape[1], source=memory.source, lengths=lambda: memory.lengths, causal=causal,
-            device=query.device,
+            device=query.device, one_place=one_place,
         )  # fmt: skip
         scores = self._scores(memory.values.dtype, prepared, memory.keys, places)
         centre = None if self.pattern.sees_all else self.pattern.centre(query, places.query, places.end)
@@ -293,3 +301,15 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch target dim"]:
         joined = join_heads(context)
         return joined if self.project_output is None else self.project_output(joined)
+
+
+def apart(attended: Attended) -> Attended:
+    """Hypotheses that attended side by side, at one place of their sentence, as rows of one query each."""
+    _, weights, log_prob, entropy, memory = attended
+    return Attended(
+        attended.context.flatten(0, 1).unsqueeze(1),
+        None if weights is None else weights.transpose(1, 2).flatten(0, 1).unsqueeze(2),
+        None if log_prob is None else log_prob.reshape(-1, 1),
+        None if entropy is None else entropy.reshape(-1, 1),
+        memory,
+    )

@@ -33,11 +33,16 @@ class Places:
     @classmethod
     def dense(
         cls, *, start: int, target: int, source: int, lengths: Callable[[], Tensor], causal: bool,
-        device: torch.device, window: slice | Tensor | None = None,
+        device: torch.device, window: slice | Tensor | None = None, one_place: bool = False,
     ) -> Places:  # fmt: skip
-        """Rows `start .. start + target` against columns `0 .. source`, or those of them in `window`."""
+        """Rows `start .. start + target` against columns `0 .. source`, or those of them in `window`.
+
+        `one_place`: all rows stand at `start`.
+        """
 
         def query() -> Tensor:
+            if one_place:
+                return torch.full((target,), start, device=device)
             return torch.arange(start, start + target, device=device)
 
         def end() -> Tensor:
@@ -49,7 +54,7 @@ class Places:
 
         return cls(
             query, key, end,
-            target_length=start + target, source_length=source,
+            target_length=start + (1 if one_place else target), source_length=source,
         )  # fmt: skip
 
     @cached_property

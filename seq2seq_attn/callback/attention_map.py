@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 import pytorch_lightning as pl
-import torch
 from matplotlib.image import imread
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 
 from seq2seq_attn.callback.heat_map import save_attention_map
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.search.search import Search
+from seq2seq_attn.search.attention_along import attention_along
+from seq2seq_attn.search.search import Search, TargetPieces
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -43,8 +42,9 @@ class AttentionMap(pl.Callback):
             return
         folder = self.folder / f"step_{trainer.global_step:06d}"
         for number, pieces in enumerate(self._sources(trainer, pl_module.tokenizer)):
-            found = attention_of(pl_module.model, pl_module.tokenizer, pl_module.search, pieces)
-            for slot, weights, source, target in found:
+            model, tokenizer = pl_module.model, pl_module.tokenizer
+            best = best_translation(model, tokenizer, pl_module.search, pieces)
+            for slot, weights, source, target in attention_along(model, tokenizer, pieces, best):
                 if slot.partition("/")[0] not in self.slots:
                     continue
                 name = f"{slot.replace('/', '_')}_{number}"
@@ -59,34 +59,14 @@ class AttentionMap(pl.Callback):
         return fitting[: self.num_sentences]
 
 
-def attention_of(
+def best_translation(
     model: EncoderDecoder, tokenizer: SentencePieceTokenizer, search: Search, pieces: list[int]
-) -> list[tuple[str, np.ndarray, list[str], list[str]]]:
-    """Slot, weights (heads, rows, columns), pieces of the columns and of the rows, of one sentence's translation.
-
-    A row of the target is named by the piece it predicts, a column by the piece that is read there.
-    """
+) -> list[int]:
+    """The pieces that the search finds for one sentence."""
     device = model.embed_source.weight.device
     source, _, mask = collate_sources([pieces], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
-    source, mask = source.to(device), mask.to(device)
-    banned = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id)
-    with torch.inference_mode():
-        (best,) = search(
-            model, source, mask, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id, banned_ids=banned
-        )
-        target = torch.tensor([[tokenizer.bos_id, *best.pieces]], device=device)
-        decoded = model(source, mask, target, need_weights=True)
-    read = [*tokenizer.source_pieces(pieces), "</s>"]
-    written = tokenizer.target_pieces(best.pieces)
-    axes = {
-        "cross": (read, [*written, "</s>"]),
-        "self": (["<s>", *written], [*written, "</s>"]),
-        "encoder": (read, read),
-    }
-    return [
-        (slot, weights[0].float().cpu().numpy(), *axes[slot.partition("/")[0]])
-        for slot, weights in decoded.weights.items()
-    ]
+    ((best, *_),) = search(model, source.to(device), mask.to(device), TargetPieces.of(tokenizer))
+    return best.pieces
 
 
 def log_picture(loggers: list[Any], name: str, picture: Path, step: int) -> None:

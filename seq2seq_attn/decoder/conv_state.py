@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from jaxtyping import Float, Int
@@ -19,7 +19,7 @@ class ConvState(DecoderState):
 
     Attributes:
         inputs: the last `kernel_size - 1` inputs of each convolution, zeros before the first token.
-        context_scale: sqrt(m) for m real source tokens.
+        context_scale: sqrt(m) for m real source tokens, of each hypothesis.
         place: of the next token.
     """
 
@@ -28,7 +28,9 @@ class ConvState(DecoderState):
     context_scale: Float[Tensor, "batch 1 1"]
     place: int
 
-    def select(self, rows: Int[Tensor, "rows"]) -> ConvState:
-        memories = tuple(memory.select(rows) for memory in self.memories)
+    def branch(self, rows: Int[Tensor, "rows"]) -> ConvState:
         inputs = tuple(before[rows] for before in self.inputs)
-        return ConvState(memories, inputs, self.context_scale[rows], self.place)
+        return replace(self, inputs=inputs, context_scale=self.context_scale[rows])
+
+    def keep(self, sentences: Int[Tensor, "sentences"]) -> ConvState:
+        return replace(self, memories=tuple(memory.select(sentences) for memory in self.memories))

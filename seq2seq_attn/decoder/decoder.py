@@ -12,11 +12,23 @@ from seq2seq_attn.tensors.encoded import Encoded
 
 
 class DecoderState(ABC):
-    """A value that goes in and comes out; it holds the prepared memory and the place reached."""
+    """A value that goes in and comes out; it holds the prepared memory and the place reached.
+
+    The memory of the source has a row for each sentence. Everything else has a row for each hypothesis, one or
+    several of a sentence, which stand together.
+    """
 
     @abstractmethod
+    def branch(self, rows: Int[Tensor, "rows"]) -> DecoderState:
+        """The hypotheses `rows`, in that order; the source memory stays as it is."""
+
+    @abstractmethod
+    def keep(self, sentences: Int[Tensor, "sentences"]) -> DecoderState:
+        """The source memory of these sentences alone; the hypotheses stay as they are."""
+
     def select(self, rows: Int[Tensor, "rows"]) -> DecoderState:
-        """The sentences `rows`, in that order."""
+        """The sentences `rows`, in that order, where each has one hypothesis."""
+        return self.branch(rows).keep(rows)
 
 
 class Decoded(NamedTuple):

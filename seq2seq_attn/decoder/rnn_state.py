@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from jaxtyping import Float, Int
@@ -23,7 +23,9 @@ class RNNState(DecoderState):
     place: int
     feed: Float[Tensor, "batch feed_dim"] | None = None
 
-    def select(self, rows: Int[Tensor, "rows"]) -> RNNState:
+    def branch(self, rows: Int[Tensor, "rows"]) -> RNNState:
         layers = tuple(tuple(tensor[rows] for tensor in layer) for layer in self.layers)
-        feed = None if self.feed is None else self.feed[rows]
-        return RNNState(self.memory.select(rows), layers, self.place, feed)
+        return replace(self, layers=layers, feed=None if self.feed is None else self.feed[rows])
+
+    def keep(self, sentences: Int[Tensor, "sentences"]) -> RNNState:
+        return replace(self, memory=self.memory.select(sentences))

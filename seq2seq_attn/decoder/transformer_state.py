@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from jaxtyping import Int
@@ -25,7 +25,10 @@ class TransformerState(DecoderState):
     own: tuple[Memory | None, ...]
     place: int
 
-    def select(self, rows: Int[Tensor, "rows"]) -> TransformerState:
-        source = tuple(memory.select(rows) for memory in self.source)
-        own = tuple(None if memory is None else memory.select(rows) for memory in self.own)
-        return TransformerState(source, own, self.place)
+    def branch(self, rows: Int[Tensor, "rows"]) -> TransformerState:
+        return replace(
+            self, own=tuple(None if memory is None else memory.select(rows) for memory in self.own)
+        )
+
+    def keep(self, sentences: Int[Tensor, "sentences"]) -> TransformerState:
+        return replace(self, source=tuple(memory.select(sentences) for memory in self.source))

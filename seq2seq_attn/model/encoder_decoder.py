@@ -5,16 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Literal, final
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.decoder.decoder import Decoded
+from seq2seq_attn.model.step import Step, Stepping
 from seq2seq_attn.tensors.encoded import Encoded
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.precision import at_least_float32
 
 
 @final
-class EncoderDecoder(nn.Module):
+class EncoderDecoder(nn.Module, Stepping):
     """Built from an encoder and a decoder, each a factory that takes the widths it is offered.
 
     Args:
@@ -86,6 +89,12 @@ class EncoderDecoder(nn.Module):
         decoded = self.decoder(embedded, state, need_weights=need_weights)
         return decoded if self.narrow is None else decoded._replace(hidden=self.narrow(decoded.hidden))
 
+    def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:
+        """One piece of every hypothesis: log-probabilities of the next in float32 at least."""
+        decoded = self.decode(last[:, None], state, need_weights=need_weights)
+        log_probs = at_least_float32(self.logits(decoded.hidden[:, 0])).log_softmax(-1)
+        return Step(log_probs, decoded.state, attention_to_source(decoded.weights) if need_weights else None)
+
     def logits(self, hidden: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows vocabulary"]:
         """Scores of the next piece."""
         return self.output(hidden)
@@ -113,3 +122,11 @@ class EncoderDecoder(nn.Module):
     def _embedded(self, embedding: nn.Embedding, pieces: Tensor) -> Tensor:
         embedded = embedding(pieces)
         return self.dropout(embedded if self.scale == 1.0 else embedded * self.scale)
+
+
+def attention_to_source(
+    weights: dict[str, Float[Tensor, "rows _ 1 _"]],
+) -> Float[Tensor, "rows source"]:
+    """Mean over the layers and heads that read the source."""
+    layers = [of_layer[:, :, 0].mean(1) for slot, of_layer in weights.items() if slot.startswith("cross/")]
+    return torch.stack(layers).mean(0)

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.model.step import Stepping
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class Hypothesis(NamedTuple):
-    """Pieces without begin and end, and their log-probability in nats, end piece included."""
+    """Pieces without begin and end; their log-probability in nats, end piece included; what it is ranked by."""
 
     pieces: list[int]
+    log_prob: float
     score: float
+
+
+class TargetPieces(NamedTuple):
+    """What a search knows of the pieces that it chooses from.
+
+    Attributes:
+        banned_ids: pieces that no translation holds.
+        detokenize: texts of lists of pieces, for a search that compares texts.
+    """
+
+    bos_id: int
+    eos_id: int
+    banned_ids: tuple[int, ...]
+    detokenize: Callable[[list[list[int]]], list[str]]
+
+    @classmethod
+    def of(cls, tokenizer: SentencePieceTokenizer) -> TargetPieces:
+        banned = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id)
+        return cls(tokenizer.bos_id, tokenizer.eos_id, banned, tokenizer.decode_target)
 
 
 class Search(ABC):
@@ -24,12 +46,15 @@ class Search(ABC):
     @abstractmethod
     def __call__(
         self,
-        model: EncoderDecoder,
+        model: Stepping,
         source: Int[Tensor, "batch source"],
         source_mask: Bool[Tensor, "batch source"],
+        target: TargetPieces,
         *,
-        bos_id: int,
-        eos_id: int,
-        banned_ids: tuple[int, ...] = (),
-    ) -> list[Hypothesis]:
-        """The best translation of each sentence, in order, never using a banned piece."""
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The translations of each sentence, best first, at least one; the sentences in order.
+
+        Args:
+            prefixes: pieces that the translation of each sentence begins with.
+        """

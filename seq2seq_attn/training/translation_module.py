@@ -16,7 +16,7 @@ from torchmetrics import MeanMetric, Metric
 
 from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.search.search import Search
+from seq2seq_attn.search.search import Search, TargetPieces
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -108,12 +108,9 @@ class TranslationModule(pl.LightningModule):
     def translate(self, batch: Batch) -> list[str]:
         """The search's translations of a batch, detokenised."""
         tokenizer, started = self.tokenizer, time.perf_counter()
-        found = self.search(
-            self.model, batch.source, batch.source_mask, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
-            banned_ids=(tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id),
-        )  # fmt: skip
+        found = self.search(self.model, batch.source, batch.source_mask, TargetPieces.of(tokenizer))
         self.decode_seconds += time.perf_counter() - started
-        return tokenizer.decode_target([hypothesis.pieces for hypothesis in found])
+        return tokenizer.decode_target([best.pieces for best, *_ in found])
 
     def stage_metrics(self, stage: str) -> dict[str, Any]:
         """Metrics by name: the means, then the text metrics."""

@@ -9,6 +9,8 @@ import torch
 from configs import model_of, options
 from torch import Tensor
 
+from seq2seq_attn.model.step import Step
+
 ENCODERS, DECODERS, ATTENTIONS = options("encoder"), options("decoder"), options("attention")
 CROSSINGS = [(encoder, decoder) for encoder in ENCODERS for decoder in DECODERS]
 # Every attention in every decoder, and every crossing with one attention that has no wish of its own.
@@ -193,3 +195,38 @@ def test_embeddings_of_two_vocabularies_cannot_be_tied() -> None:
     sentence = "model.tie_embeddings=all needs one vocabulary for both languages; use tokenizer.joint=true"
     with pytest.raises(Exception, match=sentence):
         model_of("model.tie_embeddings=all")
+
+
+@pytest.mark.parametrize(("encoder", "decoder", "attention"), MODELS)
+def test_hypotheses_that_share_a_memory_decode_as_if_each_had_its_own(
+    encoder: str, decoder: str, attention: str
+) -> None:
+    model = build(encoder, decoder, attention)
+    rows = torch.tensor([0, 0, 1, 1, 2, 2])  # two hypotheses of each sentence
+    read = torch.cat([TARGET[rows, :2], TARGET[[0, 1, 2, 0, 1, 2], 2:5]], 1)
+    with torch.inference_mode():
+        own, shared = model.encode(SOURCE[rows], SOURCE_MASK[rows]), model.encode(SOURCE, SOURCE_MASK)
+        for t in range(5):
+            if t == 2:
+                shared = shared.branch(rows)  # until here the two are one
+            mine = model.step(read[:, t], own, need_weights=True)
+            if t < 2:
+                theirs = model.step(read[::2, t], shared, need_weights=True)
+                assert_same_step(mine, theirs, rows)
+            else:
+                theirs = model.step(read[:, t], shared)
+                torch.testing.assert_close(theirs.log_probs, mine.log_probs, rtol=0, atol=1e-12)
+                assert_same_step(mine, model.step(read[:, t], shared, need_weights=True), torch.arange(6))
+            own, shared = mine.state, theirs.state
+        left = torch.tensor([0, 2])  # the hypotheses 5, 4 of sentence 2 and 1, 1 of sentence 0 go on
+        chosen = torch.tensor([1, 1, 5, 4])
+        mine = model.step(read[chosen, 4], own.select(chosen))
+        theirs = model.step(read[chosen, 4], shared.branch(chosen).keep(left))
+        torch.testing.assert_close(theirs.log_probs, mine.log_probs, rtol=0, atol=1e-12)
+
+
+def assert_same_step(mine: Step, theirs: Step, rows: torch.Tensor) -> None:
+    torch.testing.assert_close(theirs.log_probs[rows], mine.log_probs, rtol=0, atol=1e-12)
+    assert mine.attention is not None
+    assert theirs.attention is not None
+    torch.testing.assert_close(theirs.attention[rows], mine.attention, rtol=0, atol=1e-12)

@@ -9,18 +9,22 @@ import torch
 from configs import built, composed, model_of, options
 from torch import Tensor
 
+from seq2seq_attn.search.search import TargetPieces
+
 BOS, EOS = 2, 3
 SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 3, 0, 0, 0], [11, 12, 13, 3, 0]])
 MASK = SOURCE != 0
+TARGET = TargetPieces(BOS, EOS, (0, 1, 2), list)
 pytestmark = pytest.mark.usefixtures("double")
 
 
 def search(**limits: float) -> Any:
-    return built(composed(*(f"search.{name}={value}" for name, value in limits.items())).search)
+    return built(composed(*(f"search.limits.{name}={value}" for name, value in limits.items())).search)
 
 
 def run(model: Any, source: Tensor, mask: Tensor, **limits: float) -> list[Any]:
-    return search(**limits)(model, source, mask, bos_id=BOS, eos_id=EOS, banned_ids=(0, 1, 2))
+    found = search(**limits)(model, source, mask, TARGET)
+    return [best for (best,) in found]
 
 
 def peaked(encoder: str = "rnn", decoder: str = "rnn") -> Any:
@@ -41,7 +45,7 @@ def test_a_batch_is_translated_as_its_sentences_alone(encoder: str, decoder: str
     for row, length in enumerate(MASK.sum(-1).tolist()):
         (alone,) = run(model, SOURCE[row : row + 1, :length], MASK[row : row + 1, :length])
         assert alone.pieces == together[row].pieces
-        assert alone.score == pytest.approx(together[row].score, rel=1e-12, abs=1e-9)
+        assert alone.log_prob == pytest.approx(together[row].log_prob, rel=1e-12, abs=1e-9)
 
 
 def test_the_score_is_that_of_forced_scoring() -> None:
@@ -53,7 +57,7 @@ def test_the_score_is_that_of_forced_scoring() -> None:
         ).log_softmax(-1)
         said = torch.tensor([*hypothesis.pieces, EOS])
         expected = log_probs[0].gather(-1, said[:, None]).sum()
-        assert hypothesis.score == pytest.approx(expected.item(), abs=1e-9)
+        assert hypothesis.log_prob == pytest.approx(expected.item(), abs=1e-9)
 
 
 def test_each_piece_is_the_likeliest_that_is_not_banned() -> None:

@@ -9,6 +9,7 @@ import torch
 from configs import built, composed, options
 from torch import Tensor
 
+from seq2seq_attn.search.search import TargetPieces
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
@@ -72,11 +73,9 @@ def exact_match(task: str, model: Any, steps: int) -> float:
         optimizer.step()
         schedule.step()
     batch, search = make_batch(task, *sentences(200, generator)), built(composed().search)
-    found = search(
-        model.eval(), batch.source, batch.source_mask, bos_id=BOS, eos_id=EOS, banned_ids=(0, 1, 2)
-    )
+    found = search(model.eval(), batch.source, batch.source_mask, TargetPieces(BOS, EOS, (0, 1, 2), list))
     wanted = [row[row > EOS].tolist() for row in batch.target_output]
-    return sum(h.pieces == row for h, row in zip(found, wanted, strict=True)) / 200
+    return sum(best.pieces == row for (best, *_), row in zip(found, wanted, strict=True)) / 200
 
 
 @pytest.mark.parametrize("task", ["copy", "reverse"])

@@ -1,0 +1,47 @@
+"""The attention of a given translation: one teacher-forced pass, so any search has maps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+
+class SlotMap(NamedTuple):
+    """Weights of one slot, such as `cross/0`, with the pieces of its columns and rows.
+
+    A row of the target is named by the piece it predicts, a column by the piece that is read there.
+    """
+
+    slot: str
+    weights: Float[np.ndarray, "heads rows columns"]
+    columns: list[str]
+    rows: list[str]
+
+
+@torch.inference_mode()
+def attention_along(
+    model: EncoderDecoder, tokenizer: SentencePieceTokenizer, source: list[int], target: list[int]
+) -> list[SlotMap]:
+    """Every slot's map of one sentence; pieces come without begin and end, whose row and column stand last."""
+    device = model.embed_source.weight.device
+    ids, _, mask = collate_sources([source], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
+    target_input = torch.tensor([[tokenizer.bos_id, *target]], device=device)
+    decoded = model(ids.to(device), mask.to(device), target_input, need_weights=True)
+    read = [*tokenizer.source_pieces(source), "</s>"]
+    written = tokenizer.target_pieces(target)
+    axes = {
+        "cross": (read, [*written, "</s>"]),
+        "self": (["<s>", *written], [*written, "</s>"]),
+        "encoder": (read, read),
+    }
+    return [
+        SlotMap(slot, weights[0].float().cpu().numpy(), *axes[slot.partition("/")[0]])
+        for slot, weights in decoded.weights.items()
+    ]
