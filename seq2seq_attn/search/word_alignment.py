@@ -1,0 +1,64 @@
+"""Each target word linked to the source word it looks at most. Bahdanau et al. 2015, arXiv:1409.0473, 5.2.1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+BLANK = "▁"  # SentencePiece's mark of a word's first piece
+Link = tuple[int, int]  # source word, target word
+
+
+def word_links(
+    weights: Float[np.ndarray, "heads rows columns"], columns: Sequence[str], rows: Sequence[str]
+) -> list[Link]:
+    """A link for each target word, in order; none where most weight is on the end piece, or all weights are 0.
+
+    Args:
+        weights, columns, rows: of a slot that reads the source, as `attention_along` gives them: the source's pieces,
+            the target's, each with the end piece last.
+    """
+    by_word = word_weights(weights, columns, rows)
+    best = by_word.argmax(1)
+    seen = (best < by_word.shape[1] - 1) & (by_word.max(1) > 0)
+    return [(int(best[word]), int(word)) for word in seen.nonzero()[0]]
+
+
+def word_weights(
+    weights: Float[np.ndarray, "heads rows columns"], columns: Sequence[str], rows: Sequence[str]
+) -> Float[np.ndarray, "target_words source_words_and_end"]:
+    """Mean over heads and over a target word's pieces, summed over those of a source word; the end is the last column.
+
+    So a row of weights that sum to 1 keeps its sum.
+    """
+    assert weights.shape[1:] == (len(rows), len(columns)), (
+        "a name for each row and column, end pieces included"
+    )
+    source, target = word_of_each(columns[:-1]), word_of_each(rows[:-1])
+    num_source, num_target = (int(words.max(initial=-1)) + 1 for words in (source, target))
+    to_source = np.eye(num_source + 1)[[*source, num_source]]  # (columns, source words and end)
+    to_target = np.eye(num_target)[target]  # (rows without the end, target words)
+    summed = to_target.T @ weights.astype(np.float64).mean(0)[:-1] @ to_source
+    return summed / to_target.sum(0)[:, None]
+
+
+def word_of_each(pieces: Sequence[str]) -> Int[np.ndarray, "pieces"]:
+    """The word, from 0, that each piece belongs to; a word begins with a blank's mark, and with the sentence.
+
+    The words are those of `text.split()`, but where a `word` tokenizer says `<unk>` and hides the mark.
+    """
+    begins = [place == 0 or piece.startswith(BLANK) for place, piece in enumerate(pieces)]
+    return np.cumsum(begins, dtype=np.int64) - 1
+
+
+def to_pharaoh(links: Iterable[Link]) -> str:
+    """`0-0 2-1`: source word and target word, in order of the target."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(links, key=lambda link: link[::-1]))
+
+
+def from_pharaoh(text: str) -> list[Link]:
+    """The links of `to_pharaoh`."""
+    pairs = (link.split("-") for link in text.split())
+    return [(int(source), int(target)) for source, target in pairs]
