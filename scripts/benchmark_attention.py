@@ -1,22 +1,24 @@
 """Time and memory of the sparse patterns against dense attention: `python scripts/benchmark_attention.py`.
 
 The core alone, softmax(Q K^T) V of given queries, keys and values. All ways of a case are timed in turn, and the
-fastest of their turns counts, so that a busy machine harms all alike. Tables and plots go to `docs/benchmarks/`.
-A small part: `--lengths 256 1024 --k 32 --threads 1 --repeats 3`.
+fastest of their turns counts, so that a busy machine harms all alike: a quarter of an hour on two idle cores. Raw
+figures go to `docs/benchmarks/`; `python scripts/write_benchmark_page.py` makes their page.
+A small part: `--lengths 256 1024 --k 32 --threads 1 --repeats 3 --output /tmp/figures`.
+For lucidrains: `pip install --no-deps local-attention einops hyper-connections`. FlexAttention needs a C++ compiler.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
@@ -27,24 +29,28 @@ from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.pattern.sparse import SparsePattern
 
 PATTERNS: dict[str, Any] = {"local": LocalPattern, "atrous": AtrousPattern, "sparse": SparsePattern}
+OUTPUT = Path(__file__).parents[1] / "docs" / "benchmarks"
+# Those below 2048 that are no power of two stand around the lengths from which blocks are chosen.
+LENGTHS = [32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640, 768, 1024, 2048, 4096, 8192, 16384]
+K_OF_OTHERS = 32  # for libraries, which are measured at one k
 Way = Callable[[Tensor, Tensor, Tensor], Tensor]
+Step = Callable[[], None]
+Key = TypeVar("Key")
 
 
 class Case(NamedTuple):
-    pattern: str
-    k: int
     causal: bool
     threads: int
     length: int
 
 
-class Cost(NamedTuple):
-    """Seconds, and peak memory beyond the inputs in units of one of them; NaN where it was not or cannot be done."""
+class Run(NamedTuple):
+    """`pattern` and `k` are empty for dense attention: with a mask it costs the same whatever the mask shows."""
 
-    forward: float
-    both: float
-    forward_memory: float
-    both_memory: float
+    way: str
+    pattern: str
+    k: int
+    both: bool
 
 
 def blocks(pattern: Pattern, causal: bool) -> Way:
@@ -88,7 +94,7 @@ def masked(pattern: Pattern, causal: bool) -> Way:
 def flex(pattern: Pattern, causal: bool) -> Way:
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    compiled, made = torch.compile(flex_attention), {}
+    compiled, made = torch.compile(flex_attention, dynamic=False), {}
 
     def seen(batch: Tensor, head: Tensor, row: Tensor, key: Tensor) -> Tensor:
         allowed = pattern.allowed(row[None], key[None])[0, 0]
@@ -104,11 +110,10 @@ def flex(pattern: Pattern, causal: bool) -> Way:
 
 
 def lucidrains(pattern: Pattern, causal: bool) -> Way:
-    """`pip install local-attention`, with the same window of k keys on each side."""
+    """Local attention with the same window of k keys on each side."""
     from local_attention import LocalAttention
 
-    if not isinstance(pattern, LocalPattern):
-        raise NotImplementedError("local-attention has no such pattern")
+    assert isinstance(pattern, LocalPattern)
     return LocalAttention(
         window_size=pattern.k, causal=causal, look_backward=1, look_forward=0 if causal else 1,
         exact_windowsize=True, autopad=True, scale=1.0, use_rotary_pos_emb=False,
@@ -116,42 +121,56 @@ def lucidrains(pattern: Pattern, causal: bool) -> Way:
 
 
 WAYS = {
-    "blocks": blocks, "automatic": automatic, "full": full, "masked": masked, "flex": flex, "lucidrains": lucidrains,
+    "full": full, "masked": masked, "blocks": blocks, "automatic": automatic, "flex": flex, "lucidrains": lucidrains,
 }  # fmt: skip
 
 
-def measured(case: Case, options: argparse.Namespace) -> dict[str, Cost]:
-    """Costs by way; those that cannot run are NaN, and say why."""
+def runs_of(case: Case, options: argparse.Namespace) -> Iterator[Run]:
+    """What is timed in a case. Where blocks are chosen, `automatic` is them, and is left out."""
+    both = (False, True)
+    yield from (Run("full", "", 0, b) for b in both)
+    if case.length <= options.longest_mask:
+        yield from (Run("masked", "", 0, b) for b in both)
+    for pattern, k in itertools.product(options.patterns, options.k):
+        yield from (Run("blocks", pattern, k, b) for b in both)
+        if case.length < PATTERNS[pattern](k=k, length_ratio=1.0).product_from:
+            yield from (Run("automatic", pattern, k, b) for b in both)
+    if "local" in options.patterns:
+        yield from (Run("lucidrains", "local", K_OF_OTHERS, b) for b in both)
+    if case.length in options.flex_lengths and case.threads == max(options.threads):
+        passes = both if options.device != "cpu" else (False,)  # no backward on the CPU
+        yield from (Run("flex", pattern, K_OF_OTHERS, b) for pattern in options.patterns for b in passes)
+
+
+def measured(case: Case, options: argparse.Namespace) -> Iterator[list[Any]]:
+    """Seconds of each run and, at some lengths, its peak memory beyond the inputs in units of one of them."""
     torch.set_num_threads(case.threads)
     dtype = getattr(torch, options.dtype)
     shape = (options.batch, options.heads, case.length, options.width)
     query, keys, values = (torch.randn(shape, dtype=dtype, device=options.device) for _ in range(3))
     inputs = (query * options.width**-0.5, keys, values)
-    found = {}
-    for name in options.ways:
-        pattern = PATTERNS[case.pattern](k=case.k, length_ratio=1.0)
-        for both in (False, True):
-            try:
-                run = step(WAYS[name](pattern, case.causal), inputs, both)
-                run()
-            except Exception as error:  # whatever keeps a library from running here is a result too
-                print(f"  {name}, {'both' if both else 'forward'}: {type(error).__name__}: {str(error)[:90]}")
-            else:
-                found[name, both] = run
-    seconds = in_turns(found, options)
+    steps = {}
+    for run in runs_of(case, options):
+        pattern = PATTERNS[run.pattern or "local"](k=run.k or K_OF_OTHERS, length_ratio=1.0)
+        try:
+            way = WAYS[run.way](pattern, case.causal)
+            if run.way in ("flex", "lucidrains"):
+                step(way, inputs, run.both)()
+        except Exception as error:  # whatever keeps a library from running here is a result too
+            print(f"  {run.way} {run.pattern}: {type(error).__name__}: {str(error)[:90]}")
+        else:
+            steps[run] = step(way, inputs, run.both)
+    seconds = fastest(
+        steps, repeats=options.repeats, least=options.least, seconds=options.seconds, device=options.device
+    )
+    weighed = case.length in options.memory_lengths and case.threads == max(options.threads)
     one = query.numel() * query.element_size()
-    memory = {key: peak(run, query.device) / one for key, run in found.items()}
-    missing = math.nan
-    return {
-        name: Cost(
-            *(seconds.get((name, both), missing) for both in (False, True)),
-            *(memory.get((name, both), missing) for both in (False, True)),
-        )
-        for name in options.ways
-    }
+    for run, took in seconds.items():
+        memory = peak(steps[run], query.device) / one if weighed else None
+        yield [*run, *case, float(f"{took:.4g}"), memory and round(memory, 3)]
 
 
-def step(way: Way, inputs: tuple[Tensor, ...], both: bool) -> Callable[[], None]:
+def step(way: Way, inputs: tuple[Tensor, ...], both: bool) -> Step:
     def forward() -> None:
         with torch.no_grad():
             way(*inputs)
@@ -164,25 +183,24 @@ def step(way: Way, inputs: tuple[Tensor, ...], both: bool) -> Callable[[], None]
     return forward_and_backward if both else forward
 
 
-def in_turns(
-    runs: dict[tuple[str, bool], Callable[[], None]], options: argparse.Namespace
-) -> dict[tuple[str, bool], float]:
-    """The fastest turn of each; one that has spent its seconds takes no more turns."""
-    best = dict.fromkeys(runs, math.inf)
-    spent = dict.fromkeys(runs, 0.0)
-    for _ in range(options.repeats):
-        for key, run in runs.items():
-            if spent[key] <= options.seconds:
+def fastest(
+    steps: dict[Key, Step], *, repeats: int = 40, least: int = 3, seconds: float = 1.0, device: str = "cpu"
+) -> dict[Key, float]:
+    """The fastest turn of each; one that has spent its seconds takes no more than `least` turns."""
+    best, spent = dict.fromkeys(steps, math.inf), dict.fromkeys(steps, 0.0)
+    for turn in range(repeats):
+        for key, take in steps.items():
+            if turn < least or spent[key] <= seconds:
                 started = time.perf_counter()
-                run()
-                if options.device != "cpu":
+                take()
+                if device != "cpu":
                     torch.cuda.synchronize()
                 took = time.perf_counter() - started
                 best[key], spent[key] = min(best[key], took), spent[key] + took
     return best
 
 
-def peak(run: Callable[[], None], device: torch.device) -> float:
+def peak(run: Step, device: torch.device) -> float:
     """Bytes allocated beyond what there was, at the worst moment: by the allocator's own count, so exact."""
     if device.type != "cpu":
         torch.cuda.reset_peak_memory_stats()
@@ -196,99 +214,47 @@ def peak(run: Callable[[], None], device: torch.device) -> float:
     return max(itertools.accumulate(changes), default=0)
 
 
-def exponent(seconds: dict[int, float]) -> float:
-    """Slope of log time over log length, from 1024 to 8192 places; NaN for fewer than two."""
-    points = [(math.log(n), math.log(s)) for n, s in seconds.items() if 1024 <= n <= 8192 and s > 0]
-    if len(points) < 2 or any(math.isnan(y) for _, y in points):
-        return math.nan
-    middle_x, middle_y = (sum(axis) / len(points) for axis in zip(*points, strict=True))
-    across = sum((x - middle_x) * (y - middle_y) for x, y in points)
-    return across / sum((x - middle_x) ** 2 for x, _ in points)
-
-
-def table(results: dict[Case, dict[str, Cost]], ways: list[str]) -> Iterable[str]:
-    """A table for each pattern, k, causality and number of threads."""
-    for key, cases in itertools.groupby(results, key=lambda case: case[:4]):
-        lengths = list(cases)
-        pattern, k, causal, threads = key
-        yield f"\n## {pattern}, k = {k}, {'causal' if causal else 'both sides'}, {threads} threads\n"
-        yield "| places | way | forward, ms | × full | forward + backward, ms | × full | memory, q | both, q |"
-        yield "|--:|:--|--:|--:|--:|--:|--:|--:|"
-        for case, name in itertools.product(lengths, ways):
-            cost, dense = results[case][name], results[case].get("full")
-            ratios = [b / a for a, b in zip(cost[:2], dense[:2], strict=True)] if dense else [math.nan] * 2
-            cells = [
-                f"{cost.forward * 1e3:.2f}", f"{ratios[0]:.2f}", f"{cost.both * 1e3:.2f}", f"{ratios[1]:.2f}",
-                f"{cost.forward_memory:.2f}", f"{cost.both_memory:.2f}",
-            ]  # fmt: skip
-            if not math.isnan(cost.forward):
-                yield f"| {case.length} | {name} | " + " | ".join(c.replace("nan", "–") for c in cells) + " |"
-        slopes = {way: exponent({case.length: results[case][way].both for case in lengths}) for way in ways}
-        named = ", ".join(f"{way} {slope:.2f}" for way, slope in slopes.items() if not math.isnan(slope))
-        if named:
-            yield f"\nForward and backward grow from 1024 to 8192 places with the length to the power of: {named}."
-
-
-def plot(results: dict[Case, dict[str, Cost]], ways: list[str], folder: Path, stem: str) -> None:
-    for key, cases in itertools.groupby(results, key=lambda case: case[:4]):
-        lengths = list(cases)
-        pattern, k, causal, threads = key
-        figure = Figure(figsize=(6, 4), layout="constrained")
-        axes = figure.subplots()
-        for way in ways:
-            axes.plot(
-                [c.length for c in lengths], [results[c][way].both * 1e3 for c in lengths], "o-", label=way
-            )
-        axes.set(xscale="log", yscale="log", xlabel="places", ylabel="forward and backward, ms")
-        axes.set_title(f"{pattern}, k = {k}, {'causal' if causal else 'both sides'}, {threads} threads")
-        axes.legend()
-        figure.savefig(
-            folder / f"{stem}_{pattern}_{k}_{'causal' if causal else 'both'}_{threads}.png", dpi=120
-        )
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--patterns", nargs="+", default=list(PATTERNS), choices=PATTERNS)
-    parser.add_argument("--lengths", nargs="+", type=int, default=[2**i for i in range(6, 15)])
+    parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
     parser.add_argument("--k", nargs="+", type=int, default=[16, 32, 64])
     parser.add_argument("--causal", nargs="+", type=int, default=[0, 1], choices=[0, 1])
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    parser.add_argument(
-        "--repeats", type=int, default=20, help="turns of each way, of which the fastest counts"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=10.0, help="after which a way takes no more turns in a case"
-    )
+    parser.add_argument("--memory-lengths", nargs="*", type=int, default=[4096, 8192])
+    parser.add_argument("--flex-lengths", nargs="*", type=int, default=[1024, 4096])
+    parser.add_argument("--longest-mask", type=int, default=8192, help="one of 16384 places holds 1 GiB")
+    parser.add_argument("--repeats", type=int, default=60, help="most turns, of which the fastest counts")
+    parser.add_argument("--least", type=int, default=2, help="turns, however long they take")
+    parser.add_argument("--seconds", type=float, default=1.0, help="after which a way takes no more turns")
     for name, value in (("batch", 1), ("heads", 8), ("width", 64)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64", "bfloat16"])
-    parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "docs" / "benchmarks")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
     return parser.parse_args()
 
 
 def main() -> None:
     options = arguments()
+    torch.manual_seed(1)
     options.output.mkdir(parents=True, exist_ok=True)
-    axes = (options.patterns, options.k, map(bool, options.causal), options.threads, options.lengths)
-    results = {}
-    for case in itertools.starmap(Case, itertools.product(*axes)):
-        print(*(f"{name}={value}" for name, value in case._asdict().items()))
-        results[case] = measured(case, options)
-    stem = f"attention_{options.device}_{options.dtype}"
-    head = (
-        f"# Sparse attention, {options.device}, {options.dtype}\n\nThe core alone, torch {torch.__version__}; batch "
-        f"{options.batch}, {options.heads} heads of {options.width}. Fastest of {options.repeats} interleaved turns. "
-        "Memory is the peak beyond the inputs, in units of the query (q)."
-    )
-    page = options.output / f"{stem}.md"
-    page.write_text("\n".join([head, *table(results, options.ways)]) + "\n", encoding="utf-8")
-    plot(results, options.ways, options.output, stem)
-    print(f"wrote {page}")
+    file = options.output / f"attention_{options.device}_{options.dtype}.json"
+    about = {name: getattr(options, name) for name in ("device", "dtype", "batch", "heads", "width")}
+    about |= {"torch": torch.__version__, "columns": [*Run._fields, *Case._fields, "seconds", "memory"]}
+    figures: list[list[Any]] = []
+    started = time.perf_counter()
+    for case in itertools.starmap(
+        Case, itertools.product(map(bool, options.causal), options.threads, options.lengths)
+    ):
+        figures.extend(measured(case, options))
+        lines = ",\n".join(json.dumps(figure) for figure in figures)
+        file.write_text(f'{{"about": {json.dumps(about)}, "figures": [\n{lines}\n]}}\n', encoding="utf-8")
+        print(*(f"{name}={value}" for name, value in case._asdict().items()), end=" ")
+        print(f"after {time.perf_counter() - started:.0f} s", flush=True)
+    print(f"wrote {file}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 from seq2seq_attn.attention import attention as attention_module
 from seq2seq_attn.attention import parts as parts_module
 from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.pattern import pattern as pattern_module
 from seq2seq_attn.attention.pattern.pattern import aligned_place
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -189,9 +191,64 @@ def test_queries_that_do_not_start_their_sentence_equal_those_of_the_whole(patte
     torch.testing.assert_close(layer(query[:, 31:], memory, start=31).context, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("source", [32, 400])
+@pytest.mark.parametrize("source", [32, 700])
 @patterns
 def test_a_short_sentence_goes_dense_and_a_long_one_by_blocks(pattern: str, source: int) -> None:
     layer = attention_of("multihead", f"attention/pattern={pattern}", query_dim=6, key_dim=6, value_dim=6)
-    assert (source >= layer.pattern.product_from) == (source == 400)
-    assert (source >= layer.pattern.parts_from) == (source == 400)
+    assert (source >= layer.pattern.product_from) == (source == 700)
+    assert (source >= layer.pattern.parts_from) == (source == 700)
+
+
+@patterns
+def test_a_product_too_short_for_its_kernel_goes_dense_where_other_scores_go_by_blocks(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, x = attending(pattern), torch.randn(B, N, WIDTH)
+    layer.pattern.product_from = N + 1
+    expected = layer.attend_self(x, MASK, need_weights=True).context
+    monkeypatch.delattr(Attention, "_in_parts")
+    torch.testing.assert_close(layer.attend_self(x, MASK).context[MASK], expected[MASK], rtol=0, atol=1e-12)
+
+
+def dense_and_counted(pattern: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
+    """A layer that goes dense at any length, and the lengths of which it has made a mask."""
+    layer, made = attending(pattern), []
+    layer.pattern.product_from = layer.pattern.parts_from = sys.maxsize
+    allowed = layer.pattern.allowed
+
+    def count(centre: Tensor, places: Tensor) -> Tensor:
+        made.append(len(places))
+        return allowed(centre, places)
+
+    monkeypatch.setattr(layer.pattern, "allowed", count)
+    return layer, made
+
+
+@patterns
+def test_the_mask_of_a_short_sentence_is_made_once(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, made = dense_and_counted(pattern, monkeypatch)
+    for length in (N, 31, N, 31):
+        layer.attend_self(torch.randn(B, length, WIDTH), MASK[:, :length])
+        layer.attend_self(torch.randn(B, length, WIDTH))
+    assert made == [N, 31]
+    layer.attend_self(torch.randn(B, N, WIDTH), causal=True)
+    assert made == [N, 31, N]
+
+
+def test_the_mask_of_a_long_sentence_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern_module, "MOST_KEPT", N * N - 1)
+    layer, made = dense_and_counted("local", monkeypatch)
+    for _ in range(2):
+        layer.attend_self(torch.randn(B, N, WIDTH))
+    assert made == [N, N]
+
+
+def test_a_mask_made_in_inference_serves_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, made = dense_and_counted("sparse", monkeypatch)
+    x = torch.randn(B, N, WIDTH, requires_grad=True)
+    with torch.inference_mode():
+        expected = layer.attend_self(x).context
+    found = layer.attend_self(x).context
+    found.sum().backward()
+    assert made == [N]
+    assert torch.equal(found, expected)

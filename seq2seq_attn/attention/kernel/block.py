@@ -62,6 +62,10 @@ class Block(NamedTuple):
                 seen = seen & (distance != 0)
         return seen
 
+    @property
+    def last_key(self) -> int:
+        return self.key + (self.repeats - 1) * self.step + (self.keys - 1) * self.spacing
+
     def row_places(self, device: torch.device) -> Int[Tensor, "repeats rows"]:
         return self._places(self.row, self.rows, device)
 

@@ -6,10 +6,11 @@ Dao et al. 2022, arXiv:2205.14135, join the tiles of a row in the same way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any, NamedTuple, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -22,11 +23,42 @@ FEWEST_ROWS, MOST_ROWS = 128, 256
 
 @final
 class Group(NamedTuple):
-    """Sentences `first .. end` of a batch that are cut alike: parts that together hold each pair once."""
+    """Sentences `first .. end` of a batch that are cut alike: parts that together hold each pair once.
+
+    Attributes:
+        keys: how many each sentence has, where the parts may hold more; those behind are hidden.
+        rows: likewise; those behind are 0.
+    """
 
     first: int
     end: int
     parts: Sequence[Sequence[Block]]
+    keys: list[int] | None = None
+    rows: list[int] | None = None
+
+    def biases(
+        self, block: Block, band: Float[Tensor, "rows keys"] | None, like: Float[Tensor, "..."]
+    ) -> Sequence[Tensor | None]:
+        """What each of the block's views adds to its scores: that of its band, and far down where no key is left."""
+        sentences = self.end - self.first
+        if self.keys is None or block.last_key < min(self.keys):
+            return [band] * min(sentences, block.repeats)
+        there = torch.tensor(self.keys, device=like.device)[:, None, None]
+        gone = block.key_places(like.device) >= there  # (sentences, repeats, keys)
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        far_down = torch.zeros(gone.shape, dtype=dtype, device=like.device).masked_fill_(gone, HIDDEN)
+        of_views = [x[:, None, None] for x in far_down.unbind(1 if by_repetition(sentences, block) else 0)]
+        return of_views if band is None else [x + band for x in of_views]
+
+    def unseeing(
+        self, total: Float[Tensor, "sentences heads rows 1"]
+    ) -> Bool[Tensor, "sentences heads rows 1"]:
+        """Rows that see no key, or are padding."""
+        seen = total > HIDDEN / 2
+        if self.rows is not None:
+            places = torch.arange(total.shape[2], device=total.device)[:, None]
+            seen = seen & (places < torch.tensor(self.rows, device=total.device)[:, None, None, None])
+        return ~seen
 
 
 @final
@@ -42,9 +74,10 @@ class BlockAttention(torch.autograd.Function):
         context = torch.zeros_like(query)
         wide = torch.promote_types(query.dtype, torch.float32)
         total = torch.full((*query.shape[:3], 1), HIDDEN, dtype=wide, device=query.device)
-        for number, block, (q, out, lse), (k, v) in pieces(groups, (query, context, total), (keys, values)):
+        of_rows, of_columns = (query, context, total), (keys, values)
+        for number, block, bias, (q, out, lse), (k, v) in pieces(groups, of_rows, of_columns):
             more, more_lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                q, k, v, is_causal=block.causal, attn_mask=block.bias(q), scale=1.0
+                q, k, v, is_causal=block.causal, attn_mask=bias, scale=1.0
             )
             if number == 0:
                 out.copy_(more)
@@ -52,6 +85,12 @@ class BlockAttention(torch.autograd.Function):
             else:
                 join(out, lse, more, more_lse.unsqueeze(-1))
             del more, more_lse  # before the next are made: at most one piece is held
+        for group in groups:
+            if group.keys is not None or group.rows is not None:
+                whole = slice(group.first, group.end)
+                unseeing = group.unseeing(total[whole])
+                context[whole].masked_fill_(unseeing, 0.0)
+                total[whole].masked_fill_(unseeing, -HIDDEN)  # far up: their pairs weigh exp(score - it) = 0
         ctx.save_for_backward(query, keys, values, context, total)
         ctx.groups = groups
         return context
@@ -64,9 +103,11 @@ class BlockAttention(torch.autograd.Function):
         of_query, of_keys, of_values = (torch.zeros_like(x) for x in (query, keys, values))
         of_rows = (query, context, total, upstream, of_query)
         of_columns = (keys, values, of_keys, of_values)
-        for _, block, (q, out, lse, up, to_q), (k, v, to_k, to_v) in pieces(ctx.groups, of_rows, of_columns):
+        for _, block, bias, (q, out, lse, up, to_q), (k, v, to_k, to_v) in pieces(
+            ctx.groups, of_rows, of_columns
+        ):
             found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                up, q, k, v, out, lse.squeeze(-1), 0.0, block.causal, attn_mask=block.bias(q), scale=1.0
+                up, q, k, v, out, lse.squeeze(-1), 0.0, block.causal, attn_mask=bias, scale=1.0
             )
             to_q.add_(found[0])
             add_windows(to_k, found[1], block)
@@ -106,18 +147,22 @@ def add_windows(
 
 def pieces(
     groups: Sequence[Group], of_rows: Sequence[Tensor], of_keys: Sequence[Tensor]
-) -> Iterator[tuple[int, Block, Sequence[Tensor], Sequence[Tensor]]]:
-    """What is computed at once: number of its part, its block, views of what has rows and of what has keys."""
-    batch, _, length, _ = of_rows[0].shape
+) -> Iterator[tuple[int, Block, Tensor | None, Sequence[Tensor], Sequence[Tensor]]]:
+    """What is computed at once: number of its part, its block, bias, views of what has rows and of what has keys."""
+    batch, heads, length, _ = of_rows[0].shape
     most = min(MOST_ROWS, max(FEWEST_ROWS, batch * length // 16))
     for group in groups:
-        sentences = slice(group.first, group.end)
         for number, part in enumerate(group.parts):
-            for block in (turn for whole in part for turn in whole.turns(most)):
-                rows = zip(*(views(x[sentences], block.row, block.rows, block) for x in of_rows), strict=True)
-                keys = zip(*(views(x[sentences], block.key, block.keys, block) for x in of_keys), strict=True)
-                for row_views, key_views in zip(rows, keys, strict=True):
-                    yield number, block, row_views, key_views
+            for whole in part:
+                band = whole.bias(of_rows[0])
+                few = max(1, heads * most // whole.rows)  # heads, where a block has more rows than `most`
+                for block, first in product(whole.turns(most), range(0, heads, few)):
+                    cut = slice(group.first, group.end), slice(first, first + few)
+                    biases = group.biases(block, band, of_rows[0])
+                    rows = zip(*(views(x[cut], block.row, block.rows, block) for x in of_rows), strict=True)
+                    keys = zip(*(views(x[cut], block.key, block.keys, block) for x in of_keys), strict=True)
+                    for bias, row_views, key_views in zip(biases, rows, keys, strict=True):
+                        yield number, block, bias, row_views, key_views
 
 
 def views(
@@ -128,10 +173,15 @@ def views(
     A view has either all sentences and one repetition or one sentence and all repetitions, whichever makes fewer:
     the two have no stride in common.
     """
-    if len(x) > block.repeats:
+    if by_repetition(len(x), block):
         starts = [first + i * block.step for i in range(block.repeats)]
         return [x[:, :, s : s + (length - 1) * block.spacing + 1 : block.spacing] for s in starts]
     _, heads, place, last = x.stride()
     size = (block.repeats, x.shape[1], length, x.shape[3])
     strides = (block.step * place, heads, block.spacing * place, last)
     return [x.as_strided(size, strides, one.storage_offset() + first * place) for one in x]
+
+
+def by_repetition(sentences: int, block: Block) -> bool:
+    """Whether a view is one repetition in all sentences, and not all repetitions in one."""
+    return sentences > block.repeats

@@ -7,6 +7,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import ClassVar, TypeVar
 
 import torch
@@ -19,6 +20,8 @@ from seq2seq_attn.attention.kernel.masked_product import masked_product
 from seq2seq_attn.tensors.error import UserError
 
 Place = TypeVar("Place", int, Tensor)
+# Pairs of a dense pass up to which its mask is made once and kept: a short sentence takes no longer than its mask.
+MOST_KEPT = 2**19
 
 
 class Pattern(nn.Module, ABC):
@@ -98,17 +101,29 @@ class Pattern(nn.Module, ABC):
         target, source = query.shape[2], keys.shape[2]
         if source >= self.product_from:
             context = block_product(query, keys, values, mask, causal, self.parts, itself=itself)
-            if context is not None:
+            if context is not None or source >= self.parts_from:
                 return context
-        if source >= self.parts_from or self.reads_query:
+        if self.reads_query:
             return None
-        rows, places = (torch.arange(length, device=keys.device) for length in (target, source))
-        allowed = self.allowed(aligned_place(rows, self.length_ratio)[None], places)[:, None]
-        if causal:
-            allowed = allowed & (places <= rows[:, None])
+        asked = (self, target, source, causal, query.dtype, query.device)
+        bias = kept_bias(*asked) if target * source <= MOST_KEPT else pattern_bias(*asked)
         if mask is not None:
-            allowed = allowed & mask[:, None, None]
-        return masked_product(query, keys, values, allowed)
+            bias = bias.masked_fill(~mask[:, None, None], -math.inf)
+        return masked_product(query, keys, values, bias)
+
+
+def pattern_bias(
+    pattern: Pattern, target: int, source: int, causal: bool, dtype: torch.dtype, device: torch.device
+) -> Float[Tensor, "1 1 target source"]:
+    """What a dense pass adds to its scores: 0 where a row sees a key, -inf elsewhere."""
+    with torch.inference_mode(False):  # made in validation, it may serve training
+        rows, places = (torch.arange(length, device=device) for length in (target, source))
+        allowed = pattern.allowed(aligned_place(rows, pattern.length_ratio)[None], places)[:, None]
+        allowed = allowed & (places <= rows[:, None]) if causal else allowed
+        return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, -math.inf)
+
+
+kept_bias = lru_cache(maxsize=32)(pattern_bias)
 
 
 def aligned_place(place: Place, length_ratio: float) -> Place:
