@@ -60,7 +60,9 @@ class Memory:
         mask = None if self.mask is None else self.mask[rows]
         if self.room is not None:
             return self._within(self.room.select(rows, self.source), self.source, mask)
-        return Memory(tuple(k[rows] for k in self.keys), self.values[rows], mask)
+        return Memory(
+            tuple(k.index_select(0, rows) for k in self.keys), self.values.index_select(0, rows), mask
+        )
 
     def at(self, window: slice | Int[Tensor, "keys"]) -> Memory:
         """Some keys only, for a query that sees no others."""

@@ -19,13 +19,13 @@ class Room:
     """
 
     def __init__(self, buffers: tuple[Tensor, ...], filled: int) -> None:
-        self.buffers, self.filled = buffers, filled
+        self.buffers, self.filled, self.copied = buffers, filled, filled
 
     @classmethod
     def behind(cls, tensors: tuple[Tensor, ...], more: int) -> Room:
         """Copies with room for `more` places and for as many again as there are, along dimension 2."""
         filled = tensors[0].shape[2]
-        room = cls(tuple(enlarged(x, filled + more + max(BLOCK, filled)) for x in tensors), filled)
+        room = cls(tuple(enlarged(x, filled + more + max(BLOCK, filled), len(x)) for x in tensors), filled)
         for buffer, tensor in zip(room.buffers, tensors, strict=True):
             buffer[:, :, :filled] = tensor
         return room
@@ -45,13 +45,17 @@ class Room:
         return tuple(buffer[:, :, :end] for buffer in self.buffers)
 
     def select(self, rows: Int[Tensor, "rows"], end: int) -> Room:
-        """Copies of some rows, with the same room behind `end`."""
-        buffers = tuple(x.new_empty(len(rows), *x.shape[1:]) for x in self.buffers)
+        """Copies of some rows, with room behind `end` for as many places as came since the last copy.
+
+        A beam copies at every step, and reads a buffer without gaps twice as fast.
+        """
+        more = max(1, end - self.copied)
+        buffers = tuple(enlarged(x, end + more, len(rows)) for x in self.buffers)
         for new, old in zip(buffers, self.read(end), strict=True):
             torch.index_select(old, 0, rows, out=new[:, :, :end])
         return Room(buffers, end)
 
 
-def enlarged(tensor: Tensor, length: int) -> Tensor:
-    batch, heads, _, width = tensor.shape
-    return tensor.new_empty(batch, heads, length, width)
+def enlarged(tensor: Tensor, length: int, rows: int) -> Tensor:
+    _, heads, _, width = tensor.shape
+    return tensor.new_empty(rows, heads, length, width)

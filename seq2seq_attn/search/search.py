@@ -43,6 +43,11 @@ class TargetPieces(NamedTuple):
 class Search(ABC):
     """No weights, no state: `model` must be in evaluation mode."""
 
+    @property
+    def hypotheses_at_once(self) -> int:
+        """Most rows that a sentence takes in a step."""
+        return 1
+
     @abstractmethod
     def __call__(
         self,

@@ -45,12 +45,19 @@ def word_weights(
 
 
 def word_of_each(pieces: Sequence[str]) -> Int[np.ndarray, "pieces"]:
-    """The word, from 0, that each piece belongs to; a word begins with a blank's mark, and with the sentence.
+    """The word, from 0, that each piece belongs to; a word begins with its first letter behind a blank's mark.
 
-    The words are those of `text.split()`, but where a `word` tokenizer says `<unk>` and hides the mark.
+    The words are those of `text.split()`, but where a `word` tokenizer says `<unk>` and hides the mark. A mark that
+    stands alone belongs to the word that it comes before, the last ones to the last word.
     """
-    begins = [place == 0 or piece.startswith(BLANK) for place, piece in enumerate(pieces)]
-    return np.cumsum(begins, dtype=np.int64) - 1
+    words, marked = -1, True
+    found = []
+    for piece in pieces:
+        marked = marked or piece.startswith(BLANK)
+        if marked and piece.strip(BLANK):
+            words, marked = words + 1, False
+        found.append(words + 1 if marked else words)
+    return np.clip(np.array(found, dtype=np.int64), 0, max(words, 0))
 
 
 def to_pharaoh(links: Iterable[Link]) -> str:

@@ -14,7 +14,7 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Loaded(NamedTuple):

@@ -16,7 +16,7 @@ from PIL import Image
 
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.checkpoint import load
+from seq2seq_attn.training.checkpoint import FORMAT, load
 
 script = load_script("draw_weights")
 SOURCE, TARGET = "a cat sees a black dog", "un chat voit un chien noir"
@@ -35,7 +35,7 @@ def save_run(folder: Path, attention: str) -> str:
     )  # fmt: skip
     (folder / "checkpoints").mkdir(parents=True)
     checkpoint = {
-        "format": 1,
+        "format": FORMAT,
         "config": {
             **{name: OmegaConf.to_container(config[name], resolve=True) for name in ("model", "search")},
             "data": {"cleaning": OmegaConf.to_container(config.data.cleaning, resolve=True)},

@@ -12,6 +12,7 @@ from load_script import load_script
 from omegaconf import OmegaConf
 
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.checkpoint import FORMAT
 
 script = load_script("measure_alignments")
 SOURCE, TARGET = "a black dog sleeps", "un chien noir dort !"
@@ -68,7 +69,7 @@ def save_run(folder: Path, corpus: Path, **languages: str) -> str:
     plain["data"] |= languages
     (folder / "checkpoints").mkdir(parents=True)
     checkpoint = {
-        "format": 1, "config": plain, "tokenizer": tokenizer.get_state(),
+        "format": FORMAT, "config": plain, "tokenizer": tokenizer.get_state(),
         "state_dict": {f"model.{name}": x for name, x in built(config.model).state_dict().items()},
     }  # fmt: skip
     torch.save(checkpoint, folder / "checkpoints" / "best.ckpt")

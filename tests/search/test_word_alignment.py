@@ -97,3 +97,11 @@ def test_pharaoh_text_is_in_order_of_the_target_and_read_back() -> None:
 
 def test_the_first_piece_begins_a_word_though_it_shows_no_blank() -> None:
     assert word_of_each(["<unk>", "s", "▁a"]).tolist() == [0, 0, 1]
+
+
+def test_a_mark_that_stands_alone_is_no_word() -> None:
+    pieces = ["▁", "l", "'eau", "▁", "▁▁", "claire", "▁est", "▁"]
+    assert word_of_each(pieces).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert "".join(pieces).replace("▁", " ").split() == ["l'eau", "claire", "est"]
+    assert word_of_each(["▁"]).tolist() == [0]
+    assert word_of_each([]).tolist() == []

@@ -1,0 +1,88 @@
+"""Several models that decide together: the logarithm of their mean probability."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from seq2seq_attn.decoder.decoder import DecoderState
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.model.step import Step, Stepping
+from seq2seq_attn.tensors.error import UserError
+
+
+@final
+@dataclass(frozen=True)
+class EnsembleState(DecoderState):
+    """The state of each member."""
+
+    members: tuple[DecoderState, ...]
+
+    def branch(self, rows: Int[Tensor, "rows"]) -> EnsembleState:
+        return EnsembleState(tuple(state.branch(rows) for state in self.members))
+
+    def keep(self, sentences: Int[Tensor, "sentences"]) -> EnsembleState:
+        return EnsembleState(tuple(state.keep(sentences) for state in self.members))
+
+
+@final
+class Ensemble(nn.Module, Stepping):
+    """Models of one vocabulary, of any architectures; what they attend to is the mean of all members.
+
+    The mean is that of probabilities, of which a member that is sure of a piece can convince the others; a mean of
+    log-probabilities would let each member forbid it.
+
+    Args:
+        members: in evaluation mode.
+    """
+
+    def __init__(self, members: Sequence[EncoderDecoder]) -> None:
+        super().__init__()
+        sizes = {(m.embed_source.num_embeddings, m.embed_target.num_embeddings) for m in members}
+        if len(sizes) != 1:
+            raise UserError(
+                f"an ensemble needs one vocabulary, got {len(sizes)} numbers of pieces {sorted(sizes)} of "
+                f"{len(members)} models; give models that were trained with the same tokenizer"
+            )
+        self.members = nn.ModuleList(members)
+
+    @property
+    def max_length(self) -> int | None:
+        """The least of the members."""
+        lengths = [member.max_length for member in self._models]
+        return min((length for length in lengths if length is not None), default=None)
+
+    def encode(
+        self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]
+    ) -> EnsembleState:
+        return EnsembleState(tuple(member.encode(source, mask) for member in self._models))
+
+    def step(self, last: Int[Tensor, "rows"], state: EnsembleState, *, need_weights: bool = False) -> Step:
+        """One piece of every hypothesis, read by every member."""
+        steps = [
+            member.step(last, of_member, need_weights=need_weights)
+            for member, of_member in zip(self._models, state.members, strict=True)
+        ]
+        attention = [step.attention for step in steps if step.attention is not None]
+        return Step(
+            log_mean_probability([step.log_probs for step in steps]),
+            EnsembleState(tuple(step.state for step in steps)),
+            torch.stack(attention).mean(0) if need_weights else None,
+        )
+
+    @property
+    def _models(self) -> list[EncoderDecoder]:
+        return list(self.members)  # type: ignore[arg-type]
+
+
+def log_mean_probability(
+    log_probs: Sequence[Float[Tensor, "*rows vocabulary"]],
+) -> Float[Tensor, "*rows vocabulary"]:
+    """The logarithm of the mean of what the members hold probable."""
+    return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))

@@ -1,0 +1,67 @@
+"""The best continuations of each sentence's hypotheses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+CHUNK = 64  # pieces; on a CPU a maximum is found many times as fast as the best few
+
+
+class Candidates(NamedTuple):
+    """Continuations, best first.
+
+    Attributes:
+        totals: log-probability of the hypothesis with its new piece; -inf: no candidate.
+        parents: which hypothesis of the sentence it continues.
+    """
+
+    totals: Float[Tensor, "sentences candidates"]
+    parents: Int[Tensor, "sentences candidates"]
+    pieces: Int[Tensor, "sentences candidates"]
+
+
+def best_candidates(
+    log_probs: Float[Tensor, "rows vocabulary"], totals: Float[Tensor, "sentences hypotheses"], count: int
+) -> Candidates:
+    """The `count` likeliest, or all if they are fewer; of equals, the lower hypothesis and piece come first."""
+    values, pieces = best_pieces(log_probs, min(count, log_probs.shape[1]))
+    of_row = values.shape[1]
+    together = (totals[..., None] + values.reshape(*totals.shape, of_row)).flatten(1)
+    ordered, place = together.sort(dim=-1, descending=True, stable=True)
+    ordered, place = ordered[:, :count], place[:, :count]
+    return Candidates(ordered, place // of_row, pieces.reshape(len(totals), -1).gather(1, place))
+
+
+def best_pieces(
+    log_probs: Float[Tensor, "rows vocabulary"], count: int
+) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    """The `count` likeliest pieces of each row and their log-probabilities; of equals, the lower comes first."""
+    values, pieces = likeliest(log_probs, min(count + 1, log_probs.shape[1]))
+    # topk does not say which of several equals it finds, nor in which order
+    tied = ((values[:, 1:] == values[:, :-1]) & (values[:, 1:] > -torch.inf)).any(-1)
+    if tied.any():
+        ordered, places = log_probs[tied].sort(dim=-1, descending=True, stable=True)
+        values[tied], pieces[tied] = ordered[:, : values.shape[1]], places[:, : values.shape[1]]
+    return values[:, :count], pieces[:, :count]
+
+
+def likeliest(
+    log_probs: Float[Tensor, "rows vocabulary"], count: int
+) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    """As `topk`: the best few stand in as many chunks, those with the best maxima."""
+    vocabulary = log_probs.shape[1]
+    chunks = vocabulary // CHUNK
+    if chunks < 4 * count:
+        return log_probs.topk(count)
+    cut = chunks * CHUNK
+    chunked = log_probs[:, :cut].unflatten(1, (chunks, CHUNK))
+    chosen = chunked.amax(-1).topk(count, sorted=False).indices[..., None]
+    within = chunked.gather(1, chosen.expand(-1, -1, CHUNK)).flatten(1)
+    values, places = torch.cat([within, log_probs[:, cut:]], 1).topk(count)
+    ids = chosen * CHUNK + torch.arange(CHUNK, device=log_probs.device)
+    rest = torch.arange(cut, vocabulary, device=log_probs.device).expand(len(ids), -1)
+    return values, torch.cat([ids.flatten(1), rest], 1).gather(1, places)

@@ -1,0 +1,1 @@
+"""What the length of a translation does to its rank."""

@@ -1,0 +1,18 @@
+"""Mean log-probability of a piece: log-probabilities are divided by |Y|. Bahdanau et al. 2015, arXiv:1409.0473."""
+
+from __future__ import annotations
+
+from typing import final
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
+
+
+@final
+class MeanPenalty(LengthPenalty):
+    """Nothing to set."""
+
+    def __call__(self, length: Int[Tensor, "lengths"]) -> Float[Tensor, "lengths"]:
+        return length.double()

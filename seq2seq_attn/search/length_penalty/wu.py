@@ -1,0 +1,27 @@
+"""Length penalty ((5 + |Y|) / 6)^alpha. Wu et al. 2016, eq. 14, arXiv:1609.08144."""
+
+from __future__ import annotations
+
+from typing import final
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
+from seq2seq_attn.tensors.error import UserError
+
+
+@final
+class WuPenalty(LengthPenalty):
+    """Args: alpha: 0 ranks by log-probability alone, which favours the short."""
+
+    def __init__(self, *, alpha: int | float) -> None:
+        if alpha < 0:
+            raise UserError(
+                f"search.length_penalty.alpha={alpha} would favour the short more than log-probability does; use "
+                "alpha >= 0"
+            )
+        self.alpha = alpha
+
+    def __call__(self, length: Int[Tensor, "lengths"]) -> Float[Tensor, "lengths"]:
+        return ((5 + length.double()) / 6) ** self.alpha

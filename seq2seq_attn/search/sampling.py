@@ -1,0 +1,171 @@
+"""Sampling: piece by piece from the model; top-k Fan et al. 2018, arXiv:1805.04833; top-p Holtzman et al. 2020."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float64, Int
+from torch import Tensor
+from torch.nn.utils import parametrize
+
+from seq2seq_attn.model.step import Stepping
+from seq2seq_attn.search.constraints import Constraints
+from seq2seq_attn.search.limits import Limits
+from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
+from seq2seq_attn.tensors.error import UserError
+
+NUCLEUS = 64  # pieces that are sorted first
+
+
+@final
+class SamplingSearch(Search):
+    """Samples of each sentence, equal ones kept, by falling log-probability, which is their score.
+
+    A draw is a function of the seed, the pieces of the source, the number of the sample and the step, so a sentence
+    has the same samples in any batch. The log-probability is the model's own, whatever it is drawn from.
+
+    Args:
+        num_samples: of each sentence.
+        temperature: log-probabilities are divided by it before pieces are left out; towards 0 it is greedy search.
+        top_k: draw from this many of the likeliest pieces; 0: from all.
+        top_p: and of those from the fewest likeliest that hold this share of their probability; 1: from all.
+        seed: of the draws.
+        limits: of the length.
+    """
+
+    def __init__(
+        self, *, num_samples: int, temperature: float, top_k: int, top_p: float, seed: int, limits: Limits
+    ) -> None:
+        check_settings(num_samples, temperature, top_k, top_p)
+        self.num_samples, self.temperature, self.seed = num_samples, temperature, seed
+        self.top_k, self.top_p = top_k, top_p
+        self.limits = limits
+
+    @property
+    def hypotheses_at_once(self) -> int:
+        return self.num_samples
+
+    @torch.inference_mode()
+    @parametrize.cached()  # a normalised weight is computed once, not at every step
+    def __call__(
+        self,
+        model: Stepping,
+        source: Int[Tensor, "batch source"],
+        source_mask: Bool[Tensor, "batch source"],
+        target: TargetPieces,
+        *,
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        lengths = self.limits(source_mask, model.max_length, prefixes)
+        constraints = Constraints(lengths, target, prefixes)
+        steps = int(lengths.most.max()) + 1
+        chance = self._chance(source, source_mask, steps)
+        sentences = torch.arange(len(source), device=source.device).repeat_interleave(self.num_samples)
+        state = model.encode(source, source_mask).branch(sentences)
+        rows = torch.arange(len(sentences), device=source.device)
+        pieces = torch.full((len(rows), steps), target.eos_id, device=source.device)
+        totals = torch.zeros(len(rows), device=source.device, dtype=torch.float64)
+        last, going = torch.full_like(rows, target.bos_id), torch.ones_like(rows, dtype=torch.bool)
+        for step in range(steps):
+            log_probs, state, _ = model.step(last, state)
+            log_probs = constraints(log_probs, pieces[rows, :step], sentences[rows])
+            drawn = self._draw(log_probs, chance[rows, step])
+            totals[rows] += log_probs.gather(-1, drawn)[:, 0].double().where(going, 0.0)
+            last = drawn[:, 0].where(going, target.eos_id)
+            pieces[rows, step] = last
+            going = last != target.eos_id
+            # a sentence leaves with the last of its samples
+            kept = going.view(-1, self.num_samples).any(-1)
+            if not kept.any():
+                break
+            if not kept.all():
+                those = kept.repeat_interleave(self.num_samples).nonzero()[:, 0]
+                rows, last, going = rows[those], last[those], going[those]
+                state = state.branch(those).keep(kept.nonzero()[:, 0])
+        return ranked(pieces, totals, self.num_samples, target.eos_id)
+
+    def _chance(
+        self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"], steps: int
+    ) -> Float64[Tensor, "rows steps"]:
+        real = [row[seen].tolist() for row, seen in zip(source.cpu(), mask.cpu(), strict=True)]
+        drawn = [uniform(self.seed, row, number, steps) for row in real for number in range(self.num_samples)]
+        return torch.from_numpy(np.stack(drawn)).to(source.device)
+
+    def _draw(self, log_probs: Tensor, chance: Float64[Tensor, "rows"]) -> Int[Tensor, "rows 1"]:
+        """Pieces by the inverse of their distribution function, in the order of their ids."""
+        mass = (log_probs - log_probs.amax(-1, keepdim=True)).div_(self.temperature).exp_()
+        mass = only_likeliest(mass, self.top_k, self.top_p)
+        below = mass.cumsum(-1, dtype=torch.float64)
+        return torch.searchsorted(below, chance[:, None] * below[:, -1:])
+
+
+def check_settings(num_samples: int, temperature: float, top_k: int, top_p: float) -> None:
+    if num_samples < 1:
+        raise UserError(f"search.num_samples={num_samples} leaves no translation; use 1 or more")
+    if temperature <= 0.0:
+        raise UserError(
+            f"search.temperature={temperature} must be greater than 0; use search=greedy for the likeliest pieces"
+        )
+    if top_k < 0 or not 0.0 < top_p <= 1.0:
+        raise UserError(
+            f"search.top_k={top_k} and top_p={top_p} must be top_k >= 0 and 0 < top_p <= 1; use 0 and 1.0 to draw "
+            "from all pieces"
+        )
+
+
+def uniform(seed: int, pieces: list[int], number: int, steps: int) -> Float64[np.ndarray, "steps"]:
+    """Numbers in (0, 1] for one sample, from a counter: step t's does not depend on how many steps there are."""
+    digest = hashlib.sha256(" ".join(map(str, [seed, *pieces])).encode()).digest()
+    generator = np.random.Philox(key=np.frombuffer(digest[:16], "<u8"), counter=[0, 0, 0, number])
+    return 1.0 - np.random.Generator(generator).random(steps)
+
+
+def only_likeliest(
+    mass: Float[Tensor, "rows vocabulary"], top_k: int, top_p: float
+) -> Float[Tensor, "rows vocabulary"]:
+    """Zeros but for the likeliest pieces; of equally likely ones those of lower ids stay."""
+    if not top_k and top_p == 1.0:
+        return mass
+    falling = mass.topk(min(top_k, mass.shape[1])).values if top_k else mass
+    count = torch.full_like(mass[:, :1], falling.shape[1], dtype=torch.long)
+    if top_p < 1.0:
+        share = top_p * falling.sum(-1, keepdim=True, dtype=torch.float64)
+        falling, count = nucleus(falling, share)
+    least = falling.gather(-1, count - 1)
+    stay = mass >= least
+    (tied,) = (stay.sum(-1) > count[:, 0]).nonzero(as_tuple=True)
+    if len(tied):
+        above, level = mass[tied] > least[tied], mass[tied] == least[tied]
+        stay[tied] = above | (level & (level.cumsum(-1) <= count[tied] - above.sum(-1, keepdim=True)))
+    return mass.where(stay, 0.0)
+
+
+def nucleus(
+    mass: Float[Tensor, "rows pieces"], share: Float64[Tensor, "rows 1"]
+) -> tuple[Float[Tensor, "rows falling"], Int[Tensor, "rows 1"]]:
+    """The greatest masses, falling, and how many of them hold the share; few are sorted, as few mostly do."""
+    width = 0
+    while True:
+        width = min(max(NUCLEUS, 4 * width), mass.shape[1])
+        falling = mass.topk(width).values
+        held = falling.cumsum(-1, dtype=torch.float64)
+        if width == mass.shape[1] or (held[:, -1:] >= share).all():
+            return falling, ((held < share).sum(-1, keepdim=True) + 1).clamp(max=width)
+
+
+def ranked(
+    pieces: Int[Tensor, "rows steps"], totals: Float64[Tensor, "rows"], num_samples: int, eos_id: int
+) -> list[list[Hypothesis]]:
+    """The samples of each sentence, best first; of equally likely ones the first drawn."""
+    drawn = [
+        Hypothesis(row[: row.index(eos_id)], total, total)
+        for row, total in zip(pieces.tolist(), totals.tolist(), strict=True)
+    ]
+    return [
+        sorted(drawn[first : first + num_samples], key=lambda sample: -sample.score)
+        for first in range(0, len(drawn), num_samples)
+    ]

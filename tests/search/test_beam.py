@@ -1,0 +1,243 @@
+"""Beam search on models whose probabilities are written down: worked hypotheses, and every translation there is."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted import END, TARGET, A, B, C, Scripted, beam, by_prefix, by_table, prefix_number, translated
+from torch import Tensor
+
+from seq2seq_attn.search.beam import BeamSearch
+from seq2seq_attn.search.greedy import GreedySearch
+from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
+from seq2seq_attn.search.length_penalty.mean import MeanPenalty
+from seq2seq_attn.search.length_penalty.wu import WuPenalty
+from seq2seq_attn.search.limits import Limits
+
+pytestmark = pytest.mark.usefixtures("double")
+
+# the likeliest first piece is not that of the likeliest translation
+MISLED = {(): {A: 0.5, B: 0.4, END: 0.1}, (A,): {A: 0.3, B: 0.3, END: 0.4}, (B,): {A: 0.1, END: 0.9}}
+# A is likelier than A B, but not by the piece
+SHORT_OR_LONG = {(): {A: 1.0}, (A,): {END: 0.5, B: 0.5}, (A, B): {END: 0.9, C: 0.1}}
+
+
+def found(script: dict, *overrides: str) -> list[tuple[list[int], float]]:
+    """Translations and their probabilities."""
+    (hypotheses,) = translated(Scripted(by_prefix(script)), beam(*overrides))
+    return [(h.pieces, pytest.approx(math.exp(h.log_prob), rel=1e-12)) for h in hypotheses]
+
+
+def test_a_beam_of_two_finds_what_a_beam_of_one_misses() -> None:
+    assert found(MISLED, ".beam_size=1") == [([A], 0.5 * 0.4)]
+    assert found(MISLED, ".beam_size=2") == [([B], 0.4 * 0.9)]
+
+
+def test_the_best_translations_come_in_the_order_of_their_scores() -> None:
+    assert found(MISLED, ".beam_size=2", ".num_best=2") == [([B], 0.4 * 0.9), ([A], 0.5 * 0.4)]
+    # three go on: the end that is third at once, then the two ends; behind A, an A more is likelier than the first
+    three = (".beam_size=3", ".num_best=3")
+    assert found(MISLED, *three) == [([B], 0.36), ([A], 0.2), ([A, A], 0.15)]
+    assert found(MISLED, *three, ".patience=1") == [([B], 0.36), ([A], 0.2), ([], 0.1)]
+
+
+def test_the_score_is_the_log_prob_over_the_penalty_of_the_length_with_its_end() -> None:
+    (none,), (wu,), (mean,) = (
+        translated(Scripted(by_prefix(MISLED)), beam(f"/length_penalty={penalty}"))[0]
+        for penalty in ("none", "wu", "mean")
+    )
+    assert none.score == none.log_prob == wu.log_prob == mean.log_prob == pytest.approx(math.log(0.36))
+    assert wu.score == pytest.approx(math.log(0.36) / (7 / 6) ** 0.6, rel=1e-12)
+    assert mean.score == pytest.approx(math.log(0.36) / 2, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("penalty", "best"),
+    [
+        (["/length_penalty=none"], [A]),  # -0.693 and -0.799
+        (["/length_penalty=wu"], [A]),  # -0.632 and -0.672
+        (["/length_penalty=wu", ".length_penalty.alpha=2"], [A, B]),  # -0.509 and -0.449
+        (["/length_penalty=mean"], [A, B]),  # -0.347 and -0.266
+    ],
+)
+def test_a_length_penalty_turns_the_short_into_the_long(penalty: list[str], best: list[int]) -> None:
+    ((pieces, _),) = found(SHORT_OR_LONG, *penalty)
+    assert pieces == best
+
+
+def test_a_finished_hypothesis_is_never_extended_and_still_wins() -> None:
+    # behind a finished A, an end more would cost nothing
+    script = {(): {A: 0.6, B: 0.4}, (A,): {END: 0.8, C: 0.2}, (B,): {B: 1.0}, (B, B): {B: 0.5, END: 0.5}}
+    overrides = ("/length_penalty=none", ".beam_size=2", ".num_best=2", ".patience=null")
+    assert found(script, *overrides) == [([A], 0.48), ([B, B], 0.2)]
+
+
+def test_ends_among_the_best_candidates_finish_and_the_others_go_on() -> None:
+    # the end is third of the candidates: a beam of two does not take it, but goes on with two
+    script = {(): {A: 0.4, B: 0.35, END: 0.25}, (A,): {A: 0.5, B: 0.5}, (B,): {A: 0.5, B: 0.5}}
+    overrides = ("/length_penalty=none", ".patience=null")
+    assert found(script, *overrides, ".beam_size=2", ".num_best=2") == [([A, A], 0.2), ([A, B], 0.2)]
+    assert found(script, *overrides, ".beam_size=3", ".num_best=2") == [([], 0.25), ([A, A], 0.2)]
+
+
+def test_equals_are_ranked_by_the_lower_hypothesis_then_by_the_lower_piece() -> None:
+    even = {(): {A: 0.5, B: 0.5}, (A,): {B: 0.5, C: 0.5}, (B,): {A: 0.5, C: 0.5}}
+    hypotheses = found(even, ".beam_size=4", ".num_best=4")
+    assert [pieces for pieces, _ in hypotheses] == [[A, B], [A, C], [B, A], [B, C]]
+    assert [pieces for pieces, _ in found(even, ".beam_size=3", ".num_best=3")] == [[A, B], [A, C], [B, A]]
+    assert [pieces for pieces, _ in found(even, ".beam_size=1")] == [[A, B]]
+
+
+def test_coverage_ranks_what_reads_the_whole_source_first() -> None:
+    script = {(): {A: 0.6, B: 0.4}}
+    read = {
+        (): [0.8, 0.1, 0.1],
+        (A,): [0.8, 0.1, 0.1],  # 1.6, 0.2, 0.2 of the source
+        (B,): [0.2, 0.3, 0.5],  # 1.0, 0.4, 0.6
+    }
+
+    def attention(sentences: Tensor, said: Tensor) -> Tensor:
+        return torch.tensor([read[tuple(row)] for row in said.tolist()])
+
+    model = Scripted(by_prefix(script), attention)
+    overrides = ("/length_penalty=none", ".beam_size=2", ".num_best=2")
+    assert [h.pieces for h in translated(model, beam(*overrides))[0]] == [[A], [B]]
+    assert model.asked == {False}
+    best, other = translated(model, beam(*overrides, ".coverage_penalty=0.5"))[0]
+    assert model.asked == {False, True}
+    assert (best.pieces, other.pieces) == ([B], [A])
+    assert best.log_prob == pytest.approx(math.log(0.4))
+    assert best.score == pytest.approx(math.log(0.4) + 0.5 * (math.log(0.4) + math.log(0.6)))
+    assert other.score == pytest.approx(math.log(0.6) + 0.5 * 2 * math.log(0.2))
+
+
+def test_coverage_counts_no_padding_and_a_place_never_read_does_not_hide_the_rest() -> None:
+    def attention(sentences: Tensor, said: Tensor) -> Tensor:
+        return torch.tensor([[1.0, 0.0, 0.0]]).expand(len(said), -1)
+
+    model = Scripted(by_prefix({(): {A: 0.5, B: 0.25, C: 0.25}}), attention)
+    search = beam("/length_penalty=none", ".coverage_penalty=0.1")
+    source, mask = torch.zeros(2, 3, dtype=torch.long), torch.tensor([[True, True, False], [True] * 3])
+    (short,), (long,) = search(model, source, mask, TARGET)
+    assert short.score == pytest.approx(math.log(0.5) + 0.1 * math.log(1e-6))
+    assert long.score == pytest.approx(math.log(0.5) + 0.1 * 2 * math.log(1e-6))
+
+
+WORDS, LONGEST = 5, 6
+
+
+@pytest.mark.parametrize("coverage", [0.0, 0.3])
+@pytest.mark.parametrize("penalty", [WuPenalty(alpha=0.0), WuPenalty(alpha=0.8), MeanPenalty()])
+def test_a_wide_beam_finds_the_best_of_all_translations(penalty: LengthPenalty, coverage: float) -> None:
+    torch.manual_seed(7)
+    prefixes = sum(WORDS**length for length in range(LONGEST + 1))
+    table = (2 * torch.randn(2, prefixes, 2 + WORDS)).log_softmax(-1)
+    read = torch.randn(2, prefixes, 3).softmax(-1)
+    model = Scripted(by_table(table, WORDS), by_table(read, WORDS))
+    search = BeamSearch(
+        beam_size=WORDS**LONGEST, num_best=11, length_penalty=penalty, coverage_penalty=coverage, patience=None,
+        no_repeat_ngram=0, limits=limits(0, LONGEST),
+    )  # fmt: skip
+    for sentence, hypotheses in enumerate(translated(model, search, sentences=2)):
+        expected = sorted(every_translation(table[sentence], read[sentence], penalty, coverage), reverse=True)
+        for (score, pieces), hypothesis in zip(expected, hypotheses, strict=False):
+            assert hypothesis.pieces == pieces
+            assert hypothesis.score == pytest.approx(score, rel=1e-12)
+        assert len(hypotheses) == 11
+
+
+def every_translation(
+    table: Tensor, read: Tensor, penalty: LengthPenalty, coverage: float
+) -> list[tuple[float, list[int]]]:
+    """Scores and pieces of all strings, a length at a time."""
+    scored = []
+    for length in range(LONGEST + 1):
+        strings = torch.tensor(list(product(range(A, A + WORDS), repeat=length)), dtype=torch.long)
+        total, received = torch.zeros(len(strings)), torch.zeros(len(strings), 3)
+        for t in range(length + 1):
+            number = prefix_number(strings[:, :t], WORDS)
+            piece = strings[:, t] if t < length else torch.full((len(strings),), END)
+            total, received = total + table[number, piece], received + read[number]
+        scores = total / penalty(torch.tensor([length + 1]))
+        scores += coverage * received.clamp(max=1).log().sum(-1)
+        scored += zip(scores.tolist(), strings.tolist(), strict=True)
+    return scored
+
+
+def limits(least: int, most: int) -> Limits:
+    return Limits(
+        max_length=most,
+        max_relative_length=99.0,
+        max_extra_length=0,
+        min_length=least,
+        min_relative_length=0.0,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 999),
+    even=st.booleans(),
+    beam_size=st.integers(1, 4),
+    num_best=st.integers(1, 3),
+    patience=st.sampled_from([None, 0.5, 1.0, 2.0]),
+    penalty=st.sampled_from([WuPenalty(alpha=0.0), WuPenalty(alpha=1.0), MeanPenalty()]),
+    lengths=st.sampled_from([(0, 4), (2, 4), (0, 1), (3, 3)]),
+)
+def test_stopping_early_changes_nothing(
+    seed: int, even: bool, beam_size: int, num_best: int, patience: float | None, penalty: LengthPenalty,
+    lengths: tuple[int, int],
+) -> None:  # fmt: skip
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.randn(5, 121, 2 + 3, generator=generator, dtype=torch.float64)
+    # of many equals, some impossible; or of none
+    table = table.mul(2).round().clamp(-4, 0) * math.log(2) if even else (3 * table).log_softmax(-1)
+    num_best = min(num_best, beam_size)
+    enough = math.inf if patience is None else max(num_best, patience * beam_size)
+    search = BeamSearch(
+        beam_size=beam_size, num_best=num_best, length_penalty=penalty, coverage_penalty=0.0, patience=patience,
+        no_repeat_ngram=0, limits=limits(*lengths),
+    )  # fmt: skip
+    together = translated(Scripted(by_table(table, 3)), search, sentences=5)
+    for sentence, hypotheses in enumerate(together):
+        patient = without_stopping(table[sentence], beam_size, enough, penalty, *lengths)
+        assert [tuple(h) for h in hypotheses] == patient[:num_best]
+
+
+def without_stopping(
+    table: Tensor, beam_size: int, enough: float, penalty: LengthPenalty, least: int, most: int
+) -> list[tuple[list[int], float, float]]:
+    """The same search, written as it is defined: one sentence, lists, until there is nothing left to do."""
+    going: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[tuple[list[int], float, float]] = []
+    for t in range(most + 1):
+        divisor = penalty(torch.tensor([t + 1])).item()
+        allowed = [END] if t == most else [A, B, C] if t < least else [END, A, B, C]
+        candidates = []
+        for total, said in going:
+            row = table[prefix_number(torch.tensor([said], dtype=torch.long), 3)[0]].tolist()
+            candidates += [(total + row[piece], said, piece) for piece in allowed]
+        candidates = sorted(candidates, key=lambda candidate: -candidate[0])[: 2 * beam_size]
+        for total, said, piece in candidates[:beam_size]:
+            if piece == END:
+                finished.append((said, total, total / divisor))
+        going = [(total, [*said, piece]) for total, said, piece in candidates if piece != END][:beam_size]
+        if not going or len(finished) >= enough:
+            break
+    return sorted(finished, key=lambda hypothesis: -hypothesis[2])
+
+
+def test_a_beam_of_one_is_greedy_search() -> None:
+    torch.manual_seed(5)
+    table = (2 * torch.randn(11, 121, 2 + 3)).log_softmax(-1)
+    greedy = translated(Scripted(by_table(table, 3)), GreedySearch(limits=limits(0, 4)), sentences=11)
+    for penalty in ("none", "wu", "mean"):
+        search = beam(".beam_size=1", ".patience=1", f"/length_penalty={penalty}", ".limits.max_length=4")
+        narrow = translated(Scripted(by_table(table, 3)), search, sentences=11)
+        assert [h.pieces for (h,) in narrow] == [h.pieces for (h,) in greedy]
+        assert [h.log_prob for (h,) in narrow] == pytest.approx([h.log_prob for (h,) in greedy], rel=1e-12)

@@ -1,0 +1,59 @@
+"""How short and how long: each sentence by its own source."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq_attn.search.limits import Limits
+from seq2seq_attn.tensors.error import UserError
+
+LENGTHS = (7, 3, 1)
+MASK = torch.arange(11) < torch.tensor(LENGTHS)[:, None]
+
+
+def limits(**some: float) -> Limits:
+    free = {"max_length": 999, "max_relative_length": 99.0, "max_extra_length": 0, "min_length": 0}
+    return Limits(**{**free, "min_relative_length": 0.0, **some})
+
+
+def pairs(least: Tensor, most: Tensor) -> list[tuple[int, int]]:
+    return list(zip(least.tolist(), most.tolist(), strict=True))
+
+
+def test_a_limit_is_that_of_a_sentence_and_not_of_its_padded_batch() -> None:
+    found = limits(max_relative_length=1.5, max_extra_length=2, min_relative_length=0.4)(MASK, None, None)
+    assert pairs(*found) == [(3, 12), (2, 6), (1, 3)]
+    for row, length in enumerate(LENGTHS):
+        alone = limits(max_relative_length=1.5, max_extra_length=2, min_relative_length=0.4)(
+            MASK[row : row + 1, :length], None, None
+        )
+        assert pairs(*alone) == [pairs(*found)[row]]
+
+
+def test_the_lower_of_the_upper_limits_and_the_upper_of_the_lower_ones_hold() -> None:
+    found = limits(max_relative_length=2.0, max_length=8, min_length=2, min_relative_length=0.5)
+    assert pairs(*found(MASK, None, None)) == [(4, 8), (2, 6), (2, 2)]
+    # a model that reads 6 pieces, the begin piece among them, says 5 at most
+    assert pairs(*found(MASK, 6, None)) == [(4, 5), (2, 5), (2, 2)]
+
+
+def test_where_limits_cross_the_upper_one_holds() -> None:
+    assert pairs(*limits(max_relative_length=1.0, min_length=5)(MASK, None, None)) == [(5, 7), (3, 3), (1, 1)]
+
+
+def test_a_forced_beginning_may_be_longer_than_the_limit_but_not_than_the_model() -> None:
+    prefixes = [[4] * 5, [4] * 5, []]
+    assert pairs(*limits(max_length=2)(MASK, None, prefixes)) == [(0, 5), (0, 5), (0, 2)]
+    assert pairs(*limits(max_length=2)(MASK, 4, prefixes)) == [(0, 3), (0, 3), (0, 2)]
+
+
+@pytest.mark.parametrize(("most", "least"), [(0, 0), (3, 4)])
+def test_limits_that_leave_no_length_are_refused(most: int, least: int) -> None:
+    sentence = (
+        f"search.limits.max_length={most} and min_length={least} leave no length; use max_length >= 1 and "
+        "min_length <= max_length"
+    )
+    with pytest.raises(UserError, match=sentence):
+        limits(max_length=most, min_length=least)

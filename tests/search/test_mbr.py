@@ -1,0 +1,119 @@
+"""Minimum Bayes risk on candidates whose utilities are worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, final
+
+import pytest
+import sacrebleu
+import torch
+from configs import built, composed
+from search.test_greedy import BOS, EOS, MASK, SOURCE, peaked
+
+from seq2seq_attn.search.mbr import MBRSearch, pairwise
+from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
+from seq2seq_attn.tensors.error import UserError
+
+SENTENCES = ["The red house.", "The house is red.", "A red house", "", "Où est-elle ?", "house"]
+
+
+@final
+class Given(Search):
+    """Candidates that were given, with their log-probabilities."""
+
+    def __init__(self, candidates: dict[str, float]) -> None:
+        self.found = [Hypothesis([n], log_prob, log_prob) for n, log_prob in enumerate(candidates.values())]
+
+    def __call__(self, *_: Any, prefixes: Any = None) -> list[list[Hypothesis]]:
+        return [self.found]
+
+
+def chosen(candidates: dict[str, float], **settings: Any) -> list[tuple[str, float, float]]:
+    """Text, score and log-probability; what follows `#` tells candidates of one text apart."""
+    texts = [name.partition("#")[0] for name in candidates]
+    target = TargetPieces(BOS, EOS, (), lambda rows: [texts[n] for (n,) in rows])
+    search = MBRSearch(
+        candidates=Given(candidates), **{"utility": "chrf", "by_probability": False, **settings}
+    )
+    (found,) = search(peaked(), SOURCE, MASK, target)
+    return [(texts[best.pieces[0]], best.score, best.log_prob) for best in found]
+
+
+def test_expected_chrf_by_hand() -> None:
+    # ab and ac share one of two letters and none of one pair: chrF 25; dd shares nothing with either
+    found = chosen({"dd": -1.0, "ab#1": -2.0, "ac": -3.0, "ab#2": -4.0})
+    assert [text for text, _, _ in found] == ["ab", "ac", "dd"]
+    assert [score for _, score, _ in found] == pytest.approx([(2 * 100 + 25) / 4, (100 + 2 * 25) / 4, 25.0])
+    assert [log_prob for _, _, log_prob in found] == [-2.0, -3.0, -1.0]
+
+
+def test_expected_bleu_by_hand() -> None:
+    # of a b and a c one word of two is shared, and none of one pair, which counts as a half: sqrt(1/2 * 1/2)
+    found = chosen({"a b": -1.0, "a c": -2.0, "a c#2": -3.0}, utility="bleu")
+    assert [text for text, _, _ in found] == ["a c", "a b"]
+    assert [score for _, score, _ in found] == pytest.approx([(50 + 200) / 3, (100 + 2 * 50) / 3])
+
+
+def test_references_count_by_their_probability_where_asked() -> None:
+    found = chosen({"ab": math.log(0.3), "ac": math.log(0.1), "dd": math.log(0.1)}, by_probability=True)
+    assert [text for text, _, _ in found] == ["ab", "ac", "dd"]
+    assert [score for _, score, _ in found] == pytest.approx([60 + 5, 20 + 15, 20])
+    (first, *_), even = found, chosen({"ab": math.log(0.3), "ac": math.log(0.1), "dd": math.log(0.1)})
+    assert even[0][1] == pytest.approx(125 / 3)
+    assert even[0][0] == first[0]
+
+
+@pytest.mark.parametrize("text", ["Only this one.", ""])
+def test_one_candidate_is_chosen(text: str) -> None:
+    assert chosen({text: -7.0}) == [(text, 100.0, -7.0)]
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+@pytest.mark.parametrize("text", SENTENCES)
+def test_what_most_candidates_say_is_chosen(text: str, utility: str) -> None:
+    others = {f"{sentence}#other": -1.0 for sentence in SENTENCES if sentence != text}
+    found = chosen(others | {f"{text}#{n}": -9.0 for n in range(7)}, utility=utility)
+    assert found[0][0] == text
+    assert len(found) == len(SENTENCES)
+
+
+@pytest.mark.parametrize("utility", ["chrf", "bleu"])
+def test_utilities_are_those_of_sacrebleu_and_equal_texts_are_never_scored(
+    utility: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer = MBRSearch(candidates=Given({}), utility=utility, by_probability=False).scorer
+    public = {"chrf": sacrebleu.sentence_chrf, "bleu": sacrebleu.sentence_bleu}[utility]
+    found = pairwise(scorer, SENTENCES).tolist()
+    for row, hypothesis in enumerate(SENTENCES):
+        for column, reference in enumerate(SENTENCES):
+            if row != column:
+                assert found[row][column] == public(hypothesis, [reference]).score
+            else:
+                assert found[row][column] == 100.0
+    assert len({value for row in found for value in row}) > 7
+    calls = []
+    score = scorer._compute_segment_statistics
+    monkeypatch.setattr(scorer, "_compute_segment_statistics", lambda *a: calls.append(a) or score(*a))
+    pairwise(scorer, ["a", "b", "c"])
+    assert len(calls) == 6
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("candidates", ["samples", "greedy"])
+def test_a_batch_is_translated_as_its_sentences_alone(candidates: str) -> None:
+    options = ["search=mbr", f"search@search.candidates={candidates}"]
+    options += ["search.candidates.num_samples=7"] if candidates == "samples" else []
+    search, model = built(composed(*options).search), peaked()
+    target = TargetPieces(BOS, EOS, (0, 1, 2), lambda rows: [" ".join(map(str, row)) for row in rows])
+    together = search(model, SOURCE, MASK, target)
+    assert torch.tensor([len(found) for found in together]).max() == (1 if candidates == "greedy" else 7)
+    for row, length in enumerate(MASK.sum(-1).tolist()):
+        (alone,) = search(model, SOURCE[row : row + 1, :length], MASK[row : row + 1, :length], target)
+        assert [best.pieces for best in alone] == [best.pieces for best in together[row]]
+        assert [best.score for best in alone] == pytest.approx([best.score for best in together[row]])
+
+
+def test_an_unknown_utility_is_refused() -> None:
+    with pytest.raises(UserError, match=r"^search.utility=ter is unknown; choose from: bleu, chrf$"):
+        MBRSearch(candidates=Given({}), utility="ter", by_probability=False)

@@ -1,0 +1,122 @@
+"""Briefly trained models, whose choices are no ties: a translation never depends on what stands beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from configs import built, composed
+from torch import Tensor
+from training.test_toy_tasks import BOS, EOS, LONGEST, PAD, exact_match, model_for, sentences
+
+from seq2seq_attn.search.search import Hypothesis, TargetPieces
+
+ATTENTIONS = ("bahdanau", "hard", "local_p", "sparse", "synthesizer_dense")
+MODELS = [(name, attention) for name in ("rnn", "conv", "transformer") for attention in ATTENTIONS]
+QUICK = [("rnn", "bahdanau"), ("transformer", "sparse")]
+SEARCHES = {
+    "greedy": ["search=greedy"],
+    "beam": ["search=beam", "search.beam_size=4", "search.num_best=3"],
+    "sampling": ["search=sampling", "search.num_samples=3"],
+}
+TARGET = TargetPieces(BOS, EOS, (0, 1, 2), list)
+STEPS = 120
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(m, marks=[] if m in QUICK else pytest.mark.slow, id="-".join(m)) for m in MODELS],
+)
+def model(request: pytest.FixtureRequest) -> Any:
+    """In float32, as users have it."""
+    name, attention = request.param
+    torch.manual_seed(1)
+    trained = model_for(name, f"attention={attention}")
+    exact_match("copy", trained, steps=STEPS)
+    return trained
+
+
+def rows(count: int) -> list[list[int]]:
+    """Sentences of various lengths, closed by the end piece."""
+    pieces, lengths = sentences(count, torch.Generator().manual_seed(7))
+    return [[*row[:length], EOS] for row, length in zip(pieces.tolist(), lengths.tolist(), strict=True)]
+
+
+def padded(batch: list[list[int]]) -> tuple[Tensor, Tensor]:
+    longest = max(map(len, batch))
+    source = torch.tensor([row + [PAD] * (longest - len(row)) for row in batch])
+    return source, source != PAD
+
+
+def found(model: Any, search: str, batch: list[list[int]], size: int) -> list[list[Hypothesis]]:
+    """Translations, in batches of `size`."""
+    run = built(composed(*SEARCHES[search]).search)
+    parts = [run(model, *padded(batch[first : first + size]), TARGET) for first in range(0, len(batch), size)]
+    return [hypotheses for part in parts for hypotheses in part]
+
+
+def same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        assert [hypothesis.pieces for hypothesis in one] == [hypothesis.pieces for hypothesis in other]
+        for a, b in zip(one, other, strict=True):
+            assert a.log_prob == pytest.approx(b.log_prob, abs=1e-4)
+            assert a.score == pytest.approx(b.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("search", list(SEARCHES))
+def test_translations_are_the_same_at_batch_1_7_and_64_in_any_order_and_among_longer_ones(
+    model: Any, search: str
+) -> None:
+    batch = rows(64)
+    expected = found(model, search, batch, 64)
+    assert len({tuple(best.pieces) for best, *_ in expected}) > 32
+    same(found(model, search, batch[:20], 1), expected[:20])
+    same(found(model, search, batch, 7), expected)
+    same(found(model, search, batch[::-1], 64)[::-1], expected)
+    longer = [[*row[:-1], *row[:-1], *row] for row in batch if len(row) == LONGEST + 1]
+    assert longer
+    same(found(model, search, [*longer, *batch], 100)[len(longer) :], expected)
+
+
+@pytest.mark.parametrize("search", list(SEARCHES))
+def test_the_log_probability_of_every_hypothesis_is_that_of_forced_scoring(model: Any, search: str) -> None:
+    batch = rows(64)
+    pairs = [
+        (row, one)
+        for row, of_row in zip(batch, found(model, search, batch, 64), strict=True)
+        for one in of_row
+    ]
+    source, mask = padded([row for row, _ in pairs])
+    said, _ = padded([[*one.pieces, EOS] for _, one in pairs])
+    with torch.inference_mode():
+        read = torch.cat([torch.full((len(said), 1), BOS), said[:, :-1]], 1)
+        log_probs = model.logits(model(source, mask, read).hidden).log_softmax(-1)
+    forced = log_probs.gather(-1, said[..., None])[..., 0].masked_fill(said == PAD, 0.0).double().sum(-1)
+    reported = torch.tensor([one.log_prob for _, one in pairs], dtype=torch.float64)
+    torch.testing.assert_close(reported, forced, rtol=0, atol=1e-4)
+
+
+@torch.inference_mode()
+def test_a_reordered_state_says_what_a_recomputed_one_does(model: Any) -> None:
+    batch, width = rows(5), 3
+    source, mask = padded(batch)
+    owners = torch.arange(5).repeat_interleave(width)
+    state, said = model.encode(source, mask).branch(owners), torch.full((15, 1), BOS)
+    generator = torch.Generator().manual_seed(3)
+    for step in range(6):
+        state = model.step(said[:, -1], state).state
+        # any hypotheses of its sentence go on in each row, some of them twice, in any order
+        within = torch.randint(width, (len(said),), generator=generator)
+        parents = torch.arange(len(said)) // width * width + within
+        state, said, owners = state.branch(parents), said[parents], owners[parents]
+        if step == 2:
+            kept = torch.tensor([4, 0, 3])
+            going = (kept[:, None] * width + torch.arange(width)).flatten()
+            state, said, owners = state.branch(going).keep(kept), said[going], owners[going]
+        pieces = torch.randint(EOS + 1, 13, (len(said), 1), generator=generator)
+        said = torch.cat([said, pieces], 1)
+    assert owners.tolist() == [4] * 3 + [0] * 3 + [3] * 3
+    stepped = model.step(said[:, -1], state).log_probs
+    recomputed = model.logits(model(source[owners], mask[owners], said).hidden[:, -1]).log_softmax(-1)
+    torch.testing.assert_close(stepped, recomputed, rtol=0, atol=1e-4)
