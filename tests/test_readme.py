@@ -55,7 +55,9 @@ def test_there_are_commands_to_try() -> None:
 @pytest.mark.parametrize(("name", "overrides"), OTHERS)
 def test_a_command_that_uses_a_checkpoint_composes(name: str, overrides: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        assert compose(name, shlex.split(overrides)).ckpt_path.startswith(("runs/train/", "model.ckpt"))
+        paths = compose(name, shlex.split(overrides)).ckpt_path
+    for path in [paths] if isinstance(paths, str) else paths:
+        assert path.startswith(("runs/train/", "model.ckpt", "exported/"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
