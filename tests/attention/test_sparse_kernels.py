@@ -181,8 +181,8 @@ def test_more_sentences_than_tiles_equal_a_dense_softmax(kind: Any) -> None:
 def test_a_sentence_alone_and_one_in_turns_of_few_rows_are_the_same(
     kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flash, "FEWEST_ROWS", 1)
-    monkeypatch.setattr(flash, "MOST_ROWS", 1)
+    monkeypatch.setattr(flash, "ROWS", 1)
+    monkeypatch.setattr(flash, "ROWS_OF_SHORT", 1)
     check(kind(k=5, length_ratio=1.0), inputs(2, 3, 201, 201, 7, 7, apart=True), None, True, torch.float64)
 
 
