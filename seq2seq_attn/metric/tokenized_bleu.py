@@ -1,55 +1,32 @@
 """BLEU of lower-cased, normalised and tokenised text, as papers on Multi30k report it. Koehn et al. 2007 (Moses)."""
 
-from collections.abc import Sequence
 from functools import cache, lru_cache, partial
 from importlib.metadata import version
 from typing import final
 
 import sacrebleu
-import torch
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
-from torch import Tensor
-from torchmetrics import Metric
 
-from seq2seq_attn.metric.corpus import NUM_HEADER, corpus_score, corpus_signature, sentence_counts
+from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 
 @final
-class TokenizedBLEU(Metric):
-    """Takes detokenized sentences, and tokenizes hypotheses and references alike; its state is a few integers.
+class TokenizedBLEU(CorpusMetric):
+    """Takes detokenized sentences, and tokenizes hypotheses and references alike.
 
     Args:
         language: of the target, as in `fr`; one that Moses has no abbreviations for is tokenized as English.
     """
 
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
-    counts: Tensor
-
     def __init__(self, *, language: str) -> None:
-        super().__init__()
-        self.language = language
-        self.scorer = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True)
-        self.scorer.tokenizer = partial(moses_tokenized, language=language)  # type: ignore[assignment]
-        self.scorer.tokenizer_signature = f"moses-{language}"
-        width = NUM_HEADER + 2 + 2 * self.scorer.max_ngram_order  # two lengths; matches and totals per order
-        self.add_state("counts", torch.zeros(width, dtype=torch.int64), dist_reduce_fx="sum")
-
-    def update(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-        """Adds sentences; each hypothesis comes with its own list of references."""
-        rows = sentence_counts(self.scorer, hypotheses, references)
-        if rows:
-            self.counts = self.counts + torch.tensor(rows, device=self.counts.device).sum(0)
-
-    def compute(self) -> Tensor:
-        """BLEU of all sentences so far, 0-100, in float64."""
-        return torch.tensor(corpus_score(self.scorer, self.counts.tolist()), dtype=torch.float64)
-
-    def signature(self) -> str:
-        """sacrebleu's signature, and behind it what was done before sacrebleu saw the text."""
-        own = f"norm:moses-{self.language}|escape:yes|sacremoses:{version('sacremoses')}"
-        return f"{corpus_signature(self.scorer, self.counts.tolist())}|{own}"
+        scorer = sacrebleu.BLEU(lowercase=True, tokenize="none", force=True)
+        scorer.tokenizer = partial(moses_tokenized, language=language)  # type: ignore[assignment]
+        scorer.tokenizer_signature = f"moses-{language}"
+        super().__init__(
+            scorer=scorer,
+            num_counts=2 + 2 * scorer.max_ngram_order,  # two lengths; matches and totals of each order
+            signed=f"norm:moses-{language}|escape:yes|sacremoses:{version('sacremoses')}",
+        )
 
 
 @lru_cache(maxsize=2**15)  # references come again at every validation
