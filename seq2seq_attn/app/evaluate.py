@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,49 +10,81 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
-from pytorch_lightning.callbacks import RichProgressBar
 
-from seq2seq_attn.app.device import choose_device
-from seq2seq_attn.app.evaluation_report import build_report, print_report, write_report
+from seq2seq_attn.app.evaluate_ensemble import evaluate_ensemble
+from seq2seq_attn.app.evaluation_report import Evaluated, build_report, print_report, write_report
+from seq2seq_attn.app.evaluation_trainer import build_trainer
+from seq2seq_attn.app.forced import read_pairs
+from seq2seq_attn.app.models import Models, load_models
+from seq2seq_attn.app.score import score
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.metric.attention import AttentionFigures
+from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.checkpoint import Loaded, check_targets, find_checkpoint, load
-from seq2seq_attn.training.result import write_translations
-from seq2seq_attn.training.run import build_metrics, quieten
+from seq2seq_attn.training.checkpoint import Loaded, check_targets
+from seq2seq_attn.training.result import collect_figures, write_translations
+from seq2seq_attn.training.run import build_metrics
 from seq2seq_attn.training.translation_module import TranslationModule
 
 
 def evaluate(config: DictConfig) -> dict[str, Any]:
-    """Translate, score, write the files and print the figures; gives what `evaluation.json` holds."""
-    if OmegaConf.is_missing(config, "ckpt_path"):
-        raise UserError("evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file")
-    quieten()
-    if config.num_threads:
-        torch.set_num_threads(config.num_threads)
-    device = choose_device(config.device)
-    file = find_checkpoint(config.ckpt_path)
-    loaded = load(str(file))
-    check_targets(loaded.config["metric"], file)
-    chosen = choose(config, loaded.config)
-    pl.seed_everything(loaded.config["seed"], workers=True, verbose=False)
+    """Translate, score, write the files and print the figures; gives what `evaluation.json` holds.
+
+    With `score=FILE` nothing is translated: see `score`.
+    """
+    models = load_models(config)
+    if config.get("score") is not None:
+        return score(config, models)
+    check_targets(models.config["metric"], models.files[0])
+    check_bootstrap(config.bootstrap)
+    chosen = choose(config, models.config)
+    pl.seed_everything(models.config["seed"], workers=True, verbose=False)
     corpus: LoadedCorpus = instantiate(chosen["data"], _convert_="all").load()
-    check_languages(corpus, loaded)
+    check_languages(corpus, models)
     names = choose_splits(config.splits, corpus)
     datamodule = TranslationDataModule(
-        replace(corpus, splits={name: corpus.splits[name] for name in names}), loaded.tokenizer,
-        batch_tokens=chosen["batch_tokens"], seed=loaded.config["seed"], cache_dir=config.paths.cache_dir,
+        replace(corpus, splits={name: corpus.splits[name] for name in names}), models.tokenizer,
+        batch_tokens=chosen["batch_tokens"], seed=models.config["seed"], cache_dir=config.paths.cache_dir,
     )  # fmt: skip
     datamodule.test_names = names
-    module = build_module(chosen, loaded, names)
-    trainer = build_trainer(device, chosen["precision"])
-    trainer.test(module, datamodule=datamodule, verbose=False)
+    evaluated = run_tests(models, chosen, datamodule)
     run_dir = Path(config.paths.run_dir)
-    write_translations(run_dir, module, corpus)
-    report = build_report(trainer, module, corpus, file, chosen)
+    write_translations(run_dir, evaluated.module, corpus)
+    report = build_report(evaluated, models, corpus, chosen, config.bootstrap)
     write_report(run_dir, report)
     print_report(run_dir, report)
     return report
+
+
+def run_tests(models: Models, chosen: dict[str, Any], datamodule: TranslationDataModule) -> Evaluated:
+    """One model is tested by the trainer, as at the end of its run."""
+    module = build_module(chosen, models, datamodule.test_names)
+    trainer = build_trainer(models.device, chosen["precision"])
+    plugin = trainer.precision_plugin
+    plugin.convert_module(models.model)
+    if len(models.members) == 1:
+        trainer.test(module, datamodule=datamodule, verbose=False)
+        figures = {name: collect_figures(trainer, module, name) for name in module.test_names}
+    else:
+        figures = evaluate_ensemble(models, module, datamodule, plugin.test_step_context())
+    models.model.to(models.device)  # the trainer has put it back
+    with torch.inference_mode(), plugin.test_step_context():
+        attention = {
+            name: attention_figures(models, loader)
+            for name, loader in zip(module.test_names, datamodule.test_dataloader(), strict=True)
+        }
+    return Evaluated(module, figures, attention)
+
+
+def attention_figures(models: Models, batches: Any) -> AttentionFigures:
+    """Of the references; those of an ensemble are the mean of its members'."""
+    found = AttentionFigures()
+    for batch in batches:
+        on_device = batch.to(models.device)
+        for decoded in read_pairs(models.members, on_device, need_weights=True):
+            found.update(decoded.weights, on_device.source_mask, on_device.target_mask)
+    return found
 
 
 def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +106,7 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_languages(corpus: LoadedCorpus, loaded: Loaded) -> None:
+def check_languages(corpus: LoadedCorpus, loaded: Loaded | Models) -> None:
     run = loaded.config["data"]
     if (corpus.source_language, corpus.target_language) != (run["source_language"], run["target_language"]):
         raise UserError(
@@ -99,20 +130,10 @@ def choose_splits(wanted: ListConfig | str | None, corpus: LoadedCorpus) -> list
     return list(dict.fromkeys(names))
 
 
-def build_module(chosen: dict[str, Any], loaded: Loaded, names: list[str]) -> TranslationModule:
-    """The trained model with what scores it."""
+def build_module(chosen: dict[str, Any], models: Models, names: list[str]) -> TranslationModule:
+    """The trained model, of several the first, with what scores it."""
     return TranslationModule(
-        model=loaded.model, tokenizer=loaded.tokenizer, search=instantiate(chosen["search"], _convert_="all"),
+        model=models.members[0], tokenizer=models.tokenizer, search=instantiate(chosen["search"], _convert_="all"),
         metrics=build_metrics(chosen), test_names=names, optimizer=None, scheduler=None,
-        label_smoothing=loaded.config["label_smoothing"], config=loaded.config,
-    )  # fmt: skip
-
-
-def build_trainer(device: torch.device, precision: Any) -> pl.Trainer:
-    """One device, no logger, and a progress bar where somebody looks."""
-    watched = sys.stdout.isatty()
-    return pl.Trainer(
-        accelerator=device.type, devices=[device.index or 0] if device.type == "cuda" else 1, precision=precision,
-        logger=False, enable_checkpointing=False, enable_model_summary=False, enable_progress_bar=watched,
-        callbacks=[RichProgressBar(leave=False)] if watched else [], use_distributed_sampler=False,
+        label_smoothing=models.config["label_smoothing"], config=models.config,
     )  # fmt: skip

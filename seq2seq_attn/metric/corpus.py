@@ -16,11 +16,14 @@ def sentence_counts(
     check(hypotheses, references)
     if not hypotheses:
         return []
-    most = max(len(options) for options in references)
-    # sacrebleu reads one stream a reference; None (not "", an empty sentence) says that there is none
-    streams = [[options[i] if i < len(options) else None for options in references] for i in range(most)]
-    rows = scorer._extract_corpus_statistics(hypotheses, streams)  # type: ignore[arg-type]
+    rows = scorer._extract_corpus_statistics(hypotheses, reference_streams(references))  # type: ignore[arg-type]
     return [[1, len(options), len(options) ** 2, *row] for options, row in zip(references, rows, strict=True)]
+
+
+def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
+    """One stream a reference, as sacrebleu reads them; None (not "", an empty sentence) says that there is none."""
+    most = max(len(options) for options in references)
+    return [[options[i] if i < len(options) else None for options in references] for i in range(most)]
 
 
 def check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:

@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 from training.test_run import command, train
 
 from seq2seq_attn.app.device import choose_device
+from seq2seq_attn.app.translator import Translator
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.data.corpus import LoadedCorpus, Split
 from seq2seq_attn.data.report import CleaningReport
@@ -54,10 +55,8 @@ def write(file: Path, pairs: Pairs) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def learn(folder: Path, *overrides: str) -> Path:
     """A run that has learned a little; its test set has two versions of every source, validation one."""
-    folder = tmp_path_factory.mktemp("learned")
     pairs = clauses()
     test = [pair for a, b in pairs[70:90] for pair in ((a, b), (a, f"Oui : {b}"))]
     splits = {"train": pairs[:60] + pairs[100:], "val": pairs[60:70] + pairs[90:100], "test": test}
@@ -66,7 +65,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "run", "data=parallel", *files, "tokenizer=word", "tokenizer.vocab_size=60", "optimizer.lr=0.02",
         "debug=fast", "trainer.max_steps=90", "trainer.max_epochs=100", "trainer.check_val_every_n_epoch=5",
         "trainer.limit_val_batches=null", "trainer.limit_test_batches=null", "metric=[bleu,chrf,tokenized_bleu]",
+        *overrides,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return learn(tmp_path_factory.mktemp("learned"))
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +84,36 @@ def evaluation(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert (done.returncode, done.stderr) == (0, b"")
     (folder / "printed").write_bytes(done.stdout)
     return folder
+
+
+def evaluated(folder: Path, *overrides: str) -> dict[str, Any]:
+    """What evaluate.py leaves in the folder, without a process of its own."""
+    folder.mkdir(exist_ok=True)
+    fixed = ["device=cpu", "num_threads=1", "choices.data=null", f"paths.run_dir={folder}"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("evaluate", [*overrides, *fixed])
+    evaluate(config)
+    return report(folder)
+
+
+def best_validation(run: Path) -> dict[str, str]:
+    """The row of metrics.csv that the best checkpoint was chosen by."""
+    with (run / "metrics.csv").open(encoding="utf-8") as file:
+        return max(
+            (row for row in csv.DictReader(file) if row["val/bleu"]), key=lambda row: float(row["val/bleu"])
+        )
+
+
+def sacrebleu_command(folder: Path, suffix: str, versions: int, *flags: str) -> dict[str, dict[str, Any]]:
+    """What the command gives for the written files, by metric."""
+    files = [f"translations{suffix}.references", "-i", f"translations{suffix}.hypotheses"]
+    done = command(
+        "-m", "sacrebleu", *files, "--num-refs", str(versions), "-m", "bleu", "chrf", "ter", "-w", "14", *flags,
+        cwd=folder,
+    )  # fmt: skip
+    said = {score["name"].lower(): score for score in json.loads(done.stdout)}
+    assert set(said) == {"bleu", "chrf2", "ter"}
+    return {"chrf" if name == "chrf2" else name: score for name, score in said.items()}
 
 
 def report(evaluation: Path) -> dict[str, Any]:
@@ -104,11 +139,7 @@ def test_figures_of_the_test_set_are_those_of_the_training_run_to_the_last_digit
 
 
 def test_bleu_of_the_validation_set_is_that_of_the_best_validation(run: Path, evaluation: Path) -> None:
-    with (run / "metrics.csv").open(encoding="utf-8") as file:
-        best = max(
-            (row for row in csv.DictReader(file) if row["val/bleu"]), key=lambda row: float(row["val/bleu"])
-        )
-    found = report(evaluation)["splits"]["val"]
+    best, found = best_validation(run), report(evaluation)["splits"]["val"]
     assert found["bleu"] > 5
     for name in ("bleu", "chrf", "tokenized_bleu", "loss", "ppl", "accuracy"):
         assert found[name] == pytest.approx(float(best[f"val/{name}"]), rel=1e-6), name
@@ -120,17 +151,109 @@ def test_bleu_chrf_and_ter_equal_the_sacrebleu_command_on_the_written_files(
 ) -> None:
     found = report(evaluation)["splits"][split]
     assert found["references"] == {"min": versions, "max": versions}
-    files = [f"translations{suffix}.references", "-i", f"translations{suffix}.hypotheses"]
-    done = command(
-        "-m", "sacrebleu", *files, "--num-refs", str(versions), "-m", "bleu", "chrf", "ter", "-w", "14",
-        cwd=evaluation,
-    )  # fmt: skip
-    said = {score["name"].lower(): score for score in json.loads(done.stdout)}
-    assert set(said) == {"bleu", "chrf2", "ter"}
-    for name in ("bleu", "chrf", "ter"):
-        theirs = said["chrf2" if name == "chrf" else name]
+    for name, theirs in sacrebleu_command(evaluation, suffix, versions).items():
         assert theirs["score"] == round(found[name], 14)
         assert theirs["signature"] == found["signatures"][name]
+
+
+@pytest.mark.parametrize(("split", "suffix", "versions"), [("val", "_val", 1), ("test", "", 2)])
+def test_intervals_equal_the_sacrebleu_commands_bootstrap_on_the_written_files(
+    evaluation: Path, split: str, suffix: str, versions: int
+) -> None:
+    found = report(evaluation)["splits"][split]["confidence"]
+    assert set(found) == {"bleu", "chrf", "ter", "tokenized_bleu"}
+    for name, theirs in sacrebleu_command(evaluation, suffix, versions, "--confidence").items():
+        assert found[name]["margin"] > 0
+        assert found[name]["mean"] == pytest.approx(theirs["confidence_mean"], rel=1e-12)
+        assert found[name]["margin"] == pytest.approx(theirs["confidence_var"], rel=1e-12)
+        assert found[name]["signature"] == theirs["signature"]
+    assert "|bs:1000|seed:12345|" in found["tokenized_bleu"]["signature"]
+    assert "|norm:moses-fr|" in found["tokenized_bleu"]["signature"]
+
+
+def test_length_ratio_and_repetition_are_those_of_the_written_files(evaluation: Path) -> None:
+    hypotheses = (evaluation / "translations.hypotheses").read_text(encoding="utf-8").splitlines()
+    references = columns(evaluation / "translations.references")
+    found = report(evaluation)["splits"]["test"]
+    theirs = sacrebleu.BLEU().corpus_score(hypotheses, references)
+    assert found["length_ratio"] == pytest.approx(theirs.sys_len / theirs.ref_len, rel=1e-12)
+    words = [line.split() for line in hypotheses]
+    runs = [[tuple(line[i : i + 4]) for i in range(len(line) - 3)] for line in words]
+    again = sum(run[:place].count(ngram) > 0 for run in runs for place, ngram in enumerate(run))
+    assert found["repetition"] == again / sum(map(len, runs))
+
+
+def test_attention_of_the_test_set_is_as_sharp_as_training_said_and_covers_a_share_of_the_source(
+    run: Path, evaluation: Path
+) -> None:
+    logged, found = json.loads((run / "results.json").read_text()), report(evaluation)["splits"]
+    assert found["test"]["attention_entropy"] == pytest.approx(logged["attention_entropy"], rel=1e-5)
+    assert found["val"]["attention_entropy"] != found["test"]["attention_entropy"]
+    assert 0 < found["test"]["attention_coverage"] <= 1
+
+
+def test_the_same_search_named_on_the_command_line_changes_nothing(
+    run: Path, evaluation: Path, tmp_path: Path
+) -> None:
+    for search in (["search=greedy"], ["search=beam", "search.beam_size=1"]):
+        found = evaluated(tmp_path, f"ckpt_path={run}", "splits=val", "bootstrap=0", *search)
+        assert found["splits"]["val"]["bleu"] == report(evaluation)["splits"]["val"]["bleu"]
+        assert found["splits"]["val"]["confidence"] == {}
+        written = [(folder / "translations_val.tsv").read_bytes() for folder in (tmp_path, evaluation)]
+        assert written[0] == written[1]
+
+
+def test_a_run_validated_by_beam_search_is_evaluated_by_it_with_the_same_bleu_and_sacrebleus(
+    tmp_path: Path,
+) -> None:
+    run = learn(tmp_path, "search=beam", "search.beam_size=3")
+    best = best_validation(run)
+    found = evaluated(tmp_path / "own", f"ckpt_path={run}", "splits=[val,test]", "bootstrap=0")
+    assert found["search"]["beam_size"] == 3
+    named = evaluated(
+        tmp_path / "named", f"ckpt_path={run}", "splits=[val,test]", "bootstrap=0", "search=beam",
+        "search.beam_size=3",
+    )  # fmt: skip
+    for of in (found, named):
+        assert of["splits"]["val"]["bleu"] == pytest.approx(float(best["val/bleu"]), rel=1e-6)
+    assert found["splits"] == named["splits"]
+    assert found["splits"]["test"]["bleu"] == json.loads((run / "results.json").read_text())["test/bleu"]
+    for name, theirs in sacrebleu_command(tmp_path / "own", "", 2).items():
+        assert theirs["score"] == round(found["splits"]["test"][name], 14)
+    assert 5 < found["splits"]["val"]["bleu"] < 95
+
+
+def test_an_ensemble_of_twice_the_run_is_the_run(run: Path, evaluation: Path, tmp_path: Path) -> None:
+    found = evaluated(tmp_path, f"ckpt_path=[{run},{run}]", "splits=[val,test]")
+    alone = report(evaluation)
+    assert found["checkpoint"] == [alone["checkpoint"]] * 2
+    assert found["sha256"] == [alone["sha256"]] * 2
+    assert found["num_parameters"] == 2 * alone["num_parameters"]
+    for split in ("val", "test"):
+        ours, theirs = found["splits"][split], alone["splits"][split]
+        assert list(ours) == list(theirs)
+        for name in ("sentences", "references", "signatures", "confidence", "bleu_by_length", "length_ratio"):
+            assert ours[name] == theirs[name], name
+        for name in ("loss", "ppl", "accuracy", "bleu", "ter", "attention_entropy", "attention_coverage"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-5), name
+    for name in ("translations.tsv", "translations_val.hypotheses", "translations.references"):
+        assert (tmp_path / name).read_bytes() == (evaluation / name).read_bytes()
+
+
+def test_a_translation_is_scored_as_its_search_reported(run: Path, evaluation: Path, tmp_path: Path) -> None:
+    sources = columns(evaluation / "translations_val.tsv")[0]
+    found = Translator.load(run, device="cpu").translate(sources)
+    pairs = [(source, one.text) for source, one in zip(sources, found, strict=True)]
+    options = [
+        f"ckpt_path={run}",
+        f"score={write(tmp_path / 'pairs.tsv', pairs)}",
+        f"paths.run_dir={tmp_path}",
+    ]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        sums = evaluate(compose("evaluate", [*options, "device=cpu"]))
+    log_probs = [float(log_prob) for log_prob in columns(tmp_path / "scores.tsv")[0]]
+    assert log_probs == pytest.approx([one.log_prob for one in found], abs=1e-4)
+    assert sums["pairs"] == len(sources)
 
 
 def test_bleu_by_length_is_bleu_of_the_sentences_of_that_length(evaluation: Path) -> None:
@@ -184,6 +307,14 @@ def test_the_screen_shows_a_column_for_each_split_and_each_signature_once(evalua
         assert [cell.strip() for cell in row.split("│")[2:4]] == [
             f"{found[s][name]:.2f}" for s in ("val", "test")
         ]
+    for name in ("bleu", "ter"):
+        (row,) = [line for line in printed.splitlines() if line.startswith(f"│ ± {name} ")]
+        intervals = [found[s]["confidence"][name] for s in ("val", "test")]
+        assert [cell.strip() for cell in row.split("│")[2:4]] == [
+            f"{interval['mean']:.2f} ± {interval['margin']:.2f}" for interval in intervals
+        ]
+    assert f"│ {found['val']['length_ratio']:.3f} │" in printed
+    assert f"│ {found['val']['attention_coverage']:.1%} │" in printed
     assert printed.count("ter: nrefs:1|case:lc|") == printed.count("ter: nrefs:2|case:lc|") == 1
 
 

@@ -1,0 +1,48 @@
+"""What `ckpt_path` names, ready on the device that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from seq2seq_attn.app.device import choose_device
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.model.ensemble import Ensemble
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.checkpoint import find_checkpoint
+from seq2seq_attn.training.ensemble import load_ensemble
+from seq2seq_attn.training.run import quieten
+
+
+class Models(NamedTuple):
+    """One model or several that decide together; the configuration is that of the first."""
+
+    files: list[Path]
+    model: EncoderDecoder | Ensemble
+    tokenizer: SentencePieceTokenizer
+    config: dict[str, Any]
+    device: torch.device
+
+    @property
+    def members(self) -> list[EncoderDecoder]:
+        if isinstance(self.model, EncoderDecoder):
+            return [self.model]
+        return list(self.model.members)  # type: ignore[arg-type]
+
+
+def load_models(config: DictConfig) -> Models:
+    """By the options ckpt_path, device and num_threads."""
+    if OmegaConf.is_missing(config, "ckpt_path"):
+        raise UserError("evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file")
+    quieten()
+    if config.num_threads:
+        torch.set_num_threads(config.num_threads)
+    device = choose_device(config.device)
+    given = config.ckpt_path
+    files = [find_checkpoint(path) for path in ([given] if isinstance(given, str) else given)]
+    loaded = load_ensemble([str(file) for file in files])
+    return Models(files, *loaded, device)

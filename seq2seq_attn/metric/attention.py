@@ -1,0 +1,54 @@
+"""How sharp the attention to the source is, and how much of the source it reaches."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+@final
+class AttentionFigures:
+    """Means over all sentences so far.
+
+    Entropy is in nats, of each target piece's weights, in every layer and head; 0 looks at one piece alone.
+
+    Coverage is the mean over source pieces of min(1, what all target pieces gave it together), the attention being the
+    mean of layers and heads: the inside of the coverage penalty of Wu et al. 2016, eq. 14, arXiv:1609.08144. At 1 no
+    piece was left out. End pieces count on both sides.
+    """
+
+    def __init__(self) -> None:
+        self._entropy = self._covered = 0.0
+        self._rows = self._columns = 0
+
+    def update(
+        self,
+        weights: dict[str, Float[Tensor, "batch _ _ _"]],
+        source_mask: Bool[Tensor, "batch source"],
+        target_mask: Bool[Tensor, "batch target"],
+    ) -> None:
+        """Adds sentences.
+
+        Args:
+            weights: by slot, (batch, heads, target, source); only those named `cross/...` count.
+        """
+        layers = [of_slot.float() for slot, of_slot in weights.items() if slot.startswith("cross/")]
+        for layer in layers:
+            entropy = torch.special.entr(layer).sum(-1).mean(1)[target_mask]
+            self._entropy += float(entropy.double().sum())
+            self._rows += len(entropy)
+        mean = torch.stack([layer.mean(1) for layer in layers]).mean(0)  # (batch, target, source)
+        covered = mean.masked_fill(~target_mask[..., None], 0.0).sum(1).clamp(max=1.0)[source_mask]
+        self._covered += float(covered.double().sum())
+        self._columns += len(covered)
+
+    @property
+    def entropy(self) -> float:
+        return self._entropy / max(self._rows, 1)
+
+    @property
+    def coverage(self) -> float:
+        return self._covered / max(self._columns, 1)

@@ -1,0 +1,18 @@
+"""Too short or too long: words of the translations over those of the references. Papineni et al. 2002, 2.2.2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seq2seq_attn.metric.bleu import BLEU
+from seq2seq_attn.metric.corpus import NUM_HEADER, sentence_counts
+
+
+def length_ratio(metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """Words as BLEU cuts them; of several references, each sentence's closest in length, the shorter of two.
+
+    Below 1, BLEU's brevity penalty is exp(1 - 1 / ratio).
+    """
+    rows = sentence_counts(metric.scorer, hypotheses, references)
+    said, expected = (sum(row[NUM_HEADER + place] for row in rows) for place in (0, 1))
+    return said / max(expected, 1)

@@ -1,0 +1,19 @@
+"""How much of a text says again what it said. Welleck et al. 2020, "seq-rep-n", arXiv:1908.04319, section 6."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def repetition(sentences: Iterable[str], n: int = 4) -> float:
+    """Of all runs of `n` words, the share that stood in the same sentence before.
+
+    seq-rep-n is 1 - |different n-grams| / |n-grams| of one text; here both are summed over the sentences first, so
+    that a short one weighs little. Words are what stands between blanks.
+    """
+    total = different = 0
+    for sentence in sentences:
+        words = sentence.split()
+        ngrams = [tuple(words[start : start + n]) for start in range(len(words) - n + 1)]
+        total, different = total + len(ngrams), different + len(set(ngrams))
+    return (total - different) / max(total, 1)
