@@ -38,6 +38,13 @@ class Attended(NamedTuple):
     memory: Memory | None = None
 
 
+class Joined(NamedTuple):
+    """The projections of query, keys and values under one another."""
+
+    weight: Float[Tensor, "rows dim"]
+    bias: Float[Tensor, "rows"] | None
+
+
 @final
 class Attention(nn.Module):
     """Multi-head attention of three parts.
@@ -139,27 +146,37 @@ class Attention(nn.Module):
 
     def attend_self(
         self, x: Float[Tensor, "batch length dim"], mask: Bool[Tensor, "batch length"] | None = None, *,
-        past: Memory | None = None, causal: bool = False, need_weights: bool = False,
+        past: Memory | None = None, joined: Joined | None = None, causal: bool = False, need_weights: bool = False,
     ) -> Attended:  # fmt: skip
-        """A sequence that attends to itself and, one step or chunk at a time, to the `past` that stands before it."""
+        """A sequence that attends to itself and, one step or chunk at a time, to the `past` that stands before it.
+
+        `joined`: what `self.joined()` gives, if it is at hand, as in decoding, where it serves every step.
+        """
         start = 0 if past is None else past.source
-        query, memory = self._prepare_self(x, mask, start)
+        query, memory = self._prepare_self(x, mask, start, joined)
         if past is not None:
             memory = past.append(memory)
         found = self._attend(x, query, memory, start, causal, need_weights, itself=past is None)
         return found._replace(memory=memory)
 
-    def _prepare_self(self, x: Tensor, mask: Tensor | None, start: int) -> tuple[tuple[Tensor, ...], Memory]:
-        """Query, keys and values of one input: one product where its rows outweigh joining the matrices."""
+    def joined(self) -> Joined | None:
+        """One matrix for the query, keys and values of one input; None where there are no three of one kind."""
         projections = self.score.projections
-        if projections is None or self.project_values is None or x.shape[:2].numel() < FUSED_ROWS:
-            return self._rotated(self.score.prepare_query(x), start), self.prepare(x, mask=mask, start=start)
+        if projections is None or self.project_values is None:
+            return None
         linears = (*projections, self.project_values)
         biases = [linear.bias for linear in linears if linear.bias is not None]
-        projected = F.linear(
-            x, torch.cat([linear.weight for linear in linears]), torch.cat(biases) if biases else None
-        )
-        query, keys, values = projected.chunk(3, -1)
+        return Joined(torch.cat([linear.weight for linear in linears]), torch.cat(biases) if biases else None)
+
+    def _prepare_self(
+        self, x: Tensor, mask: Tensor | None, start: int, joined: Joined | None
+    ) -> tuple[tuple[Tensor, ...], Memory]:
+        """Query, keys and values of one input: one product where its rows outweigh joining the matrices."""
+        if joined is None and x.shape[:2].numel() >= FUSED_ROWS:
+            joined = self.joined()
+        if joined is None:
+            return self._rotated(self.score.prepare_query(x), start), self.prepare(x, mask=mask, start=start)
+        query, keys, values = F.linear(x, *joined).chunk(3, -1)
         memory = Memory(
             self._rotated(self.score.split_keys(keys), start), split_heads(values, self.num_heads), mask
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Literal, cast, final
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attention import Attended, Attention
+from seq2seq_attn.attention.attention import Attended, Attention, Joined
 from seq2seq_attn.attention.memory import Memory
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.transformer_state import TransformerState
@@ -56,9 +57,13 @@ class TransformerDecoder(Decoder):
         self.norm = closing_norm(norm, dim)
 
     def initial_state(self, encoded: Encoded) -> TransformerState:
-        attentions = [cast(DecoderLayer, layer).cross_attention for layer in self.layers]
-        source = tuple(a.prepare(encoded.keys, encoded.values, encoded.mask) for a in attentions)
-        return TransformerState(source, own=(None,) * len(source), place=0)
+        layers = [cast(DecoderLayer, layer) for layer in self.layers]
+        source = tuple(
+            layer.cross_attention.prepare(encoded.keys, encoded.values, encoded.mask) for layer in layers
+        )
+        training = torch.is_grad_enabled()
+        joined = tuple(None if training else layer.self_attention.joined() for layer in layers)
+        return TransformerState(source, own=(None,) * len(source), joined=joined, place=0)
 
     def forward(
         self,
@@ -71,11 +76,11 @@ class TransformerDecoder(Decoder):
         found: dict[str, Attended] = {}
         for i, layer in enumerate(self.layers):
             x, found[f"self/{i}"], found[f"cross/{i}"] = layer(
-                x, state.own[i], state.source[i], state.place, need_weights
+                x, state.own[i], state.joined[i], state.source[i], state.place, need_weights
             )
         own = tuple(found[f"self/{i}"].memory for i in range(len(self.layers)))
         return Decoded(
-            self.norm(x), TransformerState(state.source, own, state.place + embedded.shape[1]),
+            self.norm(x), TransformerState(state.source, own, state.joined, state.place + embedded.shape[1]),
             {slot: a.weights for slot, a in found.items() if a.weights is not None},
             total(a.log_prob for a in found.values()), total(a.entropy for a in found.values()),
         )  # fmt: skip
@@ -104,12 +109,13 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "batch target dim"],
         own: Memory | None,
+        joined: Joined | None,
         source: Memory,
         place: int,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "batch target dim"], Attended, Attended]:
         to_self = self.self_attention.attend_self(
-            self.self_residual.before(x), past=own, causal=True, need_weights=need_weights
+            self.self_residual.before(x), past=own, joined=joined, causal=True, need_weights=need_weights
         )
         x = self.self_residual(x, to_self.context)
         to_source = self.cross_attention(

@@ -8,6 +8,7 @@ from typing import final
 from jaxtyping import Int
 from torch import Tensor
 
+from seq2seq_attn.attention.attention import Joined
 from seq2seq_attn.attention.memory import Memory
 from seq2seq_attn.decoder.decoder import DecoderState
 
@@ -15,19 +16,21 @@ from seq2seq_attn.decoder.decoder import DecoderState
 @final
 @dataclass(frozen=True)
 class TransformerState(DecoderState):
-    """Attributes, the first two by layer.
+    """Attributes, the first three by layer.
 
     source: keys and values of the source. own: those of the tokens so far; None before the first.
+    joined: projections of the self-attention, joined once for all steps; None in training, where all is one step.
     place: of the next token.
     """
 
     source: tuple[Memory, ...]
     own: tuple[Memory | None, ...]
+    joined: tuple[Joined | None, ...]
     place: int
 
     def branch(self, rows: Int[Tensor, "rows"]) -> TransformerState:
         return replace(
-            self, own=tuple(None if memory is None else memory.select(rows) for memory in self.own)
+            self, own=tuple(None if memory is None else memory.branch(rows) for memory in self.own)
         )
 
     def keep(self, sentences: Int[Tensor, "sentences"]) -> TransformerState:

@@ -92,7 +92,9 @@ class EncoderDecoder(nn.Module, Stepping):
     def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:
         """One piece of every hypothesis: log-probabilities of the next in float32 at least."""
         decoded = self.decode(last[:, None], state, need_weights=need_weights)
-        log_probs = at_least_float32(self.logits(decoded.hidden[:, 0])).log_softmax(-1)
+        logits = at_least_float32(self.logits(decoded.hidden[:, 0]))
+        # in place, where nothing is to be derived: the vocabulary is most of what a step touches
+        log_probs = torch.log_softmax(logits, -1, out=None if torch.is_grad_enabled() else logits)
         return Step(log_probs, decoded.state, attention_to_source(decoded.weights) if need_weights else None)
 
     def logits(self, hidden: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows vocabulary"]:

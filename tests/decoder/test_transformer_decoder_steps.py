@@ -152,8 +152,13 @@ def test_a_step_projects_its_own_token_and_nothing_of_the_source() -> None:
     linears = {name for name, module in ours.named_modules() if isinstance(module, nn.Linear)}
     of_source = {name for name in linears if name.endswith(("cross_attention.score.project_key",
                                                             "cross_attention.project_values"))}  # fmt: skip
-    assert len(of_source) == 2 * LAYERS
-    assert set(shapes) == linears - of_source
+    of_itself = {name for name in linears if "self_attention.score.project" in name or name.endswith(
+        "self_attention.project_values")}  # fmt: skip
+    assert (len(of_source), len(of_itself)) == (2 * LAYERS, 3 * LAYERS)
+    assert set(shapes) == linears - of_source - of_itself
+    assert [(joined.weight.shape, joined.bias.shape) for joined in state.joined] == [
+        ((3 * DIM, DIM), (3 * DIM,))
+    ] * LAYERS  # those of itself: one product, and one matrix for all steps
     assert {shape[:2] for shape in shapes.values()} == {(BATCH, 1)}
 
 
@@ -169,3 +174,15 @@ def test_a_later_step_costs_more_by_its_products_with_more_keys_only() -> None:
     products = 2  # with the key and with the value, each a multiplication and an addition for each number
     growth = [after - before for before, after in pairwise(costs)]
     assert growth == [products * 2 * LAYERS * BATCH * DIM] * (TARGET - 1)
+
+
+def test_projections_joined_for_decoding_follow_the_weights_and_are_not_kept_on_the_module() -> None:
+    ours, source, x = decoder().eval(), encoded(), torch.randn(BATCH, 1, DIM)
+    with torch.no_grad():
+        before = ours(x, ours.initial_state(source)).hidden
+        for parameter in ours.parameters():
+            parameter.data.mul_(1.5)
+        after = ours(x, ours.initial_state(source)).hidden
+    expected = ours(x, ours.initial_state(source)).hidden  # where gradients flow, nothing is joined
+    torch.testing.assert_close(after, expected, rtol=0, atol=1e-12)
+    assert not torch.allclose(after, before)
