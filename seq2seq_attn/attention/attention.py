@@ -39,7 +39,7 @@ class Attended(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The projections of query, keys and values under one another."""
+    """The projections of query, keys and values under one another, the query's with the scale of the scores."""
 
     weight: Float[Tensor, "rows dim"]
     bias: Float[Tensor, "rows"] | None
@@ -164,9 +164,12 @@ class Attention(nn.Module):
         projections = self.score.projections
         if projections is None or self.project_values is None:
             return None
-        linears = (*projections, self.project_values)
-        biases = [linear.bias for linear in linears if linear.bias is not None]
-        return Joined(torch.cat([linear.weight for linear in linears]), torch.cat(biases) if biases else None)
+        of_query, of_keys = projections
+        scale, linears = self.score.scale, (of_keys, self.project_values)
+        weight = torch.cat([of_query.weight * scale, *(linear.weight for linear in linears)])
+        if of_query.bias is None:
+            return Joined(weight, None)
+        return Joined(weight, torch.cat([of_query.bias * scale, *(linear.bias for linear in linears)]))
 
     def _prepare_self(
         self, x: Tensor, mask: Tensor | None, start: int, joined: Joined | None

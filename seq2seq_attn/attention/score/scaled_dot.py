@@ -44,7 +44,7 @@ class ScaledDotScore(Score):
     def prepare_query(
         self, query: Float[Tensor, "batch target query_dim"]
     ) -> tuple[Float[Tensor, "batch heads target width"]]:
-        return self.split_query(self.project_query(query))
+        return self.split_query(self.project_query(query) * self.scale)
 
     def prepare_keys(
         self, keys: Float[Tensor, "batch source key_dim"]
@@ -54,7 +54,7 @@ class ScaledDotScore(Score):
     def split_query(
         self, projected: Float[Tensor, "batch target query_dim"]
     ) -> tuple[Float[Tensor, "batch heads target width"]]:
-        return (split_heads(projected * self.scale, self.num_heads),)
+        return (split_heads(projected, self.num_heads),)
 
     def split_keys(
         self, projected: Float[Tensor, "batch source query_dim"]

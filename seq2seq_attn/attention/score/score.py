@@ -29,12 +29,14 @@ class Score(nn.Module, ABC):
     max_length: int | None = None
     query_parts: int = 1
     key_parts: int = 1
+    scale: float
 
     @property
     def projections(self) -> tuple[nn.Linear, nn.Linear] | None:
         """Linear maps of query and keys that may be one product with that of the values; None: there are none.
 
-        With them come `split_query` and `split_keys`, what `prepare_...` does behind the map.
+        With them come `scale`, the factor of a projected query, and `split_query` and `split_keys`, what `prepare_...`
+        does behind the map.
         """
         return None
 
