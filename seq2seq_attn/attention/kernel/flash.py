@@ -17,9 +17,9 @@ from torch.autograd.function import once_differentiable
 from seq2seq_attn.attention.kernel.block import HIDDEN, Block
 
 # Rows computed at once: few enough that what they need stays in a core's cache, and a small part of all memory; a
-# short sequence has many blocks of few rows, and twice as many rows at once spare it half of the calls. Measured on
-# two CPU cores, 8 heads of 64, k = 32 and 64: 256 against 128 gains up to a quarter at 2048 places and loses as much
-# at 4096.
+# short sequence has many blocks of few rows, and twice as many rows at once spare it half of the calls. Tried on two
+# unsteady CPU cores, 8 heads of 64, k = 32 and 64: 256 against 128 gains a sixth or more at 2048 places and loses a
+# sixth at 4096 and 8192.
 ROWS, ROWS_OF_SHORT, LONG = 128, 256, 4096
 
 
