@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq_attn.attention.attended import Attended, apart
 from seq2seq_attn.attention.both import both
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.heads import check_heads, join_heads, split_heads
+from seq2seq_attn.attention.joined import Joined, join
 from seq2seq_attn.attention.kernel.masked_product import masked_product
 from seq2seq_attn.attention.memory import Memory
 from seq2seq_attn.attention.parts import Parts
@@ -22,27 +24,6 @@ from seq2seq_attn.attention.relative import check_relative
 from seq2seq_attn.tensors.error import UserError
 
 FUSED_ROWS = 64  # from here on one product of joined projections is as fast as one stored matrix
-
-
-class Attended(NamedTuple):
-    """What attention found: the context of each query and, if asked for, the weights before dropout.
-
-    `log_prob` and `entropy` are those of a normalizer that samples, summed over heads, in nats. `memory` is what
-    a sequence that attends to itself hands on to its next step.
-    """
-
-    context: Float[Tensor, "batch target context_dim"]
-    weights: Float[Tensor, "batch heads target source"] | None = None
-    log_prob: Float[Tensor, "batch target"] | None = None
-    entropy: Float[Tensor, "batch target"] | None = None
-    memory: Memory | None = None
-
-
-class Joined(NamedTuple):
-    """The projections of query, keys and values under one another, the query's with the scale of the scores."""
-
-    weight: Float[Tensor, "rows dim"]
-    bias: Float[Tensor, "rows"] | None
 
 
 @final
@@ -161,15 +142,7 @@ class Attention(nn.Module):
 
     def joined(self) -> Joined | None:
         """One matrix for the query, keys and values of one input; None where there are no three of one kind."""
-        projections = self.score.projections
-        if projections is None or self.project_values is None:
-            return None
-        of_query, of_keys = projections
-        scale, linears = self.score.scale, (of_keys, self.project_values)
-        weight = torch.cat([of_query.weight * scale, *(linear.weight for linear in linears)])
-        if of_query.bias is None:
-            return Joined(weight, None)
-        return Joined(weight, torch.cat([of_query.bias * scale, *(linear.bias for linear in linears)]))
+        return join(self.score, self.project_values)
 
     def _prepare_self(
         self, x: Tensor, mask: Tensor | None, start: int, joined: Joined | None
@@ -321,15 +294,3 @@ class Attention(nn.Module):
     ) -> Float[Tensor, "batch target dim"]:
         joined = join_heads(context)
         return joined if self.project_output is None else self.project_output(joined)
-
-
-def apart(attended: Attended) -> Attended:
-    """Hypotheses that attended side by side, at one place of their sentence, as rows of one query each."""
-    _, weights, log_prob, entropy, memory = attended
-    return Attended(
-        attended.context.flatten(0, 1).unsqueeze(1),
-        None if weights is None else weights.transpose(1, 2).flatten(0, 1).unsqueeze(2),
-        None if log_prob is None else log_prob.reshape(-1, 1),
-        None if entropy is None else entropy.reshape(-1, 1),
-        memory,
-    )

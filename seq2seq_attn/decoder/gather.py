@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from seq2seq_attn.attention.attention import Attended
+from seq2seq_attn.attention.attended import Attended
 
 
 @final

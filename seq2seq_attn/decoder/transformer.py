@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attention import Attended, Attention, Joined
+from seq2seq_attn.attention.attended import Attended
+from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.joined import Joined
 from seq2seq_attn.attention.memory import Memory
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.transformer_state import TransformerState

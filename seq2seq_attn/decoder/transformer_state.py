@@ -8,7 +8,7 @@ from typing import final
 from jaxtyping import Int
 from torch import Tensor
 
-from seq2seq_attn.attention.attention import Joined
+from seq2seq_attn.attention.joined import Joined
 from seq2seq_attn.attention.memory import Memory
 from seq2seq_attn.decoder.decoder import DecoderState
 

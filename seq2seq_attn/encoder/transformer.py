@@ -8,7 +8,8 @@ from typing import Any, Literal, final
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attention import Attended, Attention
+from seq2seq_attn.attention.attended import Attended
+from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.encoder.encoder import Encoder
 from seq2seq_attn.layer.residual import Residual, closing_norm
 from seq2seq_attn.tensors.encoded import Encoded
