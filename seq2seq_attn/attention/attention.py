@@ -187,7 +187,7 @@ class Attention(nn.Module):
                 )
                 if context is not None:
                     return Attended(self._output(context))
-            if source >= self.pattern.parts_from and not one_place:
+            if source >= self.pattern.parts_from:
                 return self._in_parts(prepared, memory, target, triangle)
         return self._dense(query, prepared, memory, start, causal, need_weights, one_place)
 

@@ -230,3 +230,16 @@ def assert_same_step(mine: Step, theirs: Step, rows: torch.Tensor) -> None:
     assert mine.attention is not None
     assert theirs.attention is not None
     torch.testing.assert_close(theirs.attention[rows], mine.attention, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("pattern", ["local", "atrous", "sparse", "local_p"])
+def test_hypotheses_that_branch_before_the_first_piece_stand_all_at_the_first_place(pattern: str) -> None:
+    ratio = [] if pattern == "local_p" else ["attention.pattern.length_ratio=1.5"]
+    model = build(
+        "rnn", "rnn", "luong_general", f"attention/pattern={pattern}", "attention.pattern.k=2", *ratio
+    )
+    rows = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2])
+    with torch.inference_mode():
+        expected = model.step(TARGET[:, 0], model.encode(SOURCE, SOURCE_MASK)).log_probs[rows]
+        shared = model.step(TARGET[rows, 0], model.encode(SOURCE, SOURCE_MASK).branch(rows)).log_probs
+    torch.testing.assert_close(shared, expected, rtol=0, atol=1e-12)
