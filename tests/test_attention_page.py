@@ -83,6 +83,15 @@ def test_every_preset_has_its_line_and_its_parts() -> None:
         assert [option.strip("`") for option in said.split(" × ")] == parts, name
 
 
+def test_every_preset_has_its_picture_behind_its_line() -> None:
+    section = PAGE.partition("\n## Presets\n")[2].partition("\n## ")[0]
+    drawn = re.findall(r"^`(\w+)`: [^\n]*(?:\n[^\n]+)*\n\n!\[(\w+)\]\((images/attention/\w+\.png)\)$", section, re.MULTILINE)
+    assert sorted(name for name, *_ in drawn) == options("attention")
+    for name, shown, file in drawn:
+        assert (shown, file) == (name, f"images/attention/{name}.png")
+        assert (ROOT / "docs" / file).read_bytes().startswith(b"\x89PNG")
+
+
 def test_links_within_the_page_and_to_other_pages_lead_somewhere() -> None:
     headings = re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
