@@ -5,7 +5,7 @@ Dao et al. 2022, arXiv:2205.14135, join the tiles of a row in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any, NamedTuple, final
 
@@ -21,6 +21,7 @@ from seq2seq_attn.attention.kernel.block import HIDDEN, Block
 # unsteady CPU cores, 8 heads of 64, k = 32 and 64: 256 against 128 gains a sixth or more at 2048 places and loses a
 # sixth at 4096 and 8192.
 ROWS, ROWS_OF_SHORT, LONG = 128, 256, 4096
+SHARE = 16  # of all rows: what a call about classes takes at most
 
 
 @final
@@ -78,7 +79,6 @@ class BlockAttention(torch.autograd.Function):
         total = torch.full((*query.shape[:3], 1), HIDDEN, dtype=wide, device=query.device)
         of_rows, of_columns = (query, context, total), (keys, values)
         for number, block, bias, (q, out, lse), (k, v) in pieces(groups, of_rows, of_columns):
-            q, k, v = packed(block, q, k, v)
             more, more_lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
                 q, k, v, is_causal=block.causal, attn_mask=bias, scale=1.0
             )
@@ -103,19 +103,25 @@ class BlockAttention(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         query, keys, values, context, total = ctx.saved_tensors
         upstream = in_rows(upstream)
-        of_query, of_keys, of_values = (torch.zeros_like(x) for x in (query, keys, values))
+        of_query, of_keys, of_values = beginnings(ctx.groups, query, keys, values)
         of_rows = (query, context, total, upstream, of_query)
         of_columns = (keys, values, of_keys, of_values)
-        for _, block, bias, (q, out, lse, up, to_q), (k, v, to_k, to_v) in pieces(
+        for number, block, bias, (q, out, lse, up, to_q), (k, v, to_k, to_v) in pieces(
             ctx.groups, of_rows, of_columns
         ):
-            up, q, k, v, out = packed(block, up, q, k, v, out)
             found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 up, q, k, v, out, lse.squeeze(-1), 0.0, block.causal, attn_mask=bias, scale=1.0
             )
-            to_q.add_(found[0])
-            add_windows(to_k, found[1], block)
-            add_windows(to_v, found[2], block)
+            if number == 0:
+                to_q.copy_(found[0])
+            else:
+                to_q.add_(found[0])
+            if number == 0 and block.spacing > 1:  # classes have no key in common
+                to_k.copy_(found[1])
+                to_v.copy_(found[2])
+            else:
+                add_windows(to_k, found[1], block)
+                add_windows(to_v, found[2], block)
             del found
         return of_query, of_keys, of_values, None
 
@@ -125,9 +131,18 @@ def in_rows(x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batc
     return x if x.stride(-1) == 1 and 0 not in x.stride() else x.contiguous()
 
 
-def packed(block: Block, *views: Tensor) -> tuple[Tensor, ...]:
-    """Rows that stand far apart side by side: at a power of two, they push one another out of the cache."""
-    return views if block.spacing == 1 else tuple(x.contiguous() for x in views)
+def beginnings(groups: Sequence[Group], query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, ...]:
+    """What gradients are written into: zeros, where something is added or a row or key lies in no block."""
+    rows, columns = query.shape[2], keys.shape[2]
+    whole = len(groups) > 0
+    classes = True
+    for group in groups:
+        first = group.parts[0] if group.parts else ()
+        whole &= sum(block.rows * block.repeats for block in first) == rows
+        classes &= sum(block.keys * block.repeats for block in first if block.spacing > 1) == columns
+    of_query = torch.empty_like(query) if whole else torch.zeros_like(query)
+    made = torch.empty_like if classes else torch.zeros_like
+    return of_query, made(keys), made(values)
 
 
 def join(
@@ -164,14 +179,28 @@ def pieces(
         for number, part in enumerate(group.parts):
             for whole in part:
                 band = whole.bias(of_rows[0])
-                few = max(1, heads * most // whole.rows)  # heads, where a block has more rows than `most`
-                for block, first in product(whole.turns(most), range(0, heads, few)):
+                turns, few = at_once(whole, group.end - group.first, heads, length, most)
+                for block, first in product(turns, range(0, heads, few)):
                     cut = slice(group.first, group.end), slice(first, first + few)
                     biases = group.biases(block, band, of_rows[0])
                     rows = zip(*(views(x[cut], block.row, block.rows, block) for x in of_rows), strict=True)
                     keys = zip(*(views(x[cut], block.key, block.keys, block) for x in of_keys), strict=True)
                     for bias, row_views, key_views in zip(biases, rows, keys, strict=True):
                         yield number, block, bias, row_views, key_views
+
+
+def at_once(
+    block: Block, sentences: int, heads: int, length: int, most: int
+) -> tuple[Iterable[Block], int]:
+    """Repetitions and heads of a call: some repetitions in all heads, or all repetitions in some heads.
+
+    The latter for classes: their calls are fewer, and the rows of one class, far apart, share pages with the others.
+    """
+    if block.spacing == 1:
+        return block.turns(most), max(1, heads * most // block.rows)
+    rows = block.rows * (sentences if by_repetition(sentences, block) else block.repeats)
+    budget = heads * max(most, length // SHARE)
+    return block.turns(max(budget, block.rows)), max(1, budget // rows)
 
 
 def views(
