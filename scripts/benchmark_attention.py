@@ -27,6 +27,7 @@ from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.pattern.sparse import SparsePattern
+from seq2seq_attn.tensors.allocator import keep_freed_memory
 
 PATTERNS: dict[str, Any] = {"local": LocalPattern, "atrous": AtrousPattern, "sparse": SparsePattern}
 OUTPUT = Path(__file__).parents[1] / "docs" / "benchmarks"
@@ -239,6 +240,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     options = arguments()
+    keep_freed_memory()  # as train.py does
     torch.manual_seed(1)
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"attention_{options.device}_{options.dtype}.json"

@@ -25,6 +25,7 @@ from torch import Tensor
 from seq2seq_attn.attention.pattern.full import FullPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.preset import build_attention
+from seq2seq_attn.tensors.allocator import keep_freed_memory
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 
 ROOT = Path(__file__).parents[1]
@@ -190,6 +191,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help=f"all lengths divided by {SMALL}")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     options = parser.parse_args()
+    keep_freed_memory()  # as train.py does
     torch.manual_seed(1)
     torch.set_num_threads(options.threads)
     options.output.parent.mkdir(parents=True, exist_ok=True)

@@ -40,6 +40,7 @@ from seq2seq_attn.data.reading import read_lines
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.position.sinusoidal import sinusoids
 from seq2seq_attn.search.search import Search, TargetPieces
+from seq2seq_attn.tensors.allocator import keep_freed_memory
 from seq2seq_attn.tensors.conf_directory import conf_directory
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.training.checkpoint import Loaded, load
@@ -65,6 +66,7 @@ Way = Callable[[list[str], str], tuple[float, list[str]]]  # lines and search to
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
     torch.set_num_threads(options.threads)
+    keep_freed_memory()  # as translate.py does
     try:
         results = measured(options)
     except UserError as error:

@@ -85,7 +85,9 @@ def test_every_preset_has_its_line_and_its_parts() -> None:
 
 def test_every_preset_has_its_picture_behind_its_line() -> None:
     section = PAGE.partition("\n## Presets\n")[2].partition("\n## ")[0]
-    drawn = re.findall(r"^`(\w+)`: [^\n]*(?:\n[^\n]+)*\n\n!\[(\w+)\]\((images/attention/\w+\.png)\)$", section, re.MULTILINE)
+    drawn = re.findall(
+        r"^`(\w+)`: [^\n]*(?:\n[^\n]+)*\n\n!\[(\w+)\]\((images/attention/\w+\.png)\)$", section, re.MULTILINE
+    )
     assert sorted(name for name, *_ in drawn) == options("attention")
     for name, shown, file in drawn:
         assert (shown, file) == (name, f"images/attention/{name}.png")

@@ -293,4 +293,6 @@ class Attention(nn.Module):
         self, context: Float[Tensor, "batch heads target width"]
     ) -> Float[Tensor, "batch target dim"]:
         joined = join_heads(context)
-        return joined if self.project_output is None else self.project_output(joined)
+        if self.project_output is None:
+            return joined
+        return self.project_output(joined) if self.training else self.project_output[0](joined)

@@ -11,7 +11,8 @@ def split_heads(
 ) -> Float[Tensor, "batch heads length width"]:
     if num_heads == 1:
         return x.unsqueeze(1)
-    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    batch, length, _ = x.shape
+    return x.view(batch, length, num_heads, -1).transpose(1, 2)
 
 
 def join_heads(x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batch length dim"]:

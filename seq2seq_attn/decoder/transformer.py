@@ -100,7 +100,7 @@ class DecoderLayer(nn.Module):
         self.self_attention, self.cross_attention = self_attention, cross_attention
         self.feed_forward = feed_forward
         width = cross_attention.context_dim  # that of the values, where they are not projected
-        self.project_context = nn.Identity() if width == dim else nn.Linear(width, dim)
+        self.project_context = None if width == dim else nn.Linear(width, dim)
         self.self_residual = Residual(dim=dim, norm=norm, dropout=dropout)
         self.cross_residual = Residual(dim=dim, norm=norm, dropout=dropout)
         self.feed_forward_residual = Residual(dim=dim, norm=norm, dropout=dropout)
@@ -123,6 +123,7 @@ class DecoderLayer(nn.Module):
         to_source = self.cross_attention(
             self.cross_residual.before(x), source, start=place, need_weights=need_weights
         )
-        x = self.cross_residual(x, self.project_context(to_source.context))
+        context = to_source.context
+        x = self.cross_residual(x, context if self.project_context is None else self.project_context(context))
         x = self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))
         return x, to_self, to_source

@@ -46,4 +46,5 @@ class FeedForward(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch length dim"]:
-        return self.reduce(self.dropout(self.activation(self.expand(x))))
+        hidden = self.activation(self.expand(x))
+        return self.reduce(self.dropout(hidden) if self.training else hidden)

@@ -139,7 +139,7 @@ def test_attention_that_does_not_sample_has_no_log_prob() -> None:
 
 def test_a_context_of_the_decoders_width_is_taken_as_it_is() -> None:
     ours = decoder(key_dim=13, value_dim=21)
-    assert all(isinstance(layer.project_context, nn.Identity) for layer in ours.layers)
+    assert all(layer.project_context is None for layer in ours.layers)
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -189,9 +189,7 @@ def pieces(
                         yield number, block, bias, row_views, key_views
 
 
-def at_once(
-    block: Block, sentences: int, heads: int, length: int, most: int
-) -> tuple[Iterable[Block], int]:
+def at_once(block: Block, sentences: int, heads: int, length: int, most: int) -> tuple[Iterable[Block], int]:
     """Repetitions and heads of a call: some repetitions in all heads, or all repetitions in some heads.
 
     The latter for classes: their calls are fewer, and the rows of one class, far apart, share pages with the others.

@@ -35,7 +35,7 @@ class FullPattern(Pattern):
     ) -> Float[Tensor, "batch heads target value_width"] | None:
         if mask is None:
             return F.scaled_dot_product_attention(query, keys, values, is_causal=causal, scale=1.0)
-        allowed = mask[:, None, None, :]
+        allowed = mask.unsqueeze(1).unsqueeze(2)
         if causal:
             length = keys.shape[2]
             allowed = allowed & torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
