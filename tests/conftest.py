@@ -8,13 +8,20 @@ import pytest
 import torch
 
 
-@pytest.fixture(autouse=True)
-def reproducible() -> Iterator[None]:
-    torch.manual_seed(0)
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Of the whole session, so that models which several tests share are trained alike everywhere."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def reproducible(one_thread: None) -> Iterator[None]:
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(1)  # whatever a test has chosen
 
 
 @pytest.fixture
