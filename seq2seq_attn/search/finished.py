@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import final
 
 import torch
@@ -34,11 +35,15 @@ class Finished:
             best.sort(key=lambda found: -found.score)  # stable
             del best[self.num_best :]
             self._counts[sentence] += 1
-        for sentence in set(sentences):
-            if self._counts[sentence] >= self.enough:
-                self._bars[sentence] = torch.inf
-            elif len(self.best[sentence]) == self.num_best:
-                self._bars[sentence] = self.best[sentence][-1].score
+        raised = {sentence: self._bar(sentence) for sentence in sentences}
+        where = torch.tensor(list(raised), device=self._bars.device, dtype=torch.long)
+        self._bars[where] = torch.tensor(list(raised.values()), device=where.device, dtype=torch.float64)
+
+    def _bar(self, sentence: int) -> float:
+        if self._counts[sentence] >= self.enough:
+            return math.inf
+        best = self.best[sentence]
+        return best[-1].score if len(best) == self.num_best else -math.inf
 
     def settled(
         self, sentences: Int[Tensor, "sentences"], reach: Float[Tensor, "sentences"]
