@@ -88,7 +88,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--most", type=int, default=54, help="pieces of a translation")
-    parser.add_argument("--batch", type=int, default=64, help="sentences")
+    parser.add_argument("--batch", type=int, default=128, help="sentences, as translate.py takes")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--joeynmt-turns", type=int, default=2)

@@ -97,7 +97,7 @@ class Translator:
         search: WantedSearch = None,
         prefixes: Sequence[str] | None = None,
         maps: bool = False,
-        batch_sentences: int = 64,
+        batch_sentences: int = 128,
         batch_tokens: int | None = None,
         max_source_pieces: int = 512,
     ) -> list[Translation]:
