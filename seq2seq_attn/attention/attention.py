@@ -15,7 +15,7 @@ from seq2seq_attn.attention.attended import Attended, apart
 from seq2seq_attn.attention.both import both
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.heads import check_heads, join_heads, split_heads
-from seq2seq_attn.attention.joined import Joined, join
+from seq2seq_attn.attention.joined import Joined, join, join_source
 from seq2seq_attn.attention.kernel.masked_product import masked_product
 from seq2seq_attn.attention.memory import Memory
 from seq2seq_attn.attention.parts import Parts
@@ -88,21 +88,23 @@ class Attention(nn.Module):
         return self.score.reads_query or self.pattern.reads_query
 
     def prepare(
-        self,
-        keys: Float[Tensor, "batch source key_dim"],
-        values: Float[Tensor, "batch source value_dim"] | None = None,
-        mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
-        start: int = 0,
-    ) -> Memory:
+        self, keys: Float[Tensor, "batch source key_dim"], values: Float[Tensor, "batch source value_dim"] | None = None,
+        mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None, start: int = 0,
+    ) -> Memory:  # fmt: skip
         """Everything about keys and values that no query changes; `values` default to `keys`.
 
         `start` is the place of the first key.
         """
-        values = keys if values is None else values
-        if self.project_values is not None:
-            values = self.project_values(values)
-        prepared = self._rotated(self.score.prepare_keys(keys), start)
-        return Memory(prepared, split_heads(values, self.num_heads), mask)
+        one = (values is None or values is keys) and keys.shape[:2].numel() >= FUSED_ROWS
+        joined = join_source(self.score, self.project_values) if one else None
+        if joined is not None:
+            of_keys, values = F.linear(keys, *joined).chunk(2, -1)
+            prepared = self.score.split_keys(of_keys)
+        else:
+            values = keys if values is None else values
+            values = values if self.project_values is None else self.project_values(values)
+            prepared = self.score.prepare_keys(keys)
+        return Memory(self._rotated(prepared, start), split_heads(values, self.num_heads), mask)
 
     def forward(
         self, query: Float[Tensor, "batch target query_dim"], memory: Memory, *, start: int = 0, causal: bool = False,

@@ -1,7 +1,8 @@
-"""The three projections of self-attention as one matrix."""
+"""Projections of one input as one matrix: three in self-attention, two of the source."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,8 +25,26 @@ def join(score: Score, project_values: nn.Linear | None) -> Joined | None:
     if projections is None or project_values is None:
         return None
     of_query, of_keys = projections
-    scale, linears = score.scale, (of_keys, project_values)
-    weight = torch.cat([of_query.weight * scale, *(linear.weight for linear in linears)])
-    if of_query.bias is None:
+    return stacked((of_query, of_keys, project_values), score.scale)
+
+
+def join_source(score: Score, project_values: nn.Linear | None) -> Joined | None:
+    """As `join`, of keys and values only, for a query that comes from elsewhere."""
+    projections = score.projections
+    if (
+        projections is None
+        or project_values is None
+        or projections[1].in_features != project_values.in_features
+    ):
+        return None
+    return stacked((projections[1], project_values))
+
+
+def stacked(linears: Sequence[nn.Linear], scale: float = 1.0) -> Joined:
+    """Their weights under one another, the first times `scale`."""
+    first, *others = linears
+    weight = torch.cat([first.weight if scale == 1.0 else first.weight * scale, *(x.weight for x in others)])
+    if first.bias is None:
         return Joined(weight, None)
-    return Joined(weight, torch.cat([of_query.bias * scale, *(linear.bias for linear in linears)]))
+    bias = first.bias if scale == 1.0 else first.bias * scale
+    return Joined(weight, torch.cat([bias, *(x.bias for x in others)]))

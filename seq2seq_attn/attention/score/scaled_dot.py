@@ -6,6 +6,7 @@ from typing import ClassVar, final
 
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seq2seq_attn.attention.heads import check_heads, split_heads
 from seq2seq_attn.attention.places import Places
@@ -44,7 +45,12 @@ class ScaledDotScore(Score):
     def prepare_query(
         self, query: Float[Tensor, "batch target query_dim"]
     ) -> tuple[Float[Tensor, "batch heads target width"]]:
-        return self.split_query(self.project_query(query) * self.scale)
+        of_query, scale = self.project_query, self.scale
+        if query.shape[:2].numel() < len(of_query.weight):
+            return self.split_query(of_query(query) * scale)
+        # fewer numbers to scale
+        bias = None if of_query.bias is None else of_query.bias * scale
+        return self.split_query(F.linear(query, of_query.weight * scale, bias))
 
     def prepare_keys(
         self, keys: Float[Tensor, "batch source key_dim"]

@@ -1,0 +1,62 @@
+"""Projections of one input as one matrix: the same numbers and gradients as one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from configs import attention_of
+from torch import Tensor
+
+from seq2seq_attn.attention import attention as module
+
+pytestmark = pytest.mark.usefixtures("double")
+
+DIM, HEADS, NEVER = 12, 3, 10**9
+MASK = torch.arange(7) < torch.tensor([[7], [3], [5]])
+
+
+def found(attention: Any, query: Tensor, keys: Tensor, from_rows: int, how: str) -> list[Tensor]:
+    """The context and the gradient of everything, where joining begins at so many rows."""
+    module.FUSED_ROWS = from_rows
+    inputs = [x.clone().requires_grad_() for x in (query, keys)]
+    if how == "cross":
+        context = attention(inputs[0], attention.prepare(inputs[1], mask=MASK)).context
+    else:
+        context = attention.attend_self(inputs[1], MASK).context + inputs[0].sum() * 0
+    weighed = (context * torch.arange(1.0, context.numel() + 1).view_as(context)).sum()
+    return [context, *torch.autograd.grad(weighed, [*inputs, *attention.parameters()])]
+
+
+@pytest.mark.parametrize("how", ["cross", "self"])
+@pytest.mark.parametrize(
+    "overrides",
+    [[], ["attention.qkv_bias=false"], ["attention.qk_scale=0.7"]],
+    ids=["plain", "no_bias", "scale"],
+)
+def test_joined_projections_equal_those_one_by_one(
+    how: str, overrides: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FUSED_ROWS", module.FUSED_ROWS)  # put back behind the test
+    attention = attention_of(
+        "multihead", f"attention.num_heads={HEADS}", *overrides, query_dim=DIM, key_dim=DIM, value_dim=DIM
+    )
+    for parameter in attention.parameters():
+        torch.nn.init.normal_(parameter)
+    query, keys = torch.randn(3, 5, DIM), torch.randn(3, 7, DIM)
+    for one_by_one, joined in zip(
+        found(attention, query, keys, NEVER, how), found(attention, query, keys, 1, how), strict=True
+    ):
+        torch.testing.assert_close(joined, one_by_one, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [DIM - 1, DIM + 1])
+def test_a_scaled_query_is_the_same_whichever_side_is_scaled(rows: int) -> None:
+    score = attention_of(
+        "scaled_dot", "attention.qkv_bias=true", query_dim=DIM, key_dim=DIM, value_dim=DIM
+    ).score
+    torch.nn.init.normal_(score.project_query.bias)
+    query = torch.randn(1, rows, DIM)
+    (prepared,) = score.prepare_query(query)
+    torch.testing.assert_close(prepared, score.split_query(score.project_query(query) * score.scale)[0])
