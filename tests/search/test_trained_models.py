@@ -19,6 +19,7 @@ SEARCHES = {
     "greedy": ["search=greedy"],
     "beam": ["search=beam", "search.beam_size=4", "search.num_best=3"],
     "sampling": ["search=sampling", "search.num_samples=3"],
+    "diverse": ["search=diverse_beam", "search.beam_size=6", "search.num_groups=3", "search.num_best=6"],
 }
 TARGET = TargetPieces(BOS, EOS, (0, 1, 2), list)
 STEPS = 120
