@@ -17,6 +17,7 @@ from torch import Tensor
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checkpoint import find_checkpoint, read_checkpoint
+from seq2seq_attn.training.checkpoint_file import write_checkpoint
 
 HISTORY = (
     "+callback.history={_target_:pytorch_lightning.callbacks.ModelCheckpoint,monitor:step,mode:max,save_top_k:5,"
@@ -43,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
     except UserError as error:
         parser.error(str(error))
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(average, options.output)
+    write_checkpoint(average, options.output)
     print(f"{options.output} is the average of", *files, sep="\n  ")
 
 

@@ -3,9 +3,12 @@
 import functools
 import os
 import select
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -13,14 +16,20 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from seq2seq_attn.app.mistake import in_composition, in_job, parse
+from seq2seq_attn.app.other_rank import overrides_of_rank
+from seq2seq_attn.tensors.allocator import keep_freed_memory
 from seq2seq_attn.tensors.conf_directory import conf_directory
 
-MISTAKE, INTERRUPTED, PIPE_CLOSED = 2, 130, 141  # exit codes; the last two are what a shell reports
+MISTAKE = 2  # exit code; the others are what a shell reports
+INTERRUPTED, PIPE_CLOSED, TERMINATED = 130, 141, 143
 
 
 def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path | str | None = None) -> None:
     """Runs `task` on the config of the command line; a user's mistake exits 2, a bug has its traceback."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would have printed
+    keep_freed_memory()
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, terminate)  # the task closes what it holds, and ends its processes
     directory = Path(config_dir or conf_directory()).resolve()
     composed = False
     overrides: list[str] = []
@@ -34,6 +43,9 @@ def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path 
     try:
         command_line = parse(sys.argv[1:])
         config_name, overrides = command_line.config_name or config_name, command_line.overrides
+        # Lightning adds overrides when it starts other processes, so no flag may stand behind those typed.
+        flags = [argument for argument in sys.argv[1:] if argument not in overrides]
+        sys.argv[1:] = [*flags, *overrides, *overrides_of_rank(os.environ, sys.argv[1:])]
         hydra.main(config_path=str(directory), config_name=config_name, version_base="1.3")(job)()
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -65,6 +77,10 @@ def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
             raise
         print(sentence, file=sys.stderr)
         sys.exit(MISTAKE)
+
+
+def terminate(signum: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(TERMINATED)
 
 
 def leave_if_stdout_is_closed() -> None:

@@ -1,5 +1,6 @@
 """A user's mistake on the command line, said in one sentence with the way out."""
 
+import errno
 import re
 import sys
 from argparse import Namespace
@@ -16,6 +17,8 @@ from omegaconf.errors import InterpolationResolutionError, MissingMandatoryValue
 from yaml import YAMLError
 
 from seq2seq_attn.tensors.error import UserError
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def parse(arguments: list[str]) -> Namespace:
@@ -45,6 +48,11 @@ def in_job(error: BaseException) -> str | None:
             return f"The option '{key}' has no value; set it: `{command()} {key}=...`"
         if isinstance(cause, InterpolationResolutionError):
             return f"The option '{cause.full_key}' cannot be worked out: {one_line(str(cause))}"
+        if isinstance(cause, OSError) and cause.errno in UNWRITABLE and cause.filename:
+            return (
+                f"{cause.filename} cannot be written ({cause.strerror}); make room or make it writable, or give another "
+                "hydra.run.dir"
+            )
     return None
 
 

@@ -88,7 +88,8 @@ class Attention(nn.Module):
         return self.score.reads_query or self.pattern.reads_query
 
     def prepare(
-        self, keys: Float[Tensor, "batch source key_dim"], values: Float[Tensor, "batch source value_dim"] | None = None,
+        self,
+        keys: Float[Tensor, "batch source key_dim"], values: Float[Tensor, "batch source value_dim"] | None = None,
         mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None, start: int = 0,
     ) -> Memory:  # fmt: skip
         """Everything about keys and values that no query changes; `values` default to `keys`.
@@ -101,9 +102,8 @@ class Attention(nn.Module):
             of_keys, values = F.linear(keys, *joined).chunk(2, -1)
             prepared = self.score.split_keys(of_keys)
         else:
-            values = keys if values is None else values
+            values, prepared = keys if values is None else values, self.score.prepare_keys(keys)
             values = values if self.project_values is None else self.project_values(values)
-            prepared = self.score.prepare_keys(keys)
         return Memory(self._rotated(prepared, start), split_heads(values, self.num_heads), mask)
 
     def forward(

@@ -8,6 +8,7 @@ from typing import Any, final
 import pytorch_lightning as pl
 from matplotlib.image import imread
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
+from pytorch_lightning.strategies import FSDPStrategy
 
 from seq2seq_attn.callback.heat_map import save_attention_map
 from seq2seq_attn.data.collate import collate_sources
@@ -38,7 +39,8 @@ class AttentionMap(pl.Callback):
         self.num_sentences, self.min_pieces, self.max_pieces = num_sentences, min_pieces, max_pieces
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        if trainer.sanity_checking or not trainer.is_global_zero:
+        sharded = isinstance(trainer.strategy, FSDPStrategy)  # such a model is whole in no process
+        if trainer.sanity_checking or sharded or not trainer.is_global_zero:
             return
         folder = self.folder / f"step_{trainer.global_step:06d}"
         for number, pieces in enumerate(self._sources(trainer, pl_module.tokenizer)):

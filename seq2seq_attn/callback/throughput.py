@@ -6,8 +6,10 @@ import time
 from typing import Any, final
 
 import pytorch_lightning as pl
+import torch
 
 from seq2seq_attn.tensors.batch import Batch
+from seq2seq_attn.tensors.over_ranks import sum_over_ranks
 
 
 @final
@@ -15,7 +17,8 @@ class Throughput(pl.Callback):
     """Logs `train/tokens_per_second` and `train/padding_share` over the last logging interval.
 
     Attributes:
-        tokens, padded_tokens, seconds: of all training steps so far, data loading included.
+        tokens, padded_tokens: of all training steps so far, on all processes.
+        seconds: of those steps, data loading included.
     """
 
     def __init__(self) -> None:
@@ -23,6 +26,18 @@ class Throughput(pl.Callback):
         self.seconds = 0.0
         self._logged = (0, 0, 0.0)
         self._mark = 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The figures of a run that was stopped count it whole, but for the time it stood still."""
+        total = (self.tokens, self.padded_tokens, self.seconds)
+        return {"total": total, "logged": self._logged}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.tokens, self.padded_tokens, self.seconds = state_dict["total"]
+        self._logged = state_dict["logged"]
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._mark = time.perf_counter()
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._mark = time.perf_counter()
@@ -33,8 +48,10 @@ class Throughput(pl.Callback):
         now = time.perf_counter()
         self.seconds += now - self._mark
         self._mark = now
-        self.tokens += int(batch.source_lengths.sum() + batch.target_lengths.sum())
-        self.padded_tokens += batch.source.numel() + batch.target_output.numel()
+        real = batch.source_lengths.sum() + batch.target_lengths.sum()
+        places = real.new_full((), batch.source.numel() + batch.target_output.numel())
+        counts = sum_over_ranks(torch.stack([real, places])).tolist()
+        self.tokens, self.padded_tokens = self.tokens + counts[0], self.padded_tokens + counts[1]
         if trainer.global_step % trainer.log_every_n_steps == 0:
             total = (self.tokens, self.padded_tokens, self.seconds)
             tokens, padded, seconds = (now - before for now, before in zip(total, self._logged, strict=True))

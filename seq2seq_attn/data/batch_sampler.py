@@ -26,16 +26,18 @@ class TokenBatchSampler(Sampler[list[int]]):
         batch_tokens: padded source and target tokens of a batch, specials included; a longer pair is alone.
         batch_sentences: instead of or beside batch_tokens, pairs of a batch.
         shuffle: False: by length, and always the same.
+        as_alone: for evaluation: the batches that one device alone would have, so that sums over them are the same
+            to the last digit; a device that is left without one at the end gets an empty list.
     """
 
     def __init__(
         self, source_lengths: Int[np.ndarray, "pairs"], target_lengths: Int[np.ndarray, "pairs"], *,
         batch_tokens: int | None = None, batch_sentences: int | None = None, shuffle: bool, seed: int,
-        rank: int = 0, num_replicas: int = 1,
+        rank: int = 0, num_replicas: int = 1, as_alone: bool = False,
     ) -> None:  # fmt: skip
         check_limit("batch_tokens", batch_tokens)
         check_limit("batch_sentences", batch_sentences)
-        if len(source_lengths) < num_replicas:
+        if len(source_lengths) < num_replicas and not as_alone:
             raise UserError(
                 f"{len(source_lengths)} sentence pairs cannot be shared by {num_replicas} devices; "
                 "use trainer.devices=1"
@@ -43,7 +45,8 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.source_lengths = np.asarray(source_lengths, np.int64) + 1
         self.target_lengths = np.asarray(target_lengths, np.int64) + 1
         self.shuffle, self.seed, self.epoch = shuffle, seed, 0
-        self.rank, self.num_replicas = rank, num_replicas
+        self._start = (0, 0)
+        self.rank, self.num_replicas, self.as_alone = rank, num_replicas, as_alone
         plans = [self._plan(width, batch_tokens, batch_sentences) for width in BUCKET_WIDTHS]
         self.padding_share, self._cuts, self._width = min(plans, key=lambda plan: plan[0])
 
@@ -55,8 +58,13 @@ class TokenBatchSampler(Sampler[list[int]]):
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
+    def start_at(self, epoch: int, batch: int) -> None:
+        """Leave out the batches of this epoch that a run has read before it was stopped; later epochs are whole."""
+        self.epoch, self._start = epoch, (epoch, batch)
+
     def __len__(self) -> int:
-        return (len(self._cuts) - 1) // self.num_replicas
+        """Of a whole epoch, for that is what progress is counted in."""
+        return -(-(len(self._cuts) - 1) // self.num_replicas)
 
     def __iter__(self) -> Iterator[list[int]]:
         num_batches = len(self._cuts) - 1
@@ -66,8 +74,12 @@ class TokenBatchSampler(Sampler[list[int]]):
             batches = random.permutation(num_batches)
         else:
             order, batches = self._order(self._width), np.arange(num_batches)
-        for batch in batches[self.rank :: self.num_replicas]:
+        epoch, start = self._start
+        own = batches[self.rank :: self.num_replicas]
+        for batch in own[start if self.epoch == epoch else 0 :]:
             yield order[self._cuts[batch] : self._cuts[batch + 1]].tolist()
+        if len(own) < len(self):
+            yield []
 
     def _plan(
         self, width: int, batch_tokens: int | None, batch_sentences: int | None
@@ -75,7 +87,8 @@ class TokenBatchSampler(Sampler[list[int]]):
         """The share of padding and the cuts with buckets of this width."""
         order = self._order(width)
         source, target = self.source_lengths[order], self.target_lengths[order]
-        cuts = even_out(cut(source, target, batch_tokens, batch_sentences), source, target, self.num_replicas)
+        cuts = cut(source, target, batch_tokens, batch_sentences)
+        cuts = cuts if self.as_alone else even_out(cuts, source, target, self.num_replicas)
         real = int(source.sum() + target.sum())
         return 1.0 - real / int(padded_tokens(cuts, source, target).sum()), cuts, width
 

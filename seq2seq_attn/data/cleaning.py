@@ -10,6 +10,9 @@ from typing import final
 from seq2seq_attn.data.pair import Pair
 from seq2seq_attn.tensors.error import UserError
 
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a tab and a line feed are blanks
+LONG = 10_000  # letters, beyond which putting combining marks in order may take minutes
+
 
 @final
 class Cleaning:
@@ -47,8 +50,8 @@ class Cleaning:
         return cleaned, {"pairs read": len(pairs), "pairs normalised": changed}
 
     def normalize_text(self, text: str) -> str:
-        """NFC; blanks collapsed, and none at the ends."""
-        text = unicodedata.normalize("NFC", text)
+        """NFC; control characters are blanks; blanks collapsed, and none at the ends."""
+        text = compose(CONTROL.sub(" ", text))
         return " ".join(text.split()) if self.normalize_spaces else re.sub(r"[ \t]+", " ", text).strip(" ")
 
     def drop(self, pairs: list[Pair]) -> tuple[list[Pair], dict[str, int]]:
@@ -78,6 +81,14 @@ class Cleaning:
     def _even(self, pair: Pair) -> bool:
         assert self.max_ratio is not None
         return max(num_words(pair)) <= self.max_ratio * min(num_words(pair))
+
+
+def compose(text: str) -> str:
+    """NFC, but for words that are none: sorting their combining marks takes the square of their number."""
+    if len(text) <= LONG:
+        return unicodedata.normalize("NFC", text)
+    words = text.split(" ")
+    return " ".join(word if len(word) > LONG else unicodedata.normalize("NFC", word) for word in words)
 
 
 def num_words(pair: Pair) -> tuple[int, int]:

@@ -51,9 +51,9 @@ def gather(
     ends: Int64[np.ndarray, "batch"],
     pad_id: int,
 ) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
-    """Rows of a flat array, padded to one more than the longest, and their lengths."""
+    """Rows of a flat array, padded to one more than the longest, and their lengths; there may be no row."""
     lengths = ends - starts
-    place = np.arange(lengths.max() + 1)
+    place = np.arange(lengths.max(initial=0) + 1)
     padded = np.full((len(starts), len(place)), pad_id, np.int64)
     real = place < lengths[:, None]
     padded[real] = ids[(starts[:, None] + place)[real]]

@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from itertools import islice
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import pytorch_lightning as pl
 from pytorch_lightning.utilities.warnings import PossibleUserWarning
@@ -17,6 +17,7 @@ from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, encode_split
 from seq2seq_attn.tensors.batch import Batch
+from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -44,6 +45,7 @@ class TranslationDataModule(pl.LightningDataModule):
         self.test_names = [name for name in corpus.splits if name not in ("train", "val")]
         self._encoded: dict[str, EncodedSplit] = {}
         self._samplers: dict[tuple[str, int, int, bool], TokenBatchSampler] = {}
+        self._first_epoch = 0
 
     def prepare_data(self) -> None:
         """One process of a machine fills the cache, before the others read it."""
@@ -75,9 +77,40 @@ class TranslationDataModule(pl.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Batch]:
         sampler = self._sampler("train")
-        # Lightning calls set_epoch only after workers have begun to fetch, so a resumed run needs it here.
-        sampler.set_epoch(self.trainer.current_epoch if self.trainer else 0)
+        # Workers begin to fetch before Lightning calls set_epoch, and even before it knows the epoch of a resumed run.
+        sampler.set_epoch(max(self.trainer.current_epoch if self.trainer else 0, self._first_epoch))
         return self._loader("train", sampler)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where training stands: batches of the epoch that each device has read, of how many."""
+        trainer: Any = self.trainer
+        sampler = self._sampler("train")
+        epoch = trainer.fit_loop.epoch_progress.current.processed
+        read = trainer.fit_loop.epoch_loop.batch_progress.current.processed
+        batch = read if epoch == sampler.epoch else 0  # an epoch that has ended has all of them
+        return {"epoch": epoch, "batch": batch} | self._shape(sampler)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there.
+
+        Raises:
+            UserError: if the rest of the epoch cannot be had, its batches being others.
+        """
+        sampler = self._sampler("train")
+        shape = self._shape(sampler)
+        within = 0 < state_dict["batch"] < state_dict["batches"]
+        if within and {name: state_dict[name] for name in shape} != shape:
+            raise UserError(
+                f"the run was stopped within an epoch of {state_dict['batches']} batches for each of "
+                f"{state_dict['devices']} devices with seed={state_dict['seed']}, here it has {shape['batches']} for "
+                f"each of {shape['devices']} with seed={shape['seed']}; continue it with the data, batch_tokens, seed "
+                "and devices that it had"
+            )
+        self._first_epoch = state_dict["epoch"]
+        sampler.start_at(state_dict["epoch"], state_dict["batch"])
+
+    def _shape(self, sampler: TokenBatchSampler) -> dict[str, int]:
+        return {"batches": len(sampler), "devices": sampler.num_replicas, "seed": self.seed}
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader("val", self._sampler("val"))
@@ -96,7 +129,7 @@ class TranslationDataModule(pl.LightningDataModule):
             self._samplers[key] = TokenBatchSampler(
                 encoded.source_lengths, encoded.target_lengths, shuffle=shuffle, seed=self.seed,
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
-                rank=rank, num_replicas=num_replicas,
+                rank=rank, num_replicas=num_replicas, as_alone=name != "train",
             )  # fmt: skip
         return self._samplers[key]
 

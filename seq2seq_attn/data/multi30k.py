@@ -1,14 +1,15 @@
-"""Image captions of the Multi30k data set, task 1. Elliott et al. 2016, arXiv:1605.00459; French: Elliott et al. 2017."""
+"""Image captions of Multi30k, task 1. Elliott et al. 2016, arXiv:1605.00459; French: Elliott et al. 2017."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.download import fetch
-from seq2seq_attn.data.reading import read_parallel
+from seq2seq_attn.data.reading import given_path, read_parallel
 from seq2seq_attn.data.report import CleaningReport
 from seq2seq_attn.data.splitting import clean_splits
 from seq2seq_attn.tensors.error import UserError
@@ -28,10 +29,10 @@ class Multi30kCorpus(Corpus):
         self, *, path: str | None, suffix: str, test_split: str, source_language: str, target_language: str,
         cleaning: Cleaning, cache_dir: str,
     ) -> None:  # fmt: skip
-        self.folder = None if path is None else Path(path).expanduser()
+        self.folder = None if path is None else given_path(path, "data.path")
         self.suffix, self.test_split = suffix, test_split
         self.source_language, self.target_language = source_language, target_language
-        self.cleaning, self.cache_dir = cleaning, Path(cache_dir).expanduser() / "multi30k"
+        self.cleaning, self.cache_dir = cleaning, given_path(cache_dir, "data.cache_dir") / "multi30k"
 
     def load(self) -> LoadedCorpus:
         languages = (self.source_language, self.target_language)
@@ -52,8 +53,9 @@ class Multi30kCorpus(Corpus):
             return fetch(URL.format(name=f"{name}.gz"), self.cache_dir / f"{name}.gz", "data.path=FOLDER")
         for folder in (self.folder, self.folder / "tok"):
             for file in (folder / name, folder / f"{name}.gz"):
-                if file.is_file():
+                if os.path.isfile(file):  # Path.is_file raises for a name too long or a folder closed to us
                     return file
         raise UserError(
-            f"{self.folder} holds no {name} or {name}.gz; check data.path, data.suffix, data.test_split and the languages"
+            f"{self.folder} holds no {name} or {name}.gz; check data.path, data.suffix, data.test_split and the "
+            "languages"
         )

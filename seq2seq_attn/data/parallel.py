@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
-from seq2seq_attn.data.reading import read_json_lines, read_pairs, read_parallel
+from seq2seq_attn.data.reading import given_path, read_json_lines, read_pairs, read_parallel
 from seq2seq_attn.data.report import CleaningReport
 from seq2seq_attn.data.splitting import clean_splits, split_by_source
 from seq2seq_attn.tensors.error import UserError
@@ -37,7 +36,9 @@ class ParallelCorpus(Corpus):
 
     def load(self) -> LoadedCorpus:
         if self.files["train"] is None:
-            raise UserError("data=parallel needs data.train=[SOURCE,TARGET], or data.train=FILE of .tsv or .jsonl")
+            raise UserError(
+                "data=parallel needs data.train=[SOURCE,TARGET], or data.train=FILE of .tsv or .jsonl"
+            )
         given = [name for name, files in self.files.items() if files is not None]
         if given == ["train"]:
             splits, counts = split_by_source(
@@ -48,7 +49,9 @@ class ParallelCorpus(Corpus):
             splits, counts = clean_splits({name: self._read(name) for name in given}, self.cleaning)
         else:
             missing = next(name for name in self.files if name not in given)
-            raise UserError(f"data=parallel has no data.{missing}; give val and test both, or neither to hold them out")
+            raise UserError(
+                f"data=parallel has no data.{missing}; give val and test both, or neither to hold them out"
+            )
         return LoadedCorpus(splits, CleaningReport(counts), self.source_language, self.target_language)
 
     def _read(self, name: str) -> list[tuple[str, str]]:
@@ -56,9 +59,9 @@ class ParallelCorpus(Corpus):
         if isinstance(files, list):
             if len(files) != 2:
                 raise UserError(f"data.{name} names {len(files)} files; give [SOURCE,TARGET] or one file")
-            return read_parallel(*(Path(file).expanduser() for file in files))
+            return read_parallel(*(given_path(file, f"data.{name}") for file in files))
         assert files is not None
-        file = Path(files).expanduser()
+        file = given_path(files, f"data.{name}")
         if file.name.removesuffix(".gz").endswith((".jsonl", ".json")):
             return read_json_lines(file, *self.fields)
         return read_pairs(file, "source, target, anything")

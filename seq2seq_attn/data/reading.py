@@ -5,29 +5,55 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import re
 import zlib
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from seq2seq_attn.tensors.error import UserError
+
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # what JSON can name and UTF-8 cannot, or should not, hold
+LINE_END = re.compile(r"[\r\n]+")
+
+
+def given_path(path: Any, option: str) -> Path:
+    """The file or folder of an option, `~` being a home folder.
+
+    Raises:
+        UserError: if there is no such home folder.
+    """
+    try:
+        return Path(str(path)).expanduser()
+    except RuntimeError as error:
+        raise UserError(
+            f"{option}={path} names a home folder that is not there; write the path out"
+        ) from error
 
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a UTF-8 file, plain or .gz, without line ends; only LF, or CR and LF, ends a line.
 
     Raises:
-        UserError: if it cannot be read, is empty, is not UTF-8, or has a NUL byte.
+        UserError: if it cannot be read, is empty, is not UTF-8, has a NUL byte, or no line feed where CRs end lines.
     """
     try:
         content = path.read_bytes()
-        content = (gzip.decompress(content) if path.suffix == ".gz" else content).removeprefix(codecs.BOM_UTF8)
+        content = (gzip.decompress(content) if path.suffix == ".gz" else content).removeprefix(
+            codecs.BOM_UTF8
+        )
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path} is a broken gz file ({error}); delete it and get it again") from error
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist; check data.path") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); check data.path") from error
+    except (OSError, ValueError) as error:  # the latter for a NUL byte in a name
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"{path} cannot be read ({why}); check data.path") from error
     if not content:
         raise UserError(f"{path} is empty; check data.path or get the file again")
+    if content.startswith(UTF_16):
+        raise UserError(f"{path} is UTF-16; convert the file to UTF-8")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -39,6 +65,8 @@ def read_lines(path: Path) -> list[str]:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise UserError(f"{path}, line {line}: a NUL byte, so this is not plain text; remove the line")
     lines = text.removesuffix("\n").split("\n")
+    if len(lines) == 1 and "\r" in lines[0].removesuffix("\r"):
+        raise UserError(f"{path} ends its lines with carriage returns alone; convert them to line feeds")
     return [line.removesuffix("\r") for line in lines]
 
 
@@ -49,18 +77,28 @@ def read_pairs(path: Path, names: str = "English, French, attribution") -> list[
         names: of the columns, for the error's sentence.
 
     Raises:
-        UserError: as `read_lines`, and if a line has another number of columns.
+        UserError: as `read_lines`, and if a line has another number of columns, or another one than most.
     """
-    pairs = []
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t")
+    rows = [line.split("\t") for line in read_lines(path)]
+    for number, columns in enumerate(rows, start=1):
         if len(columns) not in (2, 3):
             raise UserError(
                 f"{path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)} "
                 f"instead of 2 or 3 ({names}); mend or remove the line"
             )
-        pairs.append((columns[0], columns[1]))
-    return pairs
+    check_columns(path, [len(columns) for columns in rows])
+    return [(columns[0], columns[1]) for columns in rows]
+
+
+def check_columns(path: Path, columns: list[int]) -> None:
+    """A tab too many inside a sentence, or one too few, would pair it with something else."""
+    lines = Counter(columns)
+    if lines[2] != lines[3] and lines[2] and lines[3]:
+        few, most = sorted((2, 3), key=lambda number: lines[number])
+        raise UserError(
+            f"{path}, line {columns.index(few) + 1}: {few} tab-separated columns, where most lines have {most}; a tab "
+            "inside a sentence, or one that is missing, would pair the wrong texts: mend or remove the line"
+        )
 
 
 def read_parallel(source: Path, target: Path) -> list[tuple[str, str]]:
@@ -88,19 +126,31 @@ def read_json_lines(path: Path, source_field: str, target_field: str) -> list[tu
     for number, line in enumerate(read_lines(path), start=1):
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{path}, line {number}: not JSON ({error.msg}); mend or remove the line") from error
+        except (ValueError, RecursionError) as error:  # too long a number, or too deep
+            why = getattr(error, "msg", error)
+            raise UserError(f"{path}, line {number}: not JSON ({why}); mend or remove the line") from error
         texts = []
         for field, option in ((source_field, "source_field"), (target_field, "target_field")):
             text = record.get(field) if isinstance(record, dict) else None
             if not isinstance(text, str):
-                names = ", ".join(record) if isinstance(record, dict) else "none"
+                names = readable(", ".join(record)) if isinstance(record, dict) else "none"
                 raise UserError(
                     f"{path}, line {number}: no text in the field '{field}' (fields: {names}); name it by data.{option}"
                 )
-            texts.append(text)
+            if NOT_TEXT.search(text):
+                raise UserError(
+                    f"{path}, line {number}: a NUL or half a surrogate pair in the field '{field}', so this is no "
+                    "plain text; remove the line"
+                )
+            texts.append(LINE_END.sub(" ", text))
         pairs.append((texts[0], texts[1]))
     return pairs
+
+
+def readable(text: str, most: int = 100) -> str:
+    """For a sentence on one line."""
+    shown = "".join(letter if letter.isprintable() else "�" for letter in text[:most])
+    return shown + "…" * (len(text) > most)
 
 
 def turn(pairs: list[tuple[str, str]], source_language: str, target_language: str) -> list[tuple[str, str]]:

@@ -10,6 +10,8 @@ from seq2seq_attn.data.corpus import Split
 from seq2seq_attn.data.pair import Pair
 from seq2seq_attn.tensors.error import UserError
 
+MOST_CHARACTERS = 10_000  # of a side that is not cleaned: the first validation would die of a longer one
+
 log = logging.getLogger(__name__)
 
 
@@ -26,6 +28,7 @@ def clean_splits(
             steps |= dropped
             splits[name] = training_split(cleaned)
         else:
+            check_bearable(name, cleaned)
             splits[name] = held_out_split(cleaned)
         counts |= {f"{name}: {step}": count for step, count in steps.items()}
     return splits, counts | count_overlap(splits)
@@ -59,6 +62,16 @@ def split_by_source(
     for name, sources in chosen.items():
         splits[name] = held_out_split([versions[source][0] for source in sources], versions)
     return splits, {f"all: {step}": count for step, count in (steps | dropped).items()}
+
+
+def check_bearable(name: str, pairs: list[Pair]) -> None:
+    for number, pair in enumerate(pairs, start=1):
+        longest = max(len(pair.source), len(pair.target))
+        if longest > MOST_CHARACTERS:
+            raise UserError(
+                f"pair {number} of {name} has a side of {longest:,} characters; {name} is read whole, and a model "
+                f"bears {MOST_CHARACTERS:,}: shorten or remove it, in both languages"
+            )
 
 
 def drop(pairs: list[Pair], cleaning: Cleaning) -> tuple[list[Pair], dict[str, int]]:

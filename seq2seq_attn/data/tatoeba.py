@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.download import fetch
-from seq2seq_attn.data.reading import read_pairs, turn
+from seq2seq_attn.data.reading import given_path, read_pairs, turn
 from seq2seq_attn.data.report import CleaningReport
 from seq2seq_attn.data.splitting import split_by_source
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.replacing import replacing
 
 URL = "https://www.manythings.org/anki/fra-eng.zip"
+NO_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    RuntimeError,
+)  # the last for one with a password
 
 
 @final
@@ -33,7 +41,7 @@ class TatoebaCorpus(Corpus):
         self.source_language, self.target_language = source_language, target_language
         self.cleaning = cleaning
         self.val_sentences, self.test_sentences, self.seed = val_sentences, test_sentences, seed
-        self.cache_dir = Path(cache_dir).expanduser() / "tatoeba"
+        self.cache_dir = given_path(cache_dir, "data.cache_dir") / "tatoeba"
 
     def load(self) -> LoadedCorpus:
         languages = (self.source_language, self.target_language)
@@ -45,14 +53,16 @@ class TatoebaCorpus(Corpus):
 
     def _file(self) -> Path:
         if self.path is not None:
-            return Path(self.path).expanduser()
+            return given_path(self.path, "data.path")
         file = self.cache_dir / "fra.txt"
         if not file.exists():
             archive = fetch(URL, self.cache_dir / "fra-eng.zip", "data.path=FILE, its fra.txt")
             try:
                 with zipfile.ZipFile(archive) as zipped, replacing(file) as stream:
                     stream.write(zipped.read("fra.txt"))
-            except (zipfile.BadZipFile, KeyError) as error:
+            except NO_ZIP as error:
                 archive.unlink()
-                raise UserError(f"{URL} gave no zip file with fra.txt in it ({error}); try again, or give data.path=FILE") from error
+                raise UserError(
+                    f"{URL} gave no zip file with fra.txt in it ({error}); try again, or give data.path=FILE"
+                ) from error
         return file

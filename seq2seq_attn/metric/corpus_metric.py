@@ -48,6 +48,7 @@ class CorpusMetric(Metric, ABC):
         return torch.tensor(corpus_score(self.scorer, [*counts, last / self.units]), dtype=torch.float64)
 
     def signature(self) -> str:
-        """sacrebleu's signature for the sentences that this process saw since the last reset."""
-        own = corpus_signature(self.scorer, self.counts.tolist())
+        """sacrebleu's signature for the sentences of all processes since the last reset."""
+        with self.sync_context():
+            own = corpus_signature(self.scorer, self.counts.tolist())
         return f"{own}|{self.signed}" if self.signed else own

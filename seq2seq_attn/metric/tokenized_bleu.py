@@ -2,10 +2,9 @@
 
 from functools import cache, lru_cache, partial
 from importlib.metadata import version
-from typing import final
+from typing import Any, final
 
 import sacrebleu
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
@@ -39,6 +38,9 @@ def moses_tokenized(text: str, language: str) -> str:
 
 
 @cache
-def moses(language: str) -> tuple[MosesPunctNormalizer, MosesTokenizer]:
+def moses(language: str) -> tuple[Any, Any]:
     """perl_parity: as Multi30k's files have it, where ’ is a quotation mark unless ASCII letters are on both sides."""
+    # Half a second to import, which a training's first step need not wait for.
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
     return MosesPunctNormalizer(language, perl_parity=True), MosesTokenizer(language)

@@ -11,9 +11,11 @@ from torch import Tensor
 
 
 @final
-@dataclass(frozen=True)
+@dataclass
 class Batch:
     """Sentence pairs of one step; a mask is True where a real piece stands.
+
+    Not frozen, since Lightning fills a copy of it where `precision` has a dtype of its own.
 
     Attributes:
         source: piece ids, each sentence closed by the end piece.

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.over_ranks import sum_over_ranks
 
 
 @final
@@ -19,7 +20,8 @@ class Reinforce(nn.Module):
 
     The baseline of a sentence is its pieces times a running mean of the reward of a piece: the paper's, of whole
     sentences, would reward a sentence for being short. Any number that the draws do not change leaves the expected
-    gradient as it is, so the mean is that of the batches before; the first batch only starts it.
+    gradient as it is, so the mean is that of the batches before; the first batch only starts it. What several
+    processes read at once is one batch, and each keeps the same mean.
 
     Args:
         momentum: share of the running mean that a batch keeps; 0.9 in the paper.
@@ -60,12 +62,15 @@ class Reinforce(nn.Module):
         mean = self.running_reward / torch.where(started, self.running_pieces, 1)
         advantage = torch.where(started, reward - mean * pieces, 0)
         if self.training:
-            self._update(self.running_reward, reward)
-            self._update(self.running_pieces, pieces)
+            self._update(reward, pieces)
         return -(advantage * log_prob + entropy).sum()
 
-    def _update(self, running: Tensor, of_sentences: Tensor) -> None:
-        running.lerp_(of_sentences.sum().to(running.dtype), 1 - self.momentum)
+    def _update(self, reward: Float[Tensor, "batch"], pieces: Int[Tensor, "batch"]) -> None:
+        sums = torch.stack([of.sum().to(self.running_reward.dtype) for of in (reward, pieces)])
+        for running, total in zip(
+            (self.running_reward, self.running_pieces), sum_over_ranks(sums), strict=True
+        ):
+            running.lerp_(total, 1 - self.momentum)
 
 
 def drawn_loss(

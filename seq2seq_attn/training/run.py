@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,21 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
-from pytorch_lightning.loggers import CSVLogger, WandbLogger
+from pytorch_lightning.loggers import WandbLogger
 
+from seq2seq_attn.callback.autosave import Autosave
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.card import print_model
-from seq2seq_attn.training.checkpoint import find_checkpoint, read_checkpoint
+from seq2seq_attn.training.checkpoint import read_checkpoint
+from seq2seq_attn.training.checkpoint_file import prepare_folder
+from seq2seq_attn.training.checkpoint_io import AtomicCheckpointIO
+from seq2seq_attn.training.csv_logger import CsvLogger
+from seq2seq_attn.training.exact_resume import ExactResume
 from seq2seq_attn.training.provenance import write_provenance
+from seq2seq_attn.training.ranks import ending_together, watch_parent
 from seq2seq_attn.training.result import (
     collect_results,
     log_translations,
@@ -30,22 +37,33 @@ from seq2seq_attn.training.result import (
     write_results,
     write_translations,
 )
+from seq2seq_attn.training.resume import forget_old_run, results_of_complete, starting_point
+from seq2seq_attn.training.run_folder import announce, first_run_dir
 from seq2seq_attn.training.slot import check_lengths, check_positions, check_slots
+from seq2seq_attn.training.sweep_job import sweep_job
 from seq2seq_attn.training.translation_module import TranslationModule
 
-SWITCHES = {"enable_progress_bar": ProgressBar, "enable_checkpointing": Checkpoint}
+SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
 
 
 def train(composed: DictConfig) -> dict[str, Any]:
     """Train, validate, test and write the run folder; gives what `results.json` holds."""
     quieten()
+    watch_parent()
     if composed.num_threads:
         torch.set_num_threads(composed.num_threads)
+        os.environ["OMP_NUM_THREADS"] = str(composed.num_threads)  # or Lightning would set its own
     pl.seed_everything(composed.seed, workers=True, verbose=False)
-    run_dir = Path(composed.paths.run_dir)
     typed = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+    run_dir = Path(first_run_dir(composed.paths.run_dir))
+    OmegaConf.set_readonly(composed, False)
+    composed.paths.run_dir = str(run_dir)
     check_slots(OmegaConf.to_yaml(composed.model, resolve=False), typed)
-    resumed = None if composed.ckpt_path is None else find_checkpoint(composed.ckpt_path)
+    done = results_of_complete(composed.resume, run_dir)
+    if done is not None:
+        announce(str(run_dir))
+        return done
+    resumed = starting_point(composed.resume, composed.ckpt_path, run_dir)
     corpus: LoadedCorpus = instantiate(composed.data, _convert_="all").load()
     tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
     tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
@@ -59,22 +77,25 @@ def train(composed: DictConfig) -> dict[str, Any]:
     module = build_module(config, tokenizer, datamodule.test_names)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
+    forget_old_run(run_dir, resumed)
+    announce(str(run_dir))
     trainer = build_trainer(config, run_dir)
-    print_data(corpus, tokenizer, datamodule)
-    print_model(module.model)
-    write_provenance(run_dir, config, corpus)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=resumed, weights_only=True)
-    if trainer.interrupted:
-        raise KeyboardInterrupt
-    best = finish(trainer, module, datamodule, run_dir)
-    module.load_state_dict(read_checkpoint(best)["state_dict"])
-    trainer.test(module, datamodule=datamodule, verbose=False)
-    write_translations(run_dir, module, corpus)
-    if config["log_text"]:
-        log_translations(trainer.loggers, module, corpus)
-    results = collect_results(trainer, module, config)
-    write_results(run_dir, results)
-    print_results(run_dir, results)
+    if trainer.is_global_zero:
+        print_data(corpus, tokenizer, datamodule)
+        print_model(module.model)
+        write_provenance(run_dir, config, corpus)
+    with sweep_job(), ending_together(trainer):
+        trainer.fit(module, datamodule=datamodule, ckpt_path=resumed, weights_only=True)
+        best = finish(trainer, module, datamodule, run_dir)
+        module.load_state_dict(read_checkpoint(best)["state_dict"])
+        trainer.test(module, datamodule=datamodule, verbose=False)
+        results = collect_results(trainer, module, config)
+    if trainer.is_global_zero:
+        write_translations(run_dir, module, corpus)
+        if config["log_text"]:
+            log_translations(trainer.loggers, module, corpus)
+        write_results(run_dir, results)
+        print_results(run_dir, results)
     for logger in trainer.loggers:
         if isinstance(logger, WandbLogger):
             logger.experiment.finish()  # or the next run of this process would be written into this one
@@ -83,19 +104,23 @@ def train(composed: DictConfig) -> dict[str, Any]:
 
 def quieten() -> None:
     """Leave out what Lightning says of itself and what its user cannot change."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
+    for library in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     for message in (
         ".*Experiment logs directory.*",  # Hydra has written into the run folder before
+        "Checkpoint directory .* exists and is not empty.*",
+        "You're resuming from a checkpoint that ended before the epoch ended.*",  # our batches go on where they were
         ".*treespec.*deprecated.*",
         ".*weights_only.*",
         ".*`tensorboardX` has been removed.*",
+        ".*sync_dist=True.*",  # what is logged at the end of an epoch is the same in every process
+        ".*called before the ``update`` method.*",  # a process that was left without a sentence of a small test set
     ):
         warnings.filterwarnings("ignore", message)
 
 
 def resolve(composed: DictConfig, tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
     """The configuration as plain data, with the sizes that only the tokenizer knows filled in."""
-    OmegaConf.set_readonly(composed, False)
     composed.model.source_vocab_size = tokenizer.source_vocab_size
     composed.model.target_vocab_size = tokenizer.target_vocab_size
     config = OmegaConf.to_container(composed, resolve=True)
@@ -140,18 +165,21 @@ def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
 
 def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
     """Lightning's Trainer with the callbacks and loggers chosen, less those that its own options switch off."""
-    off = tuple(kind for option, kind in SWITCHES.items() if not config["trainer"][option])
-    callbacks = [instantiate(callback, _convert_="all") for callback in config.get("callback", {}).values()]
+    off = tuple(kind for option, kinds in SWITCHES.items() if not config["trainer"][option] for kind in kinds)
+    chosen = config.get("callback", {}) | (config["profiling"] if config["profile"] else {})
+    callbacks = [instantiate(callback, _convert_="all") for callback in chosen.values()]
     callbacks = [callback for callback in callbacks if not isinstance(callback, off)]
-    loggers = [CSVLogger(str(run_dir), name="", version="", flush_logs_every_n_steps=1)]
+    loggers: list[Any] = [CsvLogger(run_dir)]
     loggers += [instantiate(logger, _convert_="all") for logger in config.get("logger", {}).values()]
     for logger in loggers[1:]:
         logger.log_hyperparams(config)
+    prepare_folder(run_dir / "checkpoints")
     try:
         return instantiate(
             config["trainer"],
-            callbacks=callbacks,
+            callbacks=[ExactResume(), *callbacks],
             logger=loggers,
+            plugins=[*(config["trainer"]["plugins"] or []), AtomicCheckpointIO()],
             default_root_dir=str(run_dir),
             _convert_="all",
         )
@@ -163,18 +191,16 @@ def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
 
 
 def finish(trainer: Any, module: TranslationModule, datamodule: TranslationDataModule, run_dir: Path) -> Path:
-    """The best checkpoint; weights that training left unvalidated are validated and saved first."""
-    folder = run_dir / "checkpoints"
-    best = folder / "best.ckpt"
-    score = trainer.checkpoint_callback.best_model_score if trainer.checkpoint_callback else None
-    if module.validated_step == trainer.global_step and best.exists():
+    """The best checkpoint; weights that training left unvalidated are saved and validated first."""
+    best, last = run_dir / "checkpoints" / "best.ckpt", run_dir / "checkpoints" / "last.ckpt"
+    had_best, had_last = trainer.strategy.broadcast((best.exists(), last.exists()))
+    validated = module.validated_step == trainer.global_step and had_best
+    if not (validated and had_last):
+        trainer.save_checkpoint(last)
+    if validated:
         return best
+    score = trainer.checkpoint_callback.best_model_score if trainer.checkpoint_callback else None
     found = trainer.validate(module, datamodule=datamodule, verbose=False)[0]["val/bleu"]
-    names = (
-        ["last.ckpt"]
-        if best.exists() and score is not None and found <= float(score)
-        else ["last.ckpt", "best.ckpt"]
-    )
-    for name in names:
-        trainer.save_checkpoint(folder / name)
+    if not had_best or score is None or found > float(score):
+        trainer.save_checkpoint(best)
     return best

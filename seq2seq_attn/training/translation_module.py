@@ -12,17 +12,20 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 
 from seq2seq_attn.decoder.decoder import Decoded
+from seq2seq_attn.metric.piece_mean import PieceMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.search.search import Search, TargetPieces
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.over_ranks import of_all_ranks
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checkpoint import FORMAT
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
+from seq2seq_attn.training.update_mean import UpdateMean
 
 MEANS = ("loss", "nll", "accuracy")  # over target pieces; beside the text metrics
 
@@ -34,6 +37,10 @@ class TranslationModule(pl.LightningModule):
     Losses are nats per target piece, end piece included; `ppl` is exp of the unsmoothed one, `accuracy` the
     share of pieces that the model ranks first, given the reference up to there.
 
+    All of them, and the gradients, are means over the pieces of every process, and `train/loss` over those of all
+    batches that an update accumulates: n processes, or n accumulated batches, train as one batch of all their
+    sentences would. Figures of evaluation are the same to the last digit, however many processes share the batches.
+
     Args:
         metrics: text metrics by name, copied for every set that is scored.
         optimizer, scheduler: partials; a scheduler that names `total_steps` is given the run's length. None
@@ -42,10 +49,10 @@ class TranslationModule(pl.LightningModule):
             tokenizer, so that a checkpoint alone is enough to translate.
 
     Attributes:
-        translations: hypothesis by row, for each test set scored.
+        translations: hypothesis by row, for each test set scored; of all processes, once the test is over.
         signatures: of the text metrics, by set, as last computed.
-        decode_seconds, attention_entropy: of the test sets: time spent in the search, and the
-            mean entropy of a target piece's attention, in nats.
+        decode_seconds, attention_entropy: of the test sets: time spent in the search, of the slowest process, and
+            the mean entropy of a target piece's attention, in nats.
     """
 
     def __init__(
@@ -60,14 +67,15 @@ class TranslationModule(pl.LightningModule):
         self.metrics = nn.ModuleDict(
             {
                 stage: nn.ModuleDict(
-                    {name: MeanMetric() for name in MEANS} | {n: m.clone() for n, m in metrics.items()}
+                    {name: PieceMean() for name in MEANS} | {n: m.clone() for n, m in metrics.items()}
                 )
                 for stage in ["val", *test_names]
             }
         )
         self.test_names = test_names
-        self.attention_entropy = MeanMetric()
+        self.attention_entropy = PieceMean()
         self.reinforce = Reinforce(momentum=0.9)
+        self.update_mean = UpdateMean()
         self.translations: dict[str, dict[int, str]] = {}
         self.decode_seconds = 0.0
         self.signatures: dict[str, dict[str, str]] = {}
@@ -75,13 +83,18 @@ class TranslationModule(pl.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         loss, decoded = self._loss(batch)
-        mean = loss.smoothed / loss.tokens
-        self.log("train/loss", mean.detach(), prog_bar=True, batch_size=loss.tokens)
+        accumulated = self.trainer.accumulate_grad_batches
+        begin = batch_idx % accumulated == 0
+        self.update_mean.add(loss.smoothed, loss.tokens, self.parameters(), begin=begin)
+        self.log("train/loss", self.update_mean.mean(), prog_bar=True, batch_size=loss.tokens)
+        divisor = self.update_mean.divisor(accumulated)
         drawn = drawn_loss(self.reinforce, batch, loss.nll_by_piece, decoded)
-        return mean if drawn is None else mean + drawn / loss.tokens
+        mean = loss.smoothed / divisor
+        return mean if drawn is None else mean + drawn / divisor
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        self._evaluate(batch, "val")
+        if len(batch) > 0:
+            self._evaluate(batch, "val")
 
     def on_validation_epoch_end(self) -> None:
         self._log_metrics("val")
@@ -93,6 +106,8 @@ class TranslationModule(pl.LightningModule):
         self.attention_entropy.reset()
 
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        if len(batch) == 0:
+            return
         name = self.test_names[dataloader_idx]
         hypotheses, decoded = self._evaluate(batch, name, need_weights=True)
         self.translations[name] |= dict(zip(batch.index.tolist(), hypotheses, strict=True))
@@ -102,7 +117,10 @@ class TranslationModule(pl.LightningModule):
                 self.attention_entropy.update(entropy[batch.target_mask])
 
     def on_test_epoch_end(self) -> None:
+        shares = of_all_ranks((self.translations, self.decode_seconds))
+        self.decode_seconds = max(seconds for _, seconds in shares)
         for name in self.test_names:
+            self.translations[name] = {row: text for found, _ in shares for row, text in found[name].items()}
             self._log_metrics(name)
 
     def translate(self, batch: Batch) -> list[str]:

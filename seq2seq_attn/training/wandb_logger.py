@@ -6,22 +6,26 @@ import logging
 import netrc
 import os
 import socket
+from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import wandb
 from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.utilities import rank_zero_only
 
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 5.0
 
 
-def wandb_logger(*, save_dir: str, project: str, name: str, offline: bool) -> WandbLogger:
+def wandb_logger(*, save_dir: str, project: str, name: str, offline: bool, resume: str | None) -> WandbLogger:
     """A run of its own: scalars and our own tables and pictures, but no code, host, user name or console.
 
     Args:
         offline: keep everything in `save_dir`/wandb, for `wandb sync`. It is also what happens, with a warning,
             where there is no key or the server cannot be reached within seconds.
+        resume: auto: write on into the W&B run of this folder, if it has one.
     """
     if not offline and (reason := unreachable()):
         log.warning(
@@ -40,7 +44,17 @@ def wandb_logger(*, save_dir: str, project: str, name: str, offline: bool) -> Wa
         offline=offline,
         settings=settings,
         reinit="finish_previous",
+        id=run_id(Path(save_dir) / "wandb_run_id", resume),
     )
+
+
+@rank_zero_only
+def run_id(file: Path, resume: str | None) -> str:
+    """Kept in the run folder from the start, so that a run that goes on is the same one there too."""
+    if resume != "auto" or not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{uuid4().hex[:8]}\n", "utf-8")
+    return file.read_text("utf-8").strip()
 
 
 def unreachable() -> str | None:

@@ -238,7 +238,9 @@ def test_config_directory_inside_the_package_comes_first(tmp_path):
         "app/__init__.py",
         "app/entry.py",
         "app/mistake.py",
+        "app/other_rank.py",
         "tensors/__init__.py",
+        "tensors/allocator.py",
         "tensors/conf_directory.py",
         "tensors/error.py",
     ):

@@ -126,3 +126,19 @@ def test_single_pairs_that_devices_cannot_share_alike_are_refused():
 def test_a_limit_below_one_is_refused(name, way_out):
     with pytest.raises(UserError, match=f"^{name}=0 makes no batch; use {name}={way_out}$"):
         TokenBatchSampler(np.ones(3, int), np.ones(3, int), shuffle=True, seed=1, **{name: 0})
+
+
+@settings(deadline=None, max_examples=30)
+@given(pairs=lengths, num_replicas=st.integers(1, 3), shuffle=st.booleans(), read=st.integers(0, 7))
+def test_a_run_that_goes_on_gets_the_rest_of_its_epoch_and_later_epochs_whole(
+    pairs, num_replicas, shuffle, read
+):
+    for rank in range(num_replicas):
+        whole, resumed = (
+            make(pairs, rank=rank, num_replicas=num_replicas, shuffle=shuffle) for _ in range(2)
+        )
+        resumed.start_at(4, read)
+        assert resumed.epoch == 4
+        assert list(resumed) == epoch(whole, 4)[read:]
+        assert len(resumed) == len(whole)
+        assert epoch(resumed, 5) == epoch(whole, 5)

@@ -141,7 +141,8 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(
 def test_the_override_that_is_named_keeps_the_last_five(tmp_path: Path) -> None:
     run = train(tmp_path, "debug=fast", "trainer.max_steps=7", "trainer.val_check_interval=1", script.HISTORY)
     names = {file.name for file in (run / "checkpoints").iterdir()}
-    assert names == {"best.ckpt", "last.ckpt", *(f"epoch=0-step={step}.ckpt" for step in range(3, 8))}
+    kept = ["best.ckpt", "last.ckpt", "previous.ckpt", *(f"epoch=0-step={step}.ckpt" for step in range(3, 8))]
+    assert names == {f"{name}{end}" for name in kept for end in ("", ".sha256")}
     files = script.chosen([str(run)], 5, None)
     script.main([str(run), "--best", "2", "--output", str(tmp_path / "average.ckpt")])
     assert [read_checkpoint(file)["global_step"] for file in files] == [3, 4, 5, 6, 7]

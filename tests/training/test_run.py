@@ -23,7 +23,7 @@ SMALL = [
     "model.encoder.dim=32",
     "model.decoder.dim=32",
     "trainer.enable_progress_bar=false",
-    "callback=[seeding,throughput,checkpoint,early_stopping,attention_map]",
+    "callback=[seeding,throughput,checkpoint,autosave,early_stopping,attention_map]",
     "num_threads=1",
 ]
 
@@ -60,7 +60,8 @@ def rows(run: Path) -> list[dict[str, str]]:
 def test_the_run_folder_holds_everything_named(run: Path) -> None:
     for name in ("config.yaml", "provenance.json", "metrics.csv", "results.json", "translations.tsv"):
         assert (run / name).is_file(), name
-    assert {path.name for path in (run / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+    found = {path.name for path in (run / "checkpoints").iterdir()}
+    assert found == {f"{name}.ckpt{end}" for name in ("best", "last") for end in ("", ".sha256")}
     assert not [path for path in run.rglob("*") if "=" in path.name]
     provenance = json.loads((run / "provenance.json").read_text())
     assert {"commit", "data_fingerprint", "versions", "command"} <= set(provenance)

@@ -1,0 +1,120 @@
+"""SIGTERM and SIGINT: save after the update at hand and leave with 143 or 130, all ranks alike."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, final
+
+import pytorch_lightning as pl
+
+from seq2seq_attn.callback.safe_point import agreed, is_safe, save_last
+
+REPEAT_SECONDS = 1.0  # a launcher passes on what the whole group was sent already
+
+log = logging.getLogger(__name__)
+
+
+@final
+class StopOnSignal(pl.Callback):
+    """A signal to any rank stops all of them at the same update, or between the same two batches of a validation.
+
+    In a test, and in a validation after training, nothing is to be saved, and a signal leaves at once; so does a
+    second SIGINT.
+
+    Args:
+        folder: of the checkpoints.
+    """
+
+    def __init__(self, *, folder: str) -> None:
+        self.folder = Path(folder)
+        self._trainer: Any = None
+        self._received = self._agreed = 0
+        self._since = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._received = self._agreed = 0
+        self._install(trainer, self._note)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._agreed = agreed(trainer, self._received)
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if is_safe(trainer):
+            self._stop(trainer)
+
+    def on_validation_start(self, trainer: Any, pl_module: pl.LightningModule) -> None:
+        if trainer.state.fn == "fit":
+            self._stop(trainer)
+        else:
+            self._install(trainer, leave)
+
+    def on_validation_batch_end(
+        self, trainer: Any, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:  # fmt: skip
+        if trainer.state.fn == "fit":
+            self._agreed = agreed(trainer, self._received)
+            self._stop(trainer)
+
+    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._install(trainer, leave)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._agreed = agreed(trainer, self._received)
+        self._stop(trainer)
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self._received:
+            leave(self._received, None)
+
+    def _stop(self, trainer: Any) -> None:
+        """Save, unless it is in the middle of accumulating an update, and leave."""
+        if not self._agreed:
+            return
+        safe = is_safe(trainer)
+        if safe:
+            save_last(trainer, self.folder)
+        if trainer.is_global_zero:
+            saved = f"saved at step {trainer.global_step}" if safe else "left as it was saved last"
+            log.warning(
+                f"{signal.Signals(self._agreed).name}: the run is {saved}; continue it with resume=auto and its "
+                "hydra.run.dir"
+            )
+        leave(self._agreed, None)
+
+    def _install(self, trainer: Any, handler: Callable[[int, FrameType | None], None]) -> None:
+        """In the place of Lightning's, which saves nothing and waits for other ranks within the handler.
+
+        Lightning puts back what was there before it. A signal that is ignored, as SIGINT in the background of a script,
+        stays so.
+        """
+        self._trainer = trainer
+        if threading.current_thread() is threading.main_thread():
+            for signum in (signal.SIGTERM, signal.SIGINT):
+                if signal.getsignal(signum) is not signal.SIG_IGN:
+                    signal.signal(signum, handler)
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if not self._received:
+            self._received, self._since = signum, now
+        elif signum == signal.SIGINT and now - self._since > REPEAT_SECONDS:
+            for process in getattr(self._trainer.strategy.launcher, "procs", []):
+                process.kill()
+            os._exit(128 + signum)
+
+
+def leave(signum: int, frame: FrameType | None) -> NoReturn:
+    """With the exit code that a shell gives to a process that the signal has ended."""
+    raise SystemExit(128 + signum)

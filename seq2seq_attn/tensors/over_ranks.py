@@ -1,0 +1,33 @@
+"""What the processes of a run say together; one process alone says it at no cost."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from jaxtyping import Num
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+def sum_over_ranks(values: Num[Tensor, "..."]) -> Num[Tensor, "..."]:
+    """The sum of every process's values, the same numbers on each; `values` itself where there is one process."""
+    if num_ranks() == 1:
+        return values
+    summed = values.clone()
+    torch.distributed.all_reduce(summed)
+    return summed
+
+
+def of_all_ranks(value: T) -> list[T]:
+    """The value of every process, by rank. They are pickled: for what is small, or comes once."""
+    values = [value] * num_ranks()
+    if len(values) > 1:
+        torch.distributed.all_gather_object(values, value)
+    return values
+
+
+def num_ranks() -> int:
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.get_world_size() if distributed else 1

@@ -1,0 +1,70 @@
+"""The loss of an update: a mean over the target pieces of all its batches, on every process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seq2seq_attn.tensors.over_ranks import num_ranks, sum_over_ranks
+
+
+@final
+class UpdateMean:
+    """Sums over the batches of an update so far; with `trainer.accumulate_grad_batches` it has several.
+
+    How many pieces an update has is known at its last batch, so the gradient kept from batch to batch is that of the
+    mean so far: what was found before shrinks to its share when a batch comes. A mean of the batches' means would
+    give the pieces of a short batch more weight; sums, divided at the end, might leave the range of float16.
+
+    Attributes:
+        smoothed: sum of the loss, of all processes.
+        pieces: how many target pieces it is the sum over.
+    """
+
+    smoothed: Float[Tensor, ""] | float
+    pieces: Float[Tensor, ""] | int
+
+    def __init__(self) -> None:
+        self.smoothed, self.pieces = 0.0, 0
+
+    def add(
+        self, smoothed: Float[Tensor, ""], tokens: int, parameters: Iterable[nn.Parameter], *, begin: bool
+    ) -> None:
+        """Takes a batch in, before its backward pass; the gradients there are become their share of the new mean.
+
+        Args:
+            smoothed, tokens: sum of this process's losses, and over how many pieces.
+            begin: with this batch an update begins, whose gradients are yet to be zeroed.
+        """
+        before = 0 if begin else self.pieces
+        sums = (smoothed.detach(), tokens) if num_ranks() == 1 else self._over_ranks(smoothed, tokens)
+        self.smoothed = sums[0] if begin else self.smoothed + sums[0]
+        self.pieces = before + sums[1]
+        if not begin:
+            scale_gradients(parameters, before / self.pieces)
+
+    def mean(self) -> Float[Tensor, ""]:
+        """Nats a piece, of the batches of this update so far."""
+        assert isinstance(self.smoothed, Tensor)
+        return self.smoothed / self.pieces
+
+    def divisor(self, accumulated: int) -> Float[Tensor, ""] | float:
+        """What a batch's sum is divided by, as DDP will take the mean over processes, and Lightning over batches."""
+        return self.pieces / (num_ranks() * accumulated)
+
+    def _over_ranks(
+        self, smoothed: Float[Tensor, ""], tokens: int
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        both = smoothed.new_full((2,), tokens)
+        both[0] = smoothed.detach()
+        summed, pieces = sum_over_ranks(both).unbind()
+        return summed, pieces
+
+
+def scale_gradients(parameters: Iterable[nn.Parameter], factor: Float[Tensor, ""] | float) -> None:
+    for parameter in parameters:
+        if parameter.grad is not None:
+            parameter.grad.mul_(factor)

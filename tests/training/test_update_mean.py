@@ -1,0 +1,33 @@
+"""What is divided by what in an update, by hand; that processes agree stands in test_many_devices.py."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from seq2seq_attn.training.update_mean import UpdateMean
+
+
+def test_batches_of_an_update_weigh_as_their_pieces() -> None:
+    weight, mean = nn.Parameter(torch.tensor(2.0)), UpdateMean()
+    for number, (slope, tokens) in enumerate([(6.0, 3), (1.0, 1), (2.0, 7)]):
+        loss = slope * weight
+        mean.add(loss, tokens, [weight], begin=number == 0)
+        (loss / mean.divisor(3) / 3).backward()  # Lightning divides by the batches of an update
+    assert mean.pieces == 11
+    torch.testing.assert_close(mean.mean(), torch.tensor(2 * 9 / 11))
+    torch.testing.assert_close(weight.grad, torch.tensor(9 / 11))
+
+
+def test_an_update_begins_with_nothing_of_the_one_before() -> None:
+    mean = UpdateMean()
+    for _ in range(2):
+        mean.add(torch.tensor(6.0), 3, [], begin=True)
+        assert (mean.mean().item(), mean.divisor(1)) == (2.0, 3.0)
+
+
+def test_a_run_that_goes_on_within_an_update_has_no_gradients_to_shrink() -> None:
+    weight, mean = nn.Parameter(torch.tensor(2.0)), UpdateMean()
+    mean.add(torch.tensor(6.0), 3, [weight], begin=False)
+    assert weight.grad is None
+    assert mean.divisor(1) == 3
