@@ -2,8 +2,8 @@
 
 All decode with the same weights, those of the run, a pre-norm Transformer: ours, a plain cached loop of PyTorch
 (`decode_plainly.py`), CTranslate2 in float32 (`pip install 'seq2seq-attn[serve]'`) and, if `--peers` names it, JoeyNMT
-2.3, in an environment that is made once. From text to text. All take turns, and the fastest turn of each counts, so
-that a busy machine harms all alike. A small part: `--sentences 40 --turns 1 --lengths 25 50`.
+2.3, in an environment that is made once. From text to text. All take turns, so that a busy machine harms all alike; the
+median turn of each counts, and the fastest stands beside it. A small part: `--sentences 40 --turns 1 --lengths 25 50`.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -22,8 +23,9 @@ TEXT = """\
 Multi30k test_2016_flickr, English to French, {sentences:,} sentences, from text to text, at most {most} pieces a
 translation. One pre-norm Transformer of {layers} layers, {dim} wide, {heads} heads, feed-forward parts of {ff_dim},
 {pieces:,} pieces: the same weights in all. Float32, {threads} threads, {processor}, torch {torch}, Python {python}. All
-take turns; the fastest of {turns} counts. The beam has {size} hypotheses, Wu's length penalty, alpha {alpha},
-and ends with {size} finished hypotheses (`search.patience=1.0`).
+take turns, {turns} of them, JoeyNMT fewer. The speed of a machine that others share changes from second to second, and
+the fastest turn tells whom it favoured: the median stands first. The beam has {size} hypotheses, Wu's length penalty,
+alpha {alpha}, and ends with {size} finished hypotheses (`search.patience=1.0`).
 
 - Ours and the plain loop take batches of {batch} sentences sorted by length, as `translate.py` cuts them; CTranslate2
   cuts its own, of as many. JoeyNMT takes as many in the order of the file, as its `translate` does.
@@ -71,16 +73,17 @@ def draw(file: Path) -> Path:
 
 
 def table(title: str, ways: dict[str, Any], sentences: int) -> str:
-    """The fastest first; ratios before figures."""
+    """The fastest first, by the median of its turns; ratios before figures."""
     lines = [
-        f"| {title} | seconds, ours = 1 | sentences/s | same translations as ours | BLEU |", "|:--|--:|--:|--:|--:|"
+        f"| {title} | seconds, ours = 1: median turn | fastest turn | sentences/s: median | fastest | same as ours | "
+        "BLEU |", "|:--|--:|--:|--:|--:|--:|--:|"
     ]  # fmt: skip
-    ours = min(ways["ours"]["seconds"])
-    for name, found in sorted(ways.items(), key=lambda item: min(item[1]["seconds"])):
-        seconds = min(found["seconds"])
+    ours = ways["ours"]["seconds"]
+    for name, found in sorted(ways.items(), key=lambda item: median(item[1]["seconds"])):
+        usual, best = median(found["seconds"]), min(found["seconds"])
         lines.append(
-            f"| {NAMES[name]} | {seconds / ours:.2f} | {sentences / seconds:,.0f} | {found['same']:.1%} | "
-            f"{found['bleu']:.2f} |"
+            f"| {NAMES[name]} | {usual / median(ours):.2f} | {best / min(ours):.2f} | {sentences / usual:,.0f} | "
+            f"{sentences / best:,.0f} | {found['same']:.1%} | {found['bleu']:.2f} |"
         )
     return "\n".join(lines)
 

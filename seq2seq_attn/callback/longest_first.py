@@ -89,7 +89,7 @@ def fits(trainer: Any, pl_module: Any, batch: Batch) -> bool:
         # Adam's two moments, and gradients that accumulate
         held = [torch.empty_like(p) for p in pl_module.parameters() for _ in range(copies)]
         with trainer.precision_plugin.train_step_context():
-            loss, _ = pl_module._loss(batch.to(pl_module.device))
+            loss, _ = pl_module._loss(pl_module.training_batch(batch.to(pl_module.device)))
         loss.smoothed.backward()
         del held
         return True

@@ -150,6 +150,7 @@ def build_module(
         test_names=test_names, optimizer=instantiate(config["optimizer"], _convert_="all"),
         scheduler=instantiate(config["scheduler"], _convert_="all"),
         label_smoothing=config["label_smoothing"], config=config,
+        r_drop_alpha=config["r_drop_alpha"], token_dropout=config["token_dropout"],
     )  # fmt: skip
 
 

@@ -24,7 +24,9 @@ from seq2seq_attn.tensors.over_ranks import of_all_ranks
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checkpoint import FORMAT
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
+from seq2seq_attn.training.r_drop import check_alpha, r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
+from seq2seq_attn.training.token_dropout import check_shares, drop_tokens
 from seq2seq_attn.training.update_mean import UpdateMean
 
 MEANS = ("loss", "nll", "accuracy")  # over target pieces; beside the text metrics
@@ -59,11 +61,15 @@ class TranslationModule(pl.LightningModule):
         self, *, model: EncoderDecoder, tokenizer: SentencePieceTokenizer, search: Search,
         metrics: dict[str, Metric], test_names: list[str], optimizer: partial[Any] | None,
         scheduler: partial[Any] | None, label_smoothing: float, config: dict[str, Any],
+        r_drop_alpha: float = 0.0, token_dropout: dict[str, float] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.model, self.tokenizer, self.search = model, tokenizer, search
         self.optimizer, self.scheduler = optimizer, scheduler
         self.label_smoothing, self.config = label_smoothing, config
+        self.r_drop_alpha, self.token_dropout = r_drop_alpha, token_dropout or {"source": 0.0, "target": 0.0}
+        check_alpha(self.r_drop_alpha)
+        check_shares(**self.token_dropout)
         self.metrics = nn.ModuleDict(
             {
                 stage: nn.ModuleDict(
@@ -82,6 +88,7 @@ class TranslationModule(pl.LightningModule):
         self.validated_step = -1
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        batch = self.training_batch(batch)
         loss, decoded = self._loss(batch)
         accumulated = self.trainer.accumulate_grad_batches
         begin = batch_idx % accumulated == 0
@@ -91,6 +98,12 @@ class TranslationModule(pl.LightningModule):
         drawn = drawn_loss(self.reinforce, batch, loss.nll_by_piece, decoded)
         mean = loss.smoothed / divisor
         return mean if drawn is None else mean + drawn / divisor
+
+    def training_batch(self, batch: Batch) -> Batch:
+        """What a training step reads of a batch: all of it twice for R-Drop, less the pieces that are dropped."""
+        ids = {name: getattr(self.tokenizer, name) for name in ("unk_id", "bos_id", "eos_id")}
+        batch = twice(batch) if self.r_drop_alpha > 0 else batch
+        return drop_tokens(batch, **self.token_dropout, **ids)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         if len(batch) > 0:
@@ -167,9 +180,10 @@ class TranslationModule(pl.LightningModule):
         # Padding is left out before the output layer, which is half of an update's work.
         hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
         output = self.model.output
-        loss = label_smoothed_cross_entropy(
-            hidden, output.weight, output.bias, target, self.label_smoothing, count_correct=count_correct
-        )
+        layer = (hidden, output.weight, output.bias, target, self.label_smoothing)
+        if self.training and self.r_drop_alpha > 0:
+            return r_drop_cross_entropy(*layer, self.r_drop_alpha), decoded
+        loss = label_smoothed_cross_entropy(*layer, count_correct=count_correct)
         return loss, decoded
 
     def _evaluate(self, batch: Batch, stage: str, need_weights: bool = False) -> tuple[list[str], Decoded]:

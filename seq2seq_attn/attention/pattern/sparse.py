@@ -17,9 +17,9 @@ from seq2seq_attn.attention.pattern.pattern import (
     check_length_ratio,
 )
 
-# Source places from which blocks are faster than a dense pass: so many, and so many times k. Measured on two
-# busy CPU cores, by one thread: those of the product with 8 heads of 64, k = 16, 32 and 64, those of the parts with 4
-# of 64, k = 4 to 16.
+# Source places from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
+# cores: those of the product by one thread and by two, with 8 heads of 64, k = 32 and 64; those of the parts by one,
+# with 4 of 64, k = 4 to 16.
 PRODUCT_FROM, PRODUCT_FROM_K = 640, 8
 PARTS_FROM, PARTS_FROM_K = 256, 8
 

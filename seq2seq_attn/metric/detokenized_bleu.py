@@ -1,0 +1,52 @@
+"""BLEU of text that came tokenised by Moses, detokenised first, so that it compares with that of plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, lru_cache, partial
+from importlib.metadata import version
+from typing import Any, final
+
+import sacrebleu
+
+from seq2seq_attn.metric.corpus_metric import CorpusMetric
+
+
+@final
+class DetokenizedBLEU(CorpusMetric):
+    """Detokenises hypotheses and references alike. Multi30k's tokenised captions become its plain ones again, less case
+    and kinds of quotation marks.
+
+    Args:
+        language: of the target, as in `fr`.
+        lowercase, tokenize: as of BLEU; the latter is sacrebleu's own tokenizer, for plain text.
+    """
+
+    def __init__(self, *, language: str, lowercase: bool, tokenize: str) -> None:
+        scorer = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+        scorer.tokenizer_signature = scorer.tokenizer.signature()
+        scorer.tokenizer = partial(plain_tokens, of_plain=scorer.tokenizer, language=language)  # type: ignore[assignment]
+        super().__init__(
+            scorer=scorer,
+            num_counts=2 + 2 * scorer.max_ngram_order,  # two lengths; matches and totals of each order
+            signed=f"detok:moses-{language}|sacremoses:{version('sacremoses')}",
+        )
+
+
+def plain_tokens(text: str, *, of_plain: Callable[[str], str], language: str) -> str:
+    return of_plain(detokenized(text, language))
+
+
+@lru_cache(maxsize=2**15)  # references come again at every validation
+def detokenized(text: str, language: str) -> str:
+    """detokenizer.perl of Moses."""
+    plain: str = moses_detokenizer(language).detokenize(text.split())
+    return plain
+
+
+@cache
+def moses_detokenizer(language: str) -> Any:
+    # Half a second to import, which a training's first step need not wait for.
+    from sacremoses import MosesDetokenizer
+
+    return MosesDetokenizer(language)

@@ -1,0 +1,108 @@
+"""R-Drop: two readings of a batch with other dropout shall agree. Liang et al. 2021, eq. 4, arXiv:2106.14448."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seq2seq_attn.tensors.batch import Batch
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.precision import at_least_float32
+from seq2seq_attn.training.loss import CHUNK, Loss, accumulate
+
+
+def twice(batch: Batch) -> Batch:
+    """Every sentence, then every sentence again: one pass reads each with two dropouts."""
+    return Batch(*(torch.cat([getattr(batch, field.name)] * 2) for field in fields(batch)))
+
+
+def check_alpha(alpha: int | float) -> None:
+    """Raises:
+    UserError: for a weight that would drive the two readings apart.
+    """
+    if alpha < 0:
+        raise UserError(f"r_drop_alpha={alpha} is below 0; use 5, as the paper does, or 0 for none")
+
+
+def r_drop_cross_entropy(
+    hidden: Float[Tensor, "tokens_twice dim"],
+    weight: Float[Tensor, "vocabulary dim"],
+    bias: Float[Tensor, "vocabulary"],
+    target: Int[Tensor, "tokens_twice"],
+    smoothing: float,
+    alpha: float,
+) -> Loss:
+    """Loss of a batch that was read twice: its first half is one reading, its second half the other.
+
+    `smoothed` is, summed over the pieces, that of both readings and alpha / 2 times the sum of KL(p, q) and
+    KL(q, p), p and q being what they expect at a piece: the paper's loss, and its alpha, 5 for translation. As
+    `tokens` counts both readings, a mean is half of the paper's loss: nats a piece, with alpha / 4 of that sum.
+
+    A step takes twice the time and memory of one reading; the divergence adds little, and no more than a chunk of the
+    logits is ever there.
+    """
+    smoothed, nll = ChunkedRDrop.apply(hidden, weight, bias, target, smoothing, alpha)
+    return Loss(smoothed, nll.sum(), nll, len(target))
+
+
+@final
+class ChunkedRDrop(torch.autograd.Function):
+    """Exact; as in `ChunkedCrossEntropy`, the gradient is taken on the way forward, through both distributions."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        target: Tensor,
+        smoothing: float,
+        alpha: float,
+    ) -> tuple[Tensor, Tensor]:
+        wide = at_least_float32(hidden.new_zeros(0)).dtype
+        nll = torch.empty(len(target), dtype=wide, device=hidden.device)
+        rest = torch.zeros((), dtype=wide, device=hidden.device)
+        grads = [torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)]
+        pairs = len(target) // 2
+        with torch.autocast(hidden.device.type, enabled=False):
+            narrow, narrow_bias = weight.to(hidden.dtype), bias.to(hidden.dtype)
+            for start in range(0, pairs, CHUNK // 2):
+                first = slice(start, min(start + CHUNK // 2, pairs))
+                second = slice(first.start + pairs, first.stop + pairs)
+                log_probs = []
+                for rows in (first, second):
+                    logits = torch.addmm(narrow_bias, hidden[rows], narrow.t())
+                    log_probs.append(at_least_float32(logits).log_softmax(-1))
+                    nll[rows] = -log_probs[-1].gather(-1, target[rows, None])[:, 0]
+                    rest = rest - smoothing * log_probs[-1].mean(-1).sum()
+                divergence, deltas = symmetric_divergence(*log_probs)
+                rest = rest + alpha / 2 * divergence
+                for rows, log_prob, delta in zip((first, second), log_probs, deltas, strict=True):
+                    # of the smoothed loss: p - (1 - s) [reference] - s / vocabulary
+                    delta = delta.mul_(alpha / 2).add_(log_prob.exp_()).sub_(smoothing / weight.shape[0])
+                    reference = target[rows, None]
+                    delta.scatter_add_(-1, reference, torch.full_like(delta[:, :1], smoothing - 1))
+                    accumulate(grads, rows, delta.to(hidden.dtype), hidden[rows], narrow)
+        ctx.save_for_backward(*grads)
+        ctx.mark_non_differentiable(nll)
+        return (1 - smoothing) * nll.sum() + rest, nll
+
+    @staticmethod
+    def backward(ctx: Any, grad_smoothed: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias = (grad * grad_smoothed.to(grad.dtype) for grad in ctx.saved_tensors)
+        return hidden, weight, bias, None, None, None
+
+
+def symmetric_divergence(
+    log_p: Float[Tensor, "rows vocabulary"], log_q: Float[Tensor, "rows vocabulary"]
+) -> tuple[Float[Tensor, ""], list[Float[Tensor, "rows vocabulary"]]]:
+    """KL(p, q) + KL(q, p), summed over rows, in nats, and its gradients by the logits of p and of q."""
+    p, q, ratio = log_p.exp(), log_q.exp(), log_p - log_q
+    forward, backward = (p * ratio).sum(-1, keepdim=True), -(q * ratio).sum(-1, keepdim=True)
+    # d KL(p, q) / d logits of p = p (log p - log q - KL(p, q)), by those of q it is q - p
+    gradients = [p * (ratio - forward) + p - q, q * (-ratio - backward) + q - p]
+    return (forward + backward).sum(), gradients

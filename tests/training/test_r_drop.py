@@ -1,0 +1,91 @@
+"""R-Drop against its definition, the whole matrix of logits at once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq_attn.data.collate import collate_pairs
+from seq2seq_attn.training.loss import label_smoothed_cross_entropy
+from seq2seq_attn.training.r_drop import check_alpha, r_drop_cross_entropy, symmetric_divergence, twice
+
+VOCABULARY, DIM = 11, 7
+
+
+def drawn(pairs: int) -> tuple[list[Tensor], Tensor]:
+    """Hidden states of two readings and the output layer; what each half is to say."""
+    sizes = ((2 * pairs, DIM), (VOCABULARY, DIM), (VOCABULARY,))
+    return [torch.randn(s, dtype=torch.float64) for s in sizes], torch.randint(VOCABULARY, (pairs,)).repeat(2)
+
+
+@pytest.mark.parametrize("pairs", [1, 127, 128, 129, 301])
+@pytest.mark.parametrize("alpha", [0.0, 5.0])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 3e-6)])
+def test_loss_is_that_of_both_readings_and_half_of_alpha_times_both_divergences(
+    dtype: torch.dtype, tolerance: float, alpha: float, pairs: int
+) -> None:
+    exact, target = drawn(pairs)
+    hidden, weight, bias = (x.clone().requires_grad_() for x in exact)
+    probabilities = (hidden @ weight.T + bias).softmax(-1)
+    wanted = torch.full((2 * pairs, VOCABULARY), 0.1 / VOCABULARY, dtype=torch.float64)
+    wanted[torch.arange(2 * pairs), target] += 0.9
+    p, q = probabilities[:pairs], probabilities[pairs:]
+    divergences = (p * (p / q).log()).sum() + (q * (q / p).log()).sum()
+    expected = -(wanted * probabilities.log()).sum() + alpha / 2 * divergences
+
+    ours = [x.to(dtype).requires_grad_() for x in exact]
+    loss = r_drop_cross_entropy(*ours, target, 0.1, alpha)
+    assert abs(loss.smoothed.double() - expected) <= tolerance * expected
+    found = torch.autograd.grad(3 * loss.smoothed, ours)
+    for grad, correct in zip(found, torch.autograd.grad(3 * expected, (hidden, weight, bias)), strict=True):
+        assert (grad.double() - correct).abs().max() <= tolerance * correct.abs().max()
+    nll = -probabilities[torch.arange(2 * pairs), target].log()
+    torch.testing.assert_close(loss.nll_by_piece.double(), nll, rtol=tolerance, atol=tolerance)
+    assert loss.tokens == 2 * pairs
+    assert not loss.nll.requires_grad
+
+
+def test_the_divergence_of_a_worked_pair_is_the_same_both_ways() -> None:
+    p, q = torch.tensor([[0.5, 0.25, 0.25]]).log(), torch.tensor([[0.25, 0.5, 0.25]]).log()
+    # KL(p, q) = 1/2 log 2 - 1/4 log 2, and so is KL(q, p)
+    for pair in ((p, q), (q, p)):
+        assert symmetric_divergence(*pair)[0].item() == pytest.approx(0.5 * torch.tensor(2.0).log().item())
+    nothing, gradients = symmetric_divergence(p, p)
+    assert nothing == 0
+    assert all((gradient == 0).all() for gradient in gradients)
+
+
+def test_readings_that_agree_cost_what_one_does_twice() -> None:
+    (hidden, weight, bias), target = drawn(13)
+    hidden[13:] = hidden[:13]
+    once = label_smoothed_cross_entropy(hidden[:13], weight, bias, target[:13], 0.1)
+    both = r_drop_cross_entropy(hidden, weight, bias, target, 0.1, 5.0)
+    torch.testing.assert_close(both.smoothed, 2 * once.smoothed, rtol=1e-12, atol=0)
+
+
+def test_half_precision_keeps_wide_sums() -> None:
+    exact, target = drawn(5)
+    ours = [x.bfloat16().requires_grad_() for x in exact]
+    loss = r_drop_cross_entropy(*ours, target, 0.1, 5.0)
+    assert loss.smoothed.dtype == torch.float32
+    loss.smoothed.backward()
+    assert [x.grad is not None and x.grad.dtype for x in ours] == [torch.bfloat16] * 3
+
+
+def test_a_batch_read_twice_has_its_rows_again_in_their_order() -> None:
+    batch = collate_pairs([[5, 6, 7], [8]], [[9], [4, 6]], [3, 1], pad_id=0, bos_id=2, eos_id=3)
+    doubled = twice(batch)
+    assert len(doubled) == 4
+    assert doubled.index.tolist() == [3, 1, 3, 1]
+    assert doubled.source[2:].tolist() == batch.source.tolist() == doubled.source[:2].tolist()
+    said = doubled.target_output[doubled.target_mask]
+    assert said[: len(said) // 2].tolist() == said[len(said) // 2 :].tolist() == [9, 3, 4, 6, 3]
+
+
+def test_a_weight_below_0_is_refused() -> None:
+    check_alpha(0)
+    with pytest.raises(
+        ValueError, match=r"^r_drop_alpha=-1\.0 is below 0; use 5, as the paper does, or 0 for none$"
+    ):
+        check_alpha(-1.0)

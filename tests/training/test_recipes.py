@@ -1,0 +1,84 @@
+"""The recipes that repeat a paper's run, or go beyond it: their sizes, and a few steps on pairs of our own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from configs import CONF, built, composed
+from hydra import compose, initialize_config_dir
+from scripts.load_script import load_script
+from training.small_run import WORDS
+
+from seq2seq_attn.training.run import train
+
+RECIPES = ("multi30k_tiny", "multi30k_rnn", "multi30k_best", "tatoeba_best")
+TINY = [
+    "tokenizer.vocab_size=50", "model.embedding_dim=12", "model.encoder.dim=12", "model.decoder.dim=12",
+    "batch_tokens=2000", "trainer=cpu", "trainer.max_steps=4", "trainer.enable_progress_bar=false",
+    "trainer.limit_val_batches=1", "trainer.limit_test_batches=1", "num_threads=1", "search.beam_size=2",
+    "search.limits.max_length=7", "callback.attention_map.min_pieces=99",  # which no sentence has
+    *(f"choices.{name}=null" for name in ("attention", "model", "data")),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Lightning's and torch's, which a command leaves out or shows
+        yield
+
+
+def write_corpus(folder: Path) -> None:
+    """Tokenised captions, and everyday sentences."""
+    pairs = []
+    for number in range(60):
+        words = Random(number).sample(WORDS, 3 + number % 5)
+        pairs.append((f"{' '.join(words)} .", f"l&apos; {words[0]} voit {words[-1]} {number} ."))
+    for split, lines in {"train": pairs[:40], "val": pairs[40:50], "test_2016_flickr": pairs[50:]}.items():
+        for side, language in enumerate(("en", "fr")):
+            text = "".join(f"{pair[side]}\n" for pair in lines)
+            (folder / f"{split}.lc.norm.tok.{language}").write_text(text, encoding="utf-8")
+    text = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    (folder / "fra.txt").write_text(text, encoding="utf-8")
+
+
+def tried(recipe: str, folder: Path) -> dict[str, Any]:
+    """A few steps of it, small."""
+    write_corpus(folder)
+    given = [f"paths.run_dir={folder / 'run'}", f"paths.cache_dir={folder / 'cache'}"]
+    if recipe.startswith("tatoeba"):
+        given += [f"data.path={folder / 'fra.txt'}", "data.val_sentences=9", "data.test_sentences=8"]
+    else:
+        given += [f"data.path={folder}"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return train(compose("train", [f"experiment={recipe}", *TINY, *given]))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_trains_and_scores_by_what_its_corpus_is_scored_by(recipe: str, tmp_path: Path) -> None:
+    results = tried(recipe, tmp_path)
+    assert results["steps"] == 4
+    assert results["test/bleu"] >= 0
+    if recipe.startswith("multi30k"):
+        assert "detok:moses-fr" in results["test/bleu_signature"]
+        assert "tok:none" in results["test/tokenized_bleu_signature"]
+        assert "case:lc" in results["test/tokenized_bleu_signature"]
+
+
+def test_the_last_checkpoints_of_a_recipe_are_there_to_be_averaged(tmp_path: Path) -> None:
+    tried("multi30k_tiny", tmp_path)
+    script = load_script("average_checkpoints")
+    script.main([str(tmp_path / "run"), "--last", "2", "--output", str(tmp_path / "average.ckpt")])
+    assert (tmp_path / "average.ckpt").is_file()
+
+
+@pytest.mark.parametrize(("recipe", "millions"), [("multi30k_tiny", 2.6), ("multi30k_rnn", 4.6)])
+def test_a_recipe_has_the_size_of_the_papers_model(recipe: str, millions: float) -> None:
+    sizes = [f"model.{side}_vocab_size=10000" for side in ("source", "target")]
+    model = built(composed(f"experiment={recipe}", *sizes).model)
+    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.1)
