@@ -19,9 +19,9 @@ from seq2seq_attn.attention.pattern.pattern import (
 )
 
 # Source places from which blocks are faster than a dense pass. Measured on two CPU cores: that of the product by one
-# thread and by two, which need more, with 8 heads of 64, k = 32 and 64; that of the parts by one, with 4 of 64, k = 4.
+# thread and by two, which need more, with 8 heads of 64, k = 32 and 64; that of the parts by two, with 4 of 64, k = 4.
 PRODUCT_FROM = 256
-PARTS_FROM = 64
+PARTS_FROM = 192
 
 
 @final
