@@ -50,8 +50,8 @@ def in_job(error: BaseException) -> str | None:
             return f"The option '{cause.full_key}' cannot be worked out: {one_line(str(cause))}"
         if isinstance(cause, OSError) and cause.errno in UNWRITABLE and cause.filename:
             return (
-                f"{cause.filename} cannot be written ({cause.strerror}); make room or make it writable, or give another "
-                "hydra.run.dir"
+                f"{cause.filename} cannot be written ({cause.strerror}); make room or make it writable, or give "
+                "another hydra.run.dir"
             )
     return None
 

@@ -101,9 +101,15 @@ class TranslationModule(pl.LightningModule):
 
     def training_batch(self, batch: Batch) -> Batch:
         """What a training step reads of a batch: all of it twice for R-Drop, less the pieces that are dropped."""
-        ids = {name: getattr(self.tokenizer, name) for name in ("unk_id", "bos_id", "eos_id")}
-        batch = twice(batch) if self.r_drop_alpha > 0 else batch
-        return drop_tokens(batch, **self.token_dropout, **ids)
+        batch, shares, tokenizer = (
+            twice(batch) if self.r_drop_alpha > 0 else batch,
+            self.token_dropout,
+            self.tokenizer,
+        )
+        return drop_tokens(
+            batch, source=shares["source"], target=shares["target"],
+            unk_id=tokenizer.unk_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
+        )  # fmt: skip
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         if len(batch) > 0:
