@@ -13,6 +13,7 @@ import argparse
 import itertools
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -245,7 +246,11 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"attention_{options.device}_{options.dtype}.json"
     about = {name: getattr(options, name) for name in ("device", "dtype", "batch", "heads", "width")}
-    about |= {"torch": torch.__version__, "columns": [*Run._fields, *Case._fields, "seconds", "memory"]}
+    about |= {
+        "arguments": f"`{' '.join(sys.argv[1:])}`",
+        "torch": torch.__version__,
+        "columns": [*Run._fields, *Case._fields, "seconds", "memory"],
+    }
     figures: list[list[Any]] = []
     started = time.perf_counter()
     for case in itertools.starmap(

@@ -43,7 +43,8 @@ pieces again in every step, the time of a step would grow in proportion to the l
 
 {step_table}
 
-Made by `python scripts/benchmark_decoding.py RUN`, drawn again from {name}.json by `python scripts/draw_decoding.py`.
+Made by `python scripts/benchmark_decoding.py RUN{arguments}`,
+drawn again by `python scripts/draw_decoding.py docs/benchmarks/{name}.json`.
 """
 FILLED = """- {} layers of each side add nothing: they were put behind those of the run for their cost.
 """
@@ -59,7 +60,7 @@ def draw(file: Path) -> Path:
             "greedy": table("Greedy", results["searches"]["greedy"], sentences),
             "beam": table(f"Beam of {results['beam']['size']}", results["searches"]["beam"], sentences),
             "filled": FILLED.format(model["filled"]) if model["filled"] else "", "step_table": step_table(steps),
-            "steps": results["steps"], "name": file.stem,
+            "steps": results["steps"], "name": file.stem, "arguments": arguments(results),
         }
     )  # fmt: skip
     page = file.with_suffix(".md")
@@ -70,6 +71,13 @@ def draw(file: Path) -> Path:
         file.with_suffix(".png"),
     )
     return page
+
+
+def arguments(results: dict[str, Any]) -> str:
+    """Of the command, those that are not left as they are."""
+    filled, layers = results["model"]["filled"], results["model"]["layers"].split("+")[0]
+    peers = [name for name in results["searches"]["greedy"] if name != "ours"]
+    return (f" --layers {layers}" if filled else "") + (f" --peers {' '.join(peers)}" if peers else "")
 
 
 def table(title: str, ways: dict[str, Any], sentences: int) -> str:

@@ -48,6 +48,8 @@ Made by `python scripts/write_benchmark_page.py` of the figures beside this page
 timed in turn in one process, and the fastest turn of each counts. **×** is the time of
 `F.scaled_dot_product_attention` that sees all pairs, causal against causal, divided by the way's own: above 1 is
 faster. Memory is the most that was allocated beyond the inputs, in units of the query (q).
+
+The core: {arguments}
 """
 LINES: dict[str, dict[str, Any]] = {
     "full": {"color": "black", "linestyle": "-", "marker": "o"},

@@ -51,7 +51,15 @@ def test_blocks_are_chosen_behind_the_last_length_that_goes_dense() -> None:
 def test_the_page_shows_the_ratio_to_full_attention_and_its_plots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    about = {"device": "cpu", "dtype": "float32", "torch": "2", "batch": 1, "heads": 8, "width": 64}
+    about = {
+        "device": "cpu",
+        "dtype": "float32",
+        "torch": "2",
+        "batch": 1,
+        "heads": 8,
+        "width": 64,
+        "arguments": "`--k 32`.",
+    }
     runs = [run("full", 4096, 7.0, memory=6.5), run("blocks", 4096, 0.25, memory=6.25)]
     lucidrains = run("lucidrains", 4096, 0.5, memory=25.0)
     figures = [row[:9] for row in (*runs, lucidrains)]
