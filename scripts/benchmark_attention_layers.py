@@ -46,16 +46,25 @@ class Figure(NamedTuple):
 
 
 def layer(shorter: int) -> Iterator[Figure]:
-    """A whole encoder layer, forward and backward: 512 wide, 8 heads, feed-forward 2048."""
+    """A whole encoder layer, forward and backward: 512 wide, 8 heads, feed-forward 2048; and its attention alone."""
     length = 4096 // shorter
     x, mask = torch.randn(1, length, 512), torch.ones(1, length, dtype=torch.bool)
-    steps = {}
+    layers, attentions = {}, {}
     for name in ("multihead", *PATTERNS):
         whole = model(
             name, "model.encoder.dim=512", "model.encoder.num_layers=1", "model.decoder.num_layers=1"
         )
-        steps[name] = both_ways(lambda x, one=whole.encoder.layers[0]: one(x, mask, False)[0], x)
-    yield from against("multihead", fastest(steps), "layer", f"{length} places")
+        layers[name] = both_ways(lambda x, one=whole.encoder.layers[0]: one(x, mask, False)[0], x)
+        k = [f"pattern.k={K}"] if name in PATTERNS else []
+        alone = build_attention(name, *k, dim=512, num_heads=8)
+        attentions[name] = both_ways(lambda x, one=alone: one(x).context, x)
+    most = torch.get_num_threads()
+    for threads in (most, 1):
+        torch.set_num_threads(threads)
+        case = f"{length} places, threads: {threads}"
+        yield from against("multihead", fastest(layers), "layer", case)
+        yield from against("multihead", fastest(attentions), "layer", f"{case}, its attention alone")
+    torch.set_num_threads(most)
 
 
 def training(shorter: int) -> Iterator[Figure]:
