@@ -12,7 +12,7 @@ from torch import Tensor
 
 HIDDEN = -1e30  # finite: a row of -inf has a log-sum-exp of 0 in the CPU's kernel
 TILE = 32  # rows of a local block: the CPU's flash kernel takes that many at a time
-WHOLE = 16  # keys: the kernel takes a window of 94 a tenth slower than one of 96, and 63 a fifth slower than 64
+WHOLE = 16  # keys: a window of 94 costs the kernel a tenth more than one of 96, and 63 a quarter more than 64
 
 
 @final
