@@ -3,11 +3,13 @@
 from omegaconf import DictConfig
 
 from seq2seq_attn.app.entry import main
+from seq2seq_attn.app.importing import importing
 
 
 def task(config: DictConfig) -> None:
     """Translate, score and report."""
-    from seq2seq_attn.app.evaluate import evaluate
+    with importing():
+        from seq2seq_attn.app.evaluate import evaluate
 
     evaluate(config)
 

@@ -3,11 +3,13 @@
 from omegaconf import DictConfig
 
 from seq2seq_attn.app.entry import main
+from seq2seq_attn.app.importing import importing
 
 
 def task(config: DictConfig) -> None:
     """Train, test and report."""
-    from seq2seq_attn.training.run import train
+    with importing():
+        from seq2seq_attn.training.run import train
 
     train(config)
 

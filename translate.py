@@ -3,11 +3,13 @@
 from omegaconf import DictConfig
 
 from seq2seq_attn.app.entry import main
+from seq2seq_attn.app.importing import importing
 
 
 def task(config: DictConfig) -> None:
     """Translate until the input ends."""
-    from seq2seq_attn.app.translate import translate
+    with importing():
+        from seq2seq_attn.app.translate import translate
 
     translate(config)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -30,3 +31,19 @@ def double() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Without the warnings of Lightning and torch, which a command leaves out or shows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Overrides that name three small sets of pairs."""
+    from training.small_run import write_pairs  # which takes seconds, and most tests do without
+
+    return write_pairs(tmp_path_factory.mktemp("pairs"))

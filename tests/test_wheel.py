@@ -30,7 +30,7 @@ def test_every_attention_builds_from_an_installed_wheel(tmp_path: Path) -> None:
         "LICENSE",
     ):  # a copy, or the build would leave its folders here
         shutil.copy(ROOT / name, source)
-    for name in ("seq2seq_attn", "conf"):
+    for name in ("seq2seq_attn", "conf", "hydra_plugins"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     subprocess.run(

@@ -73,7 +73,7 @@ def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
         if sentence is None:
             raise
         if HydraConfig.get().mode == RunMode.MULTIRUN:
-            print(f"job {HydraConfig.get().job.num}: {sentence}", file=sys.stderr)
+            print(f"job {Path(HydraConfig.get().runtime.output_dir).name}: {sentence}", file=sys.stderr)
             raise
         print(sentence, file=sys.stderr)
         sys.exit(MISTAKE)

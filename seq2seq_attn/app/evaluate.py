@@ -21,6 +21,7 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
+from seq2seq_attn.tensors.conf_directory import conf_directory
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.training.checkpoint import Loaded, check_targets
 from seq2seq_attn.training.result import collect_figures, write_translations
@@ -89,13 +90,17 @@ def attention_figures(models: Models, batches: Any) -> AttentionFigures:
 
 def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
     """Plain data; what the command line leaves open is as in the run."""
-    if "data" not in composed:
+    own_data = "data" not in composed
+    if own_data:
         with open_dict(composed):
             composed.data = run["data"]
         if "cache_dir" in run["data"]:
             composed.data.cache_dir = composed.paths.cache_dir  # the run may come from another machine
     data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
     assert isinstance(metric, dict)
+    if own_data:
+        left_open = {name for name in metric if is_left_open(str(name), composed.metric[name])}
+        metric |= {name: options for name, options in run["metric"].items() if name in left_open}
     return {
         "data": data,
         "search": OmegaConf.to_container(composed.search) if "search" in composed else run["search"],
@@ -104,6 +109,12 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
         "precision": composed.precision or run["trainer"]["precision"],
         "choices": run["choices"] | ({"data": composed.choices.data} if composed.choices.data else {}),
     }
+
+
+def is_left_open(name: str, options: DictConfig) -> bool:
+    """Whether the metric is as its file says: a run on tokenised text, say, has its own of that name."""
+    file = conf_directory() / "metric" / f"{name}.yaml"
+    return file.is_file() and bool(OmegaConf.select(OmegaConf.load(file), name) == options)
 
 
 def check_languages(corpus: LoadedCorpus, loaded: Loaded | Models) -> None:

@@ -81,6 +81,8 @@ def in_composition(error: Exception, directory: Path, config_name: str, override
     if key := found(r"You must specify '(.+?)'", message):
         choices = ", ".join(message.partition("Available options:")[2].split())
         return f"No {key} is chosen; choose from: {choices}"
+    if isinstance(error, OSError) and error.filename:  # what Hydra makes before the job: its folder
+        return f"{error.filename} cannot be made ({error.strerror}); give another hydra.run.dir"
     if isinstance(error, HydraException | OmegaConfBaseException) or raised_by_hydra(error):
         words = [one_line(str(cause)) for cause in causes(error)]
         return f"{': '.join(filter(None, words))}; `{command()} --cfg job` lists the options"

@@ -27,6 +27,7 @@ from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.given_path import given_path
 from seq2seq_attn.training.result import display_path
 
 WINDOW = 4096  # pairs read ahead, so that those of one length meet in a batch
@@ -53,7 +54,8 @@ def score(config: DictConfig, models: Models) -> dict[str, Any]:
     plugin = build_trainer(models.device, precision).precision_plugin
     plugin.convert_module(models.model.to(models.device))
     batch_tokens = config.batch_tokens or models.config["batch_tokens"]
-    files = [config.score] if isinstance(config.score, str) else list(config.score)
+    given = [config.score] if isinstance(config.score, str) else list(config.score)
+    files = [str(given_path(path, "score")) for path in given]
     file = Path(config.paths.run_dir) / "scores.tsv"
     part = file.with_suffix(".tsv.part")  # until it is whole
     part.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import final
 
 import torch
@@ -13,6 +12,7 @@ from seq2seq_attn.app.engine import Engine
 from seq2seq_attn.search.attention_along import SlotMap
 from seq2seq_attn.search.search import Hypothesis, Search
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.given_path import given_path
 
 
 @final
@@ -29,8 +29,9 @@ class ServingEngine(Engine):
     def __init__(self, paths: Sequence[str], *, device: torch.device, num_threads: int | None) -> None:
         if len(paths) != 1:
             raise UserError("engine=ctranslate2 knows no ensembles; give one ckpt_path, or leave out engine")
-        self._folder, self._device, self._num_threads = paths[0], device, num_threads
-        self.tokenizer, self.config, self._places = read_exported(Path(paths[0]))
+        folder = given_path(paths[0], "ckpt_path")
+        self._folder, self._device, self._num_threads = str(folder), device, num_threads
+        self.tokenizer, self.config, self._places = read_exported(folder)
         self._read: tuple[Search, CTranslate2Engine] | None = None
 
     @property

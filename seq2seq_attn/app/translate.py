@@ -21,6 +21,7 @@ from seq2seq_attn.app.translation_files import TranslationFiles, WantedFiles
 from seq2seq_attn.app.translator import Translation, Translator
 from seq2seq_attn.search.attention_along import SlotMap
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.given_path import given_path
 
 FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
 AHEAD = ("read_ahead", "batch_sentences", "batch_tokens")
@@ -32,6 +33,7 @@ def translate(config: DictConfig) -> None:
     if OmegaConf.is_missing(config, "ckpt_path"):
         raise UserError("translate.py needs ckpt_path=RUN, a run folder or a .ckpt file")
     options: Any = OmegaConf.to_container(config, resolve=True)
+    options |= {name: str(given_path(options[name], name)) for name in FILES if options[name] is not None}
     check_files(options)
     if options["num_threads"]:
         torch.set_num_threads(options["num_threads"])
@@ -99,8 +101,10 @@ def answered(
                 "give a line for each, empty where the translation is free"
             )
         translations = answer([line.text for line in lines], prefixes=begun and [line.text for line in begun])
-        for line, translation in zip(lines, translations, strict=True):
-            for note in (*line.notes, *translation.notes):
+        notes = [[]] * len(lines) if begun is None else [line.notes for line in begun]
+        for line, of_line, translation in zip(lines, notes, translations, strict=True):
+            of_prefix = [f"its prefix: {note}" for note in of_line]
+            for note in (*line.notes, *of_prefix, *translation.notes):
                 print(f"{name}, line {line.number}: {note}", file=sys.stderr)
         yield lines, translations
     if prefixes is not None and next(prefixes, None) is not None:

@@ -109,7 +109,7 @@ class Translator:
             maps: give the attention of each best translation, by one more pass.
             batch_sentences: texts searched at once.
             batch_tokens: instead, padded pieces of the texts, times hypotheses.
-            max_source_pieces: a longer text is cut, and a note says so.
+            max_source_pieces: a longer text, or prefix, is cut, and a note says so.
         """
         if isinstance(texts, str) or isinstance(prefixes, str):
             raise UserError(
@@ -122,7 +122,7 @@ class Translator:
         notes: list[list[str]] = [[] for _ in texts]
         sources = self._encode(texts, max_source_pieces, notes)
         filled = [row for row, pieces in enumerate(sources) if pieces]
-        begun = None if prefixes is None else self._encode_prefixes(prefixes, notes)
+        begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_pieces, notes)
         hypotheses = self.engine(
             [sources[row] for row in filled], self._search(search),
             prefixes=None if begun is None else [begun[row] for row in filled],
@@ -160,23 +160,31 @@ class Translator:
     def _encode(
         self, texts: Sequence[str], max_source_pieces: int, notes: Sequence[list[str]]
     ) -> list[list[int]]:
+        return self._cut(self.tokenizer.encode_source(self._cleaned(texts, notes)), max_source_pieces, notes)
+
+    def _encode_prefixes(
+        self, prefixes: Sequence[str], max_source_pieces: int, notes: Sequence[list[str]]
+    ) -> list[list[int]]:
+        own: list[list[str]] = [[] for _ in prefixes]
+        pieces = self._cut(self.tokenizer.encode_target(self._cleaned(prefixes, own)), max_source_pieces, own)
+        for prefix, of_prefix, said in zip(pieces, own, notes, strict=True):
+            said += [f"its prefix: {note}" for note in of_prefix]
+            if self.tokenizer.unk_id in prefix:
+                said.append("the prefix has letters that the model cannot write")
+        return pieces
+
+    def _cut(
+        self, rows: Sequence[list[int]], max_source_pieces: int, notes: Sequence[list[str]]
+    ) -> list[list[int]]:
         if max_source_pieces < 1:
             raise UserError(f"max_source_pieces={max_source_pieces} leaves nothing; use 512")
         places = self.engine.places
         most = max_source_pieces if places is None else min(max_source_pieces, places - 1)
-        sources = self.tokenizer.encode_source(self._cleaned(texts, notes))
-        for pieces, said in zip(sources, notes, strict=True):
+        for pieces, said in zip(rows, notes, strict=True):
             if len(pieces) > most:
                 why = "max_source_pieces allows" if most == max_source_pieces else "the model has places for"
                 said.append(f"cut from {len(pieces)} to {most} pieces, the most that {why}")
-        return [pieces[:most] for pieces in sources]
-
-    def _encode_prefixes(self, prefixes: Sequence[str], notes: Sequence[list[str]]) -> list[list[int]]:
-        pieces = self.tokenizer.encode_target(self._cleaned(prefixes, notes))
-        for prefix, said in zip(pieces, notes, strict=True):
-            if self.tokenizer.unk_id in prefix:
-                said.append("the prefix has letters that the model cannot write")
-        return pieces
+        return [pieces[:most] for pieces in rows]
 
     def _cleaned(self, texts: Sequence[str], notes: Sequence[list[str]]) -> list[str]:
         """As for training; what no tokenizer should see is replaced."""

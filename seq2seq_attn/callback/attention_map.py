@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any, final
 
 import pytorch_lightning as pl
-from matplotlib.image import imread
-from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
-from pytorch_lightning.strategies import FSDPStrategy
 
+from seq2seq_attn.callback.after_validation import is_shown_here, logged_step, loggers_that
 from seq2seq_attn.callback.heat_map import save_attention_map
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -22,7 +20,8 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 class AttentionMap(pl.Callback):
     """Writes `attention_maps/step_<step>/<slot>_<sentence>.png` and `.npz` into the run folder, and to loggers.
 
-    The map is one teacher-forced pass over the search's own translation, so its last row is the end piece.
+    The map is one teacher-forced pass over the search's own translation, so its last row is the end piece. Loggers get
+    the slot, the sentence and its translation as the picture's caption.
 
     Args:
         log_pictures: hand them to the loggers too.
@@ -39,25 +38,30 @@ class AttentionMap(pl.Callback):
         self.num_sentences, self.min_pieces, self.max_pieces = num_sentences, min_pieces, max_pieces
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        sharded = isinstance(trainer.strategy, FSDPStrategy)  # such a model is whole in no process
-        if trainer.sanity_checking or sharded or not trainer.is_global_zero:
+        if not is_shown_here(trainer):
             return
         folder = self.folder / f"step_{trainer.global_step:06d}"
-        for number, pieces in enumerate(self._sources(trainer, pl_module.tokenizer)):
-            model, tokenizer = pl_module.model, pl_module.tokenizer
+        model, tokenizer = pl_module.model, pl_module.tokenizer
+        for number, (sentence, pieces) in enumerate(self._sources(trainer, tokenizer)):
             best = best_translation(model, tokenizer, pl_module.search, pieces)
             for slot, weights, source, target in attention_along(model, tokenizer, pieces, best):
                 if slot.partition("/")[0] not in self.slots:
                     continue
                 name = f"{slot.replace('/', '_')}_{number}"
                 picture = save_attention_map(folder / name, weights, source, target)
-                if self.log_pictures:
-                    log_picture(trainer.loggers, f"attention/{name}", picture, trainer.global_step)
+                caption = f"{slot}: {sentence} → {tokenizer.decode_target([best])[0]}"
+                for logger in loggers_that("log_image", trainer.loggers if self.log_pictures else []):
+                    step = logged_step(trainer)
+                    logger.log_image(f"attention/{name}", [str(picture)], step=step, caption=[caption])
 
-    def _sources(self, trainer: Any, tokenizer: Any) -> list[list[int]]:
+    def _sources(self, trainer: Any, tokenizer: Any) -> list[tuple[str, list[int]]]:
         sources = trainer.datamodule.corpus.splits["val"].sources[: 50 * self.num_sentences]
         encoded = tokenizer.encode_source(sources)
-        fitting = [pieces for pieces in encoded if self.min_pieces <= len(pieces) <= self.max_pieces]
+        fitting = [
+            (sentence, pieces)
+            for sentence, pieces in zip(sources, encoded, strict=True)
+            if self.min_pieces <= len(pieces) <= self.max_pieces
+        ]
         return fitting[: self.num_sentences]
 
 
@@ -69,12 +73,3 @@ def best_translation(
     source, _, mask = collate_sources([pieces], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
     ((best, *_),) = search(model, source.to(device), mask.to(device), TargetPieces.of(tokenizer))
     return best.pieces
-
-
-def log_picture(loggers: list[Any], name: str, picture: Path, step: int) -> None:
-    """Hand a picture to every logger that takes one."""
-    for logger in loggers:
-        if isinstance(logger, TensorBoardLogger):
-            logger.experiment.add_image(name, imread(picture), step, dataformats="HWC")
-        elif isinstance(logger, WandbLogger):
-            logger.log_image(name, [str(picture)], step=step)

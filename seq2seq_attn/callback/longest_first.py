@@ -50,7 +50,7 @@ class LongestFirst(pl.Callback):
             raise UserError(sentence or "another device has too little memory for the longest batch")
 
     def on_exception(self, trainer: Any, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        if isinstance(exception, torch.OutOfMemoryError):
+        if is_out_of_memory(exception):
             half = max(1, trainer.datamodule.batch_tokens // 2)
             # The command says the UserError among the causes; raised here, it would keep Lightning from tidying up.
             exception.__cause__ = UserError(
@@ -89,14 +89,21 @@ def fits(trainer: Any, pl_module: Any, batch: Batch) -> bool:
         # Adam's two moments, and gradients that accumulate
         held = [torch.empty_like(p) for p in pl_module.parameters() for _ in range(copies)]
         with trainer.precision_plugin.train_step_context():
-            loss, _ = pl_module._loss(pl_module.training_batch(batch.to(pl_module.device)))
+            loss, _ = pl_module.loss(pl_module.training_batch(batch.to(pl_module.device)))
         loss.smoothed.backward()
         del held
         return True
-    except torch.OutOfMemoryError:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         return False
     finally:
         pl_module.zero_grad(set_to_none=True)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Of a device; that of a CPU has no class of its own."""
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def largest(sampler: TokenBatchSampler) -> list[list[int]]:

@@ -7,6 +7,7 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
+from torch import Tensor
 
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.over_ranks import sum_over_ranks
@@ -26,9 +27,11 @@ class Throughput(pl.Callback):
         self.seconds = 0.0
         self._logged = (0, 0, 0.0)
         self._mark = 0.0
+        self._uncounted: Tensor | None = None  # on the device, and of this process alone
 
     def state_dict(self) -> dict[str, Any]:
         """The figures of a run that was stopped count it whole, but for the time it stood still."""
+        self._count()
         total = (self.tokens, self.padded_tokens, self.seconds)
         return {"total": total, "logged": self._logged}
 
@@ -45,14 +48,16 @@ class Throughput(pl.Callback):
     def on_train_batch_end(
         self, trainer: Any, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
+        real = batch.source_lengths.sum() + batch.target_lengths.sum()
+        counts = torch.stack([real, real.new_full((), batch.source.numel() + batch.target_output.numel())])
+        self._uncounted = counts if self._uncounted is None else self._uncounted + counts
+        logs = trainer.global_step % trainer.log_every_n_steps == 0
+        if logs:
+            self._count()  # waits for the device, so its time belongs to these steps
         now = time.perf_counter()
         self.seconds += now - self._mark
         self._mark = now
-        real = batch.source_lengths.sum() + batch.target_lengths.sum()
-        places = real.new_full((), batch.source.numel() + batch.target_output.numel())
-        counts = sum_over_ranks(torch.stack([real, places])).tolist()
-        self.tokens, self.padded_tokens = self.tokens + counts[0], self.padded_tokens + counts[1]
-        if trainer.global_step % trainer.log_every_n_steps == 0:
+        if logs:
             total = (self.tokens, self.padded_tokens, self.seconds)
             tokens, padded, seconds = (now - before for now, before in zip(total, self._logged, strict=True))
             self._logged = total
@@ -61,3 +66,13 @@ class Throughput(pl.Callback):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._mark = time.perf_counter()
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._count()
+
+    def _count(self) -> None:
+        """Every process calls it at the same steps."""
+        if self._uncounted is not None:
+            tokens, padded = sum_over_ranks(self._uncounted).tolist()
+            self.tokens, self.padded_tokens = self.tokens + tokens, self.padded_tokens + padded
+            self._uncounted = None

@@ -28,15 +28,18 @@ class TokenBatchSampler(Sampler[list[int]]):
         shuffle: False: by length, and always the same.
         as_alone: for evaluation: the batches that one device alone would have, so that sums over them are the same
             to the last digit; a device that is left without one at the end gets an empty list.
+        rows: these pairs alone; None: all.
     """
 
     def __init__(
         self, source_lengths: Int[np.ndarray, "pairs"], target_lengths: Int[np.ndarray, "pairs"], *,
         batch_tokens: int | None = None, batch_sentences: int | None = None, shuffle: bool, seed: int,
-        rank: int = 0, num_replicas: int = 1, as_alone: bool = False,
+        rank: int = 0, num_replicas: int = 1, as_alone: bool = False, rows: Int[np.ndarray, "some"] | None = None,
     ) -> None:  # fmt: skip
         check_limit("batch_tokens", batch_tokens)
         check_limit("batch_sentences", batch_sentences)
+        self.rows = np.arange(len(source_lengths)) if rows is None else rows
+        source_lengths, target_lengths = source_lengths[self.rows], target_lengths[self.rows]
         if len(source_lengths) < num_replicas and not as_alone:
             raise UserError(
                 f"{len(source_lengths)} sentence pairs cannot be shared by {num_replicas} devices; "
@@ -77,7 +80,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         epoch, start = self._start
         own = batches[self.rank :: self.num_replicas]
         for batch in own[start if self.epoch == epoch else 0 :]:
-            yield order[self._cuts[batch] : self._cuts[batch + 1]].tolist()
+            yield self.rows[order[self._cuts[batch] : self._cuts[batch + 1]]].tolist()
         if len(own) < len(self):
             yield []
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from typing import final
+from typing import NamedTuple, final
 
 from seq2seq_attn.data.pair import Pair
 from seq2seq_attn.tensors.error import UserError
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a tab and a line feed are blanks
+BLANKS = re.compile(r"[ \t]+")
 LONG = 10_000  # letters, beyond which putting combining marks in order may take minutes
+
+
+class Sized(NamedTuple):
+    """A pair and the words of its shorter and of its longer side, counted once for all steps."""
+
+    pair: Pair
+    fewest: int
+    most: int
 
 
 @final
@@ -51,36 +60,44 @@ class Cleaning:
 
     def normalize_text(self, text: str) -> str:
         """NFC; control characters are blanks; blanks collapsed, and none at the ends."""
-        text = compose(CONTROL.sub(" ", text))
-        return " ".join(text.split()) if self.normalize_spaces else re.sub(r"[ \t]+", " ", text).strip(" ")
+        composed = compose(text if text.isprintable() else CONTROL.sub(" ", text))
+        single = " ".join(composed.split()) if self.normalize_spaces else BLANKS.sub(" ", composed).strip(" ")
+        return text if single == text else single  # most lines are clean, and are kept once
 
     def drop(self, pairs: list[Pair]) -> tuple[list[Pair], dict[str, int]]:
         """The pairs worth training on, and how many each step dropped."""
-        steps: list[tuple[str, Callable[[Pair], bool]]] = [
-            ("empty side", lambda pair: bool(pair.source and pair.target)),
+        steps: list[tuple[str, Callable[[Sized], bool]]] = [
+            ("empty side", lambda sized: bool(sized.pair.source and sized.pair.target)),
             (f"over {self.max_characters} characters", self._few_characters),
-            (f"under {self.min_words} words", lambda pair: min(num_words(pair)) >= self.min_words),
-            (f"over {self.max_words} words", lambda pair: max(num_words(pair)) <= self.max_words),
+            (f"under {self.min_words} words", lambda sized: sized.fewest >= self.min_words),
+            (f"over {self.max_words} words", lambda sized: sized.most <= self.max_words),
         ]
         if self.max_ratio is not None:
             steps.append((f"longer over shorter side beyond {self.max_ratio:g}", self._even))
         if self.deduplicate:
             seen: set[tuple[str, str]] = set()
-            # set.add gives None: a pair passes once, and is then seen
-            steps.append(("double", lambda pair: pair[:2] not in seen and not seen.add(pair[:2])))  # type: ignore[func-returns-value]
+
+            def is_new(sized: Sized) -> bool:
+                """Of a pair that passes once, and is then seen."""
+                new = sized.pair[:2] not in seen
+                seen.add(sized.pair[:2])
+                return new
+
+            steps.append(("double", is_new))
         counts = {}
+        left = [Sized(pair, *sorted(num_words(pair))) for pair in pairs]
         for name, keeps in steps:
-            kept = [pair for pair in pairs if keeps(pair)]
-            counts[f"dropped, {name}"] = len(pairs) - len(kept)
-            pairs = kept
-        return pairs, counts
+            kept = [sized for sized in left if keeps(sized)]
+            counts[f"dropped, {name}"] = len(left) - len(kept)
+            left = kept
+        return [sized.pair for sized in left], counts
 
-    def _few_characters(self, pair: Pair) -> bool:
-        return max(len(pair.source), len(pair.target)) <= self.max_characters
+    def _few_characters(self, sized: Sized) -> bool:
+        return max(len(sized.pair.source), len(sized.pair.target)) <= self.max_characters
 
-    def _even(self, pair: Pair) -> bool:
+    def _even(self, sized: Sized) -> bool:
         assert self.max_ratio is not None
-        return max(num_words(pair)) <= self.max_ratio * min(num_words(pair))
+        return sized.most <= self.max_ratio * sized.fewest
 
 
 def compose(text: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import warnings
 from itertools import islice
-from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 import pytorch_lightning as pl
+from jaxtyping import Int64
 from pytorch_lightning.utilities.warnings import PossibleUserWarning
 from torch.utils.data import DataLoader
 
@@ -18,6 +19,7 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, encode_split
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.given_path import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -31,20 +33,33 @@ class TranslationDataModule(pl.LightningDataModule):
         eval_batch_tokens: the same for validation and test; None: as in training.
         num_workers: 0 is fast, a batch being a few array operations; subword sampling may want 1 or 2.
         cache_dir: encoded splits are kept there.
+        val_sentences: validation during training reads so many, evenly spread over the split, and the same each time
+            and for every seed; the whole split is then tested too, as "val". None, or as many as there are: all.
+
+    Attributes:
+        test_names: of the sets that are tested, in order.
+
+    Raises:
+        UserError: for a number of validation sentences that is none.
     """
 
     def __init__(
         self, corpus: LoadedCorpus, tokenizer: SentencePieceTokenizer, *, batch_tokens: int, seed: int,
-        cache_dir: str, eval_batch_tokens: int | None = None, num_workers: int = 0,
+        cache_dir: str, eval_batch_tokens: int | None = None, num_workers: int = 0, val_sentences: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.corpus, self.tokenizer = corpus, tokenizer
         self.batch_tokens, self.eval_batch_tokens = batch_tokens, eval_batch_tokens or batch_tokens
         self.seed, self.num_workers = seed, num_workers
-        self.cache_dir = Path(cache_dir).expanduser() / "encoded"
+        self.cache_dir = given_path(cache_dir, "paths.cache_dir") / "encoded"
         self.test_names = [name for name in corpus.splits if name not in ("train", "val")]
+        self.val_rows = (
+            evenly_spread(val_sentences, len(corpus.splits["val"])) if val_sentences is not None else None
+        )
+        if self.val_rows is not None and len(self.val_rows) < len(corpus.splits["val"]):
+            self.test_names.append("val")
         self._encoded: dict[str, EncodedSplit] = {}
-        self._samplers: dict[tuple[str, int, int, bool], TokenBatchSampler] = {}
+        self._samplers: dict[tuple[str, int, int, bool, bool], TokenBatchSampler] = {}
         self._first_epoch = 0
 
     def prepare_data(self) -> None:
@@ -68,7 +83,10 @@ class TranslationDataModule(pl.LightningDataModule):
     def longest(self) -> dict[str, tuple[int, int]]:
         """Pieces of the longest source and target of each split, the end or begin piece included."""
         splits = {name: self.encoded(name) for name in self.corpus.splits}
-        return {name: (int(s.source_lengths.max()) + 1, int(s.target_lengths.max()) + 1) for name, s in splits.items()}
+        return {
+            name: (int(s.source_lengths.max()) + 1, int(s.target_lengths.max()) + 1)
+            for name, s in splits.items()
+        }
 
     @property
     def padding_share(self) -> float:
@@ -113,23 +131,24 @@ class TranslationDataModule(pl.LightningDataModule):
         return {"batches": len(sampler), "devices": sampler.num_replicas, "seed": self.seed}
 
     def val_dataloader(self) -> DataLoader[Batch]:
-        return self._loader("val", self._sampler("val"))
+        return self._loader("val", self._sampler("val", self.val_rows))
 
     def test_dataloader(self) -> list[DataLoader[Batch]]:
         """One loader a test set, in the order of `test_names`."""
         return [self._loader(name, self._sampler(name)) for name in self.test_names]
 
-    def _sampler(self, name: str) -> TokenBatchSampler:
+    def _sampler(self, name: str, rows: Int64[np.ndarray, "some"] | None = None) -> TokenBatchSampler:
         rank, num_replicas = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         overfit = self.trainer is not None and self.trainer.overfit_batches > 0  # type: ignore[attr-defined]
         shuffle = name == "train" and not overfit
-        key = (name, rank, num_replicas, shuffle)
+        key = (name, rank, num_replicas, shuffle, rows is None)
         if key not in self._samplers:
             encoded = self.encoded(name)
             self._samplers[key] = TokenBatchSampler(
                 encoded.source_lengths, encoded.target_lengths, shuffle=shuffle, seed=self.seed,
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
                 rank=rank, num_replicas=num_replicas, as_alone=name != "train",
+                rows=rows,
             )  # fmt: skip
         return self._samplers[key]
 
@@ -160,6 +179,16 @@ class TranslationDataModule(pl.LightningDataModule):
             num_workers=self.num_workers,
             pin_memory=pin_memory,
         )
+
+
+def evenly_spread(val_sentences: int, total: int) -> Int64[np.ndarray, "rows"]:
+    """So many rows of all."""
+    if val_sentences < 1:
+        raise UserError(
+            f"val_sentences={val_sentences} leaves nothing to validate on; use 1 or more, or null for all"
+        )
+    count = min(val_sentences, total)
+    return np.arange(count) * total // count
 
 
 def as_is(batch: Batch) -> Batch:

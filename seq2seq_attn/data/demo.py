@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import final
 
@@ -11,6 +12,7 @@ from seq2seq_attn.data.reading import read_pairs, turn
 from seq2seq_attn.data.report import CleaningReport
 from seq2seq_attn.data.splitting import clean_splits
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.given_path import given_path
 
 FILES = {"train": "train.tsv", "val": "val.tsv", "test": "test.tsv", "test_unseen": "unseen.tsv"}
 BESIDE_THE_PACKAGE = Path(__file__).resolve().parents[2] / "data" / "demo"
@@ -25,12 +27,12 @@ class DemoCorpus(Corpus):
     def __init__(
         self, *, path: str | None, source_language: str, target_language: str, cleaning: Cleaning
     ) -> None:
-        self.folder = BESIDE_THE_PACKAGE if path is None else Path(path).expanduser()
+        self.folder = BESIDE_THE_PACKAGE if path is None else given_path(path, "data.path")
         self.source_language, self.target_language = source_language, target_language
         self.cleaning = cleaning
 
     def load(self) -> LoadedCorpus:
-        if not self.folder.is_dir():
+        if not os.path.isdir(self.folder):  # Path.is_dir raises for a name too long
             raise UserError(
                 f"data=demo finds no folder {self.folder}; run from a checkout, or give data.path=FOLDER "
                 f"with {', '.join(FILES.values())}"

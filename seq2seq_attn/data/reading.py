@@ -9,27 +9,12 @@ import re
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from seq2seq_attn.tensors.error import UserError
 
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # what JSON can name and UTF-8 cannot, or should not, hold
 LINE_END = re.compile(r"[\r\n]+")
-
-
-def given_path(path: Any, option: str) -> Path:
-    """The file or folder of an option, `~` being a home folder.
-
-    Raises:
-        UserError: if there is no such home folder.
-    """
-    try:
-        return Path(str(path)).expanduser()
-    except RuntimeError as error:
-        raise UserError(
-            f"{option}={path} names a home folder that is not there; write the path out"
-        ) from error
 
 
 def read_lines(path: Path) -> list[str]:

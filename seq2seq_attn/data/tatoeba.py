@@ -10,10 +10,11 @@ from typing import final
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.download import fetch
-from seq2seq_attn.data.reading import given_path, read_pairs, turn
+from seq2seq_attn.data.reading import read_pairs, turn
 from seq2seq_attn.data.report import CleaningReport
 from seq2seq_attn.data.splitting import split_by_source
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.given_path import given_path
 from seq2seq_attn.tokenizer.replacing import replacing
 
 URL = "https://www.manythings.org/anki/fra-eng.zip"

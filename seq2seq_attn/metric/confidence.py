@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from sacrebleu.significance import _bootstrap_resample
 
 from seq2seq_attn.metric.corpus import check, reference_streams
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
@@ -35,8 +37,17 @@ def confidence(
     """
     check(hypotheses, references)
     own = deepcopy(metric)  # else every later signature of the metric would speak of a bootstrap
-    score = own.scorer.corpus_score(hypotheses, reference_streams(references), n_bootstrap=resamples)  # type: ignore[arg-type]
-    signature = "|".join(filter(None, (own.scorer.get_signature().format(), own.signed)))
+    scorer: Any = own.scorer
+    score = scorer.corpus_score(hypotheses, reference_streams(references))
+    counts = scorer._extract_corpus_statistics(hypotheses, reference_streams(references))
+    scorer.n_bootstrap = resamples
+    scorer.seed, drawn = _bootstrap_resample(counts, scorer, resamples)
+    # Where nothing matches, the score is Python's 0.0 among numbers of numpy, and a mean of both is an error.
+    number = type(max(one.score for one in drawn))
+    for one in drawn:
+        one.score = number(one.score)
+    score.estimate_ci(drawn)
+    signature = "|".join(filter(None, (scorer.get_signature().format(), own.signed)))
     return Confidence(float(score._mean), float(score._ci), signature)
 
 

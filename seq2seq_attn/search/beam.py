@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from seq2seq_attn.model.step import Stepping
-from seq2seq_attn.search.candidates import Candidates, best_candidates
+from seq2seq_attn.search.candidates import Candidates, best_candidates, check_beam, others
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.coverage import coverage_penalty
 from seq2seq_attn.search.finished import Finished
@@ -47,17 +47,11 @@ class BeamSearch(Search):
         self, *, beam_size: int, num_best: int, length_penalty: LengthPenalty, coverage_penalty: int | float,
         patience: int | float | None, no_repeat_ngram: int, limits: Limits,
     ) -> None:  # fmt: skip
-        if not 1 <= num_best <= beam_size:
-            raise UserError(
-                f"search.num_best={num_best} must be at least 1 and at most search.beam_size={beam_size}; "
-                f"use search.beam_size={max(1, num_best)}"
-            )
+        check_beam(beam_size, num_best, patience)
         if coverage_penalty < 0:
             raise UserError(
                 f"search.coverage_penalty={coverage_penalty} would reward what is left out; use 0.2"
             )
-        if patience is not None and patience <= 0:
-            raise UserError(f"search.patience={patience} finishes nothing; use 1.0, or null for no limit")
         self.beam_size, self.num_best, self.patience = beam_size, num_best, patience
         self.length_penalty, self.coverage_penalty = length_penalty, coverage_penalty
         self.no_repeat_ngram, self.limits = no_repeat_ngram, limits
@@ -140,14 +134,3 @@ class BeamSearch(Search):
         said = beam.said[rows, 1:].tolist()
         found = map(Hypothesis, said, totals.tolist(), scores.tolist())
         finished.add(sentences.tolist(), list(found))
-
-
-def others(candidates: Candidates, ends: Bool[Tensor, "sentences candidates"], count: int) -> Candidates:
-    """The best `count` that do not end; fewer where no sentence has so many."""
-    order = ends.byte().argsort(dim=-1, stable=True)[:, :count]
-    totals = candidates.totals.masked_fill(ends, -torch.inf).gather(1, order)
-    width = max(1, int((totals != -torch.inf).sum(-1).max()))
-    order = order[:, :width]
-    return Candidates(
-        totals[:, :width], candidates.parents.gather(1, order), candidates.pieces.gather(1, order)
-    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from seq2seq_attn.tensors.error import UserError
 
 CHUNK = 64  # pieces; on a CPU a maximum is found many times as fast as the best few
 
@@ -65,3 +67,29 @@ def likeliest(
     ids = chosen * CHUNK + torch.arange(CHUNK, device=log_probs.device)
     rest = torch.arange(cut, vocabulary, device=log_probs.device).expand(len(ids), -1)
     return values, torch.cat([ids.flatten(1), rest], 1).gather(1, places)
+
+
+def others(candidates: Candidates, ends: Bool[Tensor, "sentences candidates"], count: int) -> Candidates:
+    """The best `count` that do not end; fewer where no sentence has so many."""
+    order = ends.byte().argsort(dim=-1, stable=True)[:, :count]
+    totals = candidates.totals.masked_fill(ends, -torch.inf).gather(1, order)
+    width = max(1, int((totals != -torch.inf).sum(-1).max()))
+    order = order[:, :width]
+    return Candidates(
+        totals[:, :width], candidates.parents.gather(1, order), candidates.pieces.gather(1, order)
+    )
+
+
+def check_beam(beam_size: int, num_best: int, patience: int | float | None) -> None:
+    """Raises:
+    UserError: if a beam of these keeps, gives or finishes nothing.
+    """
+    if beam_size < 1:
+        raise UserError(f"search.beam_size={beam_size} keeps no hypothesis; use 1 or more")
+    if not 1 <= num_best <= beam_size:
+        raise UserError(
+            f"search.num_best={num_best} must be at least 1 and at most search.beam_size={beam_size}; "
+            f"use search.num_best={min(max(1, num_best), beam_size)}{' or a larger beam' * (num_best > beam_size)}"
+        )
+    if patience is not None and patience <= 0:
+        raise UserError(f"search.patience={patience} finishes nothing; use 1.0, or null for no limit")

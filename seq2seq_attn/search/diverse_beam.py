@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from seq2seq_attn.model.step import Stepping
-from seq2seq_attn.search.beam import others
-from seq2seq_attn.search.candidates import Candidates, best_pieces
+from seq2seq_attn.search.candidates import Candidates, best_pieces, check_beam, others
 from seq2seq_attn.search.constraints import FREE, Constraints
 from seq2seq_attn.search.finished import Finished
 from seq2seq_attn.search.hypotheses import Hypotheses
@@ -49,7 +48,8 @@ class DiverseBeamSearch(Search):
         self, *, beam_size: int, num_groups: int, diversity: int | float, num_best: int,
         length_penalty: LengthPenalty, patience: int | float | None, no_repeat_ngram: int, limits: Limits,
     ) -> None:  # fmt: skip
-        check_settings(beam_size, num_groups, diversity, num_best, patience)
+        check_beam(beam_size, num_best, patience)
+        check_groups(beam_size, num_groups, diversity)
         self.beam_size, self.num_groups, self.group_size = beam_size, num_groups, beam_size // num_groups
         self.diversity, self.num_best, self.patience = diversity, num_best, patience
         self.length_penalty, self.no_repeat_ngram, self.limits = length_penalty, no_repeat_ngram, limits
@@ -184,15 +184,7 @@ class DiverseBeamSearch(Search):
         return merged
 
 
-def check_settings(
-    beam_size: int, num_groups: int, diversity: int | float, num_best: int, patience: int | float | None
-) -> None:
-    if not 1 <= num_best <= beam_size:
-        most = max(1, beam_size)
-        raise UserError(
-            f"search.num_best={num_best} must be at least 1 and at most search.beam_size={beam_size}; "
-            f"use search.beam_size={most} search.num_best={most}"
-        )
+def check_groups(beam_size: int, num_groups: int, diversity: int | float) -> None:
     if num_groups < 1 or beam_size % num_groups:
         raise UserError(
             f"search.num_groups={num_groups} must be at least 1 and divide search.beam_size={beam_size}; "
@@ -200,8 +192,6 @@ def check_settings(
         )
     if not 0 <= diversity < math.inf:
         raise UserError(f"search.diversity={diversity} must be a number of nats, 0 or more; use 0.5")
-    if patience is not None and patience <= 0:
-        raise UserError(f"search.patience={patience} finishes nothing; use 1.0, or null for no limit")
 
 
 def own_totals(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any, final
 
 import sentencepiece
@@ -12,6 +11,7 @@ import torch
 from rich.console import Console
 
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.given_path import given_path
 from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
 from seq2seq_attn.tokenizer.sentencepiece_model import MODEL_TYPES, SPECIALS, load_model, train_model
 
@@ -42,7 +42,9 @@ class SentencePieceTokenizer:
         check_settings(model_type, vocab_size, sampling_alpha)
         self.model_type, self.vocab_size, self.joint = model_type, vocab_size, joint
         self.sampling_alpha = float(sampling_alpha)
-        self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser() / "tokenizer"
+        self.cache_dir = (
+            None if cache_dir is None else given_path(cache_dir, "tokenizer.cache_dir") / "tokenizer"
+        )
         self._source: sentencepiece.SentencePieceProcessor | None = None
         self._target: sentencepiece.SentencePieceProcessor | None = None
         self._source_sampler: SegmentationSampler | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from pathlib import Path
@@ -12,6 +13,7 @@ from hydra.utils import get_class, instantiate
 
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.given_path import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checkpoint_file import BEST, LAST, PREVIOUS
 from seq2seq_attn.training.digest import UNREADABLE, damage
@@ -35,10 +37,10 @@ def find_checkpoint(path: str) -> Path:
 
     It may be damaged, which whoever reads it says: another one would be another model.
     """
-    given = Path(path)
-    if given.is_file():
+    given = given_path(path, "ckpt_path")
+    if os.path.isfile(given):  # Path.is_file raises for a name too long
         return given
-    if not given.exists():
+    if not os.path.exists(given):
         raise UserError(
             f"ckpt_path={path} does not exist; give a run folder (runs/train/...) or a .ckpt file"
         )

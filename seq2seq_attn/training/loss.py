@@ -68,10 +68,12 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         grads = [torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)] if wanted else []
         with torch.autocast(hidden.device.type, enabled=False):
             narrow, narrow_bias = weight.to(hidden.dtype), bias.to(hidden.dtype)
+            room = hidden.new_empty(min(CHUNK, len(target)), len(weight))  # one for all chunks
             for start in range(0, len(target), CHUNK):
                 rows = slice(start, start + CHUNK)
-                logits = torch.addmm(narrow_bias, hidden[rows], narrow.t())
-                log_probs = at_least_float32(logits).log_softmax(-1)
+                logits = torch.addmm(narrow_bias, hidden[rows], narrow.t(), out=room[: len(target) - start])
+                logits = at_least_float32(logits)
+                log_probs = torch.log_softmax(logits, -1, out=logits)
                 reference = target[rows, None]
                 nll[rows] = -log_probs.gather(-1, reference)[:, 0]
                 spread = spread - log_probs.mean(-1).sum()

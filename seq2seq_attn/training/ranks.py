@@ -10,12 +10,20 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, final
+
+import torch.distributed as dist
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 
 from seq2seq_attn.tensors.error import UserError
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 5.0  # to leave in order
+LISTEN_SECONDS = 3.0  # for what the first rank says
+MISTAKE = 2  # exit code, as of a command
+KEY = "seq2seq_attn/mistake"
 STOPPED = (128 + signal.SIGTERM, 128 + signal.SIGINT)
 
 
@@ -30,14 +38,42 @@ def ending_together(trainer: Any) -> Iterator[None]:
         if isinstance(left.__context__, KeyboardInterrupt):  # Lightning makes an exit code of 1 of it
             raise KeyboardInterrupt from left
         raise
-    except UserError:
-        raise
-    except BaseException:
-        if trainer.world_size > 1:
+    except BaseException as error:
+        sentence = mistake(error)
+        if sentence is None and trainer.world_size > 1:
             time.sleep(4 * POLL_SECONDS)  # a rank that is gone may be why, and then a watch says it
+        elif sentence is not None and is_said(sentence):
+            raise SystemExit(MISTAKE) from error
         raise
     finally:
         watch.end()
+
+
+def mistake(error: BaseException) -> str | None:
+    """Its sentence; None for what is no user's mistake."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, UserError):
+        cause = cause.__cause__
+    return None if cause is None else str(cause)
+
+
+def is_said(sentence: str) -> bool:
+    """Whether the first rank ends with the same mistake, and says it for all.
+
+    A rank that is alone with it waits a little for the first. Processes of a sweep go on, so each says its own.
+    """
+    sweeping = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+    if sweeping or not dist.is_initialized():
+        return False
+    store = dist.distributed_c10d._get_default_store()
+    if dist.get_rank() == 0:
+        store.set(KEY, sentence)
+        return False
+    try:
+        store.wait([KEY], timedelta(seconds=LISTEN_SECONDS))
+        return store.get(KEY).decode() == sentence
+    except dist.DistError:
+        return False
 
 
 @final

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seq2seq_attn.callback.throughput import Throughput
+from seq2seq_attn.callback.validation_time import ValidationTime
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -31,6 +32,7 @@ def collect_results(trainer: Any, module: TranslationModule, config: dict[str, A
         signatures = module.signatures[stage]
         results |= {f"{stage}/{name}_signature": signature for name, signature in signatures.items()}
     counted = next((c for c in trainer.callbacks if isinstance(c, Throughput)), Throughput())
+    validated = next((c for c in trainer.callbacks if isinstance(c, ValidationTime)), None)
     decoded = sum(len(rows) for rows in module.translations.values())
     return results | {
         "seed": config["seed"],
@@ -41,11 +43,18 @@ def collect_results(trainer: Any, module: TranslationModule, config: dict[str, A
         "steps": trainer.global_step,
         "tokens_per_second": counted.tokens / max(counted.seconds, 1e-9),
         "train_seconds": counted.seconds,
+        **({} if validated is None else validation_figures(validated.seconds, counted.seconds)),
         "padding_share": 1 - counted.tokens / max(counted.padded_tokens, 1),
         "decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9),
         "peak_memory_bytes": peak_memory_bytes(),
         "attention_entropy": float(module.attention_entropy.compute()),
     }
+
+
+def validation_figures(validation: float, training: float) -> dict[str, float]:
+    """Seconds of the validations, and their share of the time of these and all training steps."""
+    share = validation / max(validation + training, 1e-9)
+    return {"validation_seconds": validation, "validation_share": share}
 
 
 def collect_figures(trainer: Any, module: TranslationModule, stage: str) -> dict[str, float]:
@@ -135,14 +144,7 @@ def print_results(run_dir: Path, results: dict[str, Any]) -> None:
     table.add_column("value", justify="right")
     for name, value in results.items():
         if not name.endswith("_signature"):
-            table.add_row(
-                name,
-                f"{value:,.2f}"
-                if isinstance(value, float)
-                else f"{value:,}"
-                if isinstance(value, int)
-                else value,
-            )
+            table.add_row(name, shown_value(name, value))
     console = Console()
     console.print(table)
     for name, value in results.items():
@@ -155,6 +157,15 @@ def print_results(run_dir: Path, results: dict[str, Any]) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def shown_value(name: str, value: float | int | str | None) -> str:
+    """Shares in percent, numbers with their thousands apart."""
+    if name.endswith("_share"):
+        return f"{value:.1%}"
+    if isinstance(value, int | float):
+        return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+    return value or ""
 
 
 def display_path(path: Path) -> str:

@@ -14,7 +14,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
-from pytorch_lightning.loggers import WandbLogger
 
 from seq2seq_attn.callback.autosave import Autosave
 from seq2seq_attn.data.corpus import LoadedCorpus
@@ -38,9 +37,10 @@ from seq2seq_attn.training.result import (
     write_translations,
 )
 from seq2seq_attn.training.resume import forget_old_run, results_of_complete, starting_point
-from seq2seq_attn.training.run_folder import announce, first_run_dir
+from seq2seq_attn.training.run_folder import announce, is_first, shared_run_dir
 from seq2seq_attn.training.slot import check_lengths, check_positions, check_slots
 from seq2seq_attn.training.sweep_job import sweep_job
+from seq2seq_attn.training.tokenised import check_tokenised
 from seq2seq_attn.training.translation_module import TranslationModule
 
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
@@ -54,15 +54,23 @@ def train(composed: DictConfig) -> dict[str, Any]:
         torch.set_num_threads(composed.num_threads)
         os.environ["OMP_NUM_THREADS"] = str(composed.num_threads)  # or Lightning would set its own
     pl.seed_everything(composed.seed, workers=True, verbose=False)
-    typed = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
-    run_dir = Path(first_run_dir(composed.paths.run_dir))
-    OmegaConf.set_readonly(composed, False)
-    composed.paths.run_dir = str(run_dir)
-    check_slots(OmegaConf.to_yaml(composed.model, resolve=False), typed)
-    done = results_of_complete(composed.resume, run_dir)
-    if done is not None:
-        announce(str(run_dir))
-        return done
+    if not is_first():
+        # Warnings are of all processes, and the first says them.
+        logging.getLogger("seq2seq_attn").setLevel(logging.ERROR)
+    with shared_run_dir(composed.paths.run_dir) as run_dir:
+        OmegaConf.set_readonly(composed, False)
+        composed.paths.run_dir = run_dir
+        typed = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+        check_slots(OmegaConf.to_yaml(composed.model, resolve=False), typed)
+        done = results_of_complete(composed.resume, Path(run_dir))
+        if done is not None:
+            announce(run_dir)
+            return done
+        return train_in(Path(run_dir), composed)
+
+
+def train_in(run_dir: Path, composed: DictConfig) -> dict[str, Any]:
+    """All of `train` behind the choice of the folder."""
     resumed = starting_point(composed.resume, composed.ckpt_path, run_dir)
     corpus: LoadedCorpus = instantiate(composed.data, _convert_="all").load()
     tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
@@ -72,7 +80,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
     config = resolve(composed, tokenizer)
     datamodule = TranslationDataModule(
         corpus, tokenizer, batch_tokens=config["batch_tokens"], seed=config["seed"],
-        cache_dir=config["paths"]["cache_dir"],
+        cache_dir=config["paths"]["cache_dir"], val_sentences=config["val_sentences"],
     )  # fmt: skip
     module = build_module(config, tokenizer, datamodule.test_names)
     check_positions(module.model)
@@ -97,8 +105,8 @@ def train(composed: DictConfig) -> dict[str, Any]:
         write_results(run_dir, results)
         print_results(run_dir, results)
     for logger in trainer.loggers:
-        if isinstance(logger, WandbLogger):
-            logger.experiment.finish()  # or the next run of this process would be written into this one
+        if close := getattr(logger, "finish", None):
+            close()  # or the next run of this process would be written into this one
     return results
 
 
@@ -156,6 +164,7 @@ def build_module(
 
 def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
     """The text metrics by name; BLEU is among them, since checkpoints are chosen by it."""
+    check_tokenised(config["data"], config.get("metric", {}))
     metrics = {
         name: instantiate(metric, _convert_="all") for name, metric in config.get("metric", {}).items()
     }

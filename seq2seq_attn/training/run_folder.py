@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -18,6 +20,15 @@ from seq2seq_attn.tensors.over_ranks import num_ranks
 
 VARIABLE, KEY = "SEQ2SEQ_ATTN_RUN_DIR", "seq2seq_attn/run_dir"
 STORES: list[Store] = []  # that of the first process answers as long as it is kept
+
+
+@contextmanager
+def shared_run_dir(own: str) -> Iterator[str]:
+    """`first_run_dir`. What `announce` leaves in the environment is for the processes of this run, and goes with it."""
+    try:
+        yield first_run_dir(own)
+    finally:
+        os.environ.pop(VARIABLE, None)
 
 
 def first_run_dir(own: str) -> str:

@@ -49,4 +49,4 @@ def of_one_job(arguments: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """The flags of a sweep with the overrides of one of its jobs."""
     typed = [argument for argument in arguments if argument not in SWEEPING]
     flags = [flag for flag in typed if flag.startswith("-") or not ("=" in flag or flag.startswith("~"))]
-    return [*flags, *overrides]
+    return [*flags, *overrides, "hydra.mode=RUN"]  # an experiment or sweep=optuna would sweep in each rank

@@ -10,6 +10,8 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.plugins.precision import MixedPrecision, Precision
+from pytorch_lightning.utilities import GradClipAlgorithmType
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric
@@ -89,7 +91,7 @@ class TranslationModule(pl.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         batch = self.training_batch(batch)
-        loss, decoded = self._loss(batch)
+        loss, decoded = self.loss(batch)
         accumulated = self.trainer.accumulate_grad_batches
         begin = batch_idx % accumulated == 0
         self.update_mean.add(loss.smoothed, loss.tokens, self.parameters(), begin=begin)
@@ -110,6 +112,33 @@ class TranslationModule(pl.LightningModule):
             batch, source=shares["source"], target=shares["target"],
             unk_id=tokenizer.unk_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
         )  # fmt: skip
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Any,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """As Lightning does, which refuses a fused optimizer in mixed precision for a scale that bfloat16 has not."""
+        precision: Any = self.trainer.precision_plugin
+        if not isinstance(precision, MixedPrecision) or not gradient_clip_val:
+            return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        if precision.scaler is None:
+            how = GradClipAlgorithmType(gradient_clip_algorithm or "norm")
+            return Precision.clip_gradients(precision, optimizer, gradient_clip_val, how)
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            raise UserError(
+                f"trainer.precision={precision.precision} scales gradients, and a fused optimizer knows their size too "
+                "late to clip them; use optimizer.fused=false, or trainer.precision=bf16-mixed"
+            )
+        return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None
+    ) -> None:
+        """With it the gradients go, which else would lie there while the next batch's activations are made."""
+        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        optimizer.zero_grad()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         if len(batch) > 0:
@@ -179,9 +208,10 @@ class TranslationModule(pl.LightningModule):
         checkpoint["config"] = self.config
         checkpoint["tokenizer"] = self.tokenizer.get_state()
 
-    def _loss(
+    def loss(
         self, batch: Batch, need_weights: bool = False, count_correct: bool = False
     ) -> tuple[Loss, Decoded]:
+        """Of a batch, taken as it is, and what the model made of it."""
         decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights)
         # Padding is left out before the output layer, which is half of an update's work.
         hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
@@ -193,7 +223,7 @@ class TranslationModule(pl.LightningModule):
         return loss, decoded
 
     def _evaluate(self, batch: Batch, stage: str, need_weights: bool = False) -> tuple[list[str], Decoded]:
-        loss, decoded = self._loss(batch, need_weights, count_correct=True)
+        loss, decoded = self.loss(batch, need_weights, count_correct=True)
         assert loss.correct is not None
         sums = dict(zip(MEANS, (loss.smoothed, loss.nll, loss.correct), strict=True))
         hypotheses = self.translate(batch)
@@ -208,12 +238,14 @@ class TranslationModule(pl.LightningModule):
         return hypotheses, decoded
 
     def _log_metrics(self, stage: str) -> None:
+        # After training on a share of the validation set all of it is tested, which is no point of that curve.
+        logger = not (stage == "val" and self.trainer.testing)
         for name, metric in self.stage_metrics(stage).items():
             value = metric.compute()
             if name not in MEANS:
                 self.signatures.setdefault(stage, {})[name] = metric.signature()
             if name == "nll":
-                self.log(f"{stage}/ppl", value.exp())
+                self.log(f"{stage}/ppl", value.exp(), logger=logger)
             else:
-                self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "bleu"))
+                self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "bleu"), logger=logger)
             metric.reset()

@@ -12,7 +12,14 @@ import torch
 from scripts.load_script import load_script
 from small_transformer import decoded, search_of, sentences, small_transformer, taught
 
-from seq2seq_attn.app.ctranslate2_engine import CTranslate2Engine, mapped
+from seq2seq_attn.app.ctranslate2_engine import (
+    FORMAT,
+    MODEL_FILES,
+    SETTINGS,
+    CTranslate2Engine,
+    mapped,
+    read_exported,
+)
 from seq2seq_attn.search.search import Search
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.training.checkpoint import Loaded
@@ -160,3 +167,16 @@ def test_a_folder_of_another_kind_or_version_is_refused(
     (tmp_path / "seq2seq_attn.json").write_text(json.dumps(settings))
     with pytest.raises(UserError, match=r"asks for os.system, which is not a class of seq2seq_attn"):
         CTranslate2Engine(str(tmp_path), search=None, device=CPU, num_threads=1)
+
+
+def test_an_exported_folder_names_no_foreign_code(tmp_path: Path) -> None:
+    for name in MODEL_FILES.values():
+        (tmp_path / name).write_bytes(b"not read before the settings are")
+    call = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
+    settings = {"format": FORMAT, "tokenizer": {}, "config": {"search": {"limits": call}}, "places": 7}
+    (tmp_path / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"asks for os.mkdir, which is not a class of seq2seq_attn; it was not r"
+    ):
+        read_exported(tmp_path)
+    assert not (tmp_path / "ran").exists()

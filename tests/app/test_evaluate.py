@@ -2,71 +2,30 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import warnings
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sacrebleu
 import torch
+from app.learned import best_validation, clauses, columns, evaluated, learn, report, sacrebleu_command, write
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 from configs import CONF
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
-from training.test_run import command, train
+from training.test_run import command
 
-from seq2seq_attn.app.device import choose_device
 from seq2seq_attn.app.translator import Translator
 from seq2seq_attn.data.collate import collate_pairs
-from seq2seq_attn.data.corpus import LoadedCorpus, Split
-from seq2seq_attn.data.report import CleaningReport
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.training.checkpoint import load
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
-    from seq2seq_attn.app.evaluate import check_languages, choose, choose_splits, evaluate
-
-WORDS = (
-    {"the cat": "le chat", "the dog": "le chien", "a boy": "un garçon", "a girl": "une fille", "she": "elle"},
-    {"sees": "voit", "hears": "entend", "finds": "trouve", "likes": "aime"},
-    {"the house": "la maison", "the red car": "la voiture rouge", "a bird": "un oiseau", "water": "de l'eau"},
-)
-Pairs = list[tuple[str, str]]
-
-
-def clauses() -> Pairs:
-    """Eighty short sentences, then eighty of two clauses."""
-    found = [tuple(map(" ".join, zip(*words, strict=True))) for words in product(*(d.items() for d in WORDS))]
-    found = [found[i * 7 % 80] for i in range(80)]  # mixed; 7 and 80 have no common divisor
-    twice = [
-        (f"{a} and {c}", f"{b} et {d}") for (a, b), (c, d) in zip(found, found[1:] + found[:1], strict=True)
-    ]
-    return [(f"{a.capitalize()}.", f"{b.capitalize()}.") for a, b in found + twice]
-
-
-def write(file: Path, pairs: Pairs) -> Path:
-    file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
-    return file
-
-
-def learn(folder: Path, *overrides: str) -> Path:
-    """A run that has learned a little; its test set has two versions of every source, validation one."""
-    pairs = clauses()
-    test = [pair for a, b in pairs[70:90] for pair in ((a, b), (a, f"Oui : {b}"))]
-    splits = {"train": pairs[:60] + pairs[100:], "val": pairs[60:70] + pairs[90:100], "test": test}
-    files = [f"data.{name}={write(folder / f'{name}.tsv', found)}" for name, found in splits.items()]
-    return train(
-        folder / "run", "data=parallel", *files, "tokenizer=word", "tokenizer.vocab_size=60", "optimizer.lr=0.02",
-        "debug=fast", "trainer.max_steps=90", "trainer.max_epochs=100", "trainer.check_val_every_n_epoch=5",
-        "trainer.limit_val_batches=null", "trainer.limit_test_batches=null", "metric=[bleu,chrf,tokenized_bleu]",
-        *overrides,
-    )  # fmt: skip
+    from seq2seq_attn.app.evaluate import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -84,46 +43,6 @@ def evaluation(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert (done.returncode, done.stderr) == (0, b"")
     (folder / "printed").write_bytes(done.stdout)
     return folder
-
-
-def evaluated(folder: Path, *overrides: str) -> dict[str, Any]:
-    """What evaluate.py leaves in the folder, without a process of its own."""
-    folder.mkdir(exist_ok=True)
-    fixed = ["device=cpu", "num_threads=1", "choices.data=null", f"paths.run_dir={folder}"]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("evaluate", [*overrides, *fixed])
-    evaluate(config)
-    return report(folder)
-
-
-def best_validation(run: Path) -> dict[str, str]:
-    """The row of metrics.csv that the best checkpoint was chosen by."""
-    with (run / "metrics.csv").open(encoding="utf-8") as file:
-        return max(
-            (row for row in csv.DictReader(file) if row["val/bleu"]), key=lambda row: float(row["val/bleu"])
-        )
-
-
-def sacrebleu_command(folder: Path, suffix: str, versions: int, *flags: str) -> dict[str, dict[str, Any]]:
-    """What the command gives for the written files, by metric."""
-    files = [f"translations{suffix}.references", "-i", f"translations{suffix}.hypotheses"]
-    done = command(
-        "-m", "sacrebleu", *files, "--num-refs", str(versions), "-m", "bleu", "chrf", "ter", "-w", "14", *flags,
-        cwd=folder,
-    )  # fmt: skip
-    said = {score["name"].lower(): score for score in json.loads(done.stdout)}
-    assert set(said) == {"bleu", "chrf2", "ter"}
-    return {"chrf" if name == "chrf2" else name: score for name, score in said.items()}
-
-
-def report(evaluation: Path) -> dict[str, Any]:
-    return json.loads((evaluation / "evaluation.json").read_text(encoding="utf-8"))
-
-
-def columns(file: Path) -> list[list[str]]:
-    """Columns of a tab-separated file."""
-    rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
-    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def test_figures_of_the_test_set_are_those_of_the_training_run_to_the_last_digit(
@@ -333,69 +252,6 @@ def test_other_data_and_other_metrics_are_scored_and_the_runs_metrics_stay(run: 
     assert "|nw:2|" in found["test"]["signatures"]["chrf"]
 
 
-def corpus(*names: str, source: str = "en", target: str = "fr") -> LoadedCorpus:
-    splits = {name: Split(["A"], ["B"], [["B"]]) for name in ("train", *names)}
-    return LoadedCorpus(splits, CleaningReport({}), source, target)
-
-
-def test_every_test_set_is_scored_unless_splits_are_named() -> None:
-    loaded = corpus("val", "test", "test_unseen")
-    assert choose_splits(None, loaded) == ["test", "test_unseen"]
-    assert choose_splits("val", loaded) == ["val"]
-    assert choose_splits(OmegaConf.create(["test", "val", "test"]), loaded) == ["test", "val"]
-
-
-@pytest.mark.parametrize("name", ["tset", "train"])
-def test_a_split_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
-    with pytest.raises(
-        UserError, match=rf"^splits names '{name}', which this data does not have; choose from: val, test$"
-    ):
-        choose_splits(OmegaConf.create(["val", name]), corpus("val", "test"))
-
-
-def test_data_in_other_languages_is_refused(run: Path) -> None:
-    with pytest.raises(
-        UserError,
-        match=r"^the data goes from fr to en, but this model translates from en to fr; set data.source_language=en "
-        r"data.target_language=fr, or choose other data$",
-    ):
-        check_languages(corpus("test", source="fr", target="en"), load(str(run)))
-
-
-def test_the_cache_is_that_of_this_machine_and_the_rest_is_that_of_the_run() -> None:
-    composed = OmegaConf.create(
-        {
-            "paths": {"cache_dir": "here"},
-            "metric": {"tokenized_bleu": {"language": "${data.target_language}"}},
-            "batch_tokens": None,
-            "precision": None,
-            "choices": {"data": None},
-        }
-    )
-    run = {
-        "data": {"cache_dir": "there", "target_language": "fr"},
-        "search": {"max_length": 7},
-        "metric": {"bleu": {"lowercase": False}, "tokenized_bleu": {"language": "en"}},
-        "batch_tokens": 11,
-        "trainer": {"precision": "32-true"},
-        "choices": {"data": "tatoeba"},
-    }
-    OmegaConf.set_struct(composed, True)
-    assert choose(composed, run) == {
-        "data": {"cache_dir": "here", "target_language": "fr"},
-        "search": {"max_length": 7},
-        "metric": {"tokenized_bleu": {"language": "fr"}, "bleu": {"lowercase": False}},
-        "batch_tokens": 11,
-        "precision": "32-true",
-        "choices": {"data": "tatoeba"},
-    }
-
-
-def test_a_missing_checkpoint_is_asked_for() -> None:
-    with pytest.raises(UserError, match=r"^evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file$"):
-        evaluate(OmegaConf.create({"ckpt_path": "???"}))
-
-
 def test_a_metric_of_the_checkpoint_that_is_foreign_code_is_refused(run: Path, tmp_path: Path) -> None:
     checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
     checkpoint["config"]["metric"]["bleu"] = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
@@ -407,12 +263,3 @@ def test_a_metric_of_the_checkpoint_that_is_foreign_code_is_refused(run: Path, t
     ):
         evaluate(OmegaConf.create(config))
     assert not (tmp_path / "ran").exists()
-
-
-def test_a_device_that_is_not_there_is_refused() -> None:
-    assert choose_device("cpu").type == "cpu"
-    for name in ("gpu", "cuda:77"):
-        with pytest.raises(
-            UserError, match=f"^device={name} cannot be used here; use auto, cpu, cuda or cuda:1$"
-        ):
-            choose_device(name)

@@ -130,11 +130,27 @@ def test_everything_that_is_written_beside_stays_in_step(file: Path, tmp_path: P
     assert {path.name[:6] for path in (tmp_path / "maps").iterdir()} == {"000001", "000002"}
 
 
-def test_hostile_prefixes_stay_in_step_too(file: Path, tmp_path: Path) -> None:
-    begun = [line for line in HOSTILE.values() if len(line) < 1000]  # a prefix is not cut
-    (tmp_path / "begun").write_bytes(b"\n".join(begun))
-    content = b"\n".join([SENTENCES[0].encode()] * len(begun))
-    assert len(run(tmp_path, file, content, f"prefixes={tmp_path / 'begun'}")) == len(begun)
+def test_hostile_prefixes_stay_in_step_too_and_what_was_changed_is_said(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "begun").write_bytes(b"\n".join(HOSTILE.values()))
+    content = b"\n".join([SENTENCES[0].encode()] * len(HOSTILE))
+    assert len(run(tmp_path, file, content, f"prefixes={tmp_path / 'begun'}")) == len(HOSTILE)
+    said = capsys.readouterr().err.splitlines()
+    lines = {kind: f"{tmp_path / 'in.txt'}, line {place}: " for place, kind in enumerate(HOSTILE, start=1)}
+    for kind, note in (
+        ("not UTF-8", "its prefix: not UTF-8; what cannot be read is replaced"),
+        ("NUL", "its prefix: control characters are replaced by blanks"),
+        (
+            "100,000 tokens",
+            "its prefix: cut from 100000 to 17 pieces, the most that max_source_pieces allows",
+        ),
+        ("2 MB", "its prefix: longer than 1,048,576 bytes; the rest is left out"),
+    ):
+        assert lines[kind] + note in said, kind
+    of_lines = {line: [one for one in said if one.startswith(line)] for line in lines.values()}
+    assert sum(map(len, of_lines.values())) == len(said)
+    assert max(sum(" cut from " in one for one in notes) for notes in of_lines.values()) == 1
 
 
 def test_a_text_from_python_may_hold_half_a_surrogate_pair(translator: Translator) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,10 @@ import pytest
 from app.tiny import SENTENCES, write_checkpoint
 from configs import built, composed
 from omegaconf import OmegaConf
-from torch import Tensor
 
 from seq2seq_attn.app.batches import cut_batches
 from seq2seq_attn.app.choose_search import choose_search
-from seq2seq_attn.app.torch_engine import TorchEngine
 from seq2seq_attn.app.translator import Translation, Translator
-from seq2seq_attn.data.collate import collate_sources
-from seq2seq_attn.decoder.decoder import DecoderState
-from seq2seq_attn.model.step import Step, Stepping
-from seq2seq_attn.search.attention_along import attention_along
-from seq2seq_attn.search.search import TargetPieces
 from seq2seq_attn.tensors.error import UserError
 
 BEAM = {"name": "beam", "beam_size": 4, "num_best": 3}
@@ -170,6 +162,19 @@ def test_a_text_that_is_too_long_is_cut_and_the_note_says_so(translator: Transla
     assert cut.pieces != whole.pieces
 
 
+def test_a_prefix_that_is_too_long_is_cut_and_the_note_says_so(translator: Translator) -> None:
+    long = " ".join([TEXT] * 40)
+    (pieces,) = translator.tokenizer.encode_target([long])
+    cut, free = translator.translate([TEXT, TEXT], prefixes=[long, ""], max_source_pieces=11)
+    assert cut.notes == [
+        f"its prefix: cut from {len(pieces)} to 11 pieces, the most that max_source_pieces allows"
+    ]
+    assert cut.pieces[:11] == translator.tokenizer.target_pieces(pieces[:11])
+    (alone,) = translator.translate([TEXT])
+    assert free.notes == []
+    same([free], [alone])
+
+
 def test_a_text_longer_than_the_models_places_is_cut_to_them(tmp_path: Path) -> None:
     file = write_checkpoint(
         tmp_path / "a.ckpt", "model=transformer", "position=learned", "position.max_length=13"
@@ -178,6 +183,9 @@ def test_a_text_longer_than_the_models_places_is_cut_to_them(tmp_path: Path) -> 
     (found,) = translator.translate([" ".join([TEXT] * 40)])
     assert found.notes[0].endswith(" to 12 pieces, the most that the model has places for")
     assert found.pieces
+    (found,) = translator.translate([TEXT], prefixes=[" ".join([TEXT] * 40)])
+    assert found.notes[0].endswith(" to 12 pieces, the most that the model has places for")
+    assert len(found.pieces) == 12
 
 
 def test_what_no_text_should_hold_is_replaced_and_the_note_says_so(translator: Translator) -> None:
@@ -234,71 +242,3 @@ def test_maps_are_those_of_each_best_translation(translator: Translator) -> None
             assert a.rows == [*one.pieces, "</s>"]
             assert "".join(a.columns[:-1]).replace("▁", " ").strip() == text
     assert found[1].maps == []
-
-
-@dataclass(frozen=True)
-class RecordedState(DecoderState):
-    """A model's own, and the sentence and pieces behind each hypothesis."""
-
-    own: Any
-    said: tuple[tuple[int, ...], ...]
-
-    def branch(self, rows: Tensor) -> RecordedState:
-        return RecordedState(self.own.branch(rows), tuple(self.said[row] for row in rows.tolist()))
-
-    def keep(self, sentences: Tensor) -> RecordedState:
-        return RecordedState(self.own.keep(sentences), self.said)
-
-
-class Recorded(Stepping):
-    """A model that notes all weights of each step of a search, by the pieces read."""
-
-    def __init__(self, model: Any) -> None:
-        self.model, self.weights = model, dict[tuple[int, ...], dict[str, Tensor]]()
-
-    @property
-    def max_length(self) -> int | None:
-        return self.model.max_length
-
-    def encode(self, source: Tensor, mask: Tensor) -> RecordedState:
-        return RecordedState(self.model.encode(source, mask), tuple((row,) for row in range(len(source))))
-
-    def step(self, last: Tensor, state: RecordedState, *, need_weights: bool = False) -> Step:
-        decoded = self.model.decode(last[:, None], state.own, need_weights=True)
-        said = tuple((*before, piece) for before, piece in zip(state.said, last.tolist(), strict=True))
-        for row, read in enumerate(said):
-            self.weights[read] = {slot: weights[row, :, 0] for slot, weights in decoded.weights.items()}
-        log_probs = self.model.logits(decoded.hidden[:, 0]).log_softmax(-1)
-        return Step(log_probs, RecordedState(decoded.state, said), None)
-
-
-@pytest.mark.parametrize("search", [{}, BEAM, SAMPLES], ids=["greedy", "beam", "sampling"])
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["model=rnn"], ["decoder@model.decoder=rnn_luong", "attention=local_p"], ["model=conv"],
-        ["model=transformer"], ["model=transformer", "attention=sparse"], ["model=rnn", "attention=hard"],
-    ],
-    ids="-".join,
-)  # fmt: skip
-def test_maps_equal_the_weights_of_the_searchs_own_steps(
-    overrides: list[str], search: dict[str, Any], tmp_path: Path
-) -> None:
-    translator = Translator.load(write_checkpoint(tmp_path / "a.ckpt", *overrides, scale=1.5))
-    assert isinstance(translator.engine, TorchEngine)
-    model: Any = translator.engine.model.double()
-    recorded, tokenizer = Recorded(model), translator.tokenizer
-    sources = tokenizer.encode_source([SENTENCES[8], SENTENCES[1], SENTENCES[14]])
-    source, _, mask = collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
-    limits = {"limits": {"max_length": 12}}
-    chosen = choose_search({**search, **limits}, translator.config["search"])
-    for sentence, (best, *_) in enumerate(chosen(recorded, source, mask, TargetPieces.of(tokenizer))):
-        maps = attention_along(model, tokenizer, sources[sentence], best.pieces)
-        read = [sentence, tokenizer.bos_id, *best.pieces]
-        slots = {one.slot for one in maps if not one.slot.startswith("encoder")}
-        assert slots == set(recorded.weights[tuple(read[:2])])
-        for slot, weights, columns, _ in maps:
-            for row in range(len(best.pieces) + 1) if slot in slots else ():
-                own = recorded.weights[tuple(read[: row + 2])][slot].numpy()[:, : len(columns)]
-                np.testing.assert_allclose(weights[:, row, : own.shape[1]], own, atol=1e-6)
-                assert not weights[:, row, own.shape[1] :].any()

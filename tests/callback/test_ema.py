@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from math import comb
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,25 +12,14 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from training.small_run import KilledError, assert_same_run, rows, run_here, weights, write_pairs
+from training.small_run import KilledError, assert_same_run, rows, run_here, weights
 
 from seq2seq_attn.callback.ema import EMA
 from seq2seq_attn.training.checkpoint import read_checkpoint
 
+pytestmark = pytest.mark.usefixtures("quiet")
 EVERY_TWO = "callback.autosave.every_steps=2"
 AVERAGED = "+callback.ema={_target_:seq2seq_attn.callback.ema.EMA,decay:0.9}"
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Lightning's and torch's, which a command leaves out or shows
-        yield
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_pairs(tmp_path_factory.mktemp("pairs"))
 
 
 class Walk(pl.LightningModule):

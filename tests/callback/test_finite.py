@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,34 +16,19 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from training.ranks import on_ranks
-from training.small_run import rows, run_here, weights, write_pairs
+from training.small_run import rows, run_here, weights
 
 from seq2seq_attn.callback.finite import READ_EVERY, Finite, not_finite
 from seq2seq_attn.callback.kept_buffer import KeptBuffer
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.run_folder import VARIABLE
 
+pytestmark = pytest.mark.usefixtures("quiet")
 CALLBACKS = "callback=[seeding,finite,checkpoint,autosave]"
 SHORT = [
     CALLBACKS, "trainer.max_steps=7", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1",
     "+callback.onlooker._target_=callback.faulty.Onlooker",
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv(
-        VARIABLE, raising=False
-    )  # a run of this process leaves it, and a rank would take its folder
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Lightning's and torch's, which a command leaves out or shows
-        yield
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_pairs(tmp_path_factory.mktemp("pairs"))
 
 
 def faulty(fault: str, first: int, number: int = 1, rank: int | None = None) -> str:

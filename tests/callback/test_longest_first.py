@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import random
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,51 +15,47 @@ import numpy as np
 import pytest
 import torch
 from training.ranks import on_ranks
-from training.small_run import rows, run_here, weights, write_pairs
+from training.small_run import rows, run_here, weights
 
 from seq2seq_attn.app.mistake import in_job
-from seq2seq_attn.callback.longest_first import largest
+from seq2seq_attn.callback.longest_first import LongestFirst, largest
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.run_folder import VARIABLE
 from seq2seq_attn.training.translation_module import TranslationModule
 
+pytestmark = pytest.mark.usefixtures("quiet")
 SHORT = ["trainer.max_steps=3", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"]
 TRIED = ["callback=[longest_first,checkpoint,autosave]", "callback.longest_first.on_cpu=true"]
 UNTRIED = ["callback=[checkpoint,autosave]"]
 
 
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv(
-        VARIABLE, raising=False
-    )  # a run of this process leaves it, and a rank would take its folder
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Lightning's and torch's, which a command leaves out or shows
-        yield
+def of_cuda() -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
 
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_pairs(tmp_path_factory.mktemp("pairs"))
+def of_cpu() -> torch.Tensor:
+    """Asks the allocator for what no machine has."""
+    return torch.empty(2**60, dtype=torch.uint8)
 
 
 class Memory:
     """So many padded pieces a batch, and no more; `tried` are those of each batch that the model was given."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, pieces: float, first: int = 0) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, pieces: float, first: int = 0, run_out: Callable[[], Any] = of_cuda
+    ) -> None:  # fmt: skip
         self.tried: list[tuple[int, int, int]] = []
-        loss = TranslationModule._loss
+        loss = TranslationModule.loss
 
         def bounded(module: Any, batch: Batch, *options: Any, **named: Any) -> Any:
             sizes = (len(batch), batch.source.shape[1], batch.target_input.shape[1])
             self.tried.append(sizes)
             if sizes[0] * (sizes[1] + sizes[2]) > pieces and len(self.tried) > first:
-                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+                run_out()
             return loss(module, batch, *options, **named)
 
-        monkeypatch.setattr(TranslationModule, "_loss", bounded)
+        monkeypatch.setattr(TranslationModule, "loss", bounded)
 
 
 def test_a_run_is_bit_for_bit_the_same_with_a_trial_and_without(
@@ -74,6 +72,53 @@ def test_a_run_is_bit_for_bit_the_same_with_a_trial_and_without(
     extra = len(tried["tried"]) - len(tried["untried"])
     assert extra in (1, 2)
     assert tried["tried"][extra:] == tried["untried"]
+
+
+def state(trainer: Any, module: TranslationModule) -> dict[str, Any]:
+    """All that a later step could depend on."""
+    numpy_name, numpy_numbers, *numpy_rest = np.random.get_state()
+    return {
+        "weights": copy.deepcopy(module.state_dict()), "gradients": [p.grad for p in module.parameters()],
+        "moments": copy.deepcopy(trainer.optimizers[0].state_dict()),
+        "schedule": copy.deepcopy(trainer.lr_scheduler_configs[0].scheduler.state_dict()),
+        "draws": (torch.get_rng_state(), (numpy_name, torch.tensor(numpy_numbers), *numpy_rest), random.getstate()),
+        "mean": (module.update_mean.smoothed, module.update_mean.pieces), "step": trainer.global_step,
+        "batches": list(trainer.train_dataloader.batch_sampler), "training": module.training,
+    }  # fmt: skip
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """To the last bit."""
+    if isinstance(ours, torch.Tensor):
+        return torch.equal(ours, theirs)
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(same(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, list | tuple):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return bool(ours == theirs)
+
+
+@pytest.mark.parametrize("options", [["r_drop_alpha=5.0"], ["model=transformer", "attention=multihead"]])
+def test_a_trial_leaves_weights_moments_draws_and_the_place_in_the_data_as_they_were(
+    options: list[str], tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states, try_batches = [], LongestFirst.on_train_start
+
+    def watched(callback: LongestFirst, trainer: Any, pl_module: Any) -> None:
+        states.append(state(trainer, pl_module))
+        try_batches(callback, trainer, pl_module)
+        states.append(state(trainer, pl_module))
+
+    monkeypatch.setattr(LongestFirst, "on_train_start", watched)
+    for steps in (3, 5):  # the second goes on, with moments
+        run_here(tmp_path, *pairs, *SHORT, *TRIED, *options, f"trainer.max_steps={steps}", "resume=auto")  # fmt: skip
+        (tmp_path / "results.json").unlink()
+    assert [found["step"] for found in states] == [0, 0, 3, 3]
+    assert [bool(found["moments"]["state"]) for found in states] == [False, False, True, True]
+    for before, after in (states[:2], states[2:]):
+        for name in before:
+            assert same(before[name], after[name]), name
+    assert not same(states[1], states[2])
 
 
 def test_on_a_cpu_nothing_is_tried_unless_asked_for(
@@ -110,10 +155,11 @@ def test_every_rank_tries_what_is_largest_among_all_and_its_own_batches_stay() -
     assert [list(ranks[0]), list(ranks[1])] == [before[0], []]
 
 
+@pytest.mark.parametrize("run_out", [of_cuda, of_cpu])
 def test_too_little_memory_is_said_before_the_first_step_with_the_batch_tokens_that_fit(
-    tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
+    run_out: Callable[[], Any], tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = Memory(monkeypatch, pieces=130)
+    memory = Memory(monkeypatch, pieces=130, run_out=run_out)
     with pytest.raises(UserError) as refused:
         run_here(tmp_path, *pairs, *SHORT, *TRIED)
     (number, source, target), (part, *lengths) = memory.tried
@@ -137,17 +183,30 @@ def test_a_pair_that_fits_by_no_batch_tokens_is_said_too(
         run_here(tmp_path, *pairs, *SHORT, *TRIED)
 
 
-@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize(("number", "run_out"), [(0, of_cuda), (2, of_cuda), (2, of_cpu)])
 def test_memory_that_runs_out_later_is_the_same_sentence_and_keeps_its_trace(
-    number: int, tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
+    number: int, run_out: Callable[[], Any], tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Memory(monkeypatch, pieces=3, first=number)
-    with pytest.raises(torch.OutOfMemoryError) as ended:
+    Memory(monkeypatch, pieces=3, first=number, run_out=run_out)
+    with pytest.raises(RuntimeError, match=r"[Tt]ried to allocate") as ended:
         run_here(tmp_path, *pairs, *SHORT, TRIED[0])
     assert in_job(ended.value) == (
         "cpu has too little memory for a batch; use batch_tokens=200, with trainer.accumulate_grad_batches=2 for "
         "updates of the same size"
     )
+
+
+@pytest.mark.parametrize("on_cpu", ["true", "false"])
+def test_another_fault_is_no_lack_of_memory(
+    on_cpu: str, tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    Memory(monkeypatch, pieces=3, run_out=fail)
+    with pytest.raises(RuntimeError, match=r"^mat1 and mat2") as ended:
+        run_here(tmp_path, *pairs, *SHORT, *TRIED, f"callback.longest_first.on_cpu={on_cpu}")
+    assert in_job(ended.value) is None
 
 
 def refused_by_rank_1(folder: Path, *options: str) -> str:

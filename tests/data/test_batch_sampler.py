@@ -142,3 +142,20 @@ def test_a_run_that_goes_on_gets_the_rest_of_its_epoch_and_later_epochs_whole(
         assert list(resumed) == epoch(whole, 4)[read:]
         assert len(resumed) == len(whole)
         assert epoch(resumed, 5) == epoch(whole, 5)
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2, 3])
+def test_a_share_of_the_rows_is_read_once_in_the_batches_of_one_device(num_replicas):
+    lengths = np.random.default_rng(0).integers(1, 30, (2, 41))
+    rows = np.arange(13) * 41 // 13
+
+    def batches(rank, devices):
+        return list(TokenBatchSampler(
+            *lengths, batch_tokens=150, shuffle=False, seed=1, rank=rank, num_replicas=devices, as_alone=True, rows=rows
+        ))  # fmt: skip
+
+    alone = batches(0, 1)
+    assert len(alone) > 3
+    assert sorted(row for batch in alone for row in batch) == rows.tolist()
+    shares = [batches(rank, num_replicas) for rank in range(num_replicas)]
+    assert sorted(batch for share in shares for batch in share if batch) == sorted(alone)

@@ -21,6 +21,12 @@ def test_accents_are_composed_and_french_blanks_become_plain():
     assert counts == {"pairs read": 2, "pairs normalised": 1}
 
 
+def test_a_clean_line_is_kept_once() -> None:
+    clean, unclean = "Un été très chaud", "Un  été"
+    assert Cleaning().normalize_text(clean) is clean
+    assert Cleaning().normalize_text(unclean) == "Un été"
+
+
 def test_french_blanks_stay_on_request():
     assert Cleaning(normalize_spaces=False).normalize_text("  Été\u202f!  Oui ") == "Été\u202f! Oui"
 

@@ -13,6 +13,7 @@ from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.demo import DemoCorpus
 from seq2seq_attn.data.report import CleaningReport
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
+from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -31,10 +32,12 @@ def corpus():
     return LoadedCorpus(splits, CleaningReport({}), "en", "fr")
 
 
-def make(corpus, tmp_path, sampling_alpha=0.0, seed=1):
+def make(corpus, tmp_path, sampling_alpha=0.0, seed=1, val_sentences=None):
     tokenizer = SentencePieceTokenizer("unigram", 60, True, sampling_alpha, str(tmp_path))
     tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
-    module = TranslationDataModule(corpus, tokenizer, batch_tokens=512, seed=seed, cache_dir=str(tmp_path))
+    module = TranslationDataModule(
+        corpus, tokenizer, batch_tokens=512, seed=seed, cache_dir=str(tmp_path), val_sentences=val_sentences
+    )
     module.prepare_data()
     module.setup()
     return module
@@ -58,6 +61,39 @@ def test_validation_and_every_test_set_are_whole_even_where_empty_or_too_long(co
     loaders = [module.val_dataloader(), *module.test_dataloader()]
     rows = [sorted(i for batch in loader for i in batch.index.tolist()) for loader in loaders]
     assert rows == [list(range(17)), list(range(13)), [0, 1]]
+
+
+def rows_of(loader):
+    return [i for batch in loader for i in batch.index.tolist()]
+
+
+def test_a_share_of_the_validation_set_is_spread_over_it_and_all_of_it_is_tested(corpus, tmp_path):
+    module = make(corpus, tmp_path, val_sentences=5)
+    assert sorted(rows_of(module.val_dataloader())) == [0, 3, 6, 10, 13]  # of 17
+    assert sorted(rows_of(make(corpus, tmp_path, seed=7, val_sentences=5).val_dataloader())) == [
+        0,
+        3,
+        6,
+        10,
+        13,
+    ]
+    assert module.test_names == ["test", "test_unseen", "val"]
+    assert sorted(rows_of(module.test_dataloader()[2])) == list(range(17))
+    assert sorted(rows_of(module.train_dataloader())) == list(range(211))
+
+
+@pytest.mark.parametrize("val_sentences", [17, 18])
+def test_as_many_validation_sentences_as_there_are_is_all_of_them(corpus, tmp_path, val_sentences):
+    module = make(corpus, tmp_path, val_sentences=val_sentences)
+    assert sorted(rows_of(module.val_dataloader())) == list(range(17))
+    assert module.test_names == ["test", "test_unseen"]
+
+
+def test_no_validation_sentence_is_refused(corpus, tmp_path):
+    with pytest.raises(
+        UserError, match=r"^val_sentences=0 leaves nothing to validate on; use 1 or more, or null for all$"
+    ):
+        make(corpus, tmp_path, val_sentences=0)
 
 
 def test_encodings_are_kept_and_damaged_ones_made_again(corpus, tmp_path):

@@ -90,3 +90,14 @@ def test_too_few_resamples_are_refused(resamples: int) -> None:
         UserError, match=f"^bootstrap={resamples} resamples give no interval; use 1000, or 0 for none$"
     ):
         check_bootstrap(resamples)
+
+
+def test_test_sets_of_which_some_have_no_match_at_all_have_an_interval_too() -> None:
+    # one of five sentences matches: a third of the resampled sets leave it out
+    hypotheses = ["Le chat est sur le tapis."] + ["rien"] * 4
+    references = [["Le chat est sur le tapis."]] + [["Une fille court."]] * 4
+    found = confidence(METRICS["bleu"], hypotheses, references, 100)
+    assert 0 < found.mean < 100
+    assert found.margin > 0
+    none = confidence(METRICS["bleu"], hypotheses[1:], references[1:], 100)
+    assert (none.mean, none.margin) == (0.0, 0.0)

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from seq2seq_attn.search.candidates import CHUNK, Candidates, best_candidates
+from seq2seq_attn.search.candidates import CHUNK, Candidates, best_candidates, check_beam
+from seq2seq_attn.tensors.error import UserError
 
 
 def by_sorting(log_probs: Tensor, totals: Tensor, count: int) -> Candidates:
@@ -50,3 +51,23 @@ def test_there_may_be_fewer_candidates_than_asked_for() -> None:
     found = best_candidates(torch.zeros(6, 3), torch.zeros(2, 3, dtype=torch.float64), 10)
     assert found.pieces.tolist() == [[0, 1, 2] * 3] * 2
     assert found.parents.tolist() == [[0, 0, 0, 1, 1, 1, 2, 2, 2]] * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ((0, 0, None), r"^search.beam_size=0 keeps no hypothesis; use 1 or more$"),
+        (
+            (5, 0, None),
+            r"^search.num_best=0 must be at least 1 and at most search.beam_size=5; use search.num_best=1$",
+        ),
+        ((5, 7, None), r"=7 must be at least 1 and at most .*; use search.num_best=5 or a larger beam$"),
+        ((5, 5, 0.0), r"^search.patience=0.0 finishes nothing; use 1.0, or null for no limit$"),
+    ],
+)
+def test_a_beam_that_keeps_gives_or_finishes_nothing_is_refused(
+    settings: tuple[int, int, float | None], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        check_beam(*settings)
+    check_beam(5, 5, 0.5)

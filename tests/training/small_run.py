@@ -24,7 +24,7 @@ from seq2seq_attn.training.run import train
 TEXT = "the cat sees a red house and small dogs hear some birds where is my old book we like water"
 WORDS = TEXT.split()
 TIMED = {"train/tokens_per_second", "train_seconds", "tokens_per_second", "decode_sentences_per_second"}
-TIMED |= {"peak_memory_bytes"}
+TIMED |= {"peak_memory_bytes", "validation_seconds", "validation_share"}
 CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,stop_on_signal,early_stopping]"
 SMALL = [
     "data=parallel", "tokenizer.vocab_size=40", "tokenizer.sampling_alpha=0.3", "model.embedding_dim=12",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 import torch
 
-from seq2seq_attn.training.loss import label_smoothed_cross_entropy
+from seq2seq_attn.training.loss import CHUNK, label_smoothed_cross_entropy
 
 
 @pytest.mark.parametrize("rows", [1, 255, 256, 257, 601])
@@ -72,3 +74,17 @@ def test_half_precision_keeps_wide_sums() -> None:
         hidden.float() @ weight.float().T + bias.float(), target, label_smoothing=0.1, reduction="sum"
     )
     assert loss.smoothed.item() == pytest.approx(plain.item(), rel=1e-2)
+
+
+def test_no_more_than_one_chunk_of_logits_is_ever_there() -> None:
+    vocabulary, dim, chunks = 5003, 3, 4
+    hidden = torch.randn(chunks * CHUNK, dim, requires_grad=True)
+    weight, bias = torch.randn(vocabulary, dim), torch.randn(vocabulary)
+    target = torch.randint(vocabulary, (len(hidden),))
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        label_smoothed_cross_entropy(hidden, weight, bias, target, 0.1)
+    changes = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = list(accumulate(e.nbytes() for e in sorted(changes, key=lambda e: e.start_ns())))
+    assert 1 <= max(held) / (CHUNK * vocabulary * 4) < 1.2

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from configs import built, composed, model_of, options
+from configs import built, composed, model_of
 from pytorch_lightning.callbacks import EarlyStopping
 from small_checkpoint import small_tokenizer
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 from torch.utils.data import DataLoader
 from training.ranks import on_ranks
 
@@ -24,8 +23,7 @@ from seq2seq_attn.data.report import CleaningReport
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.over_ranks import of_all_ranks, sum_over_ranks
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.loss import label_smoothed_cross_entropy
-from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
+from seq2seq_attn.training.reinforce import Reinforce
 from seq2seq_attn.training.run import quieten
 from seq2seq_attn.training.scheduler import inverse_sqrt
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -261,62 +259,6 @@ def test_the_baseline_of_hard_attention_is_that_of_all_sentences(tmp_path: Path)
     (alone,) = on_ranks(1, baseline, tmp_path, [slice(None)])
     assert on_ranks(2, baseline, tmp_path, [slice(0, 1), slice(1, 4)]) == [alone, alone]
     assert alone == pytest.approx((-13 * (0.25 * 0.75 + 2 * 0.25), 11 * (0.25 * 0.75 + 0.25)))
-
-
-class Training(nn.Module):
-    """A model's loss as the forward pass that DDP watches."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model, self.reinforce = model, Reinforce(momentum=0.9)
-
-    def forward(self, batch: Batch) -> Tensor:
-        decoded = self.model(batch.source, batch.source_mask, batch.target_input)
-        hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
-        loss = label_smoothed_cross_entropy(
-            hidden, self.model.output.weight, self.model.output.bias, target, 0.1
-        )
-        drawn = drawn_loss(self.reinforce, batch, loss.nll_by_piece, decoded)
-        return loss.smoothed if drawn is None else loss.smoothed + drawn
-
-
-def two_steps(folder: Path, models: dict[str, Any]) -> list[str]:
-    """Names of those that DDP lets take them: at the second it refuses one that left a parameter out of the first."""
-    connect()
-    done, batch = [], data(folder).train_dataloader().dataset[0]
-    for name, model in models.items():
-        training = DistributedDataParallel(Training(model.train()))
-        for _ in range(2):
-            training(batch).backward()
-        done.append(name)
-    return done
-
-
-def check_no_parameter_is_unused(folder: Path, models: list[str], attentions: list[str]) -> None:
-    data(folder)
-    size = tokenizer().source_vocab_size
-    wide = [f"model.{part}dim=16" for part in ("embedding_", "encoder.", "decoder.")]  # for eight heads
-    built = {
-        f"{model} {attention}": model_of(
-            f"model={model}", f"attention={attention}", *wide, source_vocab_size=size, target_vocab_size=size
-        )
-        for model in models
-        for attention in attentions
-    }
-    assert on_ranks(2, two_steps, folder, folder, built) == [list(built)] * 2
-
-
-# Of those that read no query, or draw: the ConvS2S decoder has a layer for queries alone.
-@pytest.mark.parametrize("attention", ["none", "synthesizer_random", "luong_location", "hard", "local_p"])
-def test_ddp_finds_no_unused_parameter_in_an_attention_that_could_have_one(
-    attention: str, tmp_path: Path
-) -> None:
-    check_no_parameter_is_unused(tmp_path, ["conv"], [attention])
-
-
-@pytest.mark.slow
-def test_ddp_finds_no_unused_parameter_in_any_attention(tmp_path: Path) -> None:
-    check_no_parameter_is_unused(tmp_path, options("model"), options("attention"))
 
 
 def spoken() -> tuple[list[float], list[str]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +14,7 @@ from training.small_run import WORDS
 
 from seq2seq_attn.training.run import train
 
+pytestmark = pytest.mark.usefixtures("quiet")
 RECIPES = ("multi30k_tiny", "multi30k_rnn", "multi30k_best", "tatoeba_best")
 TINY = [
     "tokenizer.vocab_size=50", "model.embedding_dim=12", "model.encoder.dim=12", "model.decoder.dim=12",
@@ -24,13 +23,6 @@ TINY = [
     "search.limits.max_length=7", "callback.attention_map.min_pieces=99",  # which no sentence has
     *(f"choices.{name}=null" for name in ("attention", "model", "data")),
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Lightning's and torch's, which a command leaves out or shows
-        yield
 
 
 def write_corpus(folder: Path) -> None:

@@ -5,33 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import time
-import warnings
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import pytest
 from configs import built, composed
-from training.small_run import KilledError, assert_same_run, run_here, said, start, told, write_pairs
+from training.small_run import KilledError, assert_same_run, run_here, said, start, told
+from training.test_checkpoint_file import flip_bit
 
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.training.checkpoint import read_checkpoint
 from seq2seq_attn.training.checkpoint_file import write_checkpoint
 from seq2seq_attn.training.resume import results_of_complete, starting_point
+from seq2seq_attn.training.run_folder import VARIABLE
 from seq2seq_attn.training.wandb_logger import run_id
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Lightning's and torch's, which a command leaves out or shows
-        yield
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_pairs(tmp_path_factory.mktemp("pairs"))
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def stopped_and_resumed(folder: Path, options: list[str], *stops: tuple[str, int]) -> None:
@@ -97,6 +87,28 @@ def test_a_run_that_died_and_was_resumed_is_the_run_that_never_died(
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
+@pytest.mark.parametrize("place", [0, None], ids=["empty", "one bit flipped"])
+def test_a_run_whose_last_checkpoint_is_broken_goes_on_exactly_from_the_one_before(
+    place: int | None, tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    run_here(tmp_path / "whole", *pairs)
+    killer = "+callback.killed={_target_:training.small_run.Killed,hook:backward,step:13}"
+    with pytest.raises(KilledError):
+        run_here(tmp_path / "broken", *pairs, EVERY_TWO, killer)
+    last = tmp_path / "broken" / "checkpoints" / "last.ckpt"
+    steps = [read_checkpoint(file)["global_step"] for file in (last, last.with_name("previous.ckpt"))]
+    assert steps == [12, 10]
+    if place is None:
+        flip_bit(last)
+    else:
+        os.truncate(last, place)
+    caplog.clear()
+    run_here(tmp_path / "broken", *pairs, "resume=auto")
+    (named,) = [record.getMessage() for record in caplog.records if "is damaged" in record.getMessage()]
+    assert named.startswith(f"{last} is damaged")
+    assert_same_run(tmp_path / "broken", tmp_path / "whole")
+
+
 def test_a_complete_run_is_not_run_again(
     tmp_path: Path, pairs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,7 +116,9 @@ def test_a_complete_run_is_not_run_again(
     results = run_here(tmp_path, *given, "resume=auto")
     assert f"The run starts in {tmp_path}\n" in capsys.readouterr().out
     stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert VARIABLE not in os.environ
     assert run_here(tmp_path, *given, "resume=auto") == results
+    assert VARIABLE not in os.environ
     assert capsys.readouterr().out == f"{tmp_path} is complete; nothing is left to do\n"
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == stamps
 
@@ -156,7 +170,13 @@ def test_a_run_that_goes_on_is_the_same_run_at_wandb_and_a_new_one_is_another(tm
     first = run_id(file, "auto")
     assert run_id(file, "auto") == first
     assert run_id(file, None) != first
-    chosen = ["logger=wandb", "logger.wandb.name=any", "logger.wandb.offline=true", "resume=auto"]
+    chosen = [
+        "logger=wandb",
+        "logger.wandb.name=any",
+        "logger.wandb.tags=[]",
+        "logger.wandb.offline=true",
+        "resume=auto",
+    ]
     assert built(composed(*chosen, f"paths.run_dir={file.parent}").logger.wandb).version == run_id(
         file, "auto"
     )

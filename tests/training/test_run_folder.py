@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from configs import ROOT
 from training.ranks import on_ranks
 
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.run_folder import VARIABLE, announce, first_run_dir
+from seq2seq_attn.training.run_folder import VARIABLE, announce, first_run_dir, shared_run_dir
 from seq2seq_attn.training.sweep_job import of_one_job
 
 SLURM = {
@@ -64,9 +65,24 @@ def test_one_process_keeps_its_own_folder_and_tells_those_that_it_starts(
     assert first_run_dir(".") == "mine"
 
 
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_run_leaves_nothing_of_its_folder_to_the_next_one_of_its_process(
+    rank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    for ends in (nullcontext(), pytest.raises(KeyError, match="died")):
+        monkeypatch.setenv(VARIABLE, "/runs/first")
+        with ends, shared_run_dir("/runs/own") as folder:
+            assert folder == ("/runs/own" if rank == "0" else "/runs/first")
+            announce(folder)
+            assert os.environ[VARIABLE] == folder  # processes that it starts now see it
+            if ends.__class__ is not nullcontext:
+                raise KeyError("died")
+        assert VARIABLE not in os.environ
+
+
 def test_a_node_started_by_hand_must_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODE_RANK", "1")
-    monkeypatch.delenv(VARIABLE, raising=False)
     assert first_run_dir("/runs/shared") == "/runs/shared"
     with pytest.raises(UserError, match="give all of them the same one with hydra"):
         first_run_dir(os.getcwd())
@@ -83,7 +99,7 @@ def test_a_job_of_a_sweep_has_the_flags_of_the_sweep_and_its_own_overrides() -> 
         "--config-path=conf",
     ]
     assert of_one_job(typed, ["seed=2", "~logger"]) == [
-        "--config-dir", "mine", "--config-path=conf", "seed=2", "~logger",
+        "--config-dir", "mine", "--config-path=conf", "seed=2", "~logger", "hydra.mode=RUN",
     ]  # fmt: skip
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -21,7 +20,6 @@ from training.small_run import (
     said,
     start,
     told,
-    write_pairs,
 )
 
 from seq2seq_attn.training.checkpoint import read_checkpoint
@@ -32,18 +30,11 @@ PATIENCE = 600.0  # seconds for a command to get where it is waited for, on a ma
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """SIGINT as at a terminal, and no warnings of Lightning, which a command leaves out or shows."""
+def at_a_terminal(quiet: None) -> Iterator[None]:
+    """SIGINT is not ignored, as it is in the background of a script."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    yield
     signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_pairs(tmp_path_factory.mktemp("pairs"))
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +107,13 @@ def whole_of(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Call
     [
         (1, "process", "train", signal.SIGTERM),
         (1, "process", "validation", signal.SIGTERM),
+        (1, "group", "train", signal.SIGTERM),
         (1, "group", "train", signal.SIGINT),
         (1, "group", "validation", signal.SIGTERM),
         (2, "process", "train", signal.SIGTERM),
+        (2, "process", "validation", signal.SIGTERM),
         (2, "process", "validation", signal.SIGINT),
+        (2, "group", "train", signal.SIGTERM),
         (2, "group", "train", signal.SIGINT),
         (2, "group", "validation", signal.SIGTERM),
         (2, "child", "train", signal.SIGTERM),

@@ -1,0 +1,55 @@
+"""How sharp the attention to the source is, as training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, final
+
+import pytorch_lightning as pl
+import torch
+
+from seq2seq_attn.callback.after_validation import spread
+from seq2seq_attn.data.batch_sampler import TokenBatchSampler
+from seq2seq_attn.data.collate import collate
+from seq2seq_attn.metric.attention import AttentionFigures
+from seq2seq_attn.tensors.batch import Batch
+
+
+@final
+class AttentionEntropy(pl.Callback):
+    """Logs `val/attention_entropy`, nats a target piece, given the references of a few validation sentences.
+
+    Training and validation keep no weights; this is one more pass over those few. The entropy in results.json is of
+    all test sentences.
+
+    Args:
+        num_sentences: evenly spread over the validation set.
+    """
+
+    def __init__(self, *, num_sentences: int) -> None:
+        self.num_sentences = num_sentences
+
+    def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        if trainer.sanity_checking:
+            return
+        figures = AttentionFigures()
+        with torch.inference_mode():
+            for batch in self._batches(trainer.datamodule, pl_module.tokenizer):
+                here = batch.to(pl_module.device)
+                decoded = pl_module.model(here.source, here.source_mask, here.target_input, need_weights=True)
+                figures.update(decoded.weights, here.source_mask, here.target_mask)
+        pl_module.log("val/attention_entropy", figures.entropy, batch_size=1)
+
+    def _batches(self, datamodule: Any, tokenizer: Any) -> Iterator[Batch]:
+        """The same in every process, so that all log one figure."""
+        split = datamodule.encoded("val")
+        rows = spread(len(split), self.num_sentences)
+        cut = TokenBatchSampler(
+            split.source_lengths[rows], split.target_lengths[rows], batch_tokens=datamodule.eval_batch_tokens,
+            shuffle=False, seed=0,
+        )  # fmt: skip
+        for places in cut:
+            yield collate(
+                split, [rows[place] for place in places],
+                pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
+            )  # fmt: skip

@@ -1,0 +1,95 @@
+"""What evaluate.py takes from the command line, what from the run, and what it refuses."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+from app.tiny import write_checkpoint
+from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
+from omegaconf import OmegaConf
+
+from seq2seq_attn.app.device import choose_device
+from seq2seq_attn.data.corpus import LoadedCorpus, Split
+from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.training.checkpoint import load
+
+with warnings.catch_warnings():
+    # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
+    warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.app.evaluate import check_languages, choose, choose_splits, evaluate
+
+
+def corpus(*names: str, source: str = "en", target: str = "fr") -> LoadedCorpus:
+    splits = {name: Split(["A"], ["B"], [["B"]]) for name in ("train", *names)}
+    return LoadedCorpus(splits, CleaningReport({}), source, target)
+
+
+def test_every_test_set_is_scored_unless_splits_are_named() -> None:
+    loaded = corpus("val", "test", "test_unseen")
+    assert choose_splits(None, loaded) == ["test", "test_unseen"]
+    assert choose_splits("val", loaded) == ["val"]
+    assert choose_splits(OmegaConf.create(["test", "val", "test"]), loaded) == ["test", "val"]
+
+
+@pytest.mark.parametrize("name", ["tset", "train"])
+def test_a_split_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
+    with pytest.raises(
+        UserError, match=rf"^splits names '{name}', which this data does not have; choose from: val, test$"
+    ):
+        choose_splits(OmegaConf.create(["val", name]), corpus("val", "test"))
+
+
+def test_data_in_other_languages_is_refused(tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path / "a.ckpt")
+    with pytest.raises(
+        UserError,
+        match=r"^the data goes from fr to en, but this model translates from en to fr; set data.source_language=en "
+        r"data.target_language=fr, or choose other data$",
+    ):
+        check_languages(corpus("test", source="fr", target="en"), load(str(run)))
+
+
+def test_the_cache_is_that_of_this_machine_and_the_rest_is_that_of_the_run() -> None:
+    composed = OmegaConf.create(
+        {
+            "paths": {"cache_dir": "here"},
+            "metric": {"tokenized_bleu": {"language": "${data.target_language}"}},
+            "batch_tokens": None,
+            "precision": None,
+            "choices": {"data": None},
+        }
+    )
+    run = {
+        "data": {"cache_dir": "there", "target_language": "fr"},
+        "search": {"max_length": 7},
+        "metric": {"bleu": {"lowercase": False}, "tokenized_bleu": {"language": "en"}},
+        "batch_tokens": 11,
+        "trainer": {"precision": "32-true"},
+        "choices": {"data": "tatoeba"},
+    }
+    OmegaConf.set_struct(composed, True)
+    assert choose(composed, run) == {
+        "data": {"cache_dir": "here", "target_language": "fr"},
+        "search": {"max_length": 7},
+        "metric": {"tokenized_bleu": {"language": "fr"}, "bleu": {"lowercase": False}},
+        "batch_tokens": 11,
+        "precision": "32-true",
+        "choices": {"data": "tatoeba"},
+    }
+
+
+def test_a_missing_checkpoint_is_asked_for() -> None:
+    with pytest.raises(UserError, match=r"^evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file$"):
+        evaluate(OmegaConf.create({"ckpt_path": "???"}))
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    assert choose_device("cpu").type == "cpu"
+    for name in ("gpu", "cuda:77"):
+        with pytest.raises(
+            UserError, match=f"^device={name} cannot be used here; use auto, cpu, cuda or cuda:1$"
+        ):
+            choose_device(name)

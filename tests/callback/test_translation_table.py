@@ -1,0 +1,83 @@
+"""The table follows the same sentences, goes to whoever takes a table, and nowhere where text is kept away."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seq2seq_attn.callback.after_validation import spread
+from seq2seq_attn.callback.translation_table import COLUMNS, TranslationTable
+
+
+class Taker:
+    """A logger of tables."""
+
+    def __init__(self) -> None:
+        self.tables: list[tuple[str, list[str], list[list[Any]], int]] = []
+
+    def log_table(self, key: str, columns: list[str], data: list[list[Any]], step: int) -> None:
+        self.tables.append((key, columns, [list(row) for row in data], step))
+
+
+class Pairs:
+    """Eleven pairs."""
+
+    def __init__(self) -> None:
+        self.sources = [f"source {row}" for row in range(11)]
+        self.references = [[f"reference {row}", "another"] for row in range(11)]
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+def trainer_at(epoch: int, step: int, loggers: list[Any], first: bool = True) -> Any:
+    return SimpleNamespace(
+        loggers=loggers, is_global_zero=first, strategy=None, sanity_checking=False, current_epoch=epoch,
+        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(_batches_that_stepped=step)),
+        datamodule=SimpleNamespace(corpus=SimpleNamespace(splits={"val": Pairs()})),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def shouting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A translator that only shouts."""
+    found = "seq2seq_attn.callback.translation_table.translations"
+    monkeypatch.setattr(found, lambda _, sources: [source.upper() for source in sources])
+
+
+@pytest.mark.usefixtures("shouting")
+def test_each_validation_adds_its_rows_and_a_run_that_goes_on_has_the_earlier_ones() -> None:
+    taker, table = Taker(), TranslationTable(log_text=True, num_sentences=3)
+    table.on_validation_end(trainer_at(0, 4, [object(), taker]), None)
+    again = TranslationTable(log_text=True, num_sentences=3)
+    again.load_state_dict(table.state_dict())
+    again.on_validation_end(trainer_at(1, 9, [taker]), None)
+    rows = [
+        [epoch, step, f"source {row}", f"reference {row}", f"SOURCE {row}"]
+        for epoch, step in ((0, 4), (1, 9))
+        for row in (0, 3, 7)
+    ]
+    assert taker.tables == [
+        ("val/translations", COLUMNS, rows[:3], 4),
+        ("val/translations", COLUMNS, rows, 9),
+    ]
+
+
+@pytest.mark.usefixtures("shouting")
+def test_nothing_is_translated_where_text_is_kept_away_or_nobody_takes_a_table() -> None:
+    taker = Taker()
+    TranslationTable(log_text=False, num_sentences=3).on_validation_end(trainer_at(0, 4, [taker]), None)
+    kept = TranslationTable(log_text=True, num_sentences=3)
+    kept.on_validation_end(trainer_at(0, 4, [object()]), None)
+    kept.on_validation_end(trainer_at(0, 4, [taker], first=False), None)
+    assert taker.tables == []
+    assert kept.state_dict() == {"rows": []}
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "places"), [(11, 3, [0, 3, 7]), (3, 3, [0, 1, 2]), (2, 5, [0, 1]), (0, 5, [])]
+)
+def test_places_are_spread_evenly_and_each_once(length: int, count: int, places: list[int]) -> None:
+    assert spread(length, count) == places

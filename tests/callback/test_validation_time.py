@@ -1,0 +1,37 @@
+"""How long validations took: of those that count, and across a stop."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seq2seq_attn.callback.validation_time import ValidationTime
+from seq2seq_attn.training.result import shown_value, validation_figures
+
+
+def validate(callback: ValidationTime, sanity_checking: bool = False) -> None:
+    trainer: Any = SimpleNamespace(sanity_checking=sanity_checking)
+    module: Any = None
+    callback.on_validation_start(trainer, module)
+    callback.on_validation_end(trainer, module)
+
+
+def test_validations_are_summed_but_not_the_sanity_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([1.0, 3.0, 10.0, 20.0, 25.0])  # a sanity check's end does not look
+    monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
+    callback = ValidationTime()
+    validate(callback)
+    validate(callback, sanity_checking=True)
+    assert callback.seconds == 2.0
+    resumed = ValidationTime()
+    resumed.load_state_dict(callback.state_dict())
+    validate(resumed)
+    assert resumed.seconds == 7.0
+
+
+def test_their_share_is_of_training_steps_and_validations_together() -> None:
+    assert validation_figures(3.0, 22.0) == {"validation_seconds": 3.0, "validation_share": 0.12}
+    assert shown_value("validation_share", 0.12) == "12.0%"
+    assert shown_value("validation_seconds", 1234.5) == "1,234.50"

@@ -1,0 +1,95 @@
+"""Neighbouring sentences joined: sides in step, lengths within the limits, the same documents for the same seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from configs import built, composed
+
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus, Split
+from seq2seq_attn.data.documents import DocumentCorpus
+from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+
+class Counted(Corpus):
+    """Sentence n is n + 2 words `n`, and its translation as many of `-n`, the longer side by turns."""
+
+    def __init__(self, sentences: int) -> None:
+        self.sentences = sentences
+
+    def load(self) -> LoadedCorpus:
+        numbers = range(self.sentences)
+        sources = [" ".join([f"{n}"] * (2 + n % 3)) for n in numbers]
+        targets = [" ".join([f"-{n}"] * (2 + n % 5)) for n in numbers]
+        split = Split(sources, targets, [[f"first {n}", f"second {n}"] for n in numbers])
+        report = CleaningReport({"train: pairs read": 7})
+        return LoadedCorpus({"train": split, "test": split}, report, "en", "fr")
+
+
+def joined(sentences: int = 97, low: int = 11, high: int = 23, seed: int = 1) -> LoadedCorpus:
+    return DocumentCorpus(
+        corpus=Counted(sentences), min_words=low, max_words=high, seed=seed, source_language="en", target_language="fr"
+    ).load()  # fmt: skip
+
+
+def numbers(text: str) -> list[str]:
+    return list(dict.fromkeys(text.replace("-", "").replace("first", "").split()))
+
+
+def test_both_sides_and_the_reference_are_of_the_same_neighbours() -> None:
+    split = joined().splits["train"]
+    assert len(split) > 5
+    for source, target, references in zip(split.sources, split.targets, split.references, strict=True):
+        assert len(references) == 1
+        assert numbers(source) == numbers(target) == numbers(references[0])
+        first = int(numbers(source)[0])
+        assert numbers(source) == [str(first + place) for place in range(len(numbers(source)))]
+
+
+def test_no_sentence_is_lost_or_doubled_but_at_the_end() -> None:
+    split = joined().splits["train"]
+    found = [number for source in split.sources for number in numbers(source)]
+    assert found == [str(number) for number in range(len(found))]
+    assert 97 - 23 < len(found) < 97
+
+
+def test_the_longer_side_is_as_long_as_was_drawn_but_for_less_than_a_sentence() -> None:
+    split = joined(sentences=997).splits["train"]
+    longest = [
+        max(len(source.split()), len(target.split()))
+        for source, target in zip(split.sources, split.targets, strict=True)
+    ]
+    assert min(longest) > 11 - 6
+    assert max(longest) <= 23
+    assert len(set(longest)) > 10
+
+
+def test_documents_are_a_function_of_the_seed() -> None:
+    assert joined().fingerprint == joined().fingerprint != joined(seed=2).fingerprint
+    assert joined().report.counts["train: documents"] == len(joined().splits["train"])
+    assert joined().report.counts["train: pairs read"] == 7
+
+
+def test_one_word_a_document_more_is_refused_with_the_way_out() -> None:
+    with pytest.raises(UserError, match=r"sentence 5 of train has 6 words, more than data.min_words=5"):
+        joined(low=5)
+    with pytest.raises(UserError, match="the sentences of train fill no document of 23 words; use a smaller"):
+        joined(sentences=3, low=23)
+    with pytest.raises(UserError, match=r"data.min_words=29 data.max_words=23 leave no length"):
+        joined(low=29)
+
+
+def test_documents_of_the_demo_corpus_have_a_thousand_to_four_thousand_pieces(tmp_path: Path) -> None:
+    corpus = built(composed("data=documents").data).load()
+    sentences = built(composed().data).load().splits["train"]
+    tokenizer = SentencePieceTokenizer("unigram", 2000, True, 0.0, str(tmp_path))
+    tokenizer.train(sentences.sources, sentences.targets)
+    for split in corpus.splits.values():
+        sides = tokenizer.encode_source(split.sources), tokenizer.encode_target(split.targets)
+        longest = [max(len(source), len(target)) for source, target in zip(*sides, strict=True)]
+        assert 1000 <= min(longest) < max(longest) <= 4000
+    assert len(corpus.splits["train"]) > 50
+    assert min(len(split) for split in corpus.splits.values()) > 3

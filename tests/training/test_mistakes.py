@@ -1,0 +1,66 @@
+"""What a command cannot do is one sentence and exit code 2, without a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from training.test_run import command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train.py", "attenton=sparse"],
+         "There is no option 'attenton'; did you mean 'attention'? `python train.py --cfg job` lists them."),
+        (["train.py", "data=tatoeba", "data.path=no/such/file.txt"],
+         "no/such/file.txt does not exist; check data.path"),
+        (["train.py", "tokenizer.vocab_size=1000000"], None),
+        (["train.py", "metric=[chrf]"],
+         "metric lacks bleu, by which the best checkpoint is chosen; use metric=[bleu,...]"),
+        (["train.py", "position=rotary"],
+         "position=rotary would change nothing: this model has no position, which a Transformer or ConvS2S has; "
+         "leave it out, or use model=transformer"),
+        (["train.py", "model=conv", "position=alibi"],
+         "position=alibi tells self-attention how far apart two places are, and this model has no self-attention; "
+         "use position=sinusoidal, learned or none"),
+        (["train.py", "model=transformer", "position=rotary", "attention=bahdanau"],
+         "position=rotary acts on an inner product of queries and keys, which AdditiveScore is not; use "
+         "attention/score=scaled_dot, or position=alibi or position=sinusoidal"),
+        (["train.py", "attention=luong_location", "attention.score.max_length=5"],
+         "the model has places for 5 pieces, and a sentence of val has 43; give the option max_length=43 or more "
+         "(attention.score.max_length, position.max_length), or drop long sentences with data.cleaning"),
+        (["evaluate.py", "ckpt_path=model.ckpt", "data.path=captions"],
+         "'data.path' is an option of a data, and none is chosen; add data=..., one of: demo, documents, multi30k, "
+         "parallel, tatoeba"),
+        (["translate.py", "ckpt_path=no/such/run"],
+         "ckpt_path=no/such/run does not exist; give a run folder (runs/train/...) or a .ckpt file"),
+        (["translate.py"], "translate.py needs ckpt_path=RUN, a run folder or a .ckpt file"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    arguments: list[str], sentence: str | None, tmp_path: Path
+) -> None:
+    if arguments[0] == "train.py":
+        arguments = [*arguments, f"hydra.run.dir={tmp_path}"]
+    done = command(*arguments)
+    assert done.returncode == 2, done.stderr.decode()
+    said = done.stderr.decode().strip()
+    assert "Traceback" not in said
+    assert "\n" not in said
+    if sentence is not None:
+        assert said == sentence
+    else:
+        assert said.startswith("tokenizer.vocab_size=1000000 is more than this corpus supports; at most ")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("file/run", "Not a directory"), ("x" * 300, "File name too long")],
+    ids=["file", "long"],
+)
+def test_a_run_folder_that_cannot_be_made_is_one_sentence(name: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = command("train.py", f"hydra.run.dir={tmp_path / name}", "debug=fast")
+    assert done.returncode == 2
+    assert done.stderr.decode() == f"{tmp_path / name} cannot be made ({why}); give another hydra.run.dir\n"

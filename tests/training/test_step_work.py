@@ -1,0 +1,141 @@
+"""What a training step does beside its mathematics: when it waits for the device, and what it holds on to."""
+
+from __future__ import annotations
+
+import csv
+import re
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.plugins.precision import MixedPrecision
+from training.small_run import run_here, write_pairs
+
+from seq2seq_attn.callback.finite import READ_EVERY
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.training.translation_module import TranslationModule
+
+WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
+EVERY = 7  # steps between two that are logged
+CALLBACKS = "callback=[seeding,gradient_norm,finite,loss_spike,throughput,checkpoint,autosave,early_stopping]"
+TRANSFORMER = (
+    "model=transformer", "attention=multihead", "model.encoder.num_layers=1", "model.decoder.num_layers=1",
+    "feed_forward.ff_dim=13", "batch_tokens=120", "model.dropout=0.0",
+)  # fmt: skip
+# Lightning turns what is logged with prog_bar=True, the loss and the speed, into numbers at every step.
+BAR = re.compile("on_batch_end > metrics > metrics > convert_tensors_to_scalars")
+witnesses: list[Any] = []
+
+
+class Waits(pl.Callback):
+    """Counts, by step, what takes a number out of a tensor; on a GPU each would wait until all before it is done."""
+
+    def __init__(self) -> None:
+        self.by_step: Counter[int] = Counter()
+        self.places: dict[int, list[str]] = {}
+        self._methods = {name: getattr(torch.Tensor, name) for name in WAITS}
+        witnesses.append(self)
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self._release()
+        step = trainer.global_step
+        for name, method in self._methods.items():
+
+            def counted(tensor: torch.Tensor, *given: Any, method: Any = method, **named: Any) -> Any:
+                self.by_step[step] += 1
+                frames = traceback.extract_stack(limit=7)[:-1]
+                self.places.setdefault(step, []).append(" > ".join(frame.name for frame in frames))
+                return method(tensor, *given, **named)
+
+            setattr(torch.Tensor, name, counted)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._release()
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._release()
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        for name, method in self._methods.items():
+            setattr(torch.Tensor, name, method)
+
+
+class Held(pl.Callback):
+    """Whether a gradient is there when the next batch comes, by batch."""
+
+    def __init__(self) -> None:
+        self.by_batch: list[bool] = []
+        witnesses.append(self)
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self.by_batch.append(any(p.grad is not None for p in pl_module.parameters()))
+
+
+@pytest.fixture
+def witnessed(tmp_path: Path) -> Callable[..., Any]:
+    """What a witness has seen in a run of one epoch."""
+
+    def run(kind: type, *overrides: str) -> Any:
+        witnesses.clear()
+        target = f"+callback.witness._target_={__name__}.{kind.__name__}"
+        run_here(tmp_path / "run", *write_pairs(tmp_path), CALLBACKS, target, *overrides)
+        (witness,) = witnesses
+        return witness
+
+    return run
+
+
+def test_a_step_that_is_not_logged_waits_only_for_the_two_numbers_on_the_bar(
+    witnessed: Callable[..., Any],
+) -> None:
+    steps = 2 * EVERY + 2
+    seen = witnessed(Waits, *TRANSFORMER, f"trainer.max_steps={steps}", f"trainer.log_every_n_steps={EVERY}")
+    others = {step: [of for of in places if not BAR.search(of)] for step, places in seen.places.items()}
+    logged = {step for step in range(steps) if (step + 1) % EVERY == 0}
+    looked = {READ_EVERY - 1}  # at what the device has skipped
+    assert {step for step, of in others.items() if of} == logged | looked, others
+    assert max(count for step, count in seen.by_step.items() if step not in logged | looked) <= 2
+
+
+def test_gradients_are_gone_when_the_next_batch_comes_unless_they_accumulate(
+    witnessed: Callable[..., Any],
+) -> None:
+    assert witnessed(Held, "trainer.max_steps=3").by_batch == [False] * 3
+    accumulated = ("trainer.max_steps=2", "trainer.accumulate_grad_batches=2", "batch_tokens=200")
+    assert witnessed(Held, *accumulated).by_batch == [False, True] * 2
+
+
+def test_bfloat16_trains_nearly_as_float32(witnessed: Callable[..., Any], tmp_path: Path) -> None:
+    for precision in ("32-true", "bf16-mixed"):
+        witnessed(Held, *TRANSFORMER, "trainer.max_steps=5", f"trainer.precision={precision}")
+        (tmp_path / "run" / "metrics.csv").rename(tmp_path / f"{precision}.csv")
+    (full, half) = (losses(tmp_path / f"{name}.csv") for name in ("32-true", "bf16-mixed"))
+    assert len(full) == len(half) == 5
+    assert full != half
+    assert half == pytest.approx(full, rel=0.05)
+
+
+def losses(file: Path) -> list[float]:
+    with file.open(encoding="utf-8", newline="") as stream:
+        return [float(row["train/loss"]) for row in csv.DictReader(stream) if row.get("train/loss")]
+
+
+def test_float16_says_that_it_cannot_clip_what_is_fused() -> None:
+    precision = MixedPrecision("16-mixed", "cuda", torch.amp.GradScaler("cpu"))
+    module: Any = SimpleNamespace(trainer=SimpleNamespace(precision_plugin=precision))
+    fused = torch.optim.Adam([torch.nn.Parameter(torch.zeros(3))], fused=True)
+    sentence = (
+        "trainer.precision=16-mixed scales gradients, .* use optimizer.fused=false, or "
+        "trainer.precision=bf16-mixed"
+    )
+    with pytest.raises(UserError, match=sentence):
+        TranslationModule.configure_gradient_clipping(module, fused, 1.0, "norm")

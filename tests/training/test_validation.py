@@ -1,0 +1,49 @@
+"""Validation on a share of its set during training: which sentences, what is said, and that a stop changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+from training.small_run import KilledError, assert_same_run, results, rows, run_here, write_pairs
+
+SHARE = "val_sentences=5"
+CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,early_stopping,validation_time]"
+seen: list[list[int]] = []
+
+
+class Seen(pl.Callback):
+    """Which rows each validation reads."""
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        seen.append([])
+
+    def on_validation_batch_start(self, trainer: pl.Trainer, module: Any, batch: Any, index: int) -> None:
+        seen[-1] += batch.index.tolist()
+
+
+def test_every_validation_reads_the_same_share_and_the_best_is_scored_on_all(tmp_path: Path) -> None:
+    seen.clear()
+    folder = tmp_path / "run"
+    run_here(folder, *write_pairs(tmp_path), SHARE, CALLBACKS, f"+callback.seen._target_={__name__}.Seen")
+    assert [sorted(of) for of in seen] == [[0, 4, 9, 13, 18]] * 3  # of 23, in each of three epochs
+    found = results(folder)
+    assert {"val/bleu", "val/loss", "val/ppl", "val/bleu_signature", "test/bleu"} <= set(found)
+    assert len((folder / "translations_val.tsv").read_text(encoding="utf-8").splitlines()) == 23
+    assert 0 < found["validation_share"] < 1
+    assert (
+        len([row for row in rows(folder) if row.get("val/bleu")]) == 3
+    )  # the score on all is no point of the curve
+
+
+@pytest.mark.parametrize("hook", ["validation", "validation_end"])
+def test_a_run_killed_within_such_a_validation_goes_on_exactly(tmp_path: Path, hook: str) -> None:
+    pairs = write_pairs(tmp_path)
+    second = run_here(tmp_path / "whole", *pairs, SHARE)["steps"] // 3 * 2  # the end of the second epoch
+    killed = f"+callback.killed={{_target_:training.small_run.Killed,hook:{hook},step:{second}}}"
+    with pytest.raises(KilledError):
+        run_here(tmp_path / "parts", *pairs, SHARE, killed)
+    run_here(tmp_path / "parts", *pairs, SHARE, "resume=auto")
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
