@@ -239,7 +239,7 @@ class TranslationModule(pl.LightningModule):
 
     def _log_metrics(self, stage: str) -> None:
         # After training on a share of the validation set all of it is tested, which is no point of that curve.
-        logger = not (stage == "val" and self.trainer.testing)
+        logger = False if stage == "val" and self.trainer.testing else None
         for name, metric in self.stage_metrics(stage).items():
             value = metric.compute()
             if name not in MEANS:
