@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
         return int(batch.src_length.sum()) + int(batch.ntokens), batch.src.numel() + batch.trg.numel()
 
     paced_by_optimizer(Pace.of_benchmark(), TrainManager, "_train_step", counted)
-    (folder / "model").mkdir()
+    (folder / "model").mkdir(exist_ok=True)
     train(rank=0, world_size=None, cfg=load_config(folder / "config.yaml"), skip_test=True)
 
 

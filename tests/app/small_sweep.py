@@ -119,7 +119,8 @@ def kill_in_job(folder: Path, job: int, *overrides: str) -> None:
     hold = folder / f"hold{job}"
     hold.touch()
     process, latest = start(folder, *overrides), time.monotonic() + 100
-    while read_record(folder / "sweep" / str(job)).get("status") != "running":
+    at = folder / "sweep" / str(job)
+    while read_record(at).get("status") != "running" or not (at / "begun.txt").exists():
         assert time.monotonic() < latest
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)
