@@ -32,9 +32,8 @@ STEEPEST = {"local": 1.15, "atrous": 1.8, "sparse": 1.4}  # exponents asked for
 # What each section of the other script says of itself; × is the time of what it is compared with by its own.
 IN_MODELS = {
     "layer": "A Transformer layer, 512 wide, forward and backward, k = 32, against one with `multihead`. Asked: local "
-    "and atrous at least 4, sparse 3.5. Of the dense layer's 197 GFLOP 120 are its core's; the projections and the "
-    "feed-forward layer are what is left, so no core makes more than 2.6 of it where both run at one rate. Without the "
-    "feed-forward layer it would be 5.7.",
+    "and atrous at least 4, sparse 3.5. Of the dense layer's 197 GFLOP 120 are its core's, so no core makes "
+    "more than 2.6 of it where all runs at one rate, nor more than 5.7 without the feed-forward layer.",
     "training": "A training step, 4 + 4 layers 256 wide, two documents, k = 32, against one with `multihead`.",
     "half_padding": "A batch with padding against a full one, k = 32. Asked: at least 1.67, 0.6 of the time.",
     "ragged": "The core as it is chosen, sentences × n, each of n / 2 to n places, k = 16, against dense attention "
