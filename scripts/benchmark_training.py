@@ -50,8 +50,17 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(str(error))
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"{options.name}.json"
+    if options.keep and file.exists():
+        results = beside(json.loads(file.read_text(encoding="utf-8")), results)
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {draw(file)}")
+
+
+def beside(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The figures of both, the new ones where a size has them for a number of threads."""
+    names = sorted(old["sizes"].keys() | new["sizes"].keys())
+    sizes = {name: old["sizes"].get(name, {}) | new["sizes"].get(name, {}) for name in names}
+    return new | {"sizes": sizes, "settings": old["settings"] | new["settings"]}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -73,6 +82,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks")
     parser.add_argument("--name", default="training_cpu", help="of the page, its plot and its figures")
+    parser.add_argument(
+        "--keep", action="store_true", help="what the page has of other sizes and threads stays"
+    )
     return parser.parse_args(arguments)
 
 

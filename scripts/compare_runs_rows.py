@@ -12,8 +12,9 @@ from compare_runs_read import LeftOut, Run
 # Options that change no figure, or that name the run.
 IGNORED = (
     "seed.", "paths.", "choices.", "task_name.", "ckpt_path.", "resume.", "log_text.", "logger.", "profile.",
-    "profiling.", "callback.attention_map.", "callback.autosave.", "callback.profile.", "callback.progress.",
-    "callback.stop_on_signal.", "trainer.enable_progress_bar.", "trainer.enable_model_summary.", "trainer.profiler.",
+    "profiling.", "compiling.", "callback.attention_map.", "callback.autosave.", "callback.profile.",
+    "callback.progress.", "callback.stop_on_signal.", "trainer.enable_progress_bar.", "trainer.enable_model_summary.",
+    "trainer.profiler.",
 )  # fmt: skip
 MOST_NAMED = 6  # options that a warning tells the values of
 ORIGIN = {"commit": "commit", "platform": "machine", "threads": "number of threads"}

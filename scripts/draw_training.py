@@ -28,12 +28,12 @@ source and target. Pieces are counted on both sides, without padding. All embedd
 label smoothing {smoothing}, gradients are clipped at {clip}, Adam; float32, {processor}, torch {torch},
 Python {python}.
 
-- Every program is a process that waits for its turn: after {warm_up} updates, {turns} turns of {updates} updates each,
+- Every program is a process that waits for its turn: after at least {warm_up} updates, {turns},
   one program after the other. With one thread a turn is measured by processor time, with two by the clock.
 - Pieces/s are of the median turn. Seconds are those of a piece, and the median of the ratios to our turn of the same
   round; ours and the plain loops read the same batches in the same order there.
-- The first update is counted from the command to its end, with the vocabulary and the encoded corpus at hand, memory is
-  the peak of the process.
+- The first update is counted from the command to its end, with the vocabulary and the encoded corpus at hand, and is
+  that of the quickest start; memory is the peak of the process.
 - Ours is `train.py` with all its defaults but for the validation, which is off. The plain loop is
   scripts/train_plainly.py: the same mathematics in PyTorch's own modules, no logging, no bar, no schedule.
 {notes}
@@ -61,6 +61,7 @@ def draw(file: Path) -> Path:
     text = TEXT.format(
         **results["options"] | results["machine"] | next(iter(settings.values())) | {
             "tables": "\n\n".join(tables), "name": file.stem, "pieces": results["options"]["pieces"],
+            "turns": turns_of(sizes),
             "notes": "".join(f"- {note}\n" for name, note in NOTES.items() if name in measured),
         }
     )  # fmt: skip
@@ -68,6 +69,19 @@ def draw(file: Path) -> Path:
     page.write_text(text, encoding="utf-8")
     plot(sizes, settings, file.with_suffix(".png"))
     return page
+
+
+def turns_of(sizes: dict[str, Any]) -> str:
+    """How many there were, of how many updates, for each size and number of threads that differs."""
+    said: dict[str, list[str]] = {}
+    for size, by_threads in sizes.items():
+        for threads, found in by_threads.items():
+            turns = found["ours"]["turns"]
+            many = f"{len(turns)} turns of {turns[0]['updates']} updates each"
+            said.setdefault(many, []).append(f"{size} with {threads} thread{'s' * (threads != '1')}")
+    if len(said) == 1:
+        return next(iter(said))
+    return "; ".join(f"{many} ({', '.join(which)})" for many, which in said.items())
 
 
 def table(title: str, by_threads: dict[str, Any]) -> str:
@@ -129,7 +143,7 @@ def plot(sizes: dict[str, Any], settings: dict[str, Any], file: Path) -> None:
             axis.barh(places, [speed(found[name], threads) for name in names], height, label=label)
             axis.set_yticks(range(len(names)), [NAMES[name] for name in names])
         axis.set(xlabel="pieces a second", title=settings[size]["model"])
-        axis.legend(fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(by_threads))
     figure.savefig(file, dpi=120)
 
 

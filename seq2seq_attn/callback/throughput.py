@@ -61,7 +61,7 @@ class Throughput(pl.Callback):
             total = (self.tokens, self.padded_tokens, self.seconds)
             tokens, padded, seconds = (now - before for now, before in zip(total, self._logged, strict=True))
             self._logged = total
-            pl_module.log("train/tokens_per_second", tokens / max(seconds, 1e-9), prog_bar=True, batch_size=1)
+            pl_module.log("train/tokens_per_second", tokens / max(seconds, 1e-9), batch_size=1)
             pl_module.log("train/padding_share", 1 - tokens / max(padded, 1), batch_size=1)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -26,7 +26,7 @@ LOGGED_ROWS = 200  # of a test set; translations.tsv has them all
 def collect_results(trainer: Any, module: TranslationModule, config: dict[str, Any]) -> dict[str, Any]:
     """Figures of a tested run, as plain data."""
     results: dict[str, Any] = {}
-    for stage in module.test_names:
+    for stage in tested(module):
         figures = collect_figures(trainer, module, stage)
         results |= {f"{stage}/{name}": value for name, value in figures.items()}
         signatures = module.signatures[stage]
@@ -47,8 +47,13 @@ def collect_results(trainer: Any, module: TranslationModule, config: dict[str, A
         "padding_share": 1 - counted.tokens / max(counted.padded_tokens, 1),
         "decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9),
         "peak_memory_bytes": peak_memory_bytes(),
-        "attention_entropy": float(module.attention_entropy.compute()),
+        **({"attention_entropy": float(module.attention_entropy.compute())} if decoded else {}),
     }
+
+
+def tested(module: TranslationModule) -> list[str]:
+    """The test sets that have a translation; trainer.limit_test_batches=0 leaves none."""
+    return [name for name in module.test_names if module.translations.get(name)]
 
 
 def validation_figures(validation: float, training: float) -> dict[str, float]:
@@ -83,7 +88,8 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
     same number everywhere, the first version is repeated, which changes neither BLEU nor chrF (but TER, which
     divides by the mean length of the versions).
     """
-    for name, rows in module.translations.items():
+    for name in tested(module):
+        rows = module.translations[name]
         split, suffix = corpus.splits[name], "" if name == "test" else f"_{name.removeprefix('test_')}"
         most = max(len(split.references[row]) for row in rows)
         lines, hypotheses, versions = [], [], []
@@ -99,7 +105,8 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
 def log_translations(loggers: list[Any], module: TranslationModule, corpus: LoadedCorpus) -> None:
     """The first translations of each test set as a table, to loggers that take one."""
     columns = ["source", "reference", "hypothesis"]
-    for name, rows in module.translations.items():
+    for name in tested(module):
+        rows = module.translations[name]
         split = corpus.splits[name]
         table = [
             [split.sources[row], split.references[row][0], rows[row]] for row in sorted(rows)[:LOGGED_ROWS]

@@ -178,7 +178,9 @@ def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
 def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
     """Lightning's Trainer with the callbacks and loggers chosen, less those that its own options switch off."""
     off = tuple(kind for option, kinds in SWITCHES.items() if not config["trainer"][option] for kind in kinds)
-    chosen = config.get("callback", {}) | (config["profiling"] if config["profile"] else {})
+    chosen = config.get("callback", {})
+    for switch, added in (("profile", "profiling"), ("compile", "compiling")):
+        chosen |= config[added] if config.get(switch) else {}
     callbacks = [instantiate(callback, _convert_="all") for callback in chosen.values()]
     callbacks = [callback for callback in callbacks if not isinstance(callback, off)]
     loggers: list[Any] = [CsvLogger(run_dir)]
@@ -212,7 +214,7 @@ def finish(trainer: Any, module: TranslationModule, datamodule: TranslationDataM
     if validated:
         return best
     score = trainer.checkpoint_callback.best_model_score if trainer.checkpoint_callback else None
-    found = trainer.validate(module, datamodule=datamodule, verbose=False)[0]["val/bleu"]
-    if not had_best or score is None or found > float(score):
+    found = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
+    if not had_best or score is None or (found and found[0]["val/bleu"] > float(score)):
         trainer.save_checkpoint(best)
     return best

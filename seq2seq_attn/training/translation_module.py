@@ -95,7 +95,7 @@ class TranslationModule(pl.LightningModule):
         accumulated = self.trainer.accumulate_grad_batches
         begin = batch_idx % accumulated == 0
         self.update_mean.add(loss.smoothed, loss.tokens, self.parameters(), begin=begin)
-        self.log("train/loss", self.update_mean.mean(), prog_bar=True, batch_size=loss.tokens)
+        self.log("train/loss", self.update_mean.mean(), batch_size=loss.tokens)
         divisor = self.update_mean.divisor(accumulated)
         drawn = drawn_loss(self.reinforce, batch, loss.nll_by_piece, decoded)
         mean = loss.smoothed / divisor

@@ -245,6 +245,24 @@ def test_the_page_says_the_median_ratio_of_a_round(tmp_path: Path) -> None:
     assert (tmp_path / "training.png").stat().st_size > 1000
 
 
+def test_what_a_page_has_of_other_sizes_and_threads_can_stay() -> None:
+    settings = {"A": {"dim": 1}, "B": {"dim": 2}}
+    few, many = ({"ours": found_turns(*[1.0] * count)} for count in (2, 3))
+    old = {
+        "sizes": {"A": {"1": few, "2": few}, "B": {"1": few}},
+        "settings": settings,
+        "options": {"turns": 2},
+    }
+    new = {"sizes": {"A": {"2": many}}, "settings": {"A": {"dim": 1}}, "options": {"turns": 3}}
+    both = benchmark.beside(old, new)
+    assert both["sizes"] == {"A": {"1": few, "2": many}, "B": {"1": few}}
+    assert both["settings"] == settings
+    assert drawing.turns_of(old["sizes"]) == "2 turns of 3 updates each"
+    assert drawing.turns_of(both["sizes"]) == (
+        "2 turns of 3 updates each (A with 1 thread, B with 1 thread); 3 turns of 3 updates each (A with 2 threads)"
+    )
+
+
 @pytest.mark.slow
 def test_every_program_takes_its_turns_on_a_small_corpus(tmp_path: Path) -> None:
     words = [f"w{i}" for i in range(20)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -23,13 +22,11 @@ from seq2seq_attn.training.translation_module import TranslationModule
 
 WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
 EVERY = 7  # steps between two that are logged
-CALLBACKS = "callback=[seeding,gradient_norm,finite,loss_spike,throughput,checkpoint,autosave,early_stopping]"
+CALLBACKS = "callback=[seeding,gradient_norm,finite,loss_spike,throughput,checkpoint,autosave,early_stopping,progress]"
 TRANSFORMER = (
     "model=transformer", "attention=multihead", "model.encoder.num_layers=1", "model.decoder.num_layers=1",
     "feed_forward.ff_dim=13", "batch_tokens=120", "model.dropout=0.0",
 )  # fmt: skip
-# Lightning turns what is logged with prog_bar=True, the loss and the speed, into numbers at every step.
-BAR = re.compile("on_batch_end > metrics > metrics > convert_tensors_to_scalars")
 witnesses: list[Any] = []
 
 
@@ -69,6 +66,20 @@ class Waits(pl.Callback):
             setattr(torch.Tensor, name, method)
 
 
+class Shown(pl.Callback):
+    """Loss and speed on the bar, by step."""
+
+    def __init__(self) -> None:
+        self.by_step: list[tuple[float | None, float | None]] = []
+        witnesses.append(self)
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        metrics = trainer.progress_bar_callback.get_metrics(trainer, pl_module)
+        self.by_step.append((metrics.get("train/loss"), metrics.get("train/tokens_per_second")))
+
+
 class Held(pl.Callback):
     """Whether a gradient is there when the next batch comes, by batch."""
 
@@ -87,23 +98,30 @@ def witnessed(tmp_path: Path) -> Callable[..., Any]:
     def run(kind: type, *overrides: str) -> Any:
         witnesses.clear()
         target = f"+callback.witness._target_={__name__}.{kind.__name__}"
-        run_here(tmp_path / "run", *write_pairs(tmp_path), CALLBACKS, target, *overrides)
+        bar = "trainer.enable_progress_bar=true"
+        run_here(tmp_path / "run", *write_pairs(tmp_path), CALLBACKS, bar, target, *overrides)
         (witness,) = witnesses
         return witness
 
     return run
 
 
-def test_a_step_that_is_not_logged_waits_only_for_the_two_numbers_on_the_bar(
-    witnessed: Callable[..., Any],
-) -> None:
+def test_a_step_that_is_not_logged_waits_for_nothing(witnessed: Callable[..., Any]) -> None:
     steps = 2 * EVERY + 2
     seen = witnessed(Waits, *TRANSFORMER, f"trainer.max_steps={steps}", f"trainer.log_every_n_steps={EVERY}")
-    others = {step: [of for of in places if not BAR.search(of)] for step, places in seen.places.items()}
     logged = {step for step in range(steps) if (step + 1) % EVERY == 0}
     looked = {READ_EVERY - 1}  # at what the device has skipped
-    assert {step for step, of in others.items() if of} == logged | looked, others
-    assert max(count for step, count in seen.by_step.items() if step not in logged | looked) <= 2
+    assert set(seen.by_step) == logged | looked, seen.places
+
+
+def test_the_bar_shows_what_was_logged_last(witnessed: Callable[..., Any], tmp_path: Path) -> None:
+    steps = 2 * EVERY + 2
+    shown = witnessed(
+        Shown, *TRANSFORMER, f"trainer.max_steps={steps}", f"trainer.log_every_n_steps={EVERY}"
+    ).by_step
+    by_step = dict(enumerate(losses(tmp_path / "run" / "metrics.csv"), start=1))
+    assert [loss for loss, _ in shown] == [None] * (EVERY - 1) + [by_step[1]] * EVERY + [by_step[2]] * 3
+    assert all((speed is None) == (loss is None) for loss, speed in shown)
 
 
 def test_gradients_are_gone_when_the_next_batch_comes_unless_they_accumulate(

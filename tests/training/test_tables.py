@@ -62,12 +62,12 @@ def tried(folder: Path, *overrides: str) -> dict[str, Any]:
         return train(compose("train", [*overrides, *TINY, *given]))
 
 
-def test_the_synthesizer_table_has_the_rows_of_its_paper_ten_minutes_each() -> None:
+def test_the_synthesizer_table_has_the_rows_of_its_paper_as_many_updates_for_each() -> None:
     assert rows("synthesizer_table") == [[f"attention={row}"] for row in SYNTHESIZER]
     presets = {name for name in options("attention") if "synthesizer" in name}
     assert set(SYNTHESIZER) - {"multihead"} == presets
     config = composed_sweep("synthesizer_table")
-    assert config.trainer.max_time == "00:00:10:00"
+    assert (config.trainer.max_epochs, config.trainer.max_time) == (5, None)
     assert config.hydra.runtime.choices["data"] == "multi30k"
     assert config.hydra.runtime.choices["attention@cross_attention"] == "multihead"
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
+import torch
 from training.small_run import KilledError, assert_same_run, results, rows, run_here, write_pairs
+
+from seq2seq_attn.training.checkpoint import read_checkpoint
 
 SHARE = "val_sentences=5"
 CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,early_stopping,validation_time]"
@@ -47,3 +50,14 @@ def test_a_run_killed_within_such_a_validation_goes_on_exactly(tmp_path: Path, h
         run_here(tmp_path / "parts", *pairs, SHARE, killed)
     run_here(tmp_path / "parts", *pairs, SHARE, "resume=auto")
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+@pytest.mark.parametrize("tested", ["null", "0"])
+def test_a_run_without_any_validation_ends_with_its_last_weights(tmp_path: Path, tested: str) -> None:
+    limits = ("trainer.limit_val_batches=0", f"trainer.limit_test_batches={tested}", "trainer.max_epochs=1")
+    found = run_here(tmp_path / "run", *write_pairs(tmp_path), *limits)
+    assert found["steps"] > 0
+    assert ("test/bleu" in found) == (tested == "null")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    states = [read_checkpoint(checkpoints / f"{name}.ckpt")["state_dict"] for name in ("best", "last")]
+    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())

@@ -17,9 +17,9 @@ from seq2seq_attn.attention.pattern.pattern import (
 )
 
 # Source places from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
-# cores: those of the product by one thread and by two, which need more, with 8 heads of 64, k = 32 and 64; those of the
+# cores: those of the product by one thread and by two, which need more, with 8 heads of 64, k = 16 to 64; those of the
 # parts by two, with 4 of 64, k = 4 to 16.
-PRODUCT_FROM, PRODUCT_FROM_K = 320, 12
+PRODUCT_FROM, PRODUCT_FROM_K = 320, 7
 PARTS_FROM, PARTS_FROM_K = 256, 8
 
 

@@ -1,0 +1,52 @@
+"""compile=true: the same training, one program for all lengths, and checkpoints that know nothing of it."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+from training.small_run import start, write_pairs
+
+from seq2seq_attn.callback.compile import Compile
+from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.training.checkpoint import read_checkpoint
+
+TRANSFORMER = (
+    "model=transformer", "model.encoder.num_layers=1", "model.decoder.num_layers=1", "feed_forward.ff_dim=13",
+    "model.dropout=0", "model.encoder.dropout=0", "model.decoder.dropout=0", "batch_tokens=200", "trainer.max_steps=6",
+)  # fmt: skip
+
+
+def losses(folder: Path) -> list[float]:
+    with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
+        return [float(row["train/loss"]) for row in csv.DictReader(file) if row.get("train/loss")]
+
+
+@pytest.mark.parametrize("attention", ["multihead", pytest.param("sparse", marks=pytest.mark.slow)])
+def test_a_compiled_run_learns_the_same(attention: str, tmp_path: Path) -> None:
+    pairs, common = write_pairs(tmp_path), (*TRANSFORMER, f"attention={attention}", "attention.dropout=0")
+    for name, given in (
+        ("plain", ()),
+        ("compiled", ("compile=true", "compiling.compile.backend=aot_eager")),
+    ):
+        assert start(tmp_path / name, *pairs, *common, *given).wait() == 0, (
+            tmp_path / name / "said.txt"
+        ).read_text()
+    plain, compiled = (losses(tmp_path / name) for name in ("plain", "compiled"))
+    assert len(plain) == 6
+    assert compiled == pytest.approx(plain, rel=1e-4)
+    checkpoints = [
+        read_checkpoint(tmp_path / name / "checkpoints" / "best.ckpt") for name in ("plain", "compiled")
+    ]
+    assert checkpoints[0]["state_dict"].keys() == checkpoints[1]["state_dict"].keys()
+
+
+def test_what_cannot_compile_is_said_before_training() -> None:
+    trainer = pl.Trainer(
+        accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
+    )
+    with pytest.raises(UserError, match=re.escape("compile=true: torch.compile does not work here for cpu")):
+        Compile(dynamic=True, backend="none-such").setup(trainer, None, "fit")
