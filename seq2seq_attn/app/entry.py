@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 
 from seq2seq_attn.app.mistake import in_composition, in_job, parse
 from seq2seq_attn.app.other_rank import overrides_of_rank
+from seq2seq_attn.app.wrong_kind import wrong_kind
 from seq2seq_attn.tensors.allocator import keep_freed_memory
 from seq2seq_attn.tensors.conf_directory import conf_directory
 
@@ -69,7 +70,7 @@ def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
         leave_if_stdout_is_closed()
         raise
     except Exception as error:
-        sentence = in_job(error)
+        sentence = in_job(error) or wrong_kind()
         if sentence is None:
             raise
         if HydraConfig.get().mode == RunMode.MULTIRUN:

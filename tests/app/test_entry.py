@@ -156,6 +156,15 @@ def run(folder: Path, *arguments: str, **options) -> subprocess.CompletedProcess
         ("-m attention=sparse,sparze", "There is no attention 'sparze'; choose from: bahdanau, sparse\n"),
         ("seed=2", "seed 2 is taken; use seed=3\n"),
         ("seed=3", "a part refuses; take another\n"),
+        ("seed=4 trainer.max_steps=abc", "trainer.max_steps=abc is to be a number; its default is 7\n"),
+        (
+            "seed=4 attention=sparse attention.score.width=wide",
+            "attention.score.width=wide is to be a number; its default is 5\n",
+        ),
+        (
+            "seed=4 metric.bleu.lowercase=no",
+            "metric.bleu.lowercase=no is to be true or false; its default is false\n",
+        ),
         ("seed=6", "The option 'needed' has no value; set it: `python app.py needed=...`\n"),
         ("seed=${sed}", "The option 'seed' cannot be worked out: Interpolation key 'sed' not found\n"),
     ],
@@ -179,7 +188,7 @@ def test_a_right_command_runs_under_the_name_of_its_file(folder):
 
 
 def test_a_bug_keeps_its_traceback(folder):
-    result = run(folder, "seed=4")
+    result = run(folder, "seed=4", "trainer.max_steps=8", "+trainer.name=abc")
     assert result.returncode == 1
     assert "Traceback (most recent call last)" in result.stderr
     assert result.stderr.endswith("ZeroDivisionError: a bug\n")
@@ -239,6 +248,7 @@ def test_config_directory_inside_the_package_comes_first(tmp_path):
         "app/entry.py",
         "app/mistake.py",
         "app/other_rank.py",
+        "app/wrong_kind.py",
         "tensors/__init__.py",
         "tensors/allocator.py",
         "tensors/conf_directory.py",
