@@ -70,7 +70,7 @@ def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
         leave_if_stdout_is_closed()
         raise
     except Exception as error:
-        sentence = in_job(error) or wrong_kind()
+        sentence = in_job(error) or wrong_kind(error)
         if sentence is None:
             raise
         if HydraConfig.get().mode == RunMode.MULTIRUN:

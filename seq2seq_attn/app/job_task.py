@@ -64,7 +64,7 @@ class JobTask:
 
 def why(error: Exception, folder: Path) -> str:
     """The sentence of a mistake, or of a bug the last line of its traceback, which goes into a file."""
-    sentence = in_job(error) or wrong_kind()
+    sentence = in_job(error) or wrong_kind(error)
     if sentence is not None:
         return sentence
     trace = "".join(traceback.format_exception(error))

@@ -10,9 +10,16 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from seq2seq_attn.app.mistake import causes
 
-def wrong_kind() -> str | None:
-    """The sentence for the first override of the running job whose value is text, and its default a number."""
+
+def wrong_kind(error: Exception) -> str | None:
+    """The sentence for the first override of the running job whose value is text, and its default a number.
+
+    Other bugs keep their traceback, and so do those beside `auto`, a word that may stand for a number.
+    """
+    if not any(isinstance(cause, TypeError | ValueError) for cause in causes(error)):
+        return None
     if not (HydraConfig.initialized() and GlobalHydra.instance().is_initialized()):
         return None
     hydra = HydraConfig.get()
@@ -29,7 +36,7 @@ def wrong_kind() -> str | None:
         return None
     for key, text in texts.items():
         default = OmegaConf.select(config, key, throw_on_resolution_failure=False)
-        if isinstance(default, int | float):
+        if isinstance(default, int | float) and text != "auto":
             kind = "true or false" if isinstance(default, bool) else "a number"
             return f"{key}={text} is to be {kind}; its default is {str(default).lower()}"
     return None

@@ -37,10 +37,11 @@ class Compile(pl.Callback):
                 f"compile=true: torch.compile does not work here for {device.type} ({said}); it needs a C++ compiler, "
                 "or Triton on a GPU; use compile=false"
             ) from error
+        torch.compiler.set_stance("default")  # an earlier run of this process may have died in its validation
         pl_module.model.compile(dynamic=self.dynamic, backend=self.backend)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Each piece that a search adds would be another program."""
+        """Without gradients and dropout it would be another program, for little work."""
         torch.compiler.set_stance("force_eager")
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

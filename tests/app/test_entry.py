@@ -49,6 +49,8 @@ def task(config: DictConfig) -> None:
         os.kill(os.getpid(), signal.SIGINT)
     if config.seed == 6:
         config.needed
+    if config.seed == 10:
+        raise TypeError("'<=' not supported between 'float' and 'str'")
     if config.seed == 7:
         for _ in range(100_000):
             print("a line that is too much for head")
@@ -156,13 +158,13 @@ def run(folder: Path, *arguments: str, **options) -> subprocess.CompletedProcess
         ("-m attention=sparse,sparze", "There is no attention 'sparze'; choose from: bahdanau, sparse\n"),
         ("seed=2", "seed 2 is taken; use seed=3\n"),
         ("seed=3", "a part refuses; take another\n"),
-        ("seed=4 trainer.max_steps=abc", "trainer.max_steps=abc is to be a number; its default is 7\n"),
+        ("seed=10 trainer.max_steps=abc", "trainer.max_steps=abc is to be a number; its default is 7\n"),
         (
-            "seed=4 attention=sparse attention.score.width=wide",
+            "seed=10 attention=sparse attention.score.width=wide",
             "attention.score.width=wide is to be a number; its default is 5\n",
         ),
         (
-            "seed=4 metric.bleu.lowercase=no",
+            "seed=10 metric.bleu.lowercase=no",
             "metric.bleu.lowercase=no is to be true or false; its default is false\n",
         ),
         ("seed=6", "The option 'needed' has no value; set it: `python app.py needed=...`\n"),
@@ -188,10 +190,12 @@ def test_a_right_command_runs_under_the_name_of_its_file(folder):
 
 
 def test_a_bug_keeps_its_traceback(folder):
-    result = run(folder, "seed=4", "trainer.max_steps=8", "+trainer.name=abc")
+    result = run(folder, "seed=4", "trainer.max_steps=abc")
     assert result.returncode == 1
     assert "Traceback (most recent call last)" in result.stderr
     assert result.stderr.endswith("ZeroDivisionError: a bug\n")
+    for legal in ("trainer.max_steps=auto", "+trainer.name=abc"):
+        assert run(folder, "seed=10", legal).returncode == 1
 
 
 def test_a_sweep_goes_on_after_a_mistake_and_says_it_at_the_end(folder):
