@@ -60,7 +60,8 @@ def beside(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """The figures of both, the new ones where a size has them for a number of threads."""
     names = sorted(old["sizes"].keys() | new["sizes"].keys())
     sizes = {name: old["sizes"].get(name, {}) | new["sizes"].get(name, {}) for name in names}
-    return new | {"sizes": sizes, "settings": old["settings"] | new["settings"]}
+    commands = old["commands"] + new["commands"]
+    return new | {"sizes": sizes, "settings": old["settings"] | new["settings"], "commands": commands}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -102,6 +103,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
                 str(threads): in_turns(commands, size, threads, options, Path(folder)) for threads in options.threads
             }  # fmt: skip
     return {
+        "commands": [f"python scripts/benchmark_training.py {' '.join(sys.argv[1:])}"],
         "sizes": results,
         "settings": {size: SIZES[size] | COMMON for size in options.sizes},
         "options": {

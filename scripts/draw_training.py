@@ -39,7 +39,7 @@ Python {python}.
 {notes}
 ![Pieces a second by program]({name}.png)
 
-Made by `python scripts/benchmark_training.py`, drawn again from {name}.json by `python scripts/draw_training.py`.
+Made by {commands}; drawn again from {name}.json by `python scripts/draw_training.py`.
 """
 NOTES = {
     "joeynmt": "JoeyNMT cuts batches by tokens as they come, unsorted, so that more of them is padding.",
@@ -61,7 +61,7 @@ def draw(file: Path) -> Path:
     text = TEXT.format(
         **results["options"] | results["machine"] | next(iter(settings.values())) | {
             "tables": "\n\n".join(tables), "name": file.stem, "pieces": results["options"]["pieces"],
-            "turns": turns_of(sizes),
+            "turns": turns_of(sizes), "commands": ", then ".join(f"`{line}`" for line in results["commands"]),
             "notes": "".join(f"- {note}\n" for name, note in NOTES.items() if name in measured),
         }
     )  # fmt: skip

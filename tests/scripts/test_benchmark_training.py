@@ -223,6 +223,7 @@ def test_the_page_says_the_median_ratio_of_a_round(tmp_path: Path) -> None:
         "hf": found_turns(4.0, 8.0, 8.0, tokens=50),
     }
     results = {
+        "commands": ["python one", "python two --keep"],
         "sizes": {"A": {"1": found, "2": found}},
         "settings": {"A": benchmark.SIZES["A"] | benchmark.COMMON},
         "options": {"batch_tokens": 4096, "pieces": 8000, "turns": 3, "updates": 3, "warm_up": 2},
@@ -242,6 +243,7 @@ def test_the_page_says_the_median_ratio_of_a_round(tmp_path: Path) -> None:
     assert "it is post-norm" in page
     assert "JoeyNMT cuts" not in page
     assert "](training.png)" in page
+    assert "Made by `python one`, then `python two --keep`; " in page
     assert (tmp_path / "training.png").stat().st_size > 1000
 
 
@@ -249,14 +251,21 @@ def test_what_a_page_has_of_other_sizes_and_threads_can_stay() -> None:
     settings = {"A": {"dim": 1}, "B": {"dim": 2}}
     few, many = ({"ours": found_turns(*[1.0] * count)} for count in (2, 3))
     old = {
+        "commands": ["one"],
         "sizes": {"A": {"1": few, "2": few}, "B": {"1": few}},
         "settings": settings,
         "options": {"turns": 2},
     }
-    new = {"sizes": {"A": {"2": many}}, "settings": {"A": {"dim": 1}}, "options": {"turns": 3}}
+    new = {
+        "commands": ["two"],
+        "sizes": {"A": {"2": many}},
+        "settings": {"A": {"dim": 1}},
+        "options": {"turns": 3},
+    }
     both = benchmark.beside(old, new)
     assert both["sizes"] == {"A": {"1": few, "2": many}, "B": {"1": few}}
     assert both["settings"] == settings
+    assert both["commands"] == ["one", "two"]
     assert drawing.turns_of(old["sizes"]) == "2 turns of 3 updates each"
     assert drawing.turns_of(both["sizes"]) == (
         "2 turns of 3 updates each (A with 1 thread, B with 1 thread); 3 turns of 3 updates each (A with 2 threads)"
