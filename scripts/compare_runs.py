@@ -1,7 +1,8 @@
 """Which attention, and at what cost? `python scripts/compare_runs.py FOLDERS... --output page.html`.
 
 The folders are runs of train.py, or hold some: a sweep, `runs/train`. Two files come of them: page.html, which needs no
-network and nothing beside it, and page.md, its table. Runs of one configuration and several seeds make one row; models,
+network and nothing beside it, and page.md, its table. Runs of one configuration and several seeds make one row, named
+by its attention; --by folder names it by the folder given: `runs/plain runs/ema --by folder --baseline plain`. Models,
 and test sets, have tables of their own. Runs that did not finish are named with the reason.
 """
 
@@ -33,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--output", type=Path, default=Path("page.html"), help="the page; .md stands beside it"
     )
-    parser.add_argument("--baseline", help="an attention; the one with the highest BLEU if not given")
+    parser.add_argument("--by", choices=("attention", "folder"), default="attention", help="what names a row")
+    parser.add_argument("--baseline", help="a row; the one with the highest BLEU if not given")
     parser.add_argument(
         "--resamples", type=int, default=1000, help="test sets drawn for p-values; 1,000 if not given"
     )
@@ -48,18 +50,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.output.suffix != ".html":
         parser.error(f"--output {given.output} is no .html; give page.html, and page.md will stand beside it")
     try:
-        groups, left_out = compare(given.folders, given.baseline, given.resamples)
+        groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by)
     except UserError as error:
         sys.exit(str(error))
     write(groups, left_out, given.output, given.sentence)
 
 
 def compare(
-    folders: Sequence[Path], baseline: str | None, resamples: int
+    folders: Sequence[Path], baseline: str | None, resamples: int, by: str = "attention"
 ) -> tuple[list[Figures], list[LeftOut]]:
     """The figures of every group, and the runs that have none."""
     runs, left_out = read_runs(folders)
-    groups, repeated = grouped(runs)
+    groups, repeated = grouped(runs, by)
     check_baseline(groups, baseline)
     return [figures_of(group, baseline, resamples) for group in groups], [*left_out, *repeated]
 
@@ -68,7 +70,7 @@ def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:
     if baseline is not None and not any(find_row(group.rows, baseline) for group in groups):
         names = sorted({row.label for group in groups for row in group.rows})
         raise UserError(
-            f"no finished run has attention={baseline}; choose the baseline from: {', '.join(names)}"
+            f"no finished run has {groups[0].by}={baseline}; choose the baseline from: {', '.join(names)}"
         )
 
 

@@ -42,6 +42,7 @@ class Figures(NamedTuple):
 
     Attributes:
         rows: the highest BLEU first.
+        by: what names them.
         chosen: whether the baseline was asked for; if not, it is the first row.
         lengths: sentences of each length.
         by_length: their BLEU, mean over seeds.
@@ -50,6 +51,7 @@ class Figures(NamedTuple):
 
     title: str
     rows: list[Row]
+    by: str
     columns: dict[str, Column]
     means: dict[str, dict[str, Mean]]
     baseline: str
@@ -87,10 +89,10 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
     first = lengths[rows[0].runs[0].name]
     notes = list(group.warnings)
     if baseline and not asked:
-        notes.append(f"No run here has attention={baseline}: the baseline is the one with the highest BLEU.")
+        notes.append(f"No run here has {group.by}={baseline}: the baseline is the one with the highest BLEU.")
     notes += [note for row in rows for run in row.runs for note in disagreement(run, counted[run.name])]
     return Figures(
-        group.title, rows, columns, means, against.label, asked is not None,
+        group.title, rows, group.by, columns, means, against.label, asked is not None,
         differences(rows, counted, against, resamples), resamples,
         {label: sentences for label, (sentences, _) in first.items()},
         {row.label: {label: fmean(lengths[run.name][label][1] for run in row.runs) for label in first} for row in rows},

@@ -11,7 +11,7 @@ from compare_runs_draw import forest, panels, scatter
 from compare_runs_figures import Figures, verdict
 from compare_runs_maps import KINDS, Map, draw_map, draw_scale, maps_of
 from compare_runs_read import LeftOut
-from compare_runs_table import about_test, cells_of, counted, head_of
+from compare_runs_table import about_test, cells_of, counted, head_of, title_of
 
 STYLE = Path(__file__).with_name("compare_runs.css")
 # A page that could load anything would have to say so here.
@@ -35,12 +35,12 @@ PAGE = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>Attentions compared</title>
+<title>{title}</title>
 <style>
 {style}</style>
 </head>
 <body>
-<h1>Attentions compared</h1>
+<h1>{title}</h1>
 {body}
 <p class="note">Made by <code>python scripts/compare_runs.py</code> from the folders of the runs alone. ± is the
 standard deviation over seeds.</p>
@@ -60,12 +60,16 @@ def html_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], sentence: 
     for number, group in enumerate(groups):
         body += section(group, number, sentence)
     return PAGE.format(
-        policy=POLICY, style=STYLE.read_text(encoding="utf-8"), body="\n".join(body), script=SORT
+        title=title_of(groups),
+        policy=POLICY,
+        style=STYLE.read_text(encoding="utf-8"),
+        body="\n".join(body),
+        script=SORT,
     )
 
 
 def described(group: Figures) -> str:
-    return f"{counted(len(group.rows), 'attention')} in {escape(group.title)}"
+    return f"{counted(len(group.rows), group.by)} in {escape(group.title)}"
 
 
 def left_out_list(left_out: Sequence[LeftOut]) -> Iterator[str]:

@@ -31,6 +31,7 @@ class Run(NamedTuple):
 
     Attributes:
         name: its folder, from where the folders given stand.
+        given: the folder given that it is in, from there too.
         results, config, provenance: what its files say.
         log: a line of metrics.csv each, with what was logged then.
         system: its translations of the test set that `stage` names.
@@ -38,6 +39,7 @@ class Run(NamedTuple):
     """
 
     name: str
+    given: str
     folder: Path
     results: dict[str, Any]
     config: dict[str, Any]
@@ -62,7 +64,7 @@ def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
     Raises:
         UserError: if there is no folder, or no run that has finished.
     """
-    found = [read_run(name, place) for name, place in named(find_runs(folders), folders)]
+    found = [read_run(*names, place) for *names, place in named(find_runs(folders), folders)]
     runs = [run for run in found if isinstance(run, Run)]
     left_out = [run for run in found if isinstance(run, LeftOut)]
     if not runs:
@@ -93,13 +95,23 @@ def natural(name: str) -> tuple[int, int, str]:
     return (0, int(name), name) if name.isdecimal() else (1, 0, name)
 
 
-def named(places: Sequence[Path], folders: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Names that tell the runs apart and say nothing of where on a machine they are."""
-    root = os.path.commonpath([folder.resolve().parent for folder in folders])
-    return [(place.relative_to(root).as_posix(), place) for place in places]
+def named(places: Sequence[Path], folders: Sequence[Path]) -> list[tuple[str, str, Path]]:
+    """Names of the runs and of the folders they are in, which say nothing of where on a machine they are."""
+    given = [folder.resolve() for folder in folders]
+    root = os.path.commonpath([folder.parent for folder in given])
+
+    def name(place: Path) -> str:
+        return place.relative_to(root).as_posix()
+
+    def innermost(place: Path) -> Path:
+        return max(
+            (folder for folder in given if place.is_relative_to(folder)), key=lambda own: len(own.parts)
+        )
+
+    return [(name(place), name(innermost(place)), place) for place in places]
 
 
-def read_run(name: str, folder: Path) -> Run | LeftOut:
+def read_run(name: str, given: str, folder: Path) -> Run | LeftOut:
     reason = unfinished(folder)
     if reason:
         return LeftOut(name, reason)
@@ -123,7 +135,7 @@ def read_run(name: str, folder: Path) -> Run | LeftOut:
     except (ValueError, KeyError, IndexError, TypeError, AssertionError, yaml.YAMLError) as error:
         return LeftOut(name, f"results.json, config.yaml or provenance.json is damaged ({first_line(error)})")
     log = read_log(folder / "metrics.csv")
-    return Run(name, folder, results, config, origin, log, stage, system, follows_others(folder))
+    return Run(name, given, folder, results, config, origin, log, stage, system, follows_others(folder))
 
 
 def unfinished(folder: Path) -> str | None:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from compare_runs_read import LeftOut, Run
 
+from seq2seq_attn.tensors.error import UserError
+
 # Options that change no figure, or that name the run.
 IGNORED = (
     "seed.", "paths.", "choices.", "task_name.", "ckpt_path.", "resume.", "log_text.", "logger.", "profile.",
@@ -21,10 +23,10 @@ ORIGIN = {"commit": "commit", "platform": "machine", "threads": "number of threa
 
 
 class Row(NamedTuple):
-    """Runs of one attention that differ in their seed alone, in its order.
+    """Runs that differ in their seed alone, in its order.
 
     Attributes:
-        label: the attention; and what else is its own, where rows share it.
+        label: the attention, and what else is its own, where rows share it; or the folder.
     """
 
     label: str
@@ -36,15 +38,17 @@ class Group(NamedTuple):
     """One model on one test set.
 
     Attributes:
+        by: what names the rows, `attention` or `folder`.
         warnings: in a sentence each, why its figures may speak of something else than the attention.
     """
 
     title: str
     rows: list[Row]
+    by: str
     warnings: list[str]
 
 
-def grouped(runs: Sequence[Run]) -> tuple[list[Group], list[LeftOut]]:
+def grouped(runs: Sequence[Run], by: str = "attention") -> tuple[list[Group], list[LeftOut]]:
     """Groups by model and test set, as only those have figures that can be compared; and runs that repeat others."""
     found: dict[Any, list[Run]] = {}
     for run in runs:
@@ -56,8 +60,8 @@ def grouped(runs: Sequence[Run]) -> tuple[list[Group], list[LeftOut]]:
         title = titles[place]
         if titles.count(title) > 1:
             title += f", test set {titles[: place + 1].count(title)}"
-        rows, twice = rows_of(members)
-        groups.append(Group(title, rows, warnings(rows)))
+        rows, twice = rows_of(members) if by == "attention" else rows_of_folders(members)
+        groups.append(Group(title, rows, by, warnings(rows, by)))
         repeated += twice
     return groups, repeated
 
@@ -68,19 +72,53 @@ def rows_of(runs: Iterable[Run]) -> tuple[list[Row], list[LeftOut]]:
     repeated = []
     for run in runs:
         own = found.setdefault((run.results["attention"], *sorted(settings(run.config).items())), {})
-        if run.seed in own:
-            name = own[run.seed].name
-            repeated.append(
-                LeftOut(name, f"has the configuration and seed of {run.name}, which comes after it")
-            )
+        repeated += repeats(own, run)
         own[run.seed] = run
-    members = [(key[0], [own[seed] for seed in sorted(own, key=str)]) for key, own in found.items()]
+    members = [(key[0], in_order(own)) for key, own in found.items()]
     rows = []
     for attention, of_row in members:
         alike = [settings(others[0].config) for name, others in members if name == attention]
         own = settings(of_row[0].config)
         apart = " ".join(f"{option}={own.get(option, '–')}" for option in differing(alike))
         rows.append(Row(f"{attention} ({apart})" if apart else attention, attention, of_row))
+    return rows, repeated
+
+
+def repeats(own: dict[Any, Run], run: Run) -> list[LeftOut]:
+    """The run that has this one's configuration and seed, if there is one."""
+    if run.seed not in own:
+        return []
+    return [
+        LeftOut(own[run.seed].name, f"has the configuration and seed of {run.name}, which comes after it")
+    ]
+
+
+def in_order(own: dict[Any, Run]) -> list[Run]:
+    return [own[seed] for seed in sorted(own, key=str)]
+
+
+def rows_of_folders(runs: Iterable[Run]) -> tuple[list[Row], list[LeftOut]]:
+    """A row for each folder given.
+
+    Raises:
+        UserError: if runs of a folder differ in more than their seed.
+    """
+    found: dict[str, dict[Any, Run]] = {}
+    repeated = []
+    for run in runs:
+        own = found.setdefault(run.given, {})
+        apart = differing([settings(other.config) for other in (run, *own.values())])
+        if apart:
+            raise UserError(
+                f"runs in {run.given} differ in {', '.join(apart[:MOST_NAMED])}; with --by folder give a folder for "
+                "each configuration"
+            )
+        repeated += repeats(own, run)
+        own[run.seed] = run
+    rows = [
+        Row(folder, next(iter(own.values())).results["attention"], in_order(own))
+        for folder, own in found.items()
+    ]
     return rows, repeated
 
 
@@ -119,7 +157,7 @@ def differing(alternatives: Sequence[dict[str, str]]) -> list[str]:
     return [option for option in options if len({own.get(option) for own in alternatives}) > 1]
 
 
-def warnings(rows: Sequence[Row]) -> list[str]:
+def warnings(rows: Sequence[Row], by: str) -> list[str]:
     """What the figures hang on beside the attention."""
     found = []
     runs = [run for row in rows for run in row.runs]
@@ -130,9 +168,12 @@ def warnings(rows: Sequence[Row]) -> list[str]:
             f"{whose} one seed: how far another seed would move a figure is not known, and no p-value says it."
         )
     own = [settings(row.runs[0].config) for row in rows]
-    options = [option for option in differing(own) if option.partition(".")[0] != "attention"]
+    options = [
+        option for option in differing(own) if by == "folder" or option.partition(".")[0] != "attention"
+    ]
     if options:
-        found.append(f"Rows differ in more than their attention: {values_of(options, own)}.")
+        where = "" if by == "folder" else "more than their attention: "
+        found.append(f"Rows differ in {where}{values_of(options, own)}.")
     for key, what in ORIGIN.items():
         if len({run.provenance.get(key) for run in runs}) > 1:
             found.append(

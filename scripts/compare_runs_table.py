@@ -21,7 +21,7 @@ class Cell(NamedTuple):
 
 def markdown_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: str) -> str:
     """The table of each group with what must be read with it; `page` is the HTML file's name."""
-    lines = ["# Attentions compared", ""]
+    lines = [f"# {title_of(groups)}", ""]
     for figures in groups:
         lines += [f"## {figures.title}", "", *(f"- {line}" for line in verdict(figures)), ""]
         head = head_of(figures)
@@ -40,6 +40,10 @@ def markdown_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: 
     return "\n".join(lines) + "\n"
 
 
+def title_of(groups: Sequence[Figures]) -> str:
+    return "Attentions compared" if all(group.by == "attention" for group in groups) else "Runs compared"
+
+
 def about_test(figures: Figures) -> str:
     own = "" if figures.chosen else ", which has the highest BLEU; --baseline chooses another"
     return (
@@ -52,7 +56,7 @@ def about_test(figures: Figures) -> str:
 def head_of(figures: Figures) -> list[str]:
     tested = [f"BLEU above {figures.baseline}", "95 %", "p"] if figures.differences else []
     bleu, *others = (column.title for column in figures.columns.values())
-    return ["attention", "seeds", bleu, *tested, *others]
+    return [figures.by, "seeds", bleu, *tested, *others]
 
 
 def cells_of(figures: Figures, row: Row) -> list[Cell]:

@@ -18,7 +18,9 @@ script = load_script("compare_runs")
 translations = load_script("compare_translations")
 read, rows_of_runs = load_script("compare_runs_read"), load_script("compare_runs_rows")
 figures_of_group, significance = load_script("compare_runs_figures"), load_script("compare_runs_significance")
-drawing, maps, page = (load_script(f"compare_runs_{name}") for name in ("draw", "maps", "page"))
+drawing, maps, page, table = (
+    load_script(f"compare_runs_{name}") for name in ("draw", "maps", "page", "table")
+)
 SUBJECTS = ("le chat", "la fille", "un homme", "ce vieux chien", "notre ami de Paris")
 VERBS = ("dort", "mange du pain", "court vite dans la rue", "regarde la mer", "lit un livre & rit <fort>")
 REFERENCES = [f"{subject.capitalize()} {verb}." for subject in SUBJECTS for verb in VERBS]
@@ -91,8 +93,10 @@ def write_map(folder: Path, name: str, weights: np.ndarray) -> None:
     np.savez_compressed(folder / name, weights=weights, source_pieces=source, target_pieces=target)
 
 
-def only_group(*folders: Path, baseline: str | None = None, resamples: int = 200) -> Any:
-    (group,), _ = script.compare(folders, baseline, resamples)
+def only_group(
+    *folders: Path, baseline: str | None = None, resamples: int = 200, by: str = "attention"
+) -> Any:
+    (group,), _ = script.compare(folders, baseline, resamples, by)
     return group
 
 

@@ -18,6 +18,7 @@ from made_runs import (
     script,
     significance,
     spoilt,
+    table,
     translations,
     write_log,
     write_run,
@@ -214,3 +215,36 @@ def test_attentions_that_have_learned_nothing_have_a_page_too(tmp_path: Path) ->
     group = only_group(tmp_path)
     assert figures_of_group.verdict(group)[0] == "Highest BLEU: a, 0.0, as b has."
     assert 'class="best"' not in page.html_page([group], [], 0)
+
+
+def test_rows_named_by_folder_are_runs_that_differ_in_anything(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / "plain" / str(seed), "same", spoilt(4), seed=seed, options={"r_drop_alpha": 0.0})
+        write_run(
+            tmp_path / "r_drop" / str(seed), "same", spoilt(7), seed=seed, options={"r_drop_alpha": 5.0}
+        )
+    found = only_group(tmp_path / "plain", tmp_path / "r_drop", baseline="plain", by="folder")
+    assert [(row.label, [run.seed for run in row.runs]) for row in found.rows] == [
+        ("r_drop", [1, 2]),
+        ("plain", [1, 2]),
+    ]
+    assert list(found.differences) == ["r_drop"]
+    assert "Rows differ in r_drop_alpha (0.0 in 1, 5.0 in 1)." in found.notes
+    assert table.head_of(found)[0] == "folder"
+    assert table.markdown_page([found], [], "page.html").startswith("# Runs compared\n")
+
+
+def test_folders_with_folders_inside_give_each_run_to_the_innermost(tmp_path: Path) -> None:
+    write_run(tmp_path / "all" / "0", "same", spoilt(4))
+    write_run(tmp_path / "all" / "ema" / "0", "same", spoilt(7), options={"ema": 0.9})
+    found = only_group(tmp_path / "all", tmp_path / "all" / "ema", by="folder")
+    assert [row.label for row in found.rows] == ["all/ema", "all"]
+
+
+def test_a_folder_of_runs_that_differ_in_more_than_their_seed_makes_no_row(tmp_path: Path) -> None:
+    write_run(tmp_path / "mixed" / "0", "same", spoilt(4), options={"r_drop_alpha": 0.0})
+    write_run(tmp_path / "mixed" / "1", "same", spoilt(4), options={"r_drop_alpha": 5.0}, seed=2)
+    with pytest.raises(
+        UserError, match=r"runs in mixed differ in r_drop_alpha; with --by folder give a folder"
+    ):
+        only_group(tmp_path / "mixed", by="folder")
