@@ -22,12 +22,10 @@ from typing import Any
 import torch
 from draw_training import NAMES, draw
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from pace_training import Program
+from peer_data import write_data
 from peer_environment import REQUIREMENTS, made_environment
 
-from seq2seq_attn.data.encoded import encode_split
 from seq2seq_attn.tensors.conf_directory import conf_directory
 from seq2seq_attn.tensors.error import UserError
 
@@ -95,7 +93,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     pythons = {name: made_environment(name, options.environments) for name in options.peers}
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        data, shared = Path(folder) / "data", write_data(options, Path(folder) / "data")
+        data = Path(folder) / "data"
+        known, _ = write_data(composed(options), data)
+        shared = known | {"batch_tokens": options.batch_tokens}
         for size in options.sizes:
             settings = SIZES[size] | COMMON | shared
             commands = all_commands(size, settings, options, pythons, Path(folder) / size, data)
@@ -141,32 +141,6 @@ def overrides(size: dict[str, Any], options: argparse.Namespace) -> list[str]:
 def composed(options: argparse.Namespace) -> Any:
     with initialize_config_dir(str(conf_directory()), version_base="1.3"):
         return compose("train", overrides=overrides(SIZES["A"] | COMMON, options))
-
-
-def write_data(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The cleaned training split in all forms that a program reads, and what they must know of it."""
-    config: Any = OmegaConf.masked_copy(composed(options), ["data", "tokenizer", "paths"])
-    config.paths.run_dir = str(folder)
-    config = OmegaConf.to_container(config, resolve=True)
-    corpus = instantiate(config["data"], _convert_="all").load()
-    split = corpus.splits["train"]
-    tokenizer = instantiate(config["tokenizer"], _convert_="all")
-    tokenizer.train(split.sources, split.targets)
-    encode_split(split, tokenizer, folder / "encoded")
-    for language, side in ((corpus.source_language, "sources"), (corpus.target_language, "targets")):
-        lines = {name: getattr(corpus.splits[name], side) for name in ("train", "val")}
-        encoded = tokenizer.encode_source(lines["train"])  # of both languages: the vocabulary is joint
-        lines["pieces"] = [" ".join(tokenizer.source_pieces(ids)) for ids in encoded]
-        for name, of in lines.items():
-            (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in of), "utf-8")
-    (folder / "joint.model").write_bytes(tokenizer.get_state()["source_model"].numpy().tobytes())
-    vocabulary = tokenizer.source_pieces(list(range(tokenizer.source_vocab_size)))
-    (folder / "vocabulary.txt").write_text("".join(f"{piece}\n" for piece in vocabulary), "utf-8")
-    return {
-        "pieces": tokenizer.source_vocab_size, "sentences": len(split), "batch_tokens": options.batch_tokens,
-        "pad_id": tokenizer.pad_id, "bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id,
-        "source": corpus.source_language, "target": corpus.target_language,
-    }  # fmt: skip
 
 
 def all_commands(

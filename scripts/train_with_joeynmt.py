@@ -18,10 +18,7 @@ SPECIALS = [1, 0, 2, 3]  # JoeyNMT's are unk, pad, begin, end; ours pad, unk, be
 
 def main(folder: Path) -> None:
     settings = json.loads((folder / "settings.json").read_text())
-    pieces = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
-    ordered = [pieces[i] for i in SPECIALS] + pieces[len(SPECIALS) :]
-    (folder / "joeynmt.vocabulary").write_text("".join(f"{piece}\n" for piece in ordered), encoding="utf-8")
-    (folder / "config.yaml").write_text(yaml.safe_dump(configuration(settings, folder)))
+    file = write_configuration(settings, folder)
 
     from joeynmt.config import load_config
     from joeynmt.training import TrainManager, train
@@ -30,8 +27,24 @@ def main(folder: Path) -> None:
         return int(batch.src_length.sum()) + int(batch.ntokens), batch.src.numel() + batch.trg.numel()
 
     paced_by_optimizer(Pace.of_benchmark(), TrainManager, "_train_step", counted)
+    train(rank=0, world_size=None, cfg=load_config(file), skip_test=True)
+
+
+def write_configuration(settings: dict[str, Any], folder: Path, **changed: dict[str, Any]) -> Path:
+    """For the data that the folder holds, whose vocabulary is put in JoeyNMT's order.
+
+    Args:
+        changed: options of its sections, instead of those of the benchmark.
+    """
+    pieces = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    ordered = [pieces[i] for i in SPECIALS] + pieces[len(SPECIALS) :]
+    (folder / "joeynmt.vocabulary").write_text("".join(f"{piece}\n" for piece in ordered), encoding="utf-8")
     (folder / "model").mkdir(exist_ok=True)
-    train(rank=0, world_size=None, cfg=load_config(folder / "config.yaml"), skip_test=True)
+    config = configuration(settings, folder)
+    for section, options in changed.items():
+        config[section] |= options
+    (folder / "config.yaml").write_text(yaml.safe_dump(config))
+    return folder / "config.yaml"
 
 
 def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
