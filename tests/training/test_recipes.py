@@ -34,12 +34,13 @@ def write_corpus(folder: Path) -> None:
     for split, lines in {"train": pairs[:40], "val": pairs[40:50], "test_2016_flickr": pairs[50:]}.items():
         for side, language in enumerate(("en", "fr")):
             text = "".join(f"{pair[side]}\n" for pair in lines)
-            (folder / f"{split}.lc.norm.tok.{language}").write_text(text, encoding="utf-8")
+            for form in ("", ".lc.norm.tok"):
+                (folder / f"{split}{form}.{language}").write_text(text, encoding="utf-8")
     text = "".join(f"{source}\t{target}\n" for source, target in pairs)
     (folder / "fra.txt").write_text(text, encoding="utf-8")
 
 
-def tried(recipe: str, folder: Path) -> dict[str, Any]:
+def tried(recipe: str, folder: Path, *overrides: str) -> dict[str, Any]:
     """A few steps of it, small."""
     write_corpus(folder)
     given = [f"paths.run_dir={folder / 'run'}", f"paths.cache_dir={folder / 'cache'}"]
@@ -48,7 +49,7 @@ def tried(recipe: str, folder: Path) -> dict[str, Any]:
     else:
         given += [f"data.path={folder}"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return train(compose("train", [f"experiment={recipe}", *TINY, *given]))
+        return train(compose("train", [f"experiment={recipe}", *TINY, *given, *overrides]))
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -74,3 +75,21 @@ def test_a_recipe_has_the_size_of_the_papers_model(recipe: str, millions: float)
     sizes = [f"model.{side}_vocab_size=10000" for side in ("source", "target")]
     model = built(composed(f"experiment={recipe}", *sizes).model)
     assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, abs=0.1)
+
+
+REGULARISERS = {
+    "plain": [], "ema": ["+callback@callback=ema"], "r_drop": ["r_drop_alpha=5.0"],
+    "token_dropout": ["token_dropout.source=0.1", "token_dropout.target=0.1"],
+    "sampling": ["tokenizer.sampling_alpha=0.2"],
+}  # fmt: skip
+
+
+def test_each_regulariser_of_the_table_changes_what_is_learned(tmp_path: Path) -> None:
+    losses = {}
+    for name, given in REGULARISERS.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        small = ["search=beam", "trainer.check_val_every_n_epoch=1", *given]
+        results = tried("regularisers", folder, *small)
+        losses[name] = results["test/loss"]
+    assert len(set(losses.values())) == len(losses)
