@@ -184,7 +184,9 @@ def lead(figures: Figures) -> str:
         return ""
     second = others[0]
     distance = figures.mean(first, bleu) - figures.mean(second, bleu)
-    return f", {distance:.1f} above {second.label}" if distance else f", as {second.label} has"
+    if not distance:
+        return f", as {second.label} has"
+    return f", {f'{distance:.1f}' if distance >= 0.05 else 'less than 0.1'} above {second.label}"
 
 
 def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
