@@ -29,6 +29,8 @@ from export_ctranslate2 import export
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from peer_environment import made_environment
+from processor import processor
 from sacrebleu import corpus_bleu
 from torch import Tensor, nn
 
@@ -52,7 +54,7 @@ BEAM = {
     "beam_size": BEAM_SIZE,
     "length_penalty.alpha": ALPHA,
     "patience": 1.0,
-}  # all end alike: with as many finished
+}  # all end with as many finished
 SEARCHES = {
     "greedy": ["search=greedy"],
     "beam": ["search=beam", *(f"search.{k}={v}" for k, v in BEAM.items())],
@@ -96,7 +98,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--lengths", nargs="*", type=int, default=[25, 50, 100, 200, 300, 400], help="of the plot"
     )
     parser.add_argument("--layers", type=int, help="layers that add nothing fill each side up to so many")
-    parser.add_argument("--joeynmt", type=Path, default=CACHE / "joeynmt", help="its environment")
+    parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="where JoeyNMT's is")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks")
     parser.add_argument("--name", default="decoding_cpu", help="of the page, its plot and its figures")
     return parser.parse_args(arguments)
@@ -237,7 +239,7 @@ def joeynmt(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Way:
     decode_with_joeynmt.write_model(
         loaded.model, loaded.tokenizer, table.float(), folder, most=options.most, batch=options.batch
     )
-    python = decode_with_joeynmt.made_environment(options.joeynmt.expanduser())
+    python = made_environment("joeynmt", options.environments.expanduser())
     ask = decode_with_joeynmt.started(python, folder, options.threads)
     return lambda lines, kind: ask(lines, BEAM_SIZE if kind == "beam" else 1, ALPHA)
 
@@ -287,19 +289,9 @@ def seconds_per_step(
             run()
             took = (time.perf_counter() - began) / length
             found[name][length] = min(took, found[name].get(length, took))
-        print(
-            f"{length} pieces:",
-            *(f"{name} {1e3 * found[name][length]:.2f} ms a step" for name in runs),
-            flush=True,
-        )
+        said = ", ".join(f"{name} {1e3 * found[name][length]:.2f} ms" for name in runs)
+        print(f"{length} pieces, a step: {said}", flush=True)
     return found
-
-
-def processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
-        if line.startswith("model name"):
-            return " ".join(line.partition(":")[2].split())
-    return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

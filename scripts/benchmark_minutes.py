@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmark_training import CACHE, COMMON, ROOT, processor
+from benchmark_training import CACHE, COMMON, ROOT
 from draw_minutes import draw
 from hydra import compose, initialize_config_dir
 from peer_data import write_data
 from peer_environment import made_environment
+from processor import processor
 
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.tensors.conf_directory import conf_directory

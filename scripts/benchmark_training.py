@@ -25,6 +25,7 @@ from hydra import compose, initialize_config_dir
 from pace_training import Program
 from peer_data import write_data
 from peer_environment import REQUIREMENTS, made_environment
+from processor import processor
 
 from seq2seq_attn.tensors.conf_directory import conf_directory
 from seq2seq_attn.tensors.error import UserError
@@ -223,13 +224,6 @@ def check_same_batches(turns: dict[str, list[dict[str, Any]]]) -> None:
     }
     if len({tuple(batches) for batches in read.values()}) > 1:
         raise RuntimeError(f"ours and the plain loops have not read the same batches: {read}")
-
-
-def processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
-        if line.startswith("model name"):
-            return " ".join(line.partition(":")[2].split())
-    return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

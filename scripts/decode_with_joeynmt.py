@@ -1,6 +1,6 @@
 """JoeyNMT 2.3 with weights of ours, a peer of `benchmark_decoding.py`, which writes its model and starts it.
 
-`main` runs in an environment of its own (`ENVIRONMENT`), so nothing of the package is imported here. JoeyNMT gets
+`main` runs in an environment of its own, so nothing of the package is imported here. JoeyNMT gets
 what its checkpoint has no place for: our bias of the output layer and our epsilon of the layer normalisation. Its
 attention has biases where ours has none: they are zero.
 """
@@ -19,11 +19,6 @@ import torch
 import yaml
 from torch import Tensor, nn
 
-ENVIRONMENT = (
-    ["torch==2.13.0", "sentencepiece==0.2.0", "importlib_metadata", "subword-nmt", "sacrebleu", "tensorboard", "plotly",
-     "pandas", "matplotlib", "packaging", "pyyaml", "numpy"],
-    ["--no-deps", "joeynmt==2.3.0"],  # its own bounds, such as protobuf < 3.21, cannot be met beside torch 2.13
-)  # fmt: skip
 RESULT = "RESULT "  # what stands before an answer on standard output
 ORDER = [1, 0, 2, 3]  # JoeyNMT's specials are unk, pad, begin, end; ours pad, unk, begin, end
 PLACES = 5000  # of its table
@@ -132,17 +127,6 @@ def configuration(model: Any, folder: Path, most: int, batch: int) -> dict[str, 
         },
         "model": {"tied_embeddings": False, "tied_softmax": False, **sides},
     }  # fmt: skip
-
-
-def made_environment(folder: Path) -> Path:
-    """The Python of an environment with JoeyNMT, made if it is not there."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        print(f"making an environment for JoeyNMT in {folder}", flush=True)
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        for requirements in ENVIRONMENT:
-            subprocess.run([python, "-m", "pip", "install", "--quiet", *requirements], check=True)
-    return python
 
 
 def started(

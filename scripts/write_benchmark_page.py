@@ -128,15 +128,11 @@ def number(value: float | None, digits: int = 1) -> str:
 
 
 def verdict(value: float, least: float, hoped: float = math.inf) -> str:
-    return (
-        "–"
-        if math.isnan(value + least)
-        else "no"
-        if value < least
-        else "yes"
-        if value < hoped
-        else "**more**"
-    )
+    if math.isnan(value + least):
+        return "–"
+    if value < least:
+        return "no"
+    return "yes" if value < hoped else "**more**"
 
 
 def side(causal: bool) -> str:
