@@ -162,17 +162,16 @@ def run(folder: Path, job: Sequence[str], options: argparse.Namespace) -> int:
 
 def commands(options: argparse.Namespace) -> str:
     """A section for the page: what to type for each row."""
-    seeds = options.seeds
     rows = [
-        f"| {preset} | `python train.py {' '.join(command(preset, seed))}` |"
+        f"| {preset} | `python train.py {' '.join([*command(preset, seed), *options.override])}` |"
         for preset in options.presets
-        for seed in seeds
+        for seed in options.seeds
     ]
     table = "\n".join(["| attention | command |", "|:--|:--|", *rows])
-    given = [f"--seeds {' '.join(map(str, seeds))}"] if seeds != [1] else []
-    whole = " ".join(
-        ["python scripts/benchmark_presets.py", *given, f"--jobs {options.jobs}", *options.override]
-    )
+    given = {"--presets": options.presets, "--seeds": options.seeds, "--override": options.override}
+    usual = {"--presets": presets(), "--seeds": [1], "--override": []}
+    said = [" ".join([name, *map(str, words)]) for name, words in given.items() if words != usual[name]]
+    whole = " ".join(["python scripts/benchmark_presets.py", f"--jobs {options.jobs}", *said])
     return COMMANDS.format(jobs=options.jobs, whole=whole, table=table)
 
 

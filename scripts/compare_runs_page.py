@@ -11,7 +11,7 @@ from compare_runs_draw import forest, panels, scatter
 from compare_runs_figures import Figures, verdict
 from compare_runs_maps import KINDS, Map, draw_map, draw_scale, maps_of
 from compare_runs_read import LeftOut
-from compare_runs_table import about_test, cells_of, counted, head_of, title_of
+from compare_runs_table import about_test, cells_of, counted, head_of, shown, title_of
 
 STYLE = Path(__file__).with_name("compare_runs.css")
 # A page that could load anything would have to say so here.
@@ -94,7 +94,7 @@ def section(figures: Figures, number: int, sentence: int) -> Iterator[str]:
         "Black: no other has more BLEU for as few parameters, or as fast. Entropy is that of the weights of a piece "
         "of the translation over the source, mean of layers and heads, in nats: at 0 it looks at one piece alone."
     )
-    plots = [boxed(scatter(figures, key)) for key in COSTS if key in figures.columns]
+    plots = [boxed(scatter(figures, key)) for key in COSTS if worth_a_plot(figures, key)]
     yield f'<div class="pair">{"".join(plots)}</div>'
     yield from curves(figures, number)
     yield from length_table(figures)
@@ -102,6 +102,14 @@ def section(figures: Figures, number: int, sentence: int) -> Iterator[str]:
         yield from maps(figures, kind, title, sentence)
     yield from run_table(figures)
     yield "</section>"
+
+
+def worth_a_plot(figures: Figures, key: str) -> bool:
+    """Models that were made equally large lie on one line."""
+    column = figures.columns.get(key)
+    if column is None or key != "num_parameters" or len(figures.rows) < 2:
+        return column is not None
+    return len({shown(figures.mean(row, key), column) for row in figures.rows}) > 1
 
 
 def overview(figures: Figures) -> Iterator[str]:

@@ -87,7 +87,7 @@ def mean_cell(figures: Figures, row: Row, key: str, column: Column) -> Cell:
         text += f" ± {found.sd / column.unit:,.{column.digits}f}"
     if key == "peak_memory_bytes" and any(run.memory_is_bound for run in row.runs):
         text = f"≤ {text}"
-    return Cell(text, found.mean / column.unit, found.mean == best_of(figures, key, column))
+    return Cell(text, found.mean / column.unit, shown(found.mean, column) == best_of(figures, key, column))
 
 
 def best_of(figures: Figures, key: str, column: Column) -> float | None:
@@ -96,10 +96,15 @@ def best_of(figures: Figures, key: str, column: Column) -> float | None:
     if key == "peak_memory_bytes" and any(run.memory_is_bound for run in runs):
         return None
     values = [figures.mean(row, key) for row in figures.rows]
-    known = [value for value in values if math.isfinite(value)]
+    known = [shown(value, column) for value in values if math.isfinite(value)]
     if column.best is None or len(set(known)) < 2:
         return None
     return max(known) if column.best == "high" else min(known)
+
+
+def shown(value: float, column: Column) -> float:
+    """As far as the table tells values apart."""
+    return round(value / column.unit, column.digits)
 
 
 def signed(value: float) -> str:

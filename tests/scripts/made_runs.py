@@ -106,7 +106,7 @@ def runs_of(folder: Path) -> list[Any]:
 
 def write_sweep(folder: Path) -> Path:
     """Three attentions, one of them with two seeds."""
-    write_run(folder / "0", "poor", spoilt(2))
+    write_run(folder / "0", "poor", spoilt(2), num_parameters=1_600_000)
     write_run(folder / "1", "good", spoilt(9), seed=1)
     write_run(folder / "2", "good", spoilt(7), seed=2)
     write_run(folder / "10", "fair", spoilt(4))

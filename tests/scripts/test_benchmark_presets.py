@@ -41,14 +41,16 @@ def test_every_row_runs_as_its_command_says_and_stands_on_the_page(tmp_path: Pat
     small = [override for override in TINY if "choices." not in override]
     runs, page = tmp_path / "runs", tmp_path / "docs" / "presets.html"
     given = ["--presets", "multihead", "none", "--runs", str(runs), "--output", str(page)]
-    script.main([*given, "--data", str(captions), "--override", *small, f"paths.cache_dir={tmp_path}"])
+    given_to_all = [*small, f"paths.cache_dir={tmp_path}"]
+    script.main([*given, "--data", str(captions), "--override", *given_to_all])
     text = page.with_suffix(".md").read_text(encoding="utf-8")
     for preset in ("multihead", "none"):
         results = json.loads((runs / preset / "1" / "results.json").read_text(encoding="utf-8"))
         assert results["attention"] == preset
-        assert f"python train.py {' '.join(script.command(preset, 1))}`" in text
+        assert f"python train.py {' '.join([*script.command(preset, 1), *given_to_all])}`" in text
         assert f"| {preset} | 1 | " in text
     assert str(captions) not in text
+    assert "benchmark_presets.py --jobs 2 --presets multihead none --override" in text
     before = (runs / "none" / "1" / "output.txt").stat().st_mtime_ns
     script.main([*given, "--data", str(captions)])
     assert (runs / "none" / "1" / "output.txt").stat().st_mtime_ns == before  # was not run again

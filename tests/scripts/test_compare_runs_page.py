@@ -131,6 +131,16 @@ def test_every_row_is_in_every_part_of_the_page(made: Path) -> None:
     ]  # fmt: skip
 
 
+def test_models_made_equally_large_are_not_plotted_by_size_nor_told_apart_by_it(tmp_path: Path) -> None:
+    write_run(tmp_path / "0", "good", spoilt(9), num_parameters=1_500_100)
+    write_run(tmp_path / "1", "fair", spoilt(4), num_parameters=1_500_000)
+    script.main([str(tmp_path), "--output", str(tmp_path / "page.html"), "--resamples", "50"])
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    plots = text.partition("BLEU against size, decoding and entropy")[2].partition("<h3>")[0]
+    assert plots.count(">good</text>") == 2
+    assert "**1.50**" not in (tmp_path / "page.md").read_text(encoding="utf-8")
+
+
 def test_too_few_resamples_are_refused(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         script.main([str(sweep), "--resamples", "39"])
