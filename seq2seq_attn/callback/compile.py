@@ -29,6 +29,7 @@ class Compile(pl.Callback):
         if stage != "fit":
             return
         device = trainer.strategy.root_device
+        torch.compiler.set_stance("default")  # an earlier run of this process may have died in its validation
         try:
             torch.compile(double, backend=self.backend)(torch.ones(2, device=device))
         except Exception as error:
@@ -37,7 +38,6 @@ class Compile(pl.Callback):
                 f"compile=true: torch.compile does not work here for {device.type} ({said}); it needs a C++ compiler, "
                 "or Triton on a GPU; use compile=false"
             ) from error
-        torch.compiler.set_stance("default")  # an earlier run of this process may have died in its validation
         pl_module.model.compile(dynamic=self.dynamic, backend=self.backend)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

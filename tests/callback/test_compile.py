@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
+import torch
+from torch import nn
+from torch._dynamo.utils import counters
 from training.small_run import start, write_pairs
 
 from seq2seq_attn.callback.compile import Compile
@@ -50,3 +53,24 @@ def test_what_cannot_compile_is_said_before_training() -> None:
     )
     with pytest.raises(UserError, match=re.escape("compile=true: torch.compile does not work here for cpu")):
         Compile(dynamic=True, backend="none-such").setup(trainer, None, "fit")
+
+
+class Doubled(nn.Module):  # torch compiles no module of its own that is not within another
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x
+
+
+def test_a_run_after_one_that_died_in_its_validation_is_compiled() -> None:
+    trainer = pl.Trainer(
+        accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
+    )
+    module = pl.LightningModule()
+    module.model = Doubled()
+    torch.compiler.set_stance("force_eager")  # which that validation has left behind
+    try:
+        Compile(dynamic=True, backend="eager").setup(trainer, module, "fit")
+        counters.clear()
+        module.model(torch.randn(2, 3))
+        assert counters["stats"]["unique_graphs"] == 1
+    finally:
+        torch.compiler.set_stance("default")
