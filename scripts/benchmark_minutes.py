@@ -11,9 +11,9 @@ import argparse
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -61,6 +61,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--validation-updates", type=int, default=100, help="of JoeyNMT, from one to the next"
     )
     parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="where JoeyNMT's is")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs/tatoeba_minutes"), help="where the runs are kept"
+    )
     parser.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks/tatoeba_minutes.json")
     return parser.parse_args(arguments)
 
@@ -69,19 +72,37 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     """The curves of both and their tests, as plain data."""
     config = composed(overrides(options))
     python = made_environment("joeynmt", options.environments.expanduser())
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        shared, splits = write_data(config, folder / "joeynmt")
-        results = {
-            "ours": train_ours(options, folder / "ours"),
-            "joeynmt": train_joeynmt(options, python, folder / "joeynmt", shared, config, splits),
-        }
+    runs = options.runs.resolve()
+    shared, splits = write_data(config, runs / "data")
+    ours = [*overrides(options), f"{options.minutes:g} minutes"]
+    theirs = [*ours, f"lr {options.lr:g}", f"validation_updates {options.validation_updates}"]
+
+    def learn(folder: Path) -> dict[str, Any]:
+        shutil.copytree(runs / "data", folder)
+        return train_joeynmt(options, python, folder, shared, config, splits)
+
+    results = {
+        "ours": kept(runs / "ours", ours, lambda folder: train_ours(options, folder)),
+        "joeynmt": kept(runs / "joeynmt", theirs, learn),
+    }
     return {
         "programs": results, "minutes": options.minutes, "threads": options.threads, "pieces": shared["pieces"],
         "sentences": {name: len(split) for name, split in splits.items()},
         "dim": DIM, "command": command_of(options),
         "machine": {"processor": processor(), "torch": torch.__version__},
     }  # fmt: skip
+
+
+def kept(folder: Path, settings: list[str], train: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """What a program came to: in an earlier start, if that had the same settings, or now."""
+    file = folder.with_suffix(".json")
+    if file.is_file() and (found := json.loads(file.read_text(encoding="utf-8")))["settings"] == settings:
+        print(f"{folder.name} has run before: {file}")
+        return found["results"]
+    shutil.rmtree(folder, ignore_errors=True)  # of a start that was stopped
+    results = train(folder)
+    file.write_text(json.dumps({"settings": settings, "results": results}, indent=1) + "\n", encoding="utf-8")
+    return results
 
 
 def command_of(options: argparse.Namespace) -> str:

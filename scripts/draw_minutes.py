@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+from figures_file import figures_file
 from matplotlib.figure import Figure
 
 NAMES = {"ours": "ours", "joeynmt": "JoeyNMT 2.3"}
@@ -79,4 +79,4 @@ def plot(programs: dict[str, Any], file: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(f"wrote {draw(Path(sys.argv[1]))}")
+    print(f"wrote {draw(figures_file(__doc__, 'programs'))}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from figures_file import figures_file
 from matplotlib.figure import Figure
 
 NAMES = {
@@ -148,4 +148,4 @@ def plot(sizes: dict[str, Any], settings: dict[str, Any], file: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(f"wrote {draw(Path(sys.argv[1]))}")
+    print(f"wrote {draw(figures_file(__doc__, 'sizes'))}")

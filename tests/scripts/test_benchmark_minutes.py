@@ -40,6 +40,22 @@ def test_a_validation_has_the_minutes_at_which_it_came(tmp_path: Path) -> None:
     assert 1 < first < second
 
 
+def test_what_has_run_before_with_the_same_settings_is_not_run_again(tmp_path: Path) -> None:
+    started = []
+
+    def train(folder: Path) -> dict[str, float]:
+        started.append(folder.is_dir())
+        folder.mkdir()
+        return {"test_bleu": 0.25 + len(started)}
+
+    folder = tmp_path / "ours"
+    folder.mkdir()  # of a start that was stopped
+    for _ in range(2):
+        assert script.kept(folder, ["lr 1"], train) == {"test_bleu": 1.25}
+    assert script.kept(folder, ["lr 2"], train) == {"test_bleu": 2.25}
+    assert started == [False, False]
+
+
 def test_a_program_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; sys.exit('no such corpus')"]
     with pytest.raises(UserError, match="failed: no such corpus"):
