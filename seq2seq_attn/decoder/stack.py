@@ -59,7 +59,7 @@ class Stack(nn.Module):
         return self.first.known(embedded).unbind(1)
 
     def forward(
-        self, known: Float[Tensor, "batch gates"], found: Float[Tensor, "batch found_dim"] | None,
+        self, known: Float[Tensor, "batch gates"] | None, found: Float[Tensor, "batch found_dim"] | None,
         state: StackState,
     ) -> tuple[Float[Tensor, "batch hidden_dim"], StackState]:  # fmt: skip
         """One step of every layer: the output of the last, and the states."""

@@ -89,6 +89,12 @@ def test_steps_equal_teacher_forcing_in_every_variant(kind: str, variant: str) -
     check_steps(build(kind, kind, "multihead", *variant.split()))
 
 
+@pytest.mark.parametrize("variant", VARIANTS["rnn"])
+@pytest.mark.parametrize("decoder", [name for name in DECODERS if name.startswith("rnn_")])
+def test_steps_equal_teacher_forcing_in_every_recurrent_decoder(decoder: str, variant: str) -> None:
+    check_steps(build("rnn", decoder, "bahdanau", *variant.format(side="decoder").split()))
+
+
 @pytest.mark.parametrize(("encoder", "decoder", "attention"), MODELS)
 def test_padding_and_neighbours_change_nothing(encoder: str, decoder: str, attention: str) -> None:
     model = build(encoder, decoder, attention)

@@ -1,0 +1,77 @@
+"""Recurrent decoder with attention within the step. Sennrich et al. 2017, section 2, arXiv:1703.04357."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from seq2seq_attn.decoder.cell import Cell
+from seq2seq_attn.decoder.decoder import Decoded, Decoder
+from seq2seq_attn.decoder.gather import Gathered
+from seq2seq_attn.decoder.rnn_state import RNNState
+from seq2seq_attn.decoder.stack import Stack
+from seq2seq_attn.tensors.encoded import Encoded
+
+
+@final
+class RNNConditionalDecoder(Decoder):
+    """s'_t = f(e_t, s_{t-1}); c_t = attend(s'_t); s_t = g(c_t, s'_t); output tanh(W [s_t; c_t; e_t]).
+
+    With GRUs it is the conditional GRU, whose query has read the last token before it looks at the source.
+
+    Args:
+        input_dim: width of the embedded target. key_dim, value_dim, summary_dim: what the encoder gives.
+        attention: factory of the attention that reads the source.
+        dim: width of every layer. num_layers: the first is f and g together, those above have one cell each.
+        residual, layer_norm: of the layers' outputs (see `Stack`).
+        dropout: between layers and on the output.
+    """
+
+    def __init__(
+        self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
+        attention: partial[Any], cell: Literal["gru", "lstm"], dim: int, num_layers: int,
+        residual: bool, layer_norm: bool, dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
+        context_dim = self.attention.context_dim
+        self.reader = Cell(known_dim=input_dim, found_dim=0, cell=cell, hidden_dim=dim)
+        self.stack = Stack(
+            known_dim=0, found_dim=context_dim, summary_dim=summary_dim, cell=cell, hidden_dim=dim,
+            num_layers=num_layers, residual=residual, layer_norm=layer_norm, dropout=dropout,
+        )  # fmt: skip
+        self.output_dim = input_dim
+        self.readout = nn.Linear(dim + context_dim + input_dim, input_dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def initial_state(self, encoded: Encoded) -> RNNState:
+        memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
+        return RNNState(memory, self.stack.start(encoded.summary), place=0)
+
+    def forward(
+        self,
+        embedded: Float[Tensor, "batch target input_dim"],
+        state: RNNState,
+        *,
+        need_weights: bool = False,
+    ) -> Decoded:
+        assert self.reader.known is not None
+        layers, hidden, contexts, gathered = state.layers, [], [], Gathered()
+        for step, known in enumerate(self.reader.known(embedded).unbind(1)):
+            read = self.reader(known, None, layers[0])
+            attended = self.attention(
+                read[0].unsqueeze(1), state.memory, start=state.place + step, need_weights=need_weights
+            )
+            context = attended.context.squeeze(1)
+            output, layers = self.stack(None, context, (read, *layers[1:]))
+            hidden.append(output)
+            contexts.append(context)
+            gathered.add(attended)
+        joined = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
+        output = self.dropout(torch.tanh(self.readout(joined)))
+        after = RNNState(state.memory, layers, state.place + embedded.shape[1])
+        return Decoded(output, after, *gathered.joined("cross/0"))
