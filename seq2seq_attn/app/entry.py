@@ -43,9 +43,10 @@ def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path 
 
     try:
         command_line = parse(sys.argv[1:])
-        config_name, overrides = command_line.config_name or config_name, command_line.overrides
+        config_name, typed = command_line.config_name or config_name, command_line.overrides
+        overrides = [from_home(override) for override in typed]
         # Lightning adds overrides when it starts other processes, so no flag may stand behind those typed.
-        flags = [argument for argument in sys.argv[1:] if argument not in overrides]
+        flags = [argument for argument in sys.argv[1:] if argument not in typed]
         sys.argv[1:] = [*flags, *overrides, *overrides_of_rank(os.environ, sys.argv[1:])]
         hydra.main(config_path=str(directory), config_name=config_name, version_base="1.3")(job)()
         sys.stdout.flush()
@@ -60,6 +61,12 @@ def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path 
             raise
         print(sentence, file=sys.stderr)
         sys.exit(MISTAKE)
+
+
+def from_home(override: str) -> str:
+    """`hydra.run.dir=~/run` as a shell would have it, were the `~` in front: Hydra makes a folder of that name."""
+    key, _, value = override.partition("=")
+    return f"{key}={os.path.expanduser(value)}" if key in ("hydra.run.dir", "hydra.sweep.dir") else override
 
 
 def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:

@@ -189,6 +189,15 @@ def test_a_right_command_runs_under_the_name_of_its_file(folder):
     assert (result.stdout, result.stderr, result.returncode) == ("ran app 8 {'width': 5}\n", "", 0)
 
 
+def test_a_run_folder_may_be_given_from_home(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert run(folder, "seed=8", "hydra.run.dir=~/mine").returncode == 0
+    assert (tmp_path / "home" / "mine").is_dir()
+    assert run(folder, "-m", "seed=8", "hydra.sweep.dir=~/all").returncode == 0
+    assert (tmp_path / "home" / "all" / "0").is_dir()
+    assert not (folder / "~").exists()
+
+
 def test_a_bug_keeps_its_traceback(folder):
     result = run(folder, "seed=4", "trainer.max_steps=abc")
     assert result.returncode == 1
