@@ -26,6 +26,8 @@ class SentencePieceTokenizer:
         joint: one model over both languages.
         sampling_alpha: for training encodings; 0 is off. `unigram`: the sharpness of the sampled
             segmentation, small is wild. `bpe`: the share of merges left out.
+        split_by_unicode_script: whether no piece joins letters and other signs. False for text that is cut into tokens
+            already, where `l&apos;` is one.
         cache_dir: trained models are kept there by their content; None: nowhere.
     """
 
@@ -38,10 +40,11 @@ class SentencePieceTokenizer:
         joint: bool,
         sampling_alpha: int | float,
         cache_dir: str | None,
+        split_by_unicode_script: bool = True,
     ) -> None:
         check_settings(model_type, vocab_size, sampling_alpha)
         self.model_type, self.vocab_size, self.joint = model_type, vocab_size, joint
-        self.sampling_alpha = float(sampling_alpha)
+        self.sampling_alpha, self.split_by_unicode_script = float(sampling_alpha), split_by_unicode_script
         self.cache_dir = (
             None if cache_dir is None else given_path(cache_dir, "tokenizer.cache_dir") / "tokenizer"
         )
@@ -136,11 +139,14 @@ class SentencePieceTokenizer:
     def _train(self, sentences: list[str], of: str) -> sentencepiece.SentencePieceProcessor:
         file = None if self.cache_dir is None else self.cache_dir / f"{self._cache_key(sentences)}.model"
         return train_model(
-            sentences, model_type=self.model_type, vocab_size=self.vocab_size, of=of, cache=file
-        )
+            sentences, model_type=self.model_type, vocab_size=self.vocab_size, of=of, cache=file,
+            split_by_unicode_script=self.split_by_unicode_script,
+        )  # fmt: skip
 
     def _cache_key(self, sentences: list[str]) -> str:
-        settings = [sentencepiece.__version__, self.model_type, self.vocab_size]
+        settings = [
+            sentencepiece.__version__, self.model_type, self.vocab_size, self.split_by_unicode_script
+        ]  # fmt: skip
         digest = hashlib.sha256(json.dumps(settings).encode())
         for sentence in sentences:
             digest.update(sentence.encode() + b"\n")

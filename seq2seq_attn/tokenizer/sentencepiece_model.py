@@ -16,19 +16,26 @@ SPECIALS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 
 
 def train_model(
-    sentences: list[str], *, model_type: str, vocab_size: int, of: str, cache: Path | None
+    sentences: list[str],
+    *,
+    model_type: str,
+    vocab_size: int,
+    of: str,
+    cache: Path | None,
+    split_by_unicode_script: bool = True,
 ) -> sentencepiece.SentencePieceProcessor:
     """The model of `sentences`, read from `cache` if it is there, else trained and kept there.
 
     Args:
         of: whose sentences they are, in an error's words.
+        split_by_unicode_script: whether no piece joins letters and other signs.
     """
     if cache is not None and cache.is_file():
         try:
             return load_model(cache.read_bytes())
         except (OSError, RuntimeError):
             pass  # damaged: trained anew and replaced
-    model = fit(sentences, model_type, vocab_size, of)
+    model = fit(sentences, model_type, vocab_size, split_by_unicode_script, of)
     if cache is not None:
         with replacing(cache) as stream:
             stream.write(model)
@@ -39,7 +46,7 @@ def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
     return sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
-def fit(sentences: list[str], model_type: str, vocab_size: int, of: str) -> bytes:
+def fit(sentences: list[str], model_type: str, vocab_size: int, split: bool, of: str) -> bytes:
     """Train, and turn what sentencepiece says of the vocabulary's size into advice.
 
     Raises:
@@ -48,7 +55,7 @@ def fit(sentences: list[str], model_type: str, vocab_size: int, of: str) -> byte
     if not any(sentences):
         raise UserError(f"the training split has no text in {of}; check data.path and data.cleaning")
     try:
-        return run_trainer(sentences, model_type, vocab_size)
+        return run_trainer(sentences, model_type, vocab_size, split)
     except RuntimeError as error:
         needed = re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error))
         if needed:
@@ -56,33 +63,34 @@ def fit(sentences: list[str], model_type: str, vocab_size: int, of: str) -> byte
                 f"tokenizer.vocab_size={vocab_size} is less than the {needed[1]} characters and special "
                 f"pieces of {of} in this corpus; use tokenizer.vocab_size={needed[1]} or more"
             ) from error
-        most = most_pieces(sentences, model_type, error)
+        most = most_pieces(sentences, model_type, split, error)
         raise UserError(
             f"tokenizer.vocab_size={vocab_size} is more than this corpus supports; at most {most} "
             f"{model_type} pieces for {of}; use tokenizer.vocab_size={most}"
         ) from error
 
 
-def most_pieces(sentences: list[str], model_type: str, error: RuntimeError) -> int:
+def most_pieces(sentences: list[str], model_type: str, split: bool, error: RuntimeError) -> int:
     """The size that sentencepiece proposes, tried: a model of that size may come out smaller still."""
     while True:
         proposed = re.search(r"set it to a value <= (\d+)", str(error))
         if proposed is None:
             raise error
         try:
-            run_trainer(sentences, model_type, int(proposed[1]))
+            run_trainer(sentences, model_type, int(proposed[1]), split)
         except RuntimeError as next_error:
             error = next_error
         else:
             return int(proposed[1])
 
 
-def run_trainer(sentences: list[str], model_type: str, vocab_size: int) -> bytes:
+def run_trainer(sentences: list[str], model_type: str, vocab_size: int, split: bool) -> bytes:
     """The model's bytes; the same for the same arguments, on any machine."""
     writer = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences), model_writer=writer, model_type=model_type, vocab_size=vocab_size,
         character_coverage=1.0, byte_fallback=False, normalization_rule_name="identity",
+        split_by_unicode_script=split,
         hard_vocab_limit=model_type in ("unigram", "bpe"),
         max_sentence_length=1_000_000,  # bytes; what is too long, cleaning has dropped
         num_threads=2,  # fixed: the order in which counts are summed, and with it the model, depends on it

@@ -95,6 +95,23 @@ def test_the_cache_knows_settings_and_content_apart(tmp_path):
     assert len(list(tmp_path.rglob("*.model"))) == 3
 
 
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_a_piece_joins_letters_and_signs_only_where_scripts_may_join(model_type, tmp_path):
+    sentences = ["un t-shirt ou deux t-shirt", "la maison est belle et grande", "un short", "du thé"] * 9
+    pieces = {}
+    for split in (True, False):
+        tokenizer = SentencePieceTokenizer(
+            model_type, 30, True, 0.0, str(tmp_path), split_by_unicode_script=split
+        )
+        tokenizer.train(sentences, sentences)
+        ids = tokenizer.encode_source(["un t-shirt"])
+        assert tokenizer.decode_target(ids) == ["un t-shirt"]
+        pieces[split] = tokenizer.source_pieces(ids[0])
+    assert "-" in pieces[True]
+    assert any("-" in piece and piece != "-" for piece in pieces[False])
+    assert len(list(tmp_path.rglob("*.model"))) == 2
+
+
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "tokenizer").write_bytes(b"")
     sentence = (
