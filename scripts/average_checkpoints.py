@@ -17,7 +17,7 @@ from torch import Tensor
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checkpoint import find_checkpoint, read_checkpoint
-from seq2seq_attn.training.checkpoint_file import write_checkpoint
+from seq2seq_attn.training.checkpoint_file import LAST, PREVIOUS, write_checkpoint
 
 HISTORY = (
     "+callback.history={_target_:pytorch_lightning.callbacks.ModelCheckpoint,monitor:step,mode:max,save_top_k:5,"
@@ -74,13 +74,21 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
 
 
 def files_by_step(run: Path) -> dict[int, Path]:
-    """One checkpoint of each step at which the run saved any; averages are left out."""
+    """One checkpoint of each step at which the run saved any; averages are left out.
+
+    So is what was saved by the clock or at a signal, if metrics.csv knows of no validation there: `--last N` would
+    else be no average of the last N validations.
+    """
     folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
+    file = run / "metrics.csv"
+    validated = validations(file, "val/loss") if file.is_file() else None
     found: dict[int, Path] = {}
     for file in sorted(folder.glob("*.ckpt")):
         checkpoint = read_checkpoint(file)
-        if "averaged" not in checkpoint:
-            found.setdefault(checkpoint["global_step"], file)
+        step = checkpoint["global_step"]
+        by_the_clock = file.name in (LAST, PREVIOUS) and validated is not None and step not in validated
+        if "averaged" not in checkpoint and not by_the_clock:
+            found.setdefault(step, file)
     return found
 
 
@@ -89,14 +97,14 @@ def scores(run: Path, steps: dict[int, Path]) -> dict[int, float]:
     file = run / "metrics.csv"
     if not file.is_file():
         raise UserError(f"{run} has no metrics.csv, where --best finds the validation BLEU; use --last")
-    with file.open(encoding="utf-8", newline="") as rows:
-        # a row counts steps from 0, a checkpoint those that are done
-        bleu = {
-            int(row["step"]) + 1: float(row["val/bleu"])
-            for row in csv.DictReader(rows)
-            if row.get("val/bleu")
-        }
+    bleu = validations(file, "val/bleu")
     return {step: bleu[step] for step in steps if step in bleu}
+
+
+def validations(file: Path, metric: str) -> dict[int, float]:
+    """By the step of a checkpoint, which counts those that are done; a row counts from 0."""
+    with file.open(encoding="utf-8", newline="") as rows:
+        return {int(row["step"]) + 1: float(row[metric]) for row in csv.DictReader(rows) if row.get(metric)}
 
 
 def averaged(files: list[Path]) -> dict[str, Any]:

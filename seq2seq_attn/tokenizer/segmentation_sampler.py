@@ -13,7 +13,7 @@ from typing import final
 
 from sentencepiece import SentencePieceProcessor
 
-NBEST = 64  # segmentations of a word to draw from: l in Kudo 2018
+NBEST = 64  # segmentations of a word to draw from; l of Kudo 2018 counts those of a sentence
 
 
 @final

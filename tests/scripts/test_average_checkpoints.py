@@ -32,8 +32,8 @@ def run_of(folder: Path, bleu: dict[int, float]) -> Path:
     """A run that kept a checkpoint of every step, whose bias is the step."""
     for step in bleu:
         with_bias(folder / "checkpoints" / f"epoch=0-step={step}.ckpt", float(step), step=step)
-    rows = [f"{step - 1},0.5,\n{step - 1},,{score}\n" for step, score in bleu.items()]
-    (folder / "metrics.csv").write_text("step,train/loss,val/bleu\n" + "".join(rows))
+    rows = [f"{step - 1},0.5,,\n{step - 1},,2.5,{score}\n" for step, score in bleu.items()]
+    (folder / "metrics.csv").write_text("step,train/loss,val/loss,val/bleu\n" + "".join(rows))
     return folder
 
 
@@ -103,6 +103,15 @@ def test_a_run_gives_its_last_or_those_of_best_validation_bleu(tmp_path: Path) -
     assert read_checkpoint(tmp_path / "best.ckpt")["averaged"] == [
         str(run / "checkpoints" / f"epoch=0-step={step}.ckpt") for step in (1, 11)
     ]
+
+
+def test_what_was_saved_by_the_clock_is_left_out(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {2: 30.0, 5: 10.0})
+    with_bias(run / "checkpoints" / "previous.ckpt", 4.0, step=4)
+    with_bias(run / "checkpoints" / "last.ckpt", 7.0, step=7)
+    assert mean_bias(run, "--last", 2, tmp_path / "validated.ckpt") == (2 + 5) / 2
+    (run / "metrics.csv").unlink()  # nothing is known of any
+    assert mean_bias(run, "--last", 3, tmp_path / "any.ckpt") == (4 + 5 + 7) / 3
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
