@@ -85,9 +85,10 @@ def files_by_step(run: Path) -> dict[int, Path]:
     found: dict[int, Path] = {}
     for file in sorted(folder.glob("*.ckpt")):
         checkpoint = read_checkpoint(file)
+        if "averaged" in checkpoint:
+            continue
         step = checkpoint["global_step"]
-        by_the_clock = file.name in (LAST, PREVIOUS) and validated is not None and step not in validated
-        if "averaged" not in checkpoint and not by_the_clock:
+        if file.name not in (LAST, PREVIOUS) or validated is None or step in validated:
             found.setdefault(step, file)
     return found
 

@@ -108,10 +108,10 @@ def test_a_run_gives_its_last_or_those_of_best_validation_bleu(tmp_path: Path) -
 def test_what_was_saved_by_the_clock_is_left_out(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {2: 30.0, 5: 10.0})
     with_bias(run / "checkpoints" / "previous.ckpt", 4.0, step=4)
-    with_bias(run / "checkpoints" / "last.ckpt", 7.0, step=7)
+    with_bias(run / "checkpoints" / "last.ckpt", 9.0, step=9)
     assert mean_bias(run, "--last", 2, tmp_path / "validated.ckpt") == (2 + 5) / 2
     (run / "metrics.csv").unlink()  # nothing is known of any
-    assert mean_bias(run, "--last", 3, tmp_path / "any.ckpt") == (4 + 5 + 7) / 3
+    assert mean_bias(run, "--last", 3, tmp_path / "any.ckpt") == (4 + 5 + 9) / 3
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
