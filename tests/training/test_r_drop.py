@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from configs import model_of
 from torch import Tensor
 
 from seq2seq_attn.data.collate import collate_pairs
+from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.r_drop import check_alpha, r_drop_cross_entropy, symmetric_divergence, twice
+from seq2seq_attn.training.translation_module import TranslationModule
 
 VOCABULARY, DIM = 11, 7
 
@@ -81,6 +86,34 @@ def test_a_batch_read_twice_has_its_rows_again_in_their_order() -> None:
     assert doubled.source[2:].tolist() == batch.source.tolist() == doubled.source[:2].tolist()
     said = doubled.target_output[doubled.target_mask]
     assert said[: len(said) // 2].tolist() == said[len(said) // 2 :].tolist() == [9, 3, 4, 6, 3]
+
+
+@pytest.mark.usefixtures("double")
+def test_a_training_step_reads_with_two_dropouts_and_a_validation_once() -> None:
+    batch = collate_pairs([[5, 6, 7], [8]], [[9], [4, 6]], [3, 1], pad_id=0, bos_id=2, eos_id=3)
+    model = model_of("model.dropout=0.4", source_vocab_size=11, target_vocab_size=11)
+    module = SimpleNamespace(model=model, label_smoothing=0.1, r_drop_alpha=5.0, training=True)
+    torch.manual_seed(7)
+    found, _ = TranslationModule.loss(module, twice(batch))
+    torch.manual_seed(7)
+    p, q = model.logits(model(*readings(twice(batch))).hidden).softmax(-1).chunk(2)
+    mask, said = batch.target_mask, batch.target_output
+    assert (p[mask] - q[mask]).abs().max() > 1e-3
+    expected = 2.5 * ((p - q) * (p / q).log()).sum(-1)[mask].sum()  # KL(p, q) + KL(q, p), halved
+    for reading in (p.log(), q.log()):
+        nll = -reading.gather(-1, said[..., None])[..., 0]
+        expected = expected + (0.9 * nll - 0.1 * reading.mean(-1))[mask].sum()
+    torch.testing.assert_close(found.smoothed, expected, rtol=1e-12, atol=0)
+
+    module.training = model.eval().training
+    once, _ = TranslationModule.loss(module, batch)
+    log_probs = model.logits(model(*readings(batch)).hidden).log_softmax(-1)
+    nll = -log_probs.gather(-1, said[..., None])[..., 0]
+    torch.testing.assert_close(once.nll, nll[mask].sum(), rtol=1e-12, atol=0)
+
+
+def readings(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    return batch.source, batch.source_mask, batch.target_input
 
 
 def test_a_weight_below_0_is_refused() -> None:

@@ -53,6 +53,16 @@ SCENARIOS = {  # an epoch has 7 batches; what the run is of, and where it dies i
         [("backward", 9), ("epoch_end", 14)],
     ),
     "in the test": ([EVERY_TWO], [("test", 21)]),
+    "read twice, with words dropped": (
+        [
+            EVERY_TWO,
+            "attention=bahdanau",
+            "r_drop_alpha=5.0",
+            "token_dropout.source=0.2",
+            "token_dropout.target=0.2",
+        ],
+        [("backward", 5), ("batch_end", 11)],
+    ),
     "accumulated batches": (
         [EVERY_TWO, "trainer.accumulate_grad_batches=2"],
         [("backward", 3), ("validation", 4), ("backward", 9)],
@@ -72,7 +82,7 @@ SCENARIOS = {  # an epoch has 7 batches; what the run is of, and where it dies i
 }
 
 
-FAST = ("within epochs and a validation", "in the test")
+FAST = ("within epochs and a validation", "in the test", "read twice, with words dropped")
 
 
 @pytest.mark.parametrize(
