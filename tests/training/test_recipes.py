@@ -17,7 +17,7 @@ from seq2seq_attn.training.run import train
 pytestmark = pytest.mark.usefixtures("quiet")
 RECIPES = ("multi30k_tiny", "multi30k_rnn", "multi30k_best", "tatoeba_best")
 TINY = [
-    "tokenizer.vocab_size=50", "model.embedding_dim=12", "model.encoder.dim=12", "model.decoder.dim=12",
+    "tokenizer.vocab_size=50", "model.embedding_dim=16", "model.encoder.dim=16", "model.decoder.dim=16",
     "batch_tokens=2000", "trainer=cpu", "trainer.max_steps=4", "trainer.enable_progress_bar=false",
     "trainer.limit_val_batches=1", "trainer.limit_test_batches=1", "num_threads=1", "search.beam_size=2",
     "search.limits.max_length=7", "callback.attention_map.min_pieces=99",  # which no sentence has
