@@ -50,7 +50,7 @@ def read(given: list[str], figure: str) -> dict[str, Curve]:
     """
     curves: dict[str, Curve] = {}
     for text in given:
-        name, _, place = text.rpartition("=")
+        name, place = ("", text) if Path(text).exists() or "=" not in text else text.split("=", 1)
         if place.endswith(".tsv"):
             curves |= read_points(Path(place), figure)
             continue

@@ -36,6 +36,11 @@ def test_points_written_are_drawn_with_a_later_run_and_give_way_to_one_of_their_
     assert curves == {"old": [(3, 1.5)], "again": [(7, 7.0)]}
 
 
+def test_a_folder_with_an_equals_sign_is_no_name(tmp_path: Path) -> None:
+    folder = written(tmp_path / "seed=1", (6, 7.0))
+    assert script.read([str(folder), f"x={folder}"], "val/bleu") == {"seed=1": [(7, 7.0)], "x": [(7, 7.0)]}
+
+
 def test_the_axis_begins_where_asked(tmp_path: Path) -> None:
     script.main(
         [
