@@ -54,8 +54,7 @@ class Run(NamedTuple):
         return self.results["seed"]
 
     def curve(self, key: str) -> list[tuple[float, float]]:
-        """What was logged of one figure, after how many updates each."""
-        return [(row["step"] + 1, row[key]) for row in self.log if key in row and "step" in row]
+        return curve_of(self.log, key)
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
@@ -167,6 +166,11 @@ def read_log(file: Path) -> list[dict[str, float]]:
         {key: float(value) for key, value in row.items() if isinstance(value, str) and is_number(value)}
         for row in csv.DictReader(text_of(file).replace("\0", "").splitlines())
     ]
+
+
+def curve_of(log: list[dict[str, float]], key: str) -> list[tuple[float, float]]:
+    """What was logged of one figure, after how many updates each."""
+    return [(row["step"] + 1, row[key]) for row in log if key in row and "step" in row]
 
 
 def is_number(text: str) -> bool:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
-import math
 from pathlib import Path
 
-from compare_runs_read import read_log
+from compare_runs_read import curve_of, read_log
 from matplotlib.figure import Figure
 
 from seq2seq_attn.tensors.error import UserError
 
-Curve = list[tuple[int, float]]  # after so many updates, the figure
+Curve = list[tuple[float, float]]  # after so many updates, the figure
+PICTURES = (".png", ".svg", ".pdf")
 LINES = ("-", "--", "-.", ":")
 
 
@@ -29,9 +29,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--lowest", type=float, help="where the figure's axis begins; the least is found if not given"
     )
-    parser.add_argument("--output", type=Path, required=True, help="the picture to write, .png or .svg")
+    parser.add_argument("--output", type=Path, required=True, help="the picture to write, .png, .svg or .pdf")
     options = parser.parse_args(arguments)
     try:
+        if options.output.suffix not in PICTURES:
+            raise UserError(f"{options.output} is no picture's name; end it in one of {', '.join(PICTURES)}")
         curves = read(options.runs, options.figure)
     except UserError as error:
         parser.error(str(error))
@@ -43,36 +45,41 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def read(given: list[str], figure: str) -> dict[str, Curve]:
-    """The curve of each run by its name; of two with one name, the later.
+    """The curve of each run by its name; a run takes the place of points with its name.
 
     Raises:
-        UserError: if there is nothing of the figure.
+        UserError: if there is nothing of the figure, or two runs have one name.
     """
-    curves: dict[str, Curve] = {}
+    points: dict[str, Curve] = {}
+    runs: dict[str, Curve] = {}
     for text in given:
         name, place = ("", text) if Path(text).exists() or "=" not in text else text.split("=", 1)
         if place.endswith(".tsv"):
-            curves |= read_points(Path(place), figure)
+            points |= read_points(Path(place), figure)
             continue
         log = read_log(Path(place) / "metrics.csv")
-        curve = [(int(row["step"]) + 1, row[figure]) for row in log if {"step", figure} <= row.keys()]
+        curve = curve_of(log, figure)
         if not curve:
             known = sorted({key for row in log for key in row} - {"epoch", "step"})
             way_out = f"--figure is one of {', '.join(known)}" if known else "give run folders of train.py"
             raise UserError(f"{place} has logged no {figure}; {way_out}")
-        curves[name or Path(place).name] = curve
-    return curves
+        name = name or Path(place).resolve().name
+        if name in runs:
+            raise UserError(f"two runs are named {name}; name {place} yourself: NAME={place}")
+        runs[name] = curve
+    return points | runs
 
 
 def read_points(file: Path, figure: str) -> dict[str, Curve]:
     try:
-        header, *rows = csv.reader(file.read_text(encoding="utf-8").splitlines(), delimiter="\t")
+        with file.open(newline="", encoding="utf-8") as stream:
+            header, *rows = csv.reader(stream, delimiter="\t")
         if header != ["run", "updates", figure]:
             raise ValueError(f"its header is not run, updates, {figure}")
         curves: dict[str, Curve] = {}
         for name, updates, value in rows:
             curves.setdefault(name, []).append((int(updates), float(value)))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"{file} does not hold curves ({reason}); give what this script wrote") from error
     return curves
@@ -83,7 +90,9 @@ def write(curves: dict[str, Curve], figure: str, file: Path) -> None:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
         writer.writerow(["run", "updates", figure])
         writer.writerows(
-            [name, updates, f"{value:.3f}"] for name, curve in curves.items() for updates, value in curve
+            [name, f"{updates:.0f}", f"{value:.3f}"]
+            for name, curve in curves.items()
+            for updates, value in curve
         )
 
 
@@ -91,8 +100,7 @@ def draw(curves: dict[str, Curve], figure: str, lowest: float | None, file: Path
     picture = Figure(figsize=(6, 3.4), layout="constrained")
     axes = picture.add_subplot()
     for (name, curve), line in zip(curves.items(), itertools.cycle(LINES)):
-        points = [(updates, value) for updates, value in curve if math.isfinite(value)]
-        axes.plot(*zip(*points, strict=True), line, linewidth=1.4, label=name)
+        axes.plot(*zip(*curve, strict=True), line, linewidth=1.4, label=name)
     axes.set(xlabel="updates", ylabel=figure, xlim=(0, None))
     axes.set_ylim(bottom=lowest)
     axes.spines[["top", "right"]].set_visible(False)

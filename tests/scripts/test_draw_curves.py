@@ -42,15 +42,8 @@ def test_a_folder_with_an_equals_sign_is_no_name(tmp_path: Path) -> None:
 
 
 def test_the_axis_begins_where_asked(tmp_path: Path) -> None:
-    script.main(
-        [
-            str(written(tmp_path / "1", (9, 50.0), (19, 60.0))),
-            "--lowest",
-            "40",
-            "--output",
-            str(tmp_path / "x.svg"),
-        ]
-    )
+    run = written(tmp_path / "1", (9, 50.0), (19, 60.0))
+    script.main([str(run), "--lowest", "40", "--output", str(tmp_path / "x.svg")])
     text = (tmp_path / "x.svg").read_text(encoding="utf-8")
     assert "<!-- 40.0 -->" in text
 
@@ -77,3 +70,29 @@ def test_what_is_no_run_is_told_in_a_sentence(
         script.main([place, "--figure", "val/chrf", "--output", str(tmp_path / "x.png")])
     assert said in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "x.png").exists()
+
+
+def test_a_figure_that_was_nan_is_a_gap(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", (9, float("nan")))
+    script.main([str(run), "--output", str(tmp_path / "x.png")])
+    assert (tmp_path / "x.tsv").read_text(encoding="utf-8").splitlines()[1:] == ["run\t10\tnan"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "output", "said"),
+    [
+        (["a/0", "b/0"], "x.png", "two runs are named 0; name"),
+        (["a/0"], "x.bmp", "x.bmp is no picture's name; end it in one of .png, .svg, .pdf"),
+        (["a/0"], "x", "x is no picture's name"),
+    ],
+)
+def test_nothing_is_lost_silently(
+    runs: list[str], output: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name / "0", (9, 20.0))
+    with pytest.raises(SystemExit):
+        script.main([*(str(tmp_path / run) for run in runs), "--output", str(tmp_path / output)])
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.glob("x*"))
