@@ -41,6 +41,13 @@ def test_a_folder_with_an_equals_sign_is_no_name(tmp_path: Path) -> None:
     assert script.read([str(folder), f"x={folder}"], "val/bleu") == {"seed=1": [(7, 7.0)], "x": [(7, 7.0)]}
 
 
+def test_the_folder_one_stands_in_is_named_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(written(tmp_path / "run", (6, 7.0)))
+    assert script.read(["."], "val/bleu") == {"run": [(7, 7.0)]}
+
+
 def test_the_axis_begins_where_asked(tmp_path: Path) -> None:
     run = written(tmp_path / "1", (9, 50.0), (19, 60.0))
     script.main([str(run), "--lowest", "40", "--output", str(tmp_path / "x.svg")])
@@ -57,6 +64,7 @@ def test_the_axis_begins_where_asked(tmp_path: Path) -> None:
         ("/other.tsv", "a\tb\n", "its header is not run, updates, val/chrf"),
         ("/cut.tsv", "run\tupdates\tval/chrf\nx\t3\n", "cut.tsv does not hold curves"),
         ("/empty.tsv", "", "empty.tsv does not hold curves"),
+        ("/long.tsv", "x" * 200_000, "does not hold curves (field larger than"),
     ],
 )
 def test_what_is_no_run_is_told_in_a_sentence(
