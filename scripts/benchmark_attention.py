@@ -247,7 +247,7 @@ def main() -> None:
     file = options.output / f"attention_{options.device}_{options.dtype}.json"
     about = {name: getattr(options, name) for name in ("device", "dtype", "batch", "heads", "width")}
     about |= {
-        "arguments": f"`{' '.join(sys.argv[1:])}`",
+        "arguments": " ".join(sys.argv[1:]),
         "torch": torch.__version__,
         "columns": [*Run._fields, *Case._fields, "seconds", "memory"],
     }

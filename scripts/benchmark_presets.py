@@ -29,6 +29,7 @@ from rich.progress import (
 )
 
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.markdown import code
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENT = "experiment=preset_table"
@@ -163,7 +164,7 @@ def run(folder: Path, job: Sequence[str], options: argparse.Namespace) -> int:
 def commands(options: argparse.Namespace) -> str:
     """A section for the page: what to type for each row."""
     rows = [
-        f"| {preset} | `python train.py {' '.join([*command(preset, seed), *options.override])}` |"
+        f"| {preset} | {in_cell(['python train.py', *command(preset, seed), *options.override])} |"
         for preset in options.presets
         for seed in options.seeds
     ]
@@ -173,6 +174,10 @@ def commands(options: argparse.Namespace) -> str:
     said = [" ".join([name, *map(str, words)]) for name, words in given.items() if words != usual[name]]
     whole = " ".join(["python scripts/benchmark_presets.py", f"--jobs {options.jobs}", *said])
     return COMMANDS.format(jobs=options.jobs, whole=whole, table=table)
+
+
+def in_cell(words: Sequence[str]) -> str:
+    return code(" ".join(words)).replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -76,7 +77,8 @@ def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:
 
 def write(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: Path, sentence: int) -> None:
     page.parent.mkdir(parents=True, exist_ok=True)
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # that Matplotlib's font lacks, but a browser may have
         page.write_text(html_page(groups, left_out, sentence), encoding="utf-8")
     table = page.with_suffix(".md")
     table.write_text(markdown_page(groups, left_out, page.name), encoding="utf-8")

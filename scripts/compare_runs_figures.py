@@ -128,7 +128,7 @@ def means_of(row: Row, keys: Iterable[str]) -> dict[str, Mean]:
     """Of the figures that a run has; another version may have had others."""
     found = {}
     for key in keys:
-        values = [run.results[key] for run in row.runs if key in run.results]
+        values = [run.results[key] for run in row.runs if isinstance(run.results.get(key), int | float)]
         if values:
             sd = stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
             found[key] = Mean(fmean(values), sd)

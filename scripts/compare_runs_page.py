@@ -230,9 +230,10 @@ def run_table(figures: Figures) -> Iterator[str]:
     yield f"<details><summary>Runs</summary>{table_head(heads)}"
     for row in figures.rows:
         for run in row.runs:
-            seconds, origin = run.results.get("train_seconds", math.nan), run.provenance
+            seconds, origin = run.results.get("train_seconds"), run.provenance
+            minutes = f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "–"
             cells = (
-                row.label, run.seed, run.results.get("steps", "–"), f"{seconds / 60:.1f}",
+                row.label, run.seed, run.results.get("steps", "–"), minutes,
                 origin.get("versions", {}).get("torch", "–"), origin.get("threads", "–"),
                 str(origin.get("commit") or "–")[:8],
             )  # fmt: skip

@@ -126,12 +126,14 @@ def read_run(name: str, given: str, folder: Path) -> Run | LeftOut:
             config["metric"]["bleu"],
             config["attention"],
             results["seed"],
-            results["model"],
+            results[f"{stage}/bleu"] + 0.0,
         )
-        assert all(part is not None for part in (*needed, results["attention"], results["data"]))
+        assert all(part is not None for part in needed)
+        assert all(isinstance(results[name], str) for name in ("model", "attention", "data"))
+        assert isinstance(origin.get("versions", {}), dict)
     except UserError as error:
         return LeftOut(name, str(error).replace(f"{folder}{os.sep}", "").partition(";")[0])
-    except (ValueError, KeyError, IndexError, TypeError, AssertionError, yaml.YAMLError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, AssertionError, yaml.YAMLError) as error:
         return LeftOut(name, f"results.json, config.yaml or provenance.json is damaged ({first_line(error)})")
     log = read_log(folder / "metrics.csv")
     return Run(name, given, folder, results, config, origin, log, stage, system, follows_others(folder))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from compare_runs_read import LeftOut, Run
 
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.markdown import one_line
 
 # Options that change no figure, or that name the run.
 IGNORED = (
@@ -61,7 +62,7 @@ def grouped(runs: Sequence[Run], by: str = "attention") -> tuple[list[Group], li
         if titles.count(title) > 1:
             title += f", test set {titles[: place + 1].count(title)}"
         rows, twice = rows_of(members) if by == "attention" else rows_of_folders(members)
-        groups.append(Group(title, rows, by, warnings(rows, by)))
+        groups.append(Group(one_line(title), rows, by, warnings(rows, by)))
         repeated += twice
     return groups, repeated
 
@@ -80,7 +81,8 @@ def rows_of(runs: Iterable[Run]) -> tuple[list[Row], list[LeftOut]]:
         alike = [settings(others[0].config) for name, others in members if name == attention]
         own = settings(of_row[0].config)
         apart = " ".join(f"{option}={own.get(option, '–')}" for option in differing(alike))
-        rows.append(Row(f"{attention} ({apart})" if apart else attention, attention, of_row))
+        label = one_line(f"{attention} ({apart})" if apart else attention)
+        rows.append(Row(label, attention, of_row))
     return rows, repeated
 
 
@@ -116,7 +118,7 @@ def rows_of_folders(runs: Iterable[Run]) -> tuple[list[Row], list[LeftOut]]:
         repeated += repeats(own, run)
         own[run.seed] = run
     rows = [
-        Row(folder, next(iter(own.values())).results["attention"], in_order(own))
+        Row(one_line(folder), next(iter(own.values())).results["attention"], in_order(own))
         for folder, own in found.items()
     ]
     return rows, repeated

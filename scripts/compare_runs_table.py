@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
+from urllib.parse import quote
 
 from compare_runs_figures import Column, Figures, verdict
 from compare_runs_read import LeftOut
 from compare_runs_rows import Row
+
+from seq2seq_attn.tensors.markdown import literal
 
 
 class Cell(NamedTuple):
@@ -23,20 +26,19 @@ def markdown_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: 
     """The table of each group with what must be read with it; `page` is the HTML file's name."""
     lines = [f"# {title_of(groups)}", ""]
     for figures in groups:
-        lines += [f"## {figures.title}", "", *(f"- {line}" for line in verdict(figures)), ""]
-        head = head_of(figures)
+        lines += [f"## {literal(figures.title)}", "", *(f"- {literal(line)}" for line in verdict(figures)), ""]
+        head = [literal(title) for title in head_of(figures)]
         lines += [f"| {' | '.join(head)} |", f"|:--|{'--:|' * (len(head) - 1)}"]
         for row in figures.rows:
-            cells = [
-                row.label,
-                *(f"**{cell.text}**" if cell.best else cell.text for cell in cells_of(figures, row)),
-            ]
-            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-        lines += ["", *([about_test(figures), ""] if figures.differences else [])]
-        lines += [*(f"- {note}" for note in figures.notes), ""]
+            texts = ((literal(cell.text), cell.best) for cell in cells_of(figures, row))
+            cells = [literal(row.label), *(f"**{text}**" if best else text for text, best in texts)]
+            lines.append(f"| {' | '.join(cells)} |")
+        lines += ["", *([literal(about_test(figures)), ""] if figures.differences else [])]
+        lines += [*(f"- {literal(note)}" for note in figures.notes), ""]
     if left_out:
-        lines += ["## Left out", "", *(f"- {name}: {reason}" for name, reason in left_out), ""]
-    lines.append(f"± is the standard deviation over seeds. With plots, curves and maps: [{page}]({page}).")
+        lines += ["## Left out", "", *(f"- {literal(f'{name}: {reason}')}" for name, reason in left_out), ""]
+    link = f"[{literal(page)}]({quote(page)})"
+    lines.append(f"± is the standard deviation over seeds. With plots, curves and maps: {link}.")
     return "\n".join(lines) + "\n"
 
 

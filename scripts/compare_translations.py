@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         comparison = compare(systems, given.metrics, given.method, given.resamples)
     except UserError as error:
         sys.exit(str(error))
-    console = Console()
+    console = Console(markup=False, emoji=False)  # names are no markup
     say = partial(console.print, highlight=False, soft_wrap=True)
     say(f"{len(systems[0].sources):,} sentences; the baseline is {systems[0].name}")
     console.print(comparison_table(systems, comparison))

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from figures_file import figures_file
+from figures_file import figures_file, shown
 from matplotlib.figure import Figure
 
 NAMES = {
@@ -56,7 +56,7 @@ def draw(file: Path) -> Path:
     model, steps = results["model"], results["seconds_per_step"]
     sentences = results["options"]["sentences"]
     text = TEXT.format(
-        **model | results["options"] | results["machine"] | results["beam"] | {
+        **shown(model | results["options"] | results["machine"] | results["beam"]) | {
             "greedy": table("Greedy", results["searches"]["greedy"], sentences),
             "beam": table(f"Beam of {results['beam']['size']}", results["searches"]["beam"], sentences),
             "filled": FILLED.format(model["filled"]) if model["filled"] else "", "step_table": step_table(steps),

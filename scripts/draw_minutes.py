@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from figures_file import figures_file
+from figures_file import figures_file, shown
 from matplotlib.figure import Figure
+
+from seq2seq_attn.tensors.markdown import code
 
 NAMES = {"ours": "ours", "joeynmt": "JoeyNMT 2.3"}
 STYLES = {
@@ -32,7 +34,7 @@ Tatoeba, English to French, {train:,} training pairs; {processor}, {threads} of 
 - The validations read {val:,} sentences greedily, the test {test:,} by beam search, with the weights that were best in
   validation. Both are scored by sacreBLEU against all references of a sentence.
 
-Made by `{command}`; drawn again from {name}.json by `python scripts/draw_minutes.py`.
+Made by {command}; drawn again from {name}.json by `python scripts/draw_minutes.py`.
 """
 
 
@@ -43,7 +45,7 @@ def draw(file: Path) -> Path:
     page = file.with_suffix(".md")
     page.write_text(
         TEXT.format(
-            **results | results["machine"] | results["sentences"],
+            **shown(results | results["machine"] | results["sentences"]) | {"command": code(results["command"])},
             table=table(programs), name=file.stem, lr=programs["joeynmt"]["lr"],
         ),
         encoding="utf-8",

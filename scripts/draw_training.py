@@ -7,8 +7,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from figures_file import figures_file
+from figures_file import figures_file, shown
 from matplotlib.figure import Figure
+
+from seq2seq_attn.tensors.markdown import code, literal
 
 NAMES = {
     "ours": "ours", "plain_chunked": "plain loop, our loss", "plain_cross_entropy": "plain loop, F.cross_entropy",
@@ -55,13 +57,13 @@ def draw(file: Path) -> Path:
     results = json.loads(file.read_text(encoding="utf-8"))
     sizes, settings = results["sizes"], results["settings"]
     tables = [
-        table(TITLES[settings[size]["model"]].format(**settings[size]), found) for size, found in sizes.items()
+        table(TITLES[settings[size]["model"]].format(**shown(settings[size])), found) for size, found in sizes.items()
     ]  # fmt: skip
     measured = {name for by_threads in sizes.values() for found in by_threads.values() for name in found}
     text = TEXT.format(
-        **results["options"] | results["machine"] | next(iter(settings.values())) | {
+        **shown(results["options"] | results["machine"] | next(iter(settings.values()))) | {
             "tables": "\n\n".join(tables), "name": file.stem, "pieces": results["options"]["pieces"],
-            "turns": turns_of(sizes), "commands": ", then ".join(f"`{line}`" for line in results["commands"]),
+            "turns": turns_of(sizes), "commands": ", then ".join(map(code, results["commands"])),
             "notes": "".join(f"- {note}\n" for name, note in NOTES.items() if name in measured),
         }
     )  # fmt: skip
@@ -78,7 +80,7 @@ def turns_of(sizes: dict[str, Any]) -> str:
         for threads, found in by_threads.items():
             turns = found["ours"]["turns"]
             many = f"{len(turns)} turns of {turns[0]['updates']} updates each"
-            said.setdefault(many, []).append(f"{size} with {threads} thread{'s' * (threads != '1')}")
+            said.setdefault(many, []).append(f"{literal(size)} with {threads} thread{'s' * (threads != '1')}")
     if len(said) == 1:
         return next(iter(said))
     return "; ".join(f"{many} ({', '.join(which)})" for many, which in said.items())

@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from seq2seq_attn.tensors.markdown import literal
 
 
 def figures_file(description: str | None, key: str) -> Path:
@@ -24,3 +28,8 @@ def figures_file(description: str | None, key: str) -> Path:
     if not isinstance(results, dict) or key not in results:
         sys.exit(f"{file} holds no '{key}': it is of another benchmark than {Path(sys.argv[0]).name} draws")
     return file
+
+
+def shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Texts as literals of Markdown; numbers as they are, for a format of the page."""
+    return {key: literal(value) if isinstance(value, str) else value for key, value in values.items()}

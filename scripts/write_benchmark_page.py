@@ -14,8 +14,11 @@ from pathlib import Path
 from statistics import linear_regression
 from typing import Any, NamedTuple
 
+from figures_file import shown
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+from seq2seq_attn.tensors.markdown import code, literal
 
 FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
 NAMES = ("local", "atrous", "sparse")
@@ -50,7 +53,7 @@ timed in turn in one process, and the fastest turn of each counts. **×** is the
 `F.scaled_dot_product_attention` that sees all pairs, causal against causal, divided by the way's own: above 1 is
 faster. Memory is the most that was allocated beyond the inputs, in units of the query (q).
 
-The core: {arguments}
+The core: {arguments}{note}
 """
 LINES: dict[str, dict[str, Any]] = {
     "full": {"color": "black", "linestyle": "-", "marker": "o"},
@@ -97,7 +100,8 @@ def main() -> None:
     runs = [Run(*row) for row in rows]
     dense = {run.case: run.seconds for run in runs if run.way == "full"}
     runs = [run._replace(ratio=dense.get(run.case, math.nan) / run.seconds) for run in runs]
-    lines = [TEXT.format(**about), *glance(runs), *growth(runs), *memory(runs)]
+    text = TEXT.format(**shown({"note": "."} | about) | {"arguments": code(about["arguments"])})
+    lines = [text, *glance(runs), *growth(runs), *memory(runs)]
     layers = options.folder / "attention_layers.json"
     if layers.exists():
         lines += in_models(*read(layers))
@@ -109,7 +113,8 @@ def main() -> None:
 
 def read(file: Path) -> tuple[dict[str, Any], list[list[Any]]]:
     found = json.loads(file.read_text(encoding="utf-8"))
-    return found["about"], found["figures"]
+    names = [[literal(cell) if isinstance(cell, str) else cell for cell in row] for row in found["figures"]]
+    return found["about"], names
 
 
 def where(runs: Iterable[Run], **wanted: Any) -> list[Run]:

@@ -17,6 +17,7 @@ from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.callback.validation_time import ValidationTime
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.tensors import markdown
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -108,18 +109,14 @@ def log_translations(loggers: list[Any], module: TranslationModule, corpus: Load
     for name in tested(module):
         rows = module.translations[name]
         split = corpus.splits[name]
-        table = [
+        lines = [
             [split.sources[row], split.references[row][0], rows[row]] for row in sorted(rows)[:LOGGED_ROWS]
         ]
         for logger in loggers:
             if isinstance(logger, WandbLogger):
-                logger.log_table(f"{name}/translations", columns, table)
+                logger.log_table(f"{name}/translations", columns, lines)
             elif isinstance(logger, TensorBoardLogger):
-                lines = [
-                    " | ".join(cell.replace("|", "\\|") for cell in row)
-                    for row in [columns, ["---"] * 3, *table]
-                ]
-                logger.experiment.add_text(f"{name}/translations", "\n".join(lines))
+                logger.experiment.add_text(f"{name}/translations", markdown.table(columns, lines))
 
 
 def one_line(text: str) -> str:

@@ -11,6 +11,8 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
+from seq2seq_attn.tensors.markdown import table
+
 
 @final
 class TensorBoardRun(TensorBoardLogger):
@@ -50,10 +52,8 @@ class TensorBoardRun(TensorBoardLogger):
     @rank_zero_only
     def log_table(self, key: str, columns: list[str], data: list[list[Any]], step: int) -> None:
         """As Markdown."""
-        rows = [columns, ["---"] * len(columns), *data]
-        lines = [" | ".join(str(cell).replace("|", "\\|") for cell in row) for row in rows]
         if (f"{key}/text_summary", step) not in self._written:
-            self.experiment.add_text(key, "\n".join(lines), step)
+            self.experiment.add_text(key, table(columns, (map(str, row) for row in data)), step)
 
 
 def written(folder: Path) -> set[tuple[str, int]]:

@@ -28,6 +28,10 @@ def spoil(folder: Path, name: str, content: str | None) -> None:
             "stopped after 20 updates, before its test; its log ends: Killed",
         ),
         ({"results.json": '{"test/bleu": 3'}, r"results.json, config.yaml or provenance.json is damaged \(.+\)"),
+        (
+            {"results.json": '{"test/bleu": "3"}', "provenance.json": "[]"},
+            r"results.json, config.yaml or provenance.json is damaged \(.+\)",
+        ),
         ({"config.yaml": None}, "config.yaml is missing"),
         ({"translations.tsv": None}, r"translations.tsv cannot be read \(No such file or directory\)"),
         ({"results.json": None, "evaluation.json": "{}"}, "a folder of evaluate.py; give that of the run"),

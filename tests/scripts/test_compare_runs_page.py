@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from configs import CONF, options
 from hydra import compose, initialize_config_dir
 from made_runs import drawing, maps, runs_of, script, spoilt, write_log, write_map, write_run, write_sweep
+from markdown_it import MarkdownIt
 
 
 def test_names_at_points_cover_neither_points_nor_each_other() -> None:
@@ -70,10 +72,10 @@ class Checker(HTMLParser):
 
     def note(self, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
-            assert value is not None, name
+            assert value is not None or name == "open", name
             self.ids += [value] if name == "id" else []
             self.links += [value] if name in ("href", "xlink:href", "src") else []
-            self.links += re.findall(r"url\(([^)]+)\)", value)
+            self.links += re.findall(r"url\(([^)]+)\)", value or "")
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +129,38 @@ def test_every_row_is_in_every_part_of_the_page(made: Path) -> None:
     table = (made / "page.md").read_text(encoding="utf-8")
     assert [line.split(" | ")[:2] for line in table.splitlines() if line.startswith("| ")] == [
         ["| attention", "seeds"], ["| good", "2"], ["| fair", "1"], ["| poor", "1"],
-        ["| attention", "seeds"], ["| <odd> & $x$", "1"],
+        ["| attention", "seeds"], ["| &lt;odd&gt; &amp; &#36;x&#36;", "1"],
     ]  # fmt: skip
+
+
+def test_no_value_of_a_run_becomes_markup_in_the_page_or_its_table(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script> | `b` [x](http://a.b)\n\n# **head**"
+    line = " ".join(evil.split())
+    options = {"callback": {"x": evil}, evil: evil, "paths": {"run_dir": "/nowhere"}}
+    for number, every in enumerate((9, 4)):
+        folder = write_run(
+            tmp_path / "runs" / f"<script>{number}", evil, [f"{line} {text}" for text in spoilt(every)], model=evil,
+            data=evil, options=options | {evil: number}, references=[f"{line} {text}" for text in spoilt(5)],
+            **{f"test_{evil}/bleu": 1.0 + number, "num_parameters": evil, "train_seconds": evil, "steps": evil},
+        )  # fmt: skip
+        origin = {"commit": evil, "threads": evil, "platform": f"{evil}{number}", "versions": {"torch": evil}}
+        (folder / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
+        write_map(folder, "attention_maps/step_000020/cross_0_0.npz", np.eye(5, 7)[None])
+    (tmp_path / "runs" / "[2](x)").mkdir()
+    (tmp_path / "runs" / "[2](x)" / "config.yaml").write_text(evil, encoding="utf-8")
+    (tmp_path / "runs" / "[2](x)" / "output.log").write_text(evil, encoding="utf-8")
+    output = tmp_path / "a (b) <i>.html"
+    script.main([str(tmp_path / "runs"), "--output", str(output), "--resamples", "50"])
+    text = output.read_text(encoding="utf-8")
+    assert Checker(text).open == []
+    assert re.findall("<script.*?>", text, re.DOTALL) == ["<script>"]  # the page's own, which sorts
+    assert not re.search(r"<(b|i|a|img)\b", text.replace("<b>runs/[2](x)</b>", ""))
+    table = output.with_suffix(".md").read_text(encoding="utf-8")
+    assert "alert(1)" in table
+    html = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(table)
+    assert set(re.findall(r"<(\w+)", html)) == set("h1 h2 ul li p table thead tbody tr th td strong a".split())
+    assert re.findall("<a .*?>", html) == ['<a href="a%20%28b%29%20%3Ci%3E.html">']
+    assert "<script" not in table
 
 
 def test_models_made_equally_large_are_not_plotted_by_size_nor_told_apart_by_it(tmp_path: Path) -> None:

@@ -174,3 +174,13 @@ def test_what_is_no_translation_is_refused(tmp_path: Path, capsys: pytest.Captur
         UserError, match=r"translations.references does not belong to .*translations.tsv; give the"
     ):
         script.read_system(folder, "test")
+
+
+def test_a_folders_name_is_no_markup_of_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    folders = [write(tmp_path / name, GOOD) for name in ("[bold]x", "y[", ":smile:")]
+    script.main([*map(str, folders), "--metrics", "bleu", "--resamples", "50"])
+    said = capsys.readouterr().out
+    assert all(said.count(str(folder)) == 1 + (folder == folders[0]) for folder in folders)

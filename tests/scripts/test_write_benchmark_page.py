@@ -58,7 +58,7 @@ def test_the_page_shows_the_ratio_to_full_attention_and_its_plots(
         "batch": 1,
         "heads": 8,
         "width": 64,
-        "arguments": "`--k 32`.",
+        "arguments": "--k 32",
     }
     runs = [run("full", 4096, 7.0, memory=6.5), run("blocks", 4096, 0.25, memory=6.25)]
     lucidrains = run("lucidrains", 4096, 0.5, memory=25.0)

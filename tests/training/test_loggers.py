@@ -12,6 +12,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from training.test_run import train
 from wandb.proto import wandb_internal_pb2
 
+from seq2seq_attn.training.tensorboard_logger import TensorBoardRun
+
 BLOCK, FILE_HEADER, RECORD_HEADER = 32768, 7, 7
 
 
@@ -81,3 +83,13 @@ def test_a_tensorboard_run_holds_scalars_table_and_maps(logged: tuple[Path, bool
 
 def test_metrics_csv_is_written_beside_other_loggers(logged: tuple[Path, bool]) -> None:
     assert (logged[0] / "metrics.csv").is_file()
+
+
+def test_a_sentence_of_a_table_in_tensorboard_is_no_markup(tmp_path: Path) -> None:
+    logger = TensorBoardRun(save_dir=str(tmp_path), resume=None)
+    logger.log_table("val/translations", ["source", "hypothesis"], [["<b>x</b> | [y](z)", "two\nlines"]], step=3)
+    logger.finalize("success")
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    (text,) = events.Tensors("val/translations/text_summary")
+    rows = text.tensor_proto.string_val[0].decode().splitlines()
+    assert rows == ["source | hypothesis", "--- | ---", r"&lt;b&gt;x&lt;/b&gt; \| \[y\](z) | two lines"]
