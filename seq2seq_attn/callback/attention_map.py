@@ -26,8 +26,8 @@ class AttentionMap(pl.Callback):
     Args:
         log_pictures: hand them to the loggers too.
         slots: which of `cross` (target to source), `self` (target to itself) and `encoder` to draw.
-        num_sentences: the first that are neither very short nor very long.
-        min_pieces, max_pieces: of the source, end piece not counted.
+        num_sentences: the first that are neither very short nor very long; then the longest of the short ones.
+        min_pieces, max_pieces: of the source, end piece not counted; without a sentence of at most max_pieces, that is said.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class AttentionMap(pl.Callback):
     ) -> None:  # fmt: skip
         self.folder, self.log_pictures, self.slots = Path(folder), log_pictures, slots
         self.num_sentences, self.min_pieces, self.max_pieces = num_sentences, min_pieces, max_pieces
+        self._told = False
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not is_shown_here(trainer):
@@ -60,8 +61,16 @@ class AttentionMap(pl.Callback):
         fitting = [
             (sentence, pieces)
             for sentence, pieces in zip(sources, encoded, strict=True)
-            if self.min_pieces <= len(pieces) <= self.max_pieces
+            if 0 < len(pieces) <= self.max_pieces
         ]
+        if sources and not fitting and not self._told:
+            self._told = True
+            print(
+                f"no map of attention is drawn: none of the first {len(sources)} validation sentences has 1 to "
+                f"{self.max_pieces} pieces; raise callback.attention_map.max_pieces",
+                flush=True,
+            )
+        fitting.sort(key=lambda found: -min(len(found[1]), self.min_pieces))
         return fitting[: self.num_sentences]
 
 

@@ -23,7 +23,7 @@ TINY = [
     "tokenizer.vocab_size=40", "model.embedding_dim=8", "model.encoder.dim=8", "model.decoder.dim=8",
     "trainer=cpu", "trainer.max_steps=2", "trainer.enable_progress_bar=false", "trainer.limit_val_batches=1",
     "trainer.limit_test_batches=1", "num_threads=1", "search.limits.max_length=7", "trainer.max_time=null",
-    "callback.attention_map.min_pieces=99", *(f"choices.{name}=null" for name in ("attention", "model", "data")),
+    "callback.attention_map.num_sentences=0", *(f"choices.{name}=null" for name in ("attention", "model", "data")),
 ]  # fmt: skip
 
 

@@ -1,0 +1,58 @@
+"""Sentences that are drawn: of middle length, else the longest of the short ones; none is said."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import pytorch_lightning as pl
+
+from seq2seq_attn.callback import attention_map
+from seq2seq_attn.callback.attention_map import AttentionMap
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: int = 1, **options: int) -> list[str]:
+    """The sentences of the maps, each word a piece."""
+    found: list[str] = []
+    tokenizer = SimpleNamespace(
+        encode_source=lambda texts: [[7] * len(text.split()) for text in texts], decode_target=lambda _: [""]
+    )
+    module: Any = SimpleNamespace(model=None, tokenizer=tokenizer, search=None)
+    trainer = Mock(pl.Trainer, is_global_zero=True, sanity_checking=False, global_step=3, loggers=[], strategy=None)
+    trainer.datamodule = SimpleNamespace(
+        corpus=SimpleNamespace(splits={"val": SimpleNamespace(sources=sentences)})
+    )
+    monkeypatch.setattr(attention_map, "best_translation", lambda *_: [])
+    monkeypatch.setattr(attention_map, "attention_along", lambda *_: [("cross/0", None, [], [])])
+    monkeypatch.setattr(attention_map, "save_attention_map", lambda path, *_: found.append(path.name))
+    default = {"num_sentences": 3, "min_pieces": 3, "max_pieces": 5} | options
+    callback = AttentionMap(folder="maps", log_pictures=False, slots=["cross"], **default)
+    for _ in range(validations):
+        callback.on_validation_end(trainer, module)
+    chosen = [sentence for sentence, _ in callback._sources(trainer, tokenizer)]
+    assert found == [f"cross_0_{number}" for number in range(len(chosen))] * validations
+    return chosen
+
+
+def test_sentences_of_middle_length_come_first_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = ["a", "b b b", "c c c c c c", "d d d d d", "e e", "f f f f", "g g g"]
+    assert drawn(monkeypatch, sentences) == ["b b b", "d d d d d", "f f f f"]
+
+
+def test_where_they_are_too_few_the_longest_of_the_short_ones_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drawn(monkeypatch, ["a", "b b", "", "c c c", "d d", "e e"]) == ["c c c", "b b", "d d"]
+    assert drawn(monkeypatch, ["a", "b b"]) == ["b b", "a"]
+
+
+def test_that_none_is_drawn_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert drawn(monkeypatch, ["", "a a a a a a"], validations=2) == []
+    assert capsys.readouterr().out == (
+        "no map of attention is drawn: none of the first 2 validation sentences has 1 to 5 pieces; raise "
+        "callback.attention_map.max_pieces\n"
+    )
+    assert drawn(monkeypatch, ["a a a a a a"], num_sentences=0) == []
+    assert capsys.readouterr().out == ""
