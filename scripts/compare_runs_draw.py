@@ -11,13 +11,15 @@ from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
 
-from compare_runs_figures import Figures, efficient
+from compare_runs_figures import Column, Figures, efficient
 from compare_runs_rows import Row
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from seq2seq_attn.callback.heat_map import FONT, widest
 
@@ -73,6 +75,8 @@ def forest(figures: Figures) -> str:
     axes.set_yticks(range(len(rows)), [row.label for row in rows], parse_math=False)
     axes.set_xlabel(f"BLEU above {figures.baseline}", fontsize=LABEL + 1, parse_math=False)
     axes.tick_params(labelsize=LABEL, length=2)
+    axes.set_xlim(widened(*axes.get_xlim(), next(iter(figures.columns.values()))))
+    number_ticks(axes.xaxis, bins=5)
     axes.grid(axis="x", color="0.9", linewidth=0.6)
     return svg(figure, f"{figures.title}: BLEU above {figures.baseline}, with 95 % intervals", enlarge=1.25)
 
@@ -91,9 +95,14 @@ def scatter(figures: Figures, key: str) -> str:
             markerfacecolor="black" if row in front else "white",
         )  # fmt: skip
     axes.margins(0.08)
-    axes.xaxis.set_major_formatter("{x:,g}")
-    if not column.best:
-        axes.set_xlim(0, 1.08 * max((figures.mean(row, key) for row in rows), default=0) / column.unit or 1.0)
+    if column.best:
+        axes.set_xlim(above_zero(*widened(*axes.get_xlim(), column)))
+    else:
+        most = max(figures.mean(row, key) for row in rows) / column.unit
+        axes.set_xlim(0, max(1.08 * most, least_span(column)))
+    axes.set_ylim(above_zero(*widened(*axes.get_ylim(), figures.columns[bleu])))
+    number_ticks(axes.xaxis, bins=7, least=0)
+    number_ticks(axes.yaxis, bins=7, least=0)
     axes.set_xlabel(column.title, fontsize=LABEL + 1)
     axes.set_ylabel("BLEU", fontsize=LABEL + 1)
     axes.grid(color="0.92", linewidth=0.6)
@@ -104,6 +113,31 @@ def scatter(figures: Figures, key: str) -> str:
     ]
     name_points(figure, axes, points)
     return svg(figure, f"{figures.title}: BLEU against {column.title}")
+
+
+def least_span(column: Column) -> float:
+    """Of an axis, in the unit shown: what the table does not tell apart lies close together."""
+    return 4 * 10.0**-column.digits
+
+
+def widened(low: float, high: float, column: Column) -> tuple[float, float]:
+    more = max(0.0, least_span(column) - (high - low)) / 2
+    return low - more, high + more
+
+
+def above_zero(low: float, high: float) -> tuple[float, float]:
+    """As wide, and not below 0 but for the half of a point."""
+    up = max(0.0, -low - 0.03 * (high - low))
+    return low + up, high + up
+
+
+def number_ticks(axis: Axis, bins: int, least: float = -math.inf) -> None:
+    """Few enough to stand apart, and with as many digits as tell them apart."""
+    low, high = axis.get_view_interval()
+    ticks = MaxNLocator(bins, steps=[1, 2, 5, 10]).tick_values(low, high)
+    digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
+    ticks = ticks[(ticks >= max(low, least - 1e-9)) & (ticks <= high)]
+    axis.set_ticks(ticks, [f"{round(tick, digits) + 0.0:,.{digits}f}".replace("-", "−") for tick in ticks])
 
 
 def name_points(figure: Figure, axes: Axes, points: Sequence[tuple[float, float, str, bool]]) -> None:
@@ -171,7 +205,7 @@ def panels(rows: Sequence[Row], key: str, title: str, name: str) -> dict[str, st
     """
     curves = {row.label: [run.curve(key) for run in row.runs] for row in rows}
     everything = [curve for own in curves.values() for curve in own if curve]
-    if not everything:
+    if max(map(len, everything), default=0) < 2:
         return {}
     right = max(x for curve in everything for x, _ in curve) * 1.05
     high = 1.05 * max((y for curve in everything for _, y in curve if math.isfinite(y)), default=0) or 1.0

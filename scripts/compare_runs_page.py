@@ -89,13 +89,15 @@ def section(figures: Figures, number: int, sentence: int) -> Iterator[str]:
     yield "<h3>All figures</h3>"
     yield note("The best of a column is underlined. A click on a head sorts.")
     yield from figure_table(figures)
-    yield "<h3>BLEU against size, decoding and entropy</h3>"
-    yield note(
-        "Black: no other has more BLEU for as few parameters, or as fast. Entropy is that of the weights of a piece "
-        "of the translation over the source, mean of layers and heads, in nats: at 0 it looks at one piece alone."
-    )
     plots = [boxed(scatter(figures, key)) for key in COSTS if worth_a_plot(figures, key)]
-    yield f'<div class="pair">{"".join(plots)}</div>'
+    if plots:
+        yield "<h3>BLEU against size, decoding and entropy</h3>"
+        yield note(
+            "Black: no other has more BLEU for as few parameters, or as fast. Entropy is that of the weights of a "
+            "piece of the translation over the source, mean of layers and heads, in nats: at 0 it looks at one piece "
+            "alone."
+        )
+        yield f'<div class="pair">{"".join(plots)}</div>'
     yield from curves(figures, number)
     yield from length_table(figures)
     for kind, title in KINDS.items():
@@ -105,11 +107,14 @@ def section(figures: Figures, number: int, sentence: int) -> Iterator[str]:
 
 
 def worth_a_plot(figures: Figures, key: str) -> bool:
-    """Models that were made equally large lie on one line."""
-    column = figures.columns.get(key)
-    if column is None or key != "num_parameters" or len(figures.rows) < 2:
-        return column is not None
-    return len({shown(figures.mean(row, key), column) for row in figures.rows}) > 1
+    """Not of a single point, where the table tells no two apart; models made equally large lie on one line."""
+    if key not in figures.columns:
+        return False
+    named = (key,) if key == "num_parameters" else (key, next(iter(figures.columns)))
+    points = {
+        tuple(shown(figures.mean(row, name), figures.columns[name]) for name in named) for row in figures.rows
+    }
+    return len({point for point in points if all(map(math.isfinite, point))}) > 1
 
 
 def overview(figures: Figures) -> Iterator[str]:
@@ -118,7 +123,7 @@ def overview(figures: Figures) -> Iterator[str]:
     if figures.differences:
         yield f"<div><h3>Difference from the baseline</h3>{note(about_test(figures))}"
         yield f"{boxed(forest(figures), 'narrow')}</div>"
-    if "tokens_per_second" in figures.columns:
+    if worth_a_plot(figures, "tokens_per_second"):
         yield "<div><h3>BLEU against speed of training</h3>"
         yield note("Black: no other trains as fast with more BLEU. Lines: standard deviation over seeds.")
         yield f"{boxed(scatter(figures, 'tokens_per_second'))}</div>"
@@ -179,7 +184,7 @@ def curves(figures: Figures, number: int) -> Iterator[str]:
 
 def small_plots(drawn: dict[str, str]) -> Iterator[str]:
     if not drawn:
-        yield note("No run has kept them in metrics.csv.")
+        yield note("No run has two of them in metrics.csv.")
     yield '<div class="panels">'
     for label, plot in drawn.items():
         yield f"<figure>{plot}<figcaption>{named(label)}</figcaption></figure>"

@@ -12,13 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from compare_runs_read import Run
 from compare_runs_rows import Row
+from compare_translations import ALPHA, is_notable
 from jaxtyping import Float, Int
 
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.by_length import LENGTHS
 from seq2seq_attn.metric.corpus import corpus_score, sentence_counts
-
-ALPHA = 0.05
 
 
 class Difference(NamedTuple):
@@ -27,7 +26,7 @@ class Difference(NamedTuple):
     Attributes:
         low, high: of 95 % of the resampled test sets.
         p: the chance of so large a difference if both were equally good; None where there is no difference.
-        significant: whether p, corrected for the number of rows, is below 5 %.
+        significant: whether p, corrected for the number of rows, is below 5 %, and the difference notable.
     """
 
     value: float
@@ -76,16 +75,20 @@ def differences(
         counted: by the name of the run; all have the sentences of one test set.
     """
     drawn = draw(len(baseline.runs[0].system.sources), resamples)
-    scores = {row.label: np.mean([counted[run.name].score() for run in row.runs]) for row in rows}
+    scores = {row.label: float(np.mean([counted[run.name].score() for run in row.runs])) for row in rows}
     samples = {
         row.label: np.mean([counted[run.name].resampled(drawn) for run in row.runs], axis=0) for row in rows
     }
     found = {}
     for row in rows:
         if row is not baseline:
-            value = float(scores[row.label] - scores[baseline.label])
+            value = scores[row.label] - scores[baseline.label]
             found[row.label] = difference(value, samples[row.label] - samples[baseline.label])
-    return holm(found)
+    notable = {label: is_notable(scores[label], scores[baseline.label]) for label in found}
+    return {
+        label: one._replace(significant=one.significant and notable[label])
+        for label, one in holm(found).items()
+    }
 
 
 def draw(sentences: int, resamples: int) -> Int[np.ndarray, "resamples sentences"]:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from compare_runs_figures import Column, Figures, verdict
 from compare_runs_read import LeftOut
 from compare_runs_rows import Row
+from compare_translations import FLOOR
 
 from seq2seq_attn.tensors.markdown import literal
 
@@ -51,7 +52,7 @@ def about_test(figures: Figures) -> str:
     return (
         f"BLEU above {figures.baseline}{own}. 95 % and p: of {figures.resamples:,} test sets drawn with replacement, "
         "the same for all (paired bootstrap, Koehn 2004). Filled, or *: p < 0.05 after Holm's correction for "
-        f"{counted(len(figures.differences), 'comparison')}. This tells chance of the sentences, not of the seeds."
+        f"{counted(len(figures.differences), 'comparison')}. {FLOOR} This tells chance of the sentences, not of the seeds."
     )
 
 

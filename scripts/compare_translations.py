@@ -26,6 +26,11 @@ from seq2seq_attn.tensors.error import UserError
 METRICS = {"bleu": lambda: BLEU(force=True), "chrf": CHRF, "ter": TER}
 METHODS = {"bootstrap": "bs", "randomisation": "ar"}
 ALPHA = 0.05
+LEAST_BLEU, LEAST_DIFFERENCE = 1.0, 0.05  # below these no difference of BLEU is called significant
+FLOOR = (
+    f"No difference is marked where both have less than {LEAST_BLEU:g} BLEU, since n-grams that match that rarely say "
+    f"nothing of the translations, nor one below {LEAST_DIFFERENCE:g} BLEU, which rounds to 0.0."
+)
 
 
 class System(NamedTuple):
@@ -143,17 +148,23 @@ def comparison_table(systems: Sequence[System], comparison: Comparison) -> Table
         table.add_column(metric, justify="right")
         table.add_column("p", justify="right")
     for place, system in enumerate(systems):
-        cells = [cell for of in comparison.results.values() for cell in shown(of[place], place == 0)]
+        cells = [cell for m, of in comparison.results.items() for cell in shown(of[place], of[0], m)]
         table.add_row(system.name, *cells)
     return table
 
 
-def shown(result: Result, baseline: bool) -> tuple[str, str]:
+def shown(result: Result, baseline: Result, metric: str) -> tuple[str, str]:
     """`35.21 ± 1.20`, `0.0120*`."""
     interval = "" if result.ci is None else f" ± {result.ci:.2f}"
     if result.p_value is None:
-        return f"{result.score:.2f}{interval}", "" if baseline else "same"
-    return f"{result.score:.2f}{interval}", f"{result.p_value:.4f}{'*' * (result.p_value < ALPHA)}"
+        return f"{result.score:.2f}{interval}", "" if result is baseline else "same"
+    starred = result.p_value < ALPHA and (metric != "bleu" or is_notable(result.score, baseline.score))
+    return f"{result.score:.2f}{interval}", f"{result.p_value:.4f}{'*' * starred}"
+
+
+def is_notable(bleu: float, other: float) -> bool:
+    """Whether the systems differ by what can be called a difference, however sure it is; see FLOOR."""
+    return max(bleu, other) >= LEAST_BLEU and abs(bleu - other) >= LEAST_DIFFERENCE
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -186,6 +197,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"* p < {ALPHA}: unlikely if both were equally good (paired {given.method}; each system against the baseline "
         "alone, with no correction for several)"
     )
+    if "bleu" in comparison.results:
+        say(FLOOR)
     for metric, signature in comparison.signatures.items():
         say(f"{metric}: {signature}")
 
