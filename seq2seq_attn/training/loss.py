@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, final
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from seq2seq_attn.tensors.precision import at_least_float32
 
@@ -90,6 +91,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         return smoothed, nll, correct
 
     @staticmethod
+    @once_differentiable  # to it, the saved gradients would be constants
     def backward(ctx: Any, grad_smoothed: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias = (grad * grad_smoothed.to(grad.dtype) for grad in ctx.saved_tensors)
         return hidden, weight, bias, None, None, None

@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
@@ -92,6 +93,7 @@ class ChunkedRDrop(torch.autograd.Function):
         return (1 - smoothing) * nll.sum() + rest, nll
 
     @staticmethod
+    @once_differentiable  # to it, the saved gradients would be constants
     def backward(ctx: Any, grad_smoothed: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias = (grad * grad_smoothed.to(grad.dtype) for grad in ctx.saved_tensors)
         return hidden, weight, bias, None, None, None

@@ -252,3 +252,11 @@ def test_a_mask_made_in_inference_serves_training(monkeypatch: pytest.MonkeyPatc
     found.sum().backward()
     assert made == [N]
     assert torch.equal(found, expected)
+
+
+@patterns
+def test_the_kernel_refuses_a_second_derivative(pattern: str) -> None:
+    layer, x = attending(pattern), torch.randn(B, N, WIDTH, requires_grad=True)
+    (gradient,) = torch.autograd.grad(layer.attend_self(x).context.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.square().sum().backward()

@@ -88,3 +88,11 @@ def test_no_more_than_one_chunk_of_logits_is_ever_there() -> None:
     changes = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
     held = list(accumulate(e.nbytes() for e in sorted(changes, key=lambda e: e.start_ns())))
     assert 1 <= max(held) / (CHUNK * vocabulary * 4) < 1.2
+
+
+def test_a_second_derivative_is_refused_and_not_taken_for_zero() -> None:
+    hidden, weight, bias = (torch.randn(s, requires_grad=True) for s in ((5, 3), (7, 3), (7,)))
+    loss = label_smoothed_cross_entropy(hidden, weight, bias, torch.randint(7, (5,)), 0.1)
+    (gradient,) = torch.autograd.grad(loss.smoothed.square(), hidden, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.square().sum().backward()

@@ -122,3 +122,12 @@ def test_a_weight_below_0_is_refused() -> None:
         ValueError, match=r"^r_drop_alpha=-1\.0 is below 0; use 5, as the paper does, or 0 for none$"
     ):
         check_alpha(-1.0)
+
+
+def test_a_second_derivative_is_refused_and_not_taken_for_zero() -> None:
+    exact, target = drawn(5)
+    ours = [x.requires_grad_() for x in exact]
+    loss = r_drop_cross_entropy(*ours, target, 0.1, 5.0)
+    (gradient,) = torch.autograd.grad(loss.smoothed.square(), ours[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        gradient.square().sum().backward()
