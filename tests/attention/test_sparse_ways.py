@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -210,10 +213,17 @@ def test_a_product_too_short_for_its_kernel_goes_dense_where_other_scores_go_by_
     torch.testing.assert_close(layer.attend_self(x, MASK).context[MASK], expected[MASK], rtol=0, atol=1e-12)
 
 
+def dense(pattern: str) -> Any:
+    """A layer that goes dense at any length."""
+    layer = attending(pattern)
+    layer.pattern.product_from = layer.pattern.parts_from = sys.maxsize
+    return layer
+
+
 def dense_and_counted(pattern: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
     """A layer that goes dense at any length, and the lengths of which it has made a mask."""
-    layer, made = attending(pattern), []
-    layer.pattern.product_from = layer.pattern.parts_from = sys.maxsize
+    monkeypatch.setattr(pattern_module, "KEPT", OrderedDict())
+    layer, made = dense(pattern), []
     allowed = layer.pattern.allowed
 
     def count(centre: Tensor, places: Tensor) -> Tensor:
@@ -252,6 +262,37 @@ def test_a_mask_made_in_inference_serves_training(monkeypatch: pytest.MonkeyPatc
     found.sum().backward()
     assert made == [N]
     assert torch.equal(found, expected)
+
+
+@patterns
+def test_a_pattern_whose_options_change_gets_another_mask(pattern: str) -> None:
+    layer, x = dense(pattern), torch.randn(B, N, WIDTH)
+    before = layer.attend_self(x).context
+    layer.pattern.k = 3
+    found = layer.attend_self(x).context
+    torch.testing.assert_close(found, layer.attend_self(x, need_weights=True).context, rtol=0, atol=1e-12)
+    assert not torch.allclose(found, before)
+
+
+def test_equal_layers_share_a_mask_that_keeps_none_of_them_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern_module, "KEPT", OrderedDict())
+    layers = [dense("local") for _ in range(6)]
+    for layer in layers:
+        layer.attend_self(torch.randn(B, N, WIDTH))
+    assert len(pattern_module.KEPT) == 1
+    dead = weakref.ref(layer.pattern)
+    del layer, layers
+    gc.collect()
+    assert dead() is None
+
+
+def test_the_masks_kept_are_few_and_the_last_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, made = dense_and_counted("local", monkeypatch)
+    monkeypatch.setattr(pattern_module, "MOST_MASKS", 2)
+    for length in (5, 7, 5, 11, 5, 7):
+        layer.attend_self(torch.randn(B, length, WIDTH))
+    assert made == [5, 7, 11, 7]
+    assert len(pattern_module.KEPT) == 2
 
 
 @patterns

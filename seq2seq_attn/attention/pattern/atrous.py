@@ -44,6 +44,10 @@ class AtrousPattern(Pattern):
         if length_ratio == 1:
             self.product_from, self.parts_from = PRODUCT_FROM, PARTS_FROM
 
+    @property
+    def options(self) -> tuple[int, float]:
+        return self.k, self.length_ratio
+
     def allowed(
         self, centre: Int[Tensor, "#batch target"], key_place: Int[Tensor, "source"]
     ) -> Bool[Tensor, "#batch target source"]:

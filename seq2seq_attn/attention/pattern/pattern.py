@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from functools import lru_cache
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,6 +22,8 @@ from seq2seq_attn.tensors.error import UserError
 Place = TypeVar("Place", int, Tensor)
 # Pairs of a dense pass up to which its mask is made once and kept: a short sentence takes no longer than its mask.
 MOST_KEPT = 2**19
+MOST_MASKS = 32
+KEPT: OrderedDict[Hashable, Tensor] = OrderedDict()  # by what they depend on, the last used at the end
 
 
 class Pattern(nn.Module, ABC):
@@ -56,6 +58,11 @@ class Pattern(nn.Module, ABC):
     ) -> Tensor:
         """Place around which each query looks, (batch or 1, target): the aligned one, unless it is predicted."""
         return aligned_place(aligned, self.length_ratio)[None]
+
+    @property
+    def options(self) -> tuple[Hashable, ...] | None:
+        """All that `allowed` depends on but its arguments, so that equal patterns share a mask; None: none is kept."""
+        return None
 
     @abstractmethod
     def allowed(
@@ -105,8 +112,9 @@ class Pattern(nn.Module, ABC):
                 return context
         if self.reads_query:
             return None
-        asked = (self, target, source, causal, query.dtype, query.device)
-        bias = kept_bias(*asked) if target * source <= MOST_KEPT else pattern_bias(*asked)
+        keep = self.options is not None and target * source <= MOST_KEPT
+        make = kept_bias if keep else pattern_bias
+        bias = make(self, target, source, causal, query.dtype, query.device)
         if mask is not None:
             bias = bias.masked_fill(~mask[:, None, None], -math.inf)
         return masked_product(query, keys, values, bias)
@@ -123,7 +131,14 @@ def pattern_bias(
         return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, -math.inf)
 
 
-kept_bias = lru_cache(maxsize=32)(pattern_bias)
+def kept_bias(pattern: Pattern, *asked: Any) -> Float[Tensor, "1 1 target source"]:
+    """`pattern_bias`, made once for all patterns of one class with the same options."""
+    key = (type(pattern), pattern.options, asked)
+    bias = KEPT.pop(key, None)
+    KEPT[key] = bias = pattern_bias(pattern, *asked) if bias is None else bias
+    if len(KEPT) > MOST_MASKS:
+        KEPT.popitem(last=False)
+    return bias
 
 
 def aligned_place(place: Place, length_ratio: float) -> Place:

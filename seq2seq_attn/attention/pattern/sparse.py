@@ -48,6 +48,10 @@ class SparsePattern(Pattern):
             self.product_from = max(PRODUCT_FROM, PRODUCT_FROM_K * k)
             self.parts_from = max(PARTS_FROM, PARTS_FROM_K * k)
 
+    @property
+    def options(self) -> tuple[int, float]:
+        return self.k, self.length_ratio
+
     def allowed(
         self, centre: Int[Tensor, "#batch target"], key_place: Int[Tensor, "source"]
     ) -> Bool[Tensor, "#batch target source"]:
