@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, final
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -16,6 +16,7 @@ from seq2seq_attn.attention.both import both
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.heads import check_heads, join_heads, split_heads
 from seq2seq_attn.attention.joined import Joined, join, join_source
+from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.kernel.masked_product import masked_product
 from seq2seq_attn.attention.memory import Memory
 from seq2seq_attn.attention.parts import Parts
@@ -91,10 +92,14 @@ class Attention(nn.Module):
         self,
         keys: Float[Tensor, "batch source key_dim"], values: Float[Tensor, "batch source value_dim"] | None = None,
         mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None, start: int = 0,
+        *, valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None = None,
     ) -> Memory:  # fmt: skip
         """Everything about keys and values that no query changes; `values` default to `keys`.
 
-        `start` is the place of the first key.
+        Args:
+            mask: True where a key may be attended to, for the sentence or for each query; None: everywhere.
+            start: position of the first key.
+            valid_length: in place of a mask, how many of the first keys may be attended to (see `key_mask`).
         """
         one = (values is None or values is keys) and keys.shape[:2].numel() >= FUSED_ROWS
         joined = join_source(self.score, self.project_values) if one else None
@@ -104,7 +109,8 @@ class Attention(nn.Module):
         else:
             values, prepared = keys if values is None else values, self.score.prepare_keys(keys)
             values = values if self.project_values is None else self.project_values(values)
-        return Memory(self._rotated(prepared, start), split_heads(values, self.num_heads), mask)
+        visible = key_mask(mask, valid_length, keys)
+        return Memory(self._rotated(prepared, start), split_heads(values, self.num_heads), visible)
 
     def forward(
         self, query: Float[Tensor, "batch target query_dim"], memory: Memory, *, start: int = 0, causal: bool = False,
@@ -128,13 +134,18 @@ class Attention(nn.Module):
         return apart(attended) if several else attended
 
     def attend_self(
-        self, x: Float[Tensor, "batch length dim"], mask: Bool[Tensor, "batch length"] | None = None, *,
+        self, x: Float[Tensor, "batch length dim"],
+        mask: Bool[Tensor, "batch length"] | Bool[Tensor, "batch length length"] | None = None, *,
         past: Memory | None = None, joined: Joined | None = None, causal: bool = False, need_weights: bool = False,
+        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch length"] | None = None,
     ) -> Attended:  # fmt: skip
         """A sequence that attends to itself and, one step or chunk at a time, to the `past` that stands before it.
 
-        `joined`: what `self.joined()` gives, if it is at hand, as in decoding, where it serves every step.
+        Args:
+            mask, valid_length: of the keys of `x`, as in `prepare`.
+            joined: what `self.joined()` gives, if it is at hand, as in decoding, where it serves every step.
         """
+        mask = key_mask(mask, valid_length, x)
         start = 0 if past is None else past.source
         query, memory = self._prepare_self(x, mask, start, joined)
         if past is not None:
@@ -173,6 +184,8 @@ class Attention(nn.Module):
     ) -> Attended:  # fmt: skip
         """By the first way that serves: the keys of one place, a fused kernel, a pattern's blocks, all pairs."""
         target, source = 1 if one_place else query.shape[1], memory.source
+        if memory.mask is not None and memory.mask.dim() == 3:
+            check_rows(memory.mask, query.shape[1])
         if need_weights:
             return self._dense(query, prepared, memory, start, causal, need_weights, one_place)
         window = self.pattern.window(start, source, causal) if target == 1 else None

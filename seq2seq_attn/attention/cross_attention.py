@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attended import Attended
@@ -35,6 +35,7 @@ class CrossAttention(nn.Module):
         values: Float[Tensor, "batch source value_dim"] | None = None,
         mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
         *,
+        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None = None,
         need_weights: bool = False,
     ) -> Attended:
         """The context of each query and, if asked for, the weights.
@@ -42,6 +43,8 @@ class CrossAttention(nn.Module):
         Args:
             values: what is averaged; None: the keys.
             mask: True where a key may be seen, for the sentence or for each query; None: everywhere.
+            valid_length: in place of a mask, how many of the first keys may be seen, for the sentence or for each
+                query; 0 and below: none, as many as there are and above: all.
         """
-        memory = self.attention.prepare(keys, values, mask)
+        memory = self.attention.prepare(keys, values, mask, valid_length=valid_length)
         return self.attention(query, memory, need_weights=need_weights)

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seq2seq_attn.attention.room import Room
+from seq2seq_attn.tensors.error import UserError
 
 SHORT = 64  # places up to which a copy cost no more than the gaps of room, tried on two busy CPU cores with 64 rows
 
@@ -85,11 +86,7 @@ class Memory:
         In decoding they are written into room kept behind the others, if there is any. A short memory without room is
         copied: a step reads one without gaps faster than it saves the copy. Where gradients flow, all are copied.
         """
-        if (self.mask is None) != (new.mask is None):
-            raise ValueError(
-                "a memory with a mask and one without cannot be joined; give both a mask, or neither"
-            )
-        mask = None if self.mask is None or new.mask is None else torch.cat([self.mask, new.mask], -1)
+        mask = None if self.mask is None and new.mask is None else joined_mask(self.mask, new.mask)
         room = self.room
         fits = room is not None and room.fits(self.source, new.source)
         if torch.is_grad_enabled() or (not fits and self.source < SHORT):
@@ -103,3 +100,18 @@ class Memory:
     def _within(self, room: Room, source: int, mask: Tensor | None) -> Memory:
         *keys, values = room.read(source)
         return Memory(tuple(keys), values, mask, room)
+
+
+def joined_mask(
+    mask: Bool[Tensor, "*rows before"] | None, new: Bool[Tensor, "*rows after"] | None
+) -> Bool[Tensor, "*rows before+after"]:
+    if mask is None or new is None:
+        raise UserError(
+            "a memory with a mask and one without cannot be joined; give both a mask, or neither"
+        )
+    if mask.shape[:-1] != new.shape[:-1]:
+        raise UserError(
+            f"masks of the shapes {tuple(mask.shape)} and {tuple(new.shape)} cannot be joined; give both for the "
+            "sentence, (batch, source), and say by causal=True what a query may not see"
+        )
+    return torch.cat([mask, new], -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attended import Attended
@@ -27,8 +27,9 @@ class SelfAttention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch length dim"],
-        mask: Bool[Tensor, "batch length"] | None = None,
+        mask: Bool[Tensor, "batch length"] | Bool[Tensor, "batch length length"] | None = None,
         *,
+        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch length"] | None = None,
         past: Memory | None = None,
         causal: bool = False,
         need_weights: bool = False,
@@ -36,8 +37,13 @@ class SelfAttention(nn.Module):
         """The context of each place and, if asked for, the weights.
 
         Args:
-            mask: True where a token is real; None: everywhere. The rows of padding are not to be read.
+            mask: True where a token is real, for the sequence or for each of its queries; None: everywhere. The
+                rows of padding are not to be read.
+            valid_length: in place of a mask, how many tokens are real, for the sequence or for each of its queries;
+                0 and below: none, the length and above: all.
             past: the `memory` of the call before, of which `x` is the continuation.
             causal: a place sees itself and those before it only.
         """
-        return self.attention.attend_self(x, mask, past=past, causal=causal, need_weights=need_weights)
+        return self.attention.attend_self(
+            x, mask, past=past, causal=causal, need_weights=need_weights, valid_length=valid_length
+        )

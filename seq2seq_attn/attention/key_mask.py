@@ -1,0 +1,61 @@
+"""The mask of the keys, from a mask or from lengths."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Integer
+from torch import Tensor
+
+from seq2seq_attn.tensors.error import UserError
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+def key_mask(
+    mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None,
+    valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None,
+    keys: Float[Tensor, "batch source key_dim"],
+) -> Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None:
+    """`mask`, or one that is True at the first `valid_length` keys of each sentence or query; None: everywhere.
+
+    Any length serves, since comparing them with a limit would make a GPU wait: 0 and below mean no key, as many keys
+    as there are and above mean all.
+
+    Raises:
+        UserError: for a mask that is not boolean, lengths that are not integers or of another shape, or both at once.
+    """
+    if valid_length is None:
+        if mask is None or (isinstance(mask, Tensor) and mask.dtype == torch.bool):
+            return mask
+        raise UserError(
+            f"a mask is boolean, True where a key may be attended to, and this one is {kind(mask)}; give mask.bool() if "
+            "1 means so, mask == 0 if 0 does, as beside -inf, and lengths as valid_length="
+        )
+    if mask is not None:
+        raise UserError("attention takes a mask or valid_length, and got both; leave one of them out")
+    if not isinstance(valid_length, Tensor) or valid_length.dtype not in INTEGERS:
+        raise UserError(
+            f"valid_length is a tensor of integers, and this one is {kind(valid_length)}; give numbers of keys, such as "
+            "torch.tensor([7, 4]) for two sentences, and a boolean mask as mask="
+        )
+    if valid_length.dim() not in (1, 2) or len(valid_length) != len(keys):
+        raise UserError(
+            f"valid_length has the shape {tuple(valid_length.shape)}, and the keys are of {len(keys)} sentences; give one "
+            "length for each sentence, (batch,), or one for each of its queries, (batch, target)"
+        )
+    return torch.arange(keys.shape[1], device=valid_length.device) < valid_length.unsqueeze(-1)
+
+
+def kind(x: object) -> str:
+    return str(x.dtype) if isinstance(x, Tensor) else f"a {type(x).__name__}"
+
+
+def check_rows(mask: Bool[Tensor, "batch rows source"], target: int) -> None:
+    """Raises:
+    UserError: for a mask of other queries than those that came.
+    """
+    if mask.shape[1] not in (1, target):
+        raise UserError(
+            f"the mask, or valid_length, is of {mask.shape[1]} queries, and {target} came; prepare the keys with that of "
+            "these queries, or with one for the sentence"
+        )
