@@ -105,7 +105,7 @@ def train_one_step(model: Any) -> None:
     decoded = model.train()(BATCH.source, BATCH.source_mask, BATCH.target_input)
     hidden, said = decoded.hidden[BATCH.target_mask], BATCH.target_output[BATCH.target_mask]
     loss = label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, said, 0.1)
-    drawn = drawn_loss(Reinforce(momentum=0.9), BATCH, loss.nll_by_piece, decoded)
+    drawn = drawn_loss(Reinforce(momentum=0.9), BATCH, loss.loss_by_piece, decoded)
     (loss.smoothed if drawn is None else loss.smoothed + drawn).backward()
     for name, weight in model.named_parameters():
         assert weight.grad is not None, name

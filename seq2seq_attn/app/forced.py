@@ -30,7 +30,7 @@ def mean_loss(
     """That of `label_smoothed_cross_entropy` for the mean probability of the models; nothing can be learned from it."""
     hidden = [one.hidden[batch.target_mask] for one in decoded]
     target = batch.target_output[batch.target_mask]
-    nll, spread = [], torch.zeros((), device=target.device)
+    nll, spreads, spread = [], [], torch.zeros((), device=target.device)
     correct = torch.zeros((), dtype=torch.int64, device=target.device)
     for start in range(0, len(target), CHUNK):
         rows = slice(start, start + CHUNK)
@@ -42,8 +42,10 @@ def mean_loss(
         )
         reference = target[rows, None]
         nll.append(-log_probs.gather(-1, reference)[:, 0])
-        spread = spread - log_probs.mean(-1).sum()
+        spreads.append(-log_probs.mean(-1))
+        spread = spread + spreads[-1].sum()
         correct = correct + (log_probs.argmax(-1, keepdim=True) == reference).sum()
     by_piece = torch.cat(nll)
     smoothed = (1 - smoothing) * by_piece.sum() + smoothing * spread
-    return Loss(smoothed, by_piece.sum(), by_piece, len(target), correct)
+    loss_by_piece = (1 - smoothing) * by_piece + smoothing * torch.cat(spreads)
+    return Loss(smoothed, by_piece.sum(), by_piece, loss_by_piece, len(target), correct)

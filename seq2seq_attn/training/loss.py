@@ -22,6 +22,8 @@ class Loss(NamedTuple):
             2016, section 7, arXiv:1512.00567); what training minimises.
         nll: the plain negative log-likelihood; exp of its mean is the perplexity. It has no gradient.
         nll_by_piece: what `nll` is the sum of.
+        loss_by_piece: what the choices of hard attention that made a reading of a piece are to answer for: its share
+            of `smoothed`, with R-Drop that of both readings' divergence in full. It has no gradient.
         tokens: how many pieces.
         correct: how many of them the model ranks first; None unless asked for.
     """
@@ -29,6 +31,7 @@ class Loss(NamedTuple):
     smoothed: Float[Tensor, ""]
     nll: Float[Tensor, ""]
     nll_by_piece: Float[Tensor, "tokens"]
+    loss_by_piece: Float[Tensor, "tokens"]
     tokens: int
     correct: Int[Tensor, ""] | None = None
 
@@ -43,8 +46,10 @@ def label_smoothed_cross_entropy(
     count_correct: bool = False,
 ) -> Loss:
     """Loss of softmax(W h + b) at the pieces given; padding has been left out before."""
-    smoothed, nll, correct = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing, count_correct)
-    return Loss(smoothed, nll.sum(), nll, len(target), correct)
+    smoothed, nll, by_piece, correct = ChunkedCrossEntropy.apply(
+        hidden, weight, bias, target, smoothing, count_correct
+    )
+    return Loss(smoothed, nll.sum(), nll, by_piece, len(target), correct)
 
 
 @final
@@ -60,9 +65,10 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         target: Tensor,
         smoothing: float,
         count_correct: bool,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         wide = at_least_float32(hidden.new_zeros(0)).dtype
         nll = torch.empty(len(target), dtype=wide, device=hidden.device)
+        spread_by_piece = torch.empty_like(nll)
         spread = torch.zeros((), dtype=wide, device=hidden.device)
         correct = torch.zeros((), dtype=torch.int64, device=hidden.device) if count_correct else None
         wanted = any(ctx.needs_input_grad)
@@ -77,7 +83,8 @@ class ChunkedCrossEntropy(torch.autograd.Function):
                 log_probs = torch.log_softmax(logits, -1, out=logits)
                 reference = target[rows, None]
                 nll[rows] = -log_probs.gather(-1, reference)[:, 0]
-                spread = spread - log_probs.mean(-1).sum()
+                means = log_probs.mean(-1)
+                spread, spread_by_piece[rows] = spread - means.sum(), -means
                 if correct is not None:
                     correct += (log_probs.argmax(-1, keepdim=True) == reference).sum()
                 if wanted:
@@ -87,8 +94,9 @@ class ChunkedCrossEntropy(torch.autograd.Function):
                     accumulate(grads, rows, delta.to(hidden.dtype), hidden[rows], narrow)
         ctx.save_for_backward(*grads)
         smoothed = (1 - smoothing) * nll.sum() + smoothing * spread
-        ctx.mark_non_differentiable(nll)
-        return smoothed, nll, correct
+        by_piece = (1 - smoothing) * nll + smoothing * spread_by_piece
+        ctx.mark_non_differentiable(nll, by_piece)
+        return smoothed, nll, by_piece, correct
 
     @staticmethod
     @once_differentiable  # to it, the saved gradients would be constants

@@ -46,8 +46,8 @@ def r_drop_cross_entropy(
     A step takes twice the time and memory of one reading; the divergence adds little, and no more than a chunk of the
     logits is ever there.
     """
-    smoothed, nll = ChunkedRDrop.apply(hidden, weight, bias, target, smoothing, alpha)
-    return Loss(smoothed, nll.sum(), nll, len(target))
+    smoothed, nll, by_piece = ChunkedRDrop.apply(hidden, weight, bias, target, smoothing, alpha)
+    return Loss(smoothed, nll.sum(), nll, by_piece, len(target))
 
 
 @final
@@ -63,9 +63,10 @@ class ChunkedRDrop(torch.autograd.Function):
         target: Tensor,
         smoothing: float,
         alpha: float,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         wide = at_least_float32(hidden.new_zeros(0)).dtype
         nll = torch.empty(len(target), dtype=wide, device=hidden.device)
+        rest_by_piece = torch.empty_like(nll)
         rest = torch.zeros((), dtype=wide, device=hidden.device)
         grads = [torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)]
         pairs = len(target) // 2
@@ -79,9 +80,12 @@ class ChunkedRDrop(torch.autograd.Function):
                     logits = torch.addmm(narrow_bias, hidden[rows], narrow.t())
                     log_probs.append(at_least_float32(logits).log_softmax(-1))
                     nll[rows] = -log_probs[-1].gather(-1, target[rows, None])[:, 0]
-                    rest = rest - smoothing * log_probs[-1].mean(-1).sum()
-                divergence, deltas = symmetric_divergence(*log_probs)
-                rest = rest + alpha / 2 * divergence
+                    means = log_probs[-1].mean(-1)
+                    rest, rest_by_piece[rows] = rest - smoothing * means.sum(), -smoothing * means
+                divergences, deltas = symmetric_divergence(*log_probs)
+                rest = rest + alpha / 2 * divergences.sum()
+                for rows in (first, second):  # the draws of either reading change it
+                    rest_by_piece[rows] += alpha / 2 * divergences
                 for rows, log_prob, delta in zip((first, second), log_probs, deltas, strict=True):
                     # of the smoothed loss: p - (1 - s) [reference] - s / vocabulary
                     delta = delta.mul_(alpha / 2).add_(log_prob.exp_()).sub_(smoothing / weight.shape[0])
@@ -89,8 +93,9 @@ class ChunkedRDrop(torch.autograd.Function):
                     delta.scatter_add_(-1, reference, torch.full_like(delta[:, :1], smoothing - 1))
                     accumulate(grads, rows, delta.to(hidden.dtype), hidden[rows], narrow)
         ctx.save_for_backward(*grads)
-        ctx.mark_non_differentiable(nll)
-        return (1 - smoothing) * nll.sum() + rest, nll
+        by_piece = (1 - smoothing) * nll + rest_by_piece
+        ctx.mark_non_differentiable(nll, by_piece)
+        return (1 - smoothing) * nll.sum() + rest, nll, by_piece
 
     @staticmethod
     @once_differentiable  # to it, the saved gradients would be constants
@@ -101,10 +106,10 @@ class ChunkedRDrop(torch.autograd.Function):
 
 def symmetric_divergence(
     log_p: Float[Tensor, "rows vocabulary"], log_q: Float[Tensor, "rows vocabulary"]
-) -> tuple[Float[Tensor, ""], list[Float[Tensor, "rows vocabulary"]]]:
-    """KL(p, q) + KL(q, p), summed over rows, in nats, and its gradients by the logits of p and of q."""
+) -> tuple[Float[Tensor, "rows"], list[Float[Tensor, "rows vocabulary"]]]:
+    """KL(p, q) + KL(q, p) of each row, in nats, and its gradients by the logits of p and of q."""
     p, q, ratio = log_p.exp(), log_q.exp(), log_p - log_q
     forward, backward = (p * ratio).sum(-1, keepdim=True), -(q * ratio).sum(-1, keepdim=True)
     # d KL(p, q) / d logits of p = p (log p - log q - KL(p, q)), by those of q it is q - p
     gradients = [p * (ratio - forward) + p - q, q * (-ratio - backward) + q - p]
-    return (forward + backward).sum(), gradients
+    return (forward + backward).squeeze(-1), gradients

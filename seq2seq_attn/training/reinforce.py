@@ -53,8 +53,8 @@ class Reinforce(nn.Module):
         """The term to add to the summed loss; in training mode the running mean takes the batch in.
 
         Args:
-            reward: log-likelihood of the target sentence, in nats; its gradient is not taken.
-            pieces: how many pieces that likelihood is of.
+            reward: minus the loss of the target sentence, in nats; its gradient is not taken.
+            pieces: how many pieces that loss is of.
             log_prob, entropy: of the sentence, summed over all that was drawn, times their weights.
         """
         reward = reward.detach()
@@ -74,20 +74,22 @@ class Reinforce(nn.Module):
 
 
 def drawn_loss(
-    reinforce: Reinforce, batch: Batch, nll_by_piece: Float[Tensor, "pieces"], decoded: Decoded
+    reinforce: Reinforce, batch: Batch, loss_by_piece: Float[Tensor, "pieces"], decoded: Decoded
 ) -> Float[Tensor, ""] | None:
     """The term of a batch, which a model has read; None: nothing was drawn.
 
+    With it, the expected gradient is that of the expected loss, if what rewards the draws is the loss that is minimised.
+
     Args:
-        nll_by_piece: negative log-likelihood of each real target piece, in nats, sentence by sentence.
+        loss_by_piece: of each real target piece, in nats, sentence by sentence (see `Loss`).
     """
     log_prob = of_sentences(batch, decoded.log_prob, decoded.source_log_prob)
     entropy = of_sentences(batch, decoded.entropy, decoded.source_entropy)
     if log_prob is None or entropy is None:
         return None
     sentence = batch.target_mask.nonzero()[:, 0]
-    nll = torch.zeros_like(log_prob).index_add(0, sentence, nll_by_piece.to(log_prob.dtype))
-    return reinforce(-nll, batch.target_lengths, log_prob, entropy)
+    loss = torch.zeros_like(log_prob).index_add(0, sentence, loss_by_piece.to(log_prob.dtype))
+    return reinforce(-loss, batch.target_lengths, log_prob, entropy)
 
 
 def of_sentences(

@@ -97,7 +97,7 @@ class TranslationModule(pl.LightningModule):
         self.update_mean.add(loss.smoothed, loss.tokens, self.parameters(), begin=begin)
         self.log("train/loss", self.update_mean.mean(), batch_size=loss.tokens)
         divisor = self.update_mean.divisor(accumulated)
-        drawn = drawn_loss(self.reinforce, batch, loss.nll_by_piece, decoded)
+        drawn = drawn_loss(self.reinforce, batch, loss.loss_by_piece, decoded)
         mean = loss.smoothed / divisor
         return mean if drawn is None else mean + drawn / divisor
 

@@ -1,13 +1,22 @@
-"""The term that hard attention adds to the loss, by hand; that its expectation is right stands in test_hard.py."""
+"""The term that hard attention adds to the loss: by hand, and in a model its expectation over all draws."""
 
 from __future__ import annotations
 
+import itertools
+from types import SimpleNamespace
+
 import pytest
 import torch
+from configs import model_of
 from torch import Tensor
+from torch.nn import functional as F
 
+from seq2seq_attn.attention.normalizer import hard
+from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.reinforce import Reinforce
+from seq2seq_attn.training.r_drop import twice
+from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
+from seq2seq_attn.training.translation_module import TranslationModule
 
 REWARD, PIECES = torch.tensor([-6.0, -2.0, -4.0]), torch.tensor([3, 1, 2])
 LOG_PROB, ENTROPY = torch.tensor([-1.0, -0.5, -3.0]), torch.tensor([0.25, 0.5, 1.0])
@@ -96,3 +105,51 @@ def test_a_momentum_that_never_starts_the_mean_is_refused(momentum: float) -> No
     )
     with pytest.raises(UserError, match=sentence):
         Reinforce(momentum=momentum)
+
+
+def training_loss(logits: Tensor, target: Tensor, smoothing: float, alpha: float) -> Tensor:
+    """Of one sentence, or of two readings of it, as the papers write it."""
+    loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), label_smoothing=smoothing, reduction="sum")
+    if alpha == 0:
+        return loss
+    p, q = logits.log_softmax(-1)
+    return loss + alpha / 2 * ((p.exp() - q.exp()) * (p - q)).sum()
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize(("alpha", "target"), [(0.0, [9]), (5.0, [])], ids=["plain", "r_drop"])
+def test_the_expected_gradient_of_a_model_is_that_of_its_expected_loss(
+    monkeypatch: pytest.MonkeyPatch, alpha: float, target: list[int], smoothing: float
+) -> None:
+    weights = [f"attention.normalizer.{x}" for x in ("log_prob_weight=1.0", "entropy_weight=0.0", "soft_probability=0.0")]
+    certain = [f"model.{part}dropout=0.0" for part in ("", "encoder.", "decoder.")]
+    model = model_of("attention=hard", *weights, *certain)
+    module = SimpleNamespace(model=model, label_smoothing=smoothing, r_drop_alpha=alpha, training=True)
+    reinforce = Reinforce(momentum=0.9).eval()
+    reinforce.running_pieces += 1
+    reinforce.running_reward -= 1.7
+    batch = collate_pairs([[5, 6]], [target], [0], pad_id=0, bos_id=2, eos_id=3)  # with the end, three positions
+    batch = twice(batch) if alpha > 0 else batch
+    parameters = list(model.train().parameters())
+    steps, readings = batch.target_output.shape[1], len(batch)
+    expected_loss, total = torch.zeros(()), torch.zeros(())
+    found = [torch.zeros_like(x) for x in parameters]
+    for positions in itertools.product(range(3), repeat=steps * readings):
+        draws = iter(1e6 * F.one_hot(torch.tensor(positions), 3).double().view(steps, readings, 1, 1, 3))
+        monkeypatch.setattr(hard, "gumbel_noise", lambda scores, draws=draws: next(draws))
+        loss, decoded = TranslationModule.loss(module, batch)
+        term = drawn_loss(reinforce, batch, loss.loss_by_piece, decoded)
+        chance = decoded.log_prob.sum().exp()
+        exact = training_loss(model.logits(decoded.hidden), batch.target_output, smoothing, alpha)
+        torch.testing.assert_close(loss.smoothed, exact, rtol=1e-12, atol=0)
+        expected_loss, total = expected_loss + chance * exact, total + chance.detach()
+        gradients = torch.autograd.grad(loss.smoothed + term, parameters, retain_graph=True, allow_unused=True)
+        for sum_, gradient in zip(found, gradients, strict=True):
+            sum_ += 0 if gradient is None else chance.detach() * gradient
+    torch.testing.assert_close(total, torch.ones(()))
+    expected = torch.autograd.grad(expected_loss, parameters, allow_unused=True)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, torch.zeros_like(ours) if theirs is None else theirs, rtol=0, atol=1e-12)
+    scores = dict(zip((name for name, _ in model.named_parameters()), expected, strict=True))
+    assert any((x != 0).any() for name, x in scores.items() if ".attention.score." in name and x is not None)

@@ -65,7 +65,7 @@ def exact_match(task: str, model: Any, steps: int) -> float:
         decoded = model(batch.source, batch.source_mask, batch.target_input)
         hidden, said = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
         loss = label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, said, 0.0)
-        drawn = drawn_loss(reinforce, batch, loss.nll_by_piece, decoded)
+        drawn = drawn_loss(reinforce, batch, loss.loss_by_piece, decoded)
         objective = loss.smoothed if drawn is None else loss.smoothed + drawn
         optimizer.zero_grad()
         (objective / loss.tokens).backward()

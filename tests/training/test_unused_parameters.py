@@ -32,7 +32,7 @@ class Training(nn.Module):
         loss = label_smoothed_cross_entropy(
             hidden, self.model.output.weight, self.model.output.bias, target, 0.1
         )
-        drawn = drawn_loss(self.reinforce, batch, loss.nll_by_piece, decoded)
+        drawn = drawn_loss(self.reinforce, batch, loss.loss_by_piece, decoded)
         return loss.smoothed if drawn is None else loss.smoothed + drawn
 
 
