@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import logging
 from pathlib import Path
 from typing import Any, final
 
@@ -13,12 +13,19 @@ from seq2seq_attn.training.checkpoint import read_tensors
 from seq2seq_attn.training.checkpoint_file import LAST, PREVIOUS, remove_checkpoint, write_checkpoint
 from seq2seq_attn.training.digest import damage
 
+log = logging.getLogger(__name__)
+
 
 @final
 class AtomicCheckpointIO(CheckpointIO):
-    """Whole files or none, read without running code; `last.ckpt` leaves the one before it as `previous.ckpt`."""
+    """Whole files or none, read without running code; `last.ckpt` leaves the one before it as `previous.ckpt`.
 
-    def __init__(self) -> None:
+    Args:
+        folder: of the run's checkpoints, which holds those that it wrote before it was resumed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
         self._written: set[Path] = set()
 
     def save_checkpoint(
@@ -29,7 +36,7 @@ class AtomicCheckpointIO(CheckpointIO):
         file = Path(path).absolute()
         kept = file.name == LAST and self._is_whole(file)
         write_checkpoint(checkpoint, file, before=file.with_name(PREVIOUS) if kept else None)
-        self._written.add(file)
+        self._written.add(resolved(file))
 
     def load_checkpoint(
         self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None
@@ -38,11 +45,19 @@ class AtomicCheckpointIO(CheckpointIO):
         return read_tensors(Path(path))
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        if Path(path).is_dir():  # of a strategy that writes one for each device
-            shutil.rmtree(path)
-        else:
-            remove_checkpoint(Path(path))
+        """Delete a file that this run wrote; whatever else the state of a callback names is left alone."""
+        file = resolved(Path(path))
+        before = file.suffix == ".ckpt" and file.is_relative_to(self._folder)
+        if file.is_dir() or not (before or file in self._written):
+            log.warning(f"{path} was not written by this run; it is not deleted")
+            return
+        remove_checkpoint(file)
 
     def _is_whole(self, file: Path) -> bool:
         """A damaged file must not replace the good one before it; our own are not read again."""
-        return file.is_file() and (file in self._written or damage(file) is None)
+        return file.is_file() and (resolved(file) in self._written or damage(file) is None)
+
+
+def resolved(file: Path) -> Path:
+    """The same name in the folder where it really is; a link stays itself, since it is the link that is deleted."""
+    return file.parent.resolve() / file.name

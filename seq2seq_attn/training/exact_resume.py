@@ -48,10 +48,13 @@ class ExactResume(pl.Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         self._loaded = checkpoint.get("resume", {})
+        if not is_own(trainer):  # its best files are another run's, which this one must not delete
+            for callback in trainer.checkpoint_callbacks:
+                for key in (callback.state_key, callback._legacy_state_key):
+                    checkpoint["callbacks"].pop(key, None)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        folder, file = Path(trainer.default_root_dir).resolve(), trainer.ckpt_path
-        own = self._loaded if file and Path(file).resolve().is_relative_to(folder) else {}
+        own = self._loaded if is_own(trainer) else {}
         for logger in trainer.loggers:
             if isinstance(logger, CsvLogger):
                 logger.keep(own.get("rows", 0))
@@ -86,3 +89,9 @@ def settle(progress: dict[str, Any]) -> None:
     for count in ("total", "current"):
         done = progress[count]["processed"]
         progress[count] = {"ready": done, "started": done, "processed": done, "completed": done}
+
+
+def is_own(trainer: Any) -> bool:
+    """Whether the run goes on from a checkpoint of its own folder."""
+    folder, file = Path(trainer.default_root_dir) / "checkpoints", trainer.ckpt_path
+    return bool(file) and Path(file).resolve().is_relative_to(folder.resolve())

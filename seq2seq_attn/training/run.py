@@ -193,7 +193,7 @@ def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
             config["trainer"],
             callbacks=[ExactResume(), *callbacks],
             logger=loggers,
-            plugins=[*(config["trainer"]["plugins"] or []), AtomicCheckpointIO()],
+            plugins=[*(config["trainer"]["plugins"] or []), AtomicCheckpointIO(run_dir / "checkpoints")],
             default_root_dir=str(run_dir),
             _convert_="all",
         )

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning
 
 def save(folder: Path, *steps: int, name: str = "last.ckpt", numbers: int = NUMBERS, text: str = "") -> Path:
     """As one process does, a checkpoint after the other."""
-    files = AtomicCheckpointIO()
+    files = AtomicCheckpointIO(folder)
     for step in steps:
         weights = torch.full((numbers,), float(step))
         files.save_checkpoint({"step": step, "weights": weights, "text": text}, folder / name)
@@ -165,7 +165,7 @@ def killed_while_saving(times: int, folder: Path, monkeypatch: pytest.MonkeyPatc
             inode = last.stat().st_ino if last.exists() else None
 
             def work(before: int = before) -> None:
-                files = AtomicCheckpointIO()
+                files = AtomicCheckpointIO(folder)
                 for step in count(before + 1):
                     weights = torch.full((1_000_003,), float(step))
                     files.save_checkpoint({"step": step, "weights": weights}, folder / "best.ckpt")

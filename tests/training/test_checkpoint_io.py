@@ -44,7 +44,7 @@ def trained(folder: Path, steps: int = 5, ckpt_path: Path | None = None, **optio
         dirpath=folder, monitor="score", mode="max", every_n_train_steps=1, auto_insert_metric_name=False, **options
     )  # fmt: skip
     trainer = pl.Trainer(
-        max_steps=steps, max_epochs=1, accelerator="cpu", callbacks=[callback], plugins=[AtomicCheckpointIO()],
+        max_steps=steps, max_epochs=1, accelerator="cpu", callbacks=[callback], plugins=[AtomicCheckpointIO(folder)],
         logger=False, enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
     module: Any = Steps()
@@ -124,10 +124,62 @@ def test_lightning_cannot_be_made_to_run_a_pickle(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_folder_of_shards_is_removed_whole(tmp_path: Path) -> None:
-    (tmp_path / "sharded.ckpt" / "deep").mkdir(parents=True)
-    AtomicCheckpointIO().remove_checkpoint(tmp_path / "sharded.ckpt")
-    assert names(tmp_path) == set()
+def hostile_names(folder: Path) -> list[str]:
+    """Names of a victim outside the folder, each in another way; each victim holds one file."""
+    for victim in ("victim", "victim::a", "linked"):
+        (folder.parent / victim).mkdir()
+        (folder.parent / victim / "kept.ckpt").write_text("mine")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "out").symlink_to(folder.parent / "linked", target_is_directory=True)
+    (folder / "leads-out.ckpt").symlink_to(folder.parent / "linked", target_is_directory=True)
+    (folder / "shards.ckpt").mkdir()
+    (folder / "shards.ckpt" / "kept.ckpt").write_text("mine")
+    named = [
+        "../victim",
+        "../victim/kept.ckpt",
+        "out",
+        "out/kept.ckpt",
+        "leads-out.ckpt",
+        "shards.ckpt",
+        "..",
+    ]
+    absolute = [
+        folder.parent / "victim",
+        folder.parent / "victim::a",
+        folder.parent / "victim/kept.ckpt",
+        folder,
+    ]
+    return [*(f"{folder}/{name}" for name in named), *map(str, absolute)]
+
+
+def every_file(folder: Path) -> list[str]:
+    return sorted(str(file.relative_to(folder)) for file in folder.rglob("*.ckpt"))
+
+
+def test_no_folder_is_removed_and_no_file_outside_that_the_run_did_not_write(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "checkpoints"
+    victims = hostile_names(folder)
+    before = every_file(tmp_path)
+    for victim in victims:
+        caplog.clear()
+        AtomicCheckpointIO(folder).remove_checkpoint(victim)
+        assert caplog.messages == [f"{victim} was not written by this run; it is not deleted"]
+    assert every_file(tmp_path) == before
+
+
+def test_a_run_removes_its_files_of_before_it_was_resumed_and_those_it_writes_elsewhere(
+    tmp_path: Path,
+) -> None:
+    folder, elsewhere = tmp_path / "checkpoints", tmp_path / "elsewhere"
+    AtomicCheckpointIO(folder).save_checkpoint({}, folder / "step=3.ckpt")
+    (tmp_path / "linked").symlink_to(tmp_path)
+    resumed = AtomicCheckpointIO(tmp_path / "linked" / "checkpoints")
+    resumed.save_checkpoint({}, elsewhere / "step=4.ckpt")
+    for file in (folder / "step=3.ckpt", elsewhere / "step=4.ckpt"):
+        resumed.remove_checkpoint(file)
+    assert names(folder) == names(elsewhere) == set()
 
 
 def test_a_place_on_the_network_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +187,7 @@ def test_a_place_on_the_network_is_refused(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(
         UserError, match=r"^s3://bucket/last.ckpt is not a local file, and checkpoints are kept o"
     ):
-        AtomicCheckpointIO().save_checkpoint({}, "s3://bucket/last.ckpt")
+        AtomicCheckpointIO(tmp_path).save_checkpoint({}, "s3://bucket/last.ckpt")
     assert names(tmp_path) == set()
 
 

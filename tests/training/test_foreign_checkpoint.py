@@ -1,0 +1,43 @@
+"""`train.py ckpt_path=` with a checkpoint that is not the run's own: nothing is destroyed, and what does not fit is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training.small_run import run_here
+
+from seq2seq_attn.training.checkpoint import read_checkpoint
+
+pytestmark = pytest.mark.usefixtures("quiet")
+SHORT = ["trainer.max_steps=1", "trainer.val_check_interval=1", "metric=bleu"]
+
+
+@pytest.fixture(scope="module")
+def trained(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The last checkpoint of a run of one step."""
+    folder = tmp_path_factory.mktemp("trained")
+    run_here(folder, *pairs, *SHORT)
+    return read_checkpoint(folder / "checkpoints" / "last.ckpt")
+
+
+def test_the_state_of_a_strangers_checkpoint_deletes_nothing(
+    trained: dict[str, Any], tmp_path: Path, pairs: list[str]
+) -> None:
+    run, victim = tmp_path / "run", tmp_path / "victim::a"
+    victim.mkdir()
+    (victim / "kept.txt").write_text("mine")
+    key = next(key for key in trained["callbacks"] if key.startswith("ModelCheckpoint"))
+    named, worst = f"{run}/checkpoints/../../victim::a", torch.tensor(-1.0)
+    state = trained["callbacks"][key] | {
+        "dirpath": f"{run}/checkpoints", "best_k_models": {named: worst}, "kth_best_model_path": named,
+        "best_model_path": named, "last_model_path": named, "kth_value": worst, "best_model_score": worst,
+    }  # fmt: skip
+    torch.save(trained | {"callbacks": trained["callbacks"] | {key: state}}, tmp_path / "stranger.ckpt")
+    run_here(run, *pairs, *SHORT, "trainer.max_steps=2", f"ckpt_path={tmp_path / 'stranger.ckpt'}")
+    assert (victim / "kept.txt").read_text() == "mine"
+    kept = read_checkpoint(run / "checkpoints" / "last.ckpt")["callbacks"][key]
+    assert kept["best_model_path"] == f"{run}/checkpoints/best.ckpt"
+    assert named not in str(kept)
