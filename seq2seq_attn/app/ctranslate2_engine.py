@@ -19,7 +19,8 @@ from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.checkpoint import check_targets
+from seq2seq_attn.training.checkpoint import read_tokenizer
+from seq2seq_attn.training.checkpoint_config import build
 
 FORMAT = 1
 SETTINGS = "seq2seq_attn.json"  # beside CTranslate2's own files: what a line needs on its way in and out
@@ -172,9 +173,10 @@ def read_exported(folder: Path) -> Exported:
         raise UserError(
             f"{file} has format {settings.get('format')}, this version reads {FORMAT}; export the run again"
         )
-    check_targets(settings["config"], file)
-    tokenizer = SentencePieceTokenizer.from_state({**settings["tokenizer"], **models})
-    return Exported(tokenizer, settings["config"], settings["places"])
+    config = settings["config"]
+    build(config["search"], "search", file)
+    build(config["data"]["cleaning"], "cleaning", file)
+    return Exported(read_tokenizer({**settings["tokenizer"], **models}, file), config, settings["places"])
 
 
 def mapped(search: Search) -> Mapped:

@@ -23,7 +23,7 @@ from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.tensors.conf_directory import conf_directory
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.checkpoint import Loaded, check_targets
+from seq2seq_attn.training.checkpoint import Loaded
 from seq2seq_attn.training.result import collect_figures, write_translations
 from seq2seq_attn.training.run import build_metrics
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -37,7 +37,6 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     models = load_models(config)
     if config.get("score") is not None:
         return score(config, models)
-    check_targets(models.config["metric"], models.files[0])
     check_bootstrap(config.bootstrap)
     chosen = choose(config, models.config)
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)

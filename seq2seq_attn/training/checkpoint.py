@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from hydra.utils import get_class, instantiate
+from torch import Tensor
 
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.given_path import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.checkpoint_config import build, check_targets
 from seq2seq_attn.training.checkpoint_file import BEST, LAST, PREVIOUS
 from seq2seq_attn.training.digest import UNREADABLE, damage
 from seq2seq_attn.training.published import WEIGHTS, read_published
 
 FORMAT = 2
-KEYS = {"format", "config", "tokenizer", "state_dict"}  # what a model is rebuilt from
-PLAIN = (str, int, float, bool, type(None))
+KEYS = {"format": int, "config": dict, "tokenizer": dict, "state_dict": dict}  # what a model is rebuilt from
+LANGUAGES = {"data.source_language": str, "data.target_language": str}
+LARGEST = 2**24  # whole number among a model's options
 
 
 class Loaded(NamedTuple):
@@ -60,13 +62,22 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         UserError: if it is damaged, not a checkpoint of ours, or of another format.
     """
     checkpoint = read_published(path) if path.name == WEIGHTS else read_tensors(path)
-    if not isinstance(checkpoint, dict) or not checkpoint.keys() >= KEYS:
+    whole = isinstance(checkpoint, dict) and all(isinstance(checkpoint.get(k), t) for k, t in KEYS.items())
+    if not whole or not all(is_stored(name, weight) for name, weight in checkpoint["state_dict"].items()):
         raise UserError(f"{path} is not a checkpoint of seq2seq-attn; give one that train.py wrote")
     if checkpoint["format"] != FORMAT:
         raise UserError(
             f"{path} has format {checkpoint['format']}, this version reads {FORMAT}; use the version that wrote it"
         )
     return checkpoint
+
+
+def is_stored(name: Any, weight: Any) -> bool:
+    """Whether the file holds every number of a tensor, and not, say, one that stands for a million."""
+    if not isinstance(name, str) or not isinstance(weight, Tensor):
+        return False
+    plain = weight.device.type == "cpu" and weight.layout == torch.strided and not weight.is_quantized
+    return plain and weight.untyped_storage().nbytes() >= weight.numel() * weight.element_size()
 
 
 def read_tensors(path: Path) -> Any:
@@ -92,45 +103,92 @@ def read_tensors(path: Path) -> Any:
 
 
 def load(path: str) -> Loaded:
-    """Rebuild the trained model; nothing but the checkpoint is read."""
+    """Rebuild the trained model; nothing but the checkpoint is read.
+
+    Raises:
+        UserError: for options that a run does not save, or that do not fit its weights or its vocabulary.
+    """
     file = find_checkpoint(path)
     checkpoint = read_checkpoint(file)
-    config = checkpoint["config"]
-    for part in (config["model"], config["search"], config["data"]):
-        check_targets(part, file)
-    model: EncoderDecoder = instantiate(config["model"], _convert_="all")
-    prefix = "model."
+    config, prefix = checkpoint["config"], "model."
+    check_config(config, file)
     weights = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
+    model = build_model(config["model"], weights, file)
+    tokenizer = read_tokenizer(checkpoint["tokenizer"], file)
+    sizes = (tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    if sizes != (model.embed_source.num_embeddings, model.embed_target.num_embeddings):
+        raise UserError(f"{file} holds a tokenizer of another vocabulary than its model; use an intact file")
+    return Loaded(model.eval(), tokenizer, config)
+
+
+def check_config(config: dict[str, Any], file: Path) -> None:
+    """Refuse options that are missing or of wrong types, and parts that are of no slot."""
+    check_options(config, {"model": dict, "search": dict, "data.cleaning": dict} | LANGUAGES, file)
+    check_targets(config["data"], "data", file)
+    check_targets(config.get("metric", {}), "metric", file)
+    build(config["search"], "search", file)
+    build(config["data"]["cleaning"], "cleaning", file)
+
+
+def check_options(config: dict[str, Any], types: dict[str, Any], file: Path) -> None:
+    """Refuse a configuration that lacks one of these options, or has it of another type."""
+    for name, kind in types.items():
+        value: Any = config
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, kind):
+            raise UserError(
+                f"{file} holds no {name} among its options; give a checkpoint that train.py wrote"
+            )
+
+
+def build_model(config: Any, weights: dict[str, Tensor], file: Path) -> EncoderDecoder:
+    """The model of these weights; options that ask for other sizes are refused before memory is taken for them."""
+    check_sizes(config, len(weights), file)
+    with torch.device("meta"):
+        outline = build(config, "model", file)
+    check_weights(outline.state_dict(), weights, file)
+    model: EncoderDecoder = build(config, "model", file)
     model.load_state_dict(weights)
-    return Loaded(model.eval(), SentencePieceTokenizer.from_state(checkpoint["tokenizer"]), config)
+    return model
 
 
-def check_targets(node: Any, file: Path) -> None:
-    """Refuse a `_target_` that is not a class defined in seq2seq_attn, at any depth.
+def check_sizes(node: Any, num_tensors: int, file: Path) -> None:
+    """Refuse numbers that would keep a model building for hours: a layer has a tensor at least."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        most = num_tensors if key == "num_layers" else LARGEST
+        if isinstance(value, int) and value > most:
+            raise UserError(
+                f"{file} has options for another model than its weights: {key} is over {most}; use an intact file"
+            )
+        if isinstance(value, dict | list):
+            check_sizes(value, num_tensors, file)
 
-    A reference is refused too: `${oc.create:...}` would become a `_target_` after this check. A run saves none, and
-    no other containers than these: Hydra looks into a tuple as it does into a list.
+
+def check_weights(outline: dict[str, Tensor], weights: dict[str, Tensor], file: Path) -> None:
+    """Refuse weights of another model than the options describe, and those of a training that diverged."""
+    for name in outline | weights:
+        if name not in outline or name not in weights or outline[name].shape != weights[name].shape:
+            raise UserError(
+                f"{file} holds weights that do not fit its options, {name} first; use an intact file, and the "
+                "version that wrote it"
+            )
+    for name, weight in weights.items():
+        if weight.is_floating_point() and not weight.isfinite().all():
+            raise UserError(
+                f"{file} holds NaN or infinity in {name}: its training diverged; use an earlier checkpoint, or train "
+                "with a lower optimizer.lr"
+            )
+
+
+def read_tokenizer(state: dict[str, Any], file: Path) -> SentencePieceTokenizer:
+    """Raises:
+    UserError: for a state that no tokenizer gave.
     """
-    if isinstance(node, str) and "${" in node:
-        raise UserError(f"{file} holds the reference {node}, which no run saves; it was not resolved")
-    if type(node) not in (dict, list, *PLAIN):
-        raise UserError(f"{file} holds a {type(node).__name__} among its options, which no run saves")
-    if isinstance(node, list):
-        for child in node:
-            check_targets(child, file)
-    if not isinstance(node, dict):
-        return
-    for key, value in node.items():
-        if key == "_target_" and not is_ours(value):
-            raise UserError(f"{file} asks for {value}, which is not a class of seq2seq_attn; it was not run")
-        check_targets(value, file)
-
-
-def is_ours(target: Any) -> bool:
-    if not isinstance(target, str) or not target.startswith("seq2seq_attn."):
-        return False
     try:
-        found = get_class(target)
-    except Exception:
-        return False
-    return found.__module__.startswith("seq2seq_attn.")
+        return SentencePieceTokenizer.from_state(state)
+    except Exception as error:  # SentencePiece has errors of its own for each kind of damage
+        said = str(error).partition("\n")[0]
+        raise UserError(
+            f"{file} holds no readable tokenizer ({type(error).__name__}: {said}); use an intact file"
+        ) from error

@@ -176,7 +176,7 @@ def test_an_exported_folder_names_no_foreign_code(tmp_path: Path) -> None:
     settings = {"format": FORMAT, "tokenizer": {}, "config": {"search": {"limits": call}}, "places": 7}
     (tmp_path / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
     with pytest.raises(
-        UserError, match=r"asks for os.mkdir, which is not a class of seq2seq_attn; it was not r"
+        UserError, match=r"asks for os.mkdir, which is not a class of seq2seq_attn for search; it was"
     ):
         read_exported(tmp_path)
     assert not (tmp_path / "ran").exists()

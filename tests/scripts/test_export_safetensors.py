@@ -99,7 +99,7 @@ def test_a_published_folder_names_no_foreign_code(tmp_path: Path) -> None:
     settings["config"]["model"]["encoder"] = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
     (folder / "config.json").write_text(json.dumps(settings))
     with pytest.raises(
-        UserError, match=r"safetensors asks for os.mkdir, which is not a class of seq2seq_attn; it"
+        UserError, match=r"safetensors asks for os.mkdir, which is not a class of seq2seq_attn for encoder; it"
     ):
         load(str(folder))
     assert not (tmp_path / "ran").exists()

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from small_checkpoint import write_checkpoint
+from configs import CONF, composed
+from omegaconf import OmegaConf
+from small_checkpoint import small_tokenizer, write_checkpoint
 from torch import nn
 from training.test_checkpoint_io import Hostile
 
+from seq2seq_attn.app.translator import Translator
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.checkpoint import check_targets, find_checkpoint, load, read_checkpoint
+from seq2seq_attn.training.checkpoint import find_checkpoint, load, read_checkpoint
+from seq2seq_attn.training.checkpoint_config import check_targets, is_class_of
 from seq2seq_attn.training.checkpoint_file import write_checkpoint as write_whole
 
 OURS = "seq2seq_attn.search.greedy.GreedySearch"
@@ -25,8 +30,8 @@ FOREIGN = ["os.mkdir", "seq2seq_attn.training.checkpoint.torch.load", "seq2seq_a
 @pytest.mark.parametrize("target", FOREIGN)
 def test_a_foreign_target_is_refused_at_any_depth(target: Any) -> None:
     for node in ({"_target_": target}, {"_target_": OURS, "parts": [{"a": {"_target_": target}}]}):
-        with pytest.raises(UserError, match=r"which is not a class of seq2seq_attn; it was not run$"):
-            check_targets(node, Path("a.ckpt"))
+        with pytest.raises(UserError, match=r"which is not a class of seq2seq_attn for \w+; it was not run$"):
+            check_targets(node, "search", Path("a.ckpt"))
 
 
 @pytest.mark.parametrize("key", ["_args_", "encoder"])
@@ -37,7 +42,7 @@ def test_no_place_hides_a_foreign_target(key: str, wrapped: Any, tmp_path: Path)
         tmp_path,
         key,
         wrapped(call),
-        r"asks for os.mkdir, which is not a class of seq2seq_attn; it was not run$",
+        r"asks for os.mkdir, which is not a class of seq2seq_attn for \w+; it was not run$",
     )
 
 
@@ -59,6 +64,83 @@ def refuses(folder: Path, key: str, node: Any, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         load(str(folder / "a.ckpt"))
     assert not (folder / "ran").exists()
+
+
+WRITES = {"_target_": "seq2seq_attn.training.tensorboard_logger.TensorBoardRun", "save_dir": "ran"}
+MISPLACED = {  # by the option: classes of ours that are not for this slot, and what is no class
+    "model": [WRITES, {"_target_": OURS}, {"_target_": "seq2seq_attn.model.ensemble.Ensemble"}],
+    "model.encoder": [
+        WRITES, {"_target_": "seq2seq_attn.decoder.rnn.RNNDecoder"},
+        {"_target_": "seq2seq_attn.encoder.encoder.Encoder"}, {"_target_": "seq2seq_attn.encoder.rnn.GRU"},
+    ],
+    "model.decoder.attention.score": [{"_target_": "seq2seq_attn.attention.pattern.full.FullPattern"}],
+    "model.decoder.attention.pattern": [{"_target_": "seq2seq_attn.attention.score.dot.DotScore"}],
+    "model.decoder.attention.normalizer": [{"_target_": "torch.nn.Softmax"}],
+    "model.decoder.position": [{"_target_": "seq2seq_attn.encoder.rnn.RNNEncoder"}],
+    "search": [WRITES, {"_target_": "seq2seq_attn.search.limits.Limits"}],
+    "search.limits": [{"_target_": OURS}, [[{"_target_": "seq2seq_attn.search.finished.Finished"}]]],
+    "data": [WRITES, {"_target_": "seq2seq_attn.data.data_module.TranslationDataModule"}],
+    "data.cleaning": [{"_target_": "seq2seq_attn.data.demo.DemoCorpus"}],
+    "metric": [{"bleu": WRITES}, {"bleu": {"_target_": "seq2seq_attn.metric.piece_mean.PieceMean"}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("option", MISPLACED)
+def test_a_class_of_ours_is_refused_in_a_slot_of_others(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for node in MISPLACED[option]:
+        changed(tmp_path / "a.ckpt", option, node)
+        with pytest.raises(
+            UserError, match=r"asks for .+, which is not a class of seq2seq_attn for \w+; it was"
+        ):
+            load(str(tmp_path / "a.ckpt"))
+    assert not (tmp_path / "ran").exists()
+
+
+def changed(file: Path, option: str, value: Any) -> None:
+    """A whole checkpoint with another value of one option; `None`: without it."""
+    checkpoint = write_checkpoint(file)
+    *path, last = ("config." + option).split(".")
+    node = checkpoint
+    for key in path:
+        node = node[key]
+    node[last] = node[last] | value if isinstance(value, dict) and last in node else value
+    if value is None:
+        del node[last]
+    torch.save(checkpoint, file)
+
+
+GROUPS = {
+    "model": "model", "encoder": "encoder", "decoder": "decoder", "attention": "cross_attention",
+    "attention/score": "score", "attention/pattern": "pattern", "attention/normalizer": "normalizer",
+    "position": "position", "feed_forward": "feed_forward", "search": "search", "metric": "metric",
+    "search/length_penalty": "length_penalty", "data": "data", "data/cleaning": "cleaning",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_choice_of_a_group_is_a_class_of_its_slot(group: str) -> None:
+    nodes = [OmegaConf.load(file) for file in sorted((CONF / group).glob("*.yaml"))]
+    if group == "metric":
+        nodes = [metric for node in nodes for metric in node.values()]
+    targets = [node._target_ for node in nodes if "_target_" in node]
+    assert targets
+    assert [target for target in targets if not is_class_of(GROUPS[group], target)] == []
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        ["model=transformer", "attention=alternating", "search=mbr", "data=documents"],
+        ["model=conv", "attention=synthesizer_dense_vanilla", "search=diverse_beam", "metric=[bleu,ter]"],
+    ],
+)
+def test_every_part_that_a_run_saves_is_in_its_slot(choices: list[str]) -> None:
+    config = composed(*choices, "model.source_vocab_size=7", "model.target_vocab_size=7")
+    for slot in ("model", "search", "data", "metric"):
+        check_targets(OmegaConf.to_container(config[slot], resolve=True), slot, Path("a.ckpt"))
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -125,10 +207,112 @@ def test_a_reference_is_refused_since_it_could_become_a_target() -> None:
         with pytest.raises(
             UserError, match=r"^a.ckpt holds the reference \$\{oc.create:.+\}, which no run saves; it was"
         ):
-            check_targets(node, Path("a.ckpt"))
+            check_targets(node, "search", Path("a.ckpt"))
 
 
 def test_plain_data_and_targets_of_ours_pass() -> None:
     check_targets(
-        {"_target_": OURS, "_partial_": True, "max_length": 7, "names": ["a", None, "$b"]}, Path("a.ckpt")
+        {"_target_": OURS, "_partial_": True, "max_length": 7, "names": ["a", None, "$b"]},
+        "search",
+        Path("a.ckpt"),
     )
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["model", "search", "data", "data.cleaning", "data.source_language", "model.encoder", "search.limits"],
+)
+@pytest.mark.parametrize("value", [None, 7, "text", []], ids=str)
+def test_an_option_that_is_missing_or_of_another_type_is_a_sentence(
+    option: str, value: Any, tmp_path: Path
+) -> None:
+    if option == "data.source_language" and value == "text":
+        return
+    changed(tmp_path / "a.ckpt", option, value)
+    with pytest.raises(
+        UserError, match=r"a.ckpt holds (no [\w.]+ among its|options (from which|that describe) no)"
+    ):
+        load(str(tmp_path / "a.ckpt"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("model_type", None), ("model_type", 3), ("source_model", None), ("source_model", torch.zeros(5)),
+     ("source_model", torch.zeros(5, dtype=torch.uint8)), ("source_model", "text"), ("sampling_alpha", {})],
+)  # fmt: skip
+def test_a_tokenizer_that_is_none_is_a_sentence(key: str, value: Any, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint["tokenizer"][key] = value
+    if value is None:
+        del checkpoint["tokenizer"][key]
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(UserError, match=r"a.ckpt holds no readable tokenizer \(.+\); use an intact file$"):
+        load(str(tmp_path / "a.ckpt"))
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint["tokenizer"] = small_tokenizer(["abc"]).get_state()
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(
+        UserError, match=r"a.ckpt holds a tokenizer of another vocabulary than its model; use an"
+    ):
+        load(str(tmp_path / "a.ckpt"))
+
+
+@pytest.mark.parametrize("key", ["config", "tokenizer", "state_dict", "weight", "name"])
+def test_a_checkpoint_with_something_else_in_a_key_is_no_checkpoint(key: str, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    name, weight = next(iter(checkpoint["state_dict"].items()))
+    wrong = {
+        "weight": {name: [0.0]}, "name": {3: weight},
+        "spread": {name: torch.zeros(1).expand(weight.shape)}, "nowhere": {name: weight.to("meta")},
+    }  # fmt: skip
+    for value in ([checkpoint[key]], None, "text") if key in checkpoint else wrong.values():
+        part = {key: value} if key in checkpoint else {"state_dict": checkpoint["state_dict"] | value}
+        torch.save(checkpoint | part, tmp_path / "a.ckpt")
+        with pytest.raises(
+            UserError, match=r"a.ckpt is not a checkpoint of seq2seq-attn; give one that train.py"
+        ):
+            load(str(tmp_path / "a.ckpt"))
+
+
+HUGE = [
+    ("model.encoder.num_layers", 10**7), ("model.decoder.num_layers", 10**9), ("model.encoder.dim", 10**9),
+    ("model.decoder.dim", 10**6), ("model.embedding_dim", 10**12), ("model.source_vocab_size", 10**30),
+    ("model.decoder.attention.num_heads", 10**9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("option", "value"), HUGE)
+def test_options_of_a_model_that_its_weights_cannot_be_are_refused_at_once(
+    option: str, value: int, tmp_path: Path
+) -> None:
+    changed(tmp_path / "a.ckpt", option, value)
+    begin = time.monotonic()
+    with pytest.raises(
+        UserError, match=r"a.ckpt (has options for another model than its weights: \w+ is over|holds)"
+    ):
+        load(str(tmp_path / "a.ckpt"))
+    assert time.monotonic() - begin < 5.0
+
+
+@pytest.mark.parametrize(("option", "value"), [("model.encoder.dim", 16), ("model.encoder.num_layers", 2)])
+def test_weights_that_do_not_fit_their_options_are_named(option: str, value: int, tmp_path: Path) -> None:
+    changed(tmp_path / "a.ckpt", option, value)
+    with pytest.raises(
+        UserError, match=r"a.ckpt holds weights that do not fit its options, (en|de)coder\.\S+ first;"
+    ):
+        load(str(tmp_path / "a.ckpt"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_of_a_training_that_diverged_are_refused(value: float, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint["state_dict"]["model.output.bias"][3] = value
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(
+        UserError,
+        match=r"^\S+a.ckpt holds NaN or infinity in output.bias: its training diverged; use an earlier",
+    ):
+        Translator.load(tmp_path / "a.ckpt")

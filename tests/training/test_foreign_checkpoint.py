@@ -1,4 +1,4 @@
-"""`train.py ckpt_path=` with a checkpoint that is not the run's own: nothing is destroyed, and what does not fit is named."""
+"""`train.py ckpt_path=` with another run's checkpoint: nothing is destroyed, and what does not fit is named."""
 
 from __future__ import annotations
 
