@@ -24,6 +24,7 @@ from seq2seq_attn.training.card import print_model
 from seq2seq_attn.training.checkpoint import read_checkpoint
 from seq2seq_attn.training.checkpoint_file import prepare_folder
 from seq2seq_attn.training.checkpoint_io import AtomicCheckpointIO
+from seq2seq_attn.training.continuation import check_continuation
 from seq2seq_attn.training.csv_logger import CsvLogger
 from seq2seq_attn.training.exact_resume import ExactResume
 from seq2seq_attn.training.option_types import check_numbers
@@ -77,14 +78,14 @@ def train_in(run_dir: Path, composed: DictConfig) -> dict[str, Any]:
     corpus: LoadedCorpus = instantiate(composed.data, _convert_="all").load()
     tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
     tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
-    if resumed is not None:
-        check_vocabulary(resumed, tokenizer)
     config = resolve(composed, tokenizer)
     datamodule = TranslationDataModule(
         corpus, tokenizer, batch_tokens=config["batch_tokens"], seed=config["seed"],
         cache_dir=config["paths"]["cache_dir"], val_sentences=config["val_sentences"],
     )  # fmt: skip
     module = build_module(config, tokenizer, datamodule.test_names)
+    if resumed is not None:
+        check_continuation(resumed, module)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
     forget_old_run(run_dir, resumed)
@@ -136,17 +137,6 @@ def resolve(composed: DictConfig, tokenizer: SentencePieceTokenizer) -> dict[str
     config = OmegaConf.to_container(composed, resolve=True)
     assert isinstance(config, dict)
     return {str(key): value for key, value in config.items() if key != "hydra"}
-
-
-def check_vocabulary(file: Path, tokenizer: SentencePieceTokenizer) -> None:
-    """Refuse to continue a run whose pieces are others: its embeddings would mean other words."""
-    other = SentencePieceTokenizer.from_state(read_checkpoint(file)["tokenizer"])
-    if other.fingerprint != tokenizer.fingerprint:
-        raise UserError(
-            f"{file} was trained with another vocabulary ({other.source_vocab_size} and {other.target_vocab_size} "
-            f"pieces, here {tokenizer.source_vocab_size} and {tokenizer.target_vocab_size}); give that run's data and "
-            "tokenizer options, or leave out ckpt_path"
-        )
 
 
 def build_module(

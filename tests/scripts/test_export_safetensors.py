@@ -93,13 +93,35 @@ def test_a_folder_of_which_a_file_is_broken_or_gone_is_refused(tmp_path: Path) -
         load(str(folder))
 
 
+def test_a_published_folder_truncated_anywhere_is_one_sentence(tmp_path: Path) -> None:
+    folder = exported(tmp_path)
+    for file in (folder / "config.json", folder / "model.safetensors", folder / "source.model"):
+        whole = file.read_bytes()
+        for size in (0, 1, 9, 100, len(whole) // 3, len(whole) // 2, len(whole) - 2):
+            file.write_bytes(whole[:size])
+            with pytest.raises(
+                UserError, match=r"is not a whole published model|holds (no readable|a) tokenizer"
+            ):
+                load(str(folder))
+        file.write_bytes(whole)
+    settings = json.loads((folder / "config.json").read_text())
+    for key in ("format", "tokenizer", "config"):
+        for value in (None, 3, "text", [], {}):
+            (folder / "config.json").write_text(json.dumps(settings | {key: value}))
+            with pytest.raises(
+                UserError, match=r"is not a (whole published model|checkpoint)|holds no|has format"
+            ):
+                load(str(folder))
+
+
 def test_a_published_folder_names_no_foreign_code(tmp_path: Path) -> None:
     folder = exported(tmp_path)
     settings = json.loads((folder / "config.json").read_text())
     settings["config"]["model"]["encoder"] = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
     (folder / "config.json").write_text(json.dumps(settings))
     with pytest.raises(
-        UserError, match=r"safetensors asks for os.mkdir, which is not a class of seq2seq_attn for encoder; it"
+        UserError,
+        match=r"safetensors asks for os.mkdir, which is not a class of seq2seq_attn for encoder; it",
     ):
         load(str(folder))
     assert not (tmp_path / "ran").exists()

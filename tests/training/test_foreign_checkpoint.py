@@ -9,7 +9,9 @@ import pytest
 import torch
 from training.small_run import run_here
 
+from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.training.checkpoint import read_checkpoint
+from seq2seq_attn.training.published import write_published
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SHORT = ["trainer.max_steps=1", "trainer.val_check_interval=1", "metric=bleu"]
@@ -41,3 +43,39 @@ def test_the_state_of_a_strangers_checkpoint_deletes_nothing(
     kept = read_checkpoint(run / "checkpoints" / "last.ckpt")["callbacks"][key]
     assert kept["best_model_path"] == f"{run}/checkpoints/best.ckpt"
     assert named not in str(kept)
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        (
+            "attention=luong_dot",
+            r"model.decoder.attention.score is AdditiveScore there and DotScore here, .+",
+        ),
+        ("model.encoder.dim=14", r"model.encoder.dim is 12 there and 14 here"),
+        ("model.encoder.num_layers=2", r"model.encoder.num_layers is 1 there and 2 here"),
+        ("encoder@model.encoder=conv", r"model.encoder is RNNEncoder there and ConvEncoder here, .+"),
+    ],
+)
+def test_a_checkpoint_of_another_model_is_refused_by_what_differs(
+    override: str, named: str, trained: dict[str, Any], tmp_path: Path, pairs: list[str]
+) -> None:
+    torch.save(trained, tmp_path / "other.ckpt")
+    says = rf"^\S+other.ckpt holds another model than the one to train: {named}; give the options of its run, or leave"
+    with pytest.raises(UserError, match=says):
+        run_here(tmp_path / "run", *pairs, *SHORT, override, f"ckpt_path={tmp_path / 'other.ckpt'}")
+
+
+def test_no_run_continues_from_an_average_or_a_published_model(
+    trained: dict[str, Any], tmp_path: Path, pairs: list[str]
+) -> None:
+    average = {key: trained[key] for key in ("format", "config", "tokenizer", "state_dict")} | {
+        "averaged": []
+    }
+    torch.save(average, tmp_path / "average.ckpt")
+    write_published(trained, tmp_path / "published")
+    for given in ("average.ckpt", "published"):
+        with pytest.raises(
+            UserError, match=r"holds no state of training, as an average or a published model does not"
+        ):
+            run_here(tmp_path / "run", *pairs, *SHORT, f"ckpt_path={tmp_path / given}")
