@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+import torch
 from app.tiny import write_checkpoint
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 from omegaconf import OmegaConf
@@ -14,12 +15,13 @@ from seq2seq_attn.app.device import choose_device
 from seq2seq_attn.data.corpus import LoadedCorpus, Split
 from seq2seq_attn.data.report import CleaningReport
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.checkpoint import load
+from seq2seq_attn.training.checkpoint import load, read_checkpoint
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
     from seq2seq_attn.app.evaluate import check_languages, choose, choose_splits, evaluate
+    from seq2seq_attn.app.models import load_models
 
 
 def corpus(*names: str, source: str = "en", target: str = "fr") -> LoadedCorpus:
@@ -93,3 +95,37 @@ def test_a_device_that_is_not_there_is_refused() -> None:
             UserError, match=f"^device={name} cannot be used here; use auto, cpu, cuda or cuda:1$"
         ):
             choose_device(name)
+
+
+EVALUATED = {
+    "metric": {}, "choices": {}, "trainer": {"precision": "32-true"}, "seed": 1, "batch_tokens": 7,
+    "label_smoothing": 0.1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("option", EVALUATED)
+def test_a_run_whose_options_are_gone_or_of_another_type_is_a_sentence(option: str, tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint = read_checkpoint(run)
+    asked = OmegaConf.create({"ckpt_path": str(run), "device": "cpu", "num_threads": None})
+    checkpoint["config"] |= EVALUATED
+    torch.save(checkpoint, run)
+    load_models(asked)
+    for value in ("text", None):
+        torch.save(checkpoint | {"config": checkpoint["config"] | {option: value}}, run)
+        with pytest.raises(
+            UserError, match=rf"a.ckpt holds no {option}\S* among its options; give a checkpoint"
+        ):
+            load_models(asked)
+
+
+def test_weights_of_a_training_that_diverged_are_not_evaluated(tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint = read_checkpoint(run)
+    checkpoint["state_dict"]["model.output.bias"].fill_(float("nan"))
+    torch.save(checkpoint, run)
+    asked = OmegaConf.create({"ckpt_path": [str(run)], "device": "cpu", "num_threads": None})
+    with pytest.raises(
+        UserError, match=r"a.ckpt holds NaN or infinity in \S+: its training diverged; use an earlier"
+    ):
+        load_models(asked)
