@@ -15,11 +15,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from seq2seq_attn.app.mistake import in_composition, in_job, parse
+from seq2seq_attn.app.mistake import causes, in_composition, in_job, parse
 from seq2seq_attn.app.other_rank import overrides_of_rank
+from seq2seq_attn.app.standard_streams import drop_unwritten, open_closed_streams
 from seq2seq_attn.app.wrong_kind import wrong_kind
 from seq2seq_attn.tensors.allocator import keep_freed_memory
 from seq2seq_attn.tensors.conf_directory import conf_directory
+from seq2seq_attn.tensors.printable import printable
 
 MISTAKE = 2  # exit code; the others are what a shell reports
 INTERRUPTED, PIPE_CLOSED, TERMINATED = 130, 141, 143
@@ -27,6 +29,7 @@ INTERRUPTED, PIPE_CLOSED, TERMINATED = 130, 141, 143
 
 def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path | str | None = None) -> None:
     """Runs `task` on the config of the command line; a user's mistake exits 2, a bug has its traceback."""
+    open_closed_streams()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would have printed
     keep_freed_memory()
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -52,15 +55,12 @@ def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path 
         sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:
-        leave_if_stdout_is_closed()
-        raise
     except Exception as error:
+        leave_if_pipe_is_closed(error)
         sentence = in_job(error) if composed else in_composition(error, directory, config_name, overrides)
         if sentence is None:
             raise
-        print(sentence, file=sys.stderr)
-        sys.exit(MISTAKE)
+        refuse(sentence)
 
 
 def from_home(override: str) -> str:
@@ -73,26 +73,32 @@ def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
     """One job: alone it leaves at once, or Hydra would add a line; in a sweep it raises and others go on."""
     try:
         task(config)
-    except BrokenPipeError:
-        leave_if_stdout_is_closed()
-        raise
     except Exception as error:
+        leave_if_pipe_is_closed(error)
         sentence = in_job(error) or wrong_kind(error)
         if sentence is None:
             raise
         if HydraConfig.get().mode == RunMode.MULTIRUN:
-            print(f"job {Path(HydraConfig.get().runtime.output_dir).name}: {sentence}", file=sys.stderr)
+            job = Path(HydraConfig.get().runtime.output_dir).name
+            print(printable(f"job {job}: {sentence}"), file=sys.stderr)
             raise
-        print(sentence, file=sys.stderr)
-        sys.exit(MISTAKE)
+        refuse(sentence)
+
+
+def refuse(sentence: str) -> NoReturn:
+    print(printable(sentence), file=sys.stderr)
+    drop_unwritten()
+    sys.exit(MISTAKE)
 
 
 def terminate(signum: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(TERMINATED)
 
 
-def leave_if_stdout_is_closed() -> None:
+def leave_if_pipe_is_closed(error: Exception) -> None:
     """`... | head` closes the pipe when it has enough: no mistake, and no news."""
+    if not any(isinstance(cause, BrokenPipeError) for cause in causes(error)):
+        return
     poll = select.poll()
     poll.register(sys.stdout, 0)
     if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):

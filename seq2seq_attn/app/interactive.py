@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from seq2seq_attn.app.translator import Translation
+from seq2seq_attn.tensors.printable import printable
 
 PROMPT = "> "
 
@@ -31,4 +32,4 @@ def interact(translate: Callable[[str], Translation]) -> None:
         for note in best.notes:
             print(note, file=sys.stderr)
         for one in (best, *best.alternatives) if text.strip() else ():
-            print(f"{one.score:8.3f}  {one.text}")
+            print(f"{one.score:8.3f}  {printable(one.text)}")

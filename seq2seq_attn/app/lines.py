@@ -8,11 +8,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import count
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from seq2seq_attn.tensors.error import UserError
 
 MOST_BYTES = 1 << 20  # of a line
+MOST_SKIPPED = 1 << 30  # bytes of a line: one that goes on has no end, as /dev/zero
 MOST_CHARACTERS = 1 << 21  # of a window
 
 
@@ -35,31 +36,28 @@ class Line(NamedTuple):
     notes: list[str]
 
 
-def opened(
-    option: str, path: str | None, mode: Literal["r", "w"], standard: Any = None
-) -> AbstractContextManager[Any]:
-    """The file as a byte stream, packed if its name ends in gz; for None the standard stream, left open."""
+def opened(option: str, path: str | None, standard: Any = None) -> AbstractContextManager[Any]:
+    """The file as a byte stream, unpacked if its name ends in gz; for None the standard stream, left open."""
     if path is None:
         return nullcontext(standard)
     try:
-        return gzip.open(path, f"{mode}b") if path.endswith(".gz") else open(path, f"{mode}b")
+        return gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb")
     except OSError as error:
-        verb = "read" if mode == "r" else "written"
-        raise UserError(f"{option}={path} cannot be {verb} ({error.strerror})") from error
+        raise UserError(f"{option}={path} cannot be read ({error.strerror})") from error
 
 
 def read_lines(stream: Stream, name: str) -> Iterator[Line]:
     """Lines end at line feeds only; what is not UTF-8 is replaced.
 
     Raises:
-        UserError: if a gz file is broken.
+        UserError: if a gz file is broken, a line has no end, or reading fails.
     """
     try:
         for number in count(1):
             raw = stream.readline(MOST_BYTES)
             if not raw:
                 return
-            cut = not raw.endswith(b"\n") and skip_line(stream)
+            cut = not raw.endswith(b"\n") and skip_line(stream, f"{name}, line {number}")
             raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
             text, notes = decoded(raw.removesuffix(b"\n").removesuffix(b"\r"), whole=not cut)
             if cut:
@@ -67,16 +65,20 @@ def read_lines(stream: Stream, name: str) -> Iterator[Line]:
             yield Line(number, text, notes)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{name} is a broken gz file ({error}); get it again") from error
+    except OSError as error:
+        raise UserError(f"{name} cannot be read ({error.strerror})") from error
 
 
-def skip_line(stream: Stream) -> bool:
+def skip_line(stream: Stream, location: str) -> bool:
     """Whether anything stood in the rest of the line."""
-    skipped = False
+    skipped = 0
     while rest := stream.readline(MOST_BYTES):
-        skipped |= rest != b"\n"
+        skipped += len(rest.removesuffix(b"\n"))
         if rest.endswith(b"\n"):
             break
-    return skipped
+        if skipped > MOST_SKIPPED:
+            raise UserError(f"{location}: no line end within {MOST_SKIPPED:,} bytes; give a text file")
+    return skipped > 0
 
 
 def decoded(raw: bytes, whole: bool) -> tuple[str, list[str]]:

@@ -48,7 +48,9 @@ def in_job(error: BaseException) -> str | None:
             return f"The option '{key}' has no value; set it: `{command()} {key}=...`"
         if isinstance(cause, InterpolationResolutionError):
             return f"The option '{cause.full_key}' cannot be worked out: {one_line(str(cause))}"
-        if isinstance(cause, OSError) and cause.errno in UNWRITABLE and cause.filename:
+        if isinstance(cause, OSError) and cause.errno in UNWRITABLE:
+            if cause.filename is None:
+                return f"Standard output or a file cannot be written ({cause.strerror}); make room, or write elsewhere"
             return (
                 f"{cause.filename} cannot be written ({cause.strerror}); make room or make it writable, or give "
                 "another hydra.run.dir"

@@ -165,7 +165,7 @@ def read_given(files: list[str]) -> Iterator[GivenPair]:
 
 
 def read(file: str) -> Iterator[Line]:
-    with opened("score", file, "r") as stream:
+    with opened("score", file) as stream:
         for line in read_lines(stream, file):
             if line.notes:
                 what = line.notes[0].partition(";")[0]

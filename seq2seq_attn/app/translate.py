@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,11 +19,13 @@ from seq2seq_attn.app.choose_search import choose_search
 from seq2seq_attn.app.interactive import interact
 from seq2seq_attn.app.line_count import line_count
 from seq2seq_attn.app.lines import Line, Stream, count_lines, opened, read_lines, windows
+from seq2seq_attn.app.standard_streams import is_closed
 from seq2seq_attn.app.translation_files import TranslationFiles, WantedFiles
 from seq2seq_attn.app.translator import Translation, Translator
 from seq2seq_attn.search.attention_along import SlotMap
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.given_path import given_path
+from seq2seq_attn.tensors.printable import printable
 
 FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
 AHEAD = ("read_ahead", "batch_sentences", "batch_tokens")
@@ -55,15 +59,38 @@ def translate(config: DictConfig) -> None:
 
 
 def check_files(options: dict[str, Any]) -> None:
-    """Refuse files beside a prompt, and one file for two things."""
+    """Refuse files beside a prompt, a standard stream that is closed, and one file for two things."""
     given = {name: options[name] for name in FILES if options[name] is not None}
     if options["interactive"] and given:
         raise UserError(f"interactive=true answers at the prompt; leave out {', '.join(given)}")
-    named: dict[Path, str] = {}
-    for name, path in given.items():
-        other = named.setdefault(Path(path).resolve(), name)
-        if other != name and Path(path) != Path("/dev/null"):
-            raise UserError(f"{other} and {name} are one file, {path}; give each its own")
+    paths = options["ckpt_path"]
+    files: list[tuple[str, Any]] = [
+        ("ckpt_path", str(given_path(path, "ckpt_path")))
+        for path in (paths if isinstance(paths, list) else [paths])
+    ]
+    files += given.items()
+    for option, stream in (("input", sys.stdin), ("output", sys.stdout)):
+        if options[option] is None:
+            if is_closed(stream):
+                raise UserError(f"standard {option} is closed; open it, or give {option}=FILE")
+            files.append((f"standard {option}", stream))
+    named: dict[str | tuple[int, int], tuple[str, Any]] = {}
+    for name, file in files:
+        key = identity(file)
+        other, other_file = (name, file) if key is None else named.setdefault(key, (name, file))
+        if other != name:
+            path = next((f", {one}" for one in (file, other_file) if isinstance(one, str)), "")
+            raise UserError(f"{other} and {name} are one file{path}; give each its own")
+
+
+def identity(file: Any) -> str | tuple[int, int] | None:
+    """Device and inode of a path or a stream, else where the path leads; None where several may share it: a terminal."""
+    try:
+        found = os.stat(file if isinstance(file, str) else file.fileno())
+    except OSError:
+        return os.path.realpath(file) if isinstance(file, str) else None
+    shared = stat.S_ISCHR(found.st_mode) or stat.S_ISSOCK(found.st_mode)
+    return None if shared else (found.st_dev, found.st_ino)
 
 
 def translate_files(
@@ -74,10 +101,10 @@ def translate_files(
     name = options["input"] or "standard input"
     wanted = WantedFiles(**{option: options[option] for option in WantedFiles._fields})
     with ExitStack() as stack:
-        source = stack.enter_context(opened("input", options["input"], "r", sys.stdin.buffer))
-        begun = stack.enter_context(opened("prefixes", options["prefixes"], "r"))
+        source = stack.enter_context(opened("input", options["input"], getattr(sys.stdin, "buffer", None)))
+        begun = stack.enter_context(opened("prefixes", options["prefixes"]))
         prefixes = None if begun is None else read_lines(begun, options["prefixes"])
-        files = TranslationFiles(wanted, sys.stdout.buffer, stack, attention)
+        files = TranslationFiles(wanted, getattr(sys.stdout, "buffer", None), stack, attention)
         at_prompt = source.isatty() or (wanted.output is None and sys.stdout.isatty())
         shown = sys.stderr.isatty() and not at_prompt
         advance = stack.enter_context(line_count(num_lines(options["input"]), shown))
@@ -105,7 +132,7 @@ def answered(
         for line, of_line, translation in zip(lines, notes, translations, strict=True):
             of_prefix = [f"its prefix: {note}" for note in of_line]
             for note in (*line.notes, *of_prefix, *translation.notes):
-                print(f"{name}, line {line.number}: {note}", file=sys.stderr)
+                print(printable(f"{name}, line {line.number}: {note}"), file=sys.stderr)
         yield lines, translations
     if prefixes is not None and next(prefixes, None) is not None:
         raise UserError(f"prefixes have more lines than {name}; give a line for each")

@@ -9,12 +9,17 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from seq2seq_attn.app.lines import Line, opened
+from seq2seq_attn.app.lines import Line
+from seq2seq_attn.app.output import written
 from seq2seq_attn.app.translator import Translation
 from seq2seq_attn.callback.heat_map import save_attention_map
 from seq2seq_attn.search.attention_along import SlotMap
 from seq2seq_attn.search.word_alignment import to_pharaoh, word_links
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.printable import printable
+
+
+BARS = "&#124;" * 3  # as Moses escapes them in a text
 
 
 class WantedFiles(NamedTuple):
@@ -36,6 +41,8 @@ class WantedFiles(NamedTuple):
 class TranslationFiles:
     """Written as the lines come; `stack` closes the files.
 
+    Control characters that the model writes stay in a file or a pipe, and never reach a terminal or an n-best list.
+
     Args:
         attention: the maps of a line's best translation, asked for only where they are wanted.
     """
@@ -45,18 +52,19 @@ class TranslationFiles:
         attention: Callable[[str, Translation], list[SlotMap]],
     ) -> None:  # fmt: skip
         self._wanted, self._attention = wanted, attention
-        self._output = stack.enter_context(opened("output", wanted.output, "w", standard))
-        self._nbest = stack.enter_context(opened("nbest", wanted.nbest, "w"))
-        self._alignments = stack.enter_context(opened("alignments", wanted.alignments, "w"))
         if wanted.maps is not None:
             try:
                 Path(wanted.maps).mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise UserError(f"maps={wanted.maps} cannot be made ({error.strerror})") from error
+        self._output = stack.enter_context(written("output", wanted.output, standard))
+        self._nbest = stack.enter_context(written("nbest", wanted.nbest))
+        self._alignments = stack.enter_context(written("alignments", wanted.alignments))
+        self._shown = printable if self._output.isatty() else str
 
     def write(self, lines: Sequence[Line], translations: Sequence[Translation]) -> None:
         for line, translation in zip(lines, translations, strict=True):
-            self._output.write(f"{translation.text}\n".encode())
+            self._output.write(f"{self._shown(translation.text)}\n".encode())
             if self._nbest is not None:
                 self._nbest.write(moses_list(line.number - 1, translation).encode())
             if self._wanted.alignments is not None or self._wanted.maps is not None:
@@ -77,7 +85,7 @@ class TranslationFiles:
 def moses_list(number: int, translation: Translation) -> str:
     """`number ||| text ||| log_prob ||| score`, best first; as in Moses, lines count from 0."""
     return "".join(
-        f"{number} ||| {one.text} ||| {one.log_prob:.6f} ||| {one.score:.6f}\n"
+        f"{number} ||| {printable(one.text).replace('|||', BARS)} ||| {one.log_prob:.6f} ||| {one.score:.6f}\n"
         for one in (translation, *translation.alternatives)
     )
 

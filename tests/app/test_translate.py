@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -197,6 +198,91 @@ def test_a_mistake_is_said_before_anything_is_written(
         run(tmp_path, file, b"the cat\n", *(override.format(folder=tmp_path) for override in overrides))
     assert (tmp_path / "out.txt").read_text() == "before"
     assert (tmp_path / "in.txt").read_bytes() == b"the cat\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["output={folder}/hard"], r"^input and output are one file, .+/hard; give each its own$"),
+        (["alignments={folder}/soft"], r"^input and alignments are one file, .+/soft; "),
+        (["nbest={folder}/out.txt"], r"^output and nbest are one file, .+/out.txt; "),
+        (["nbest={folder}/new", "alignments={folder}/to_new"], r"^nbest and alignments are one file, .+/to_new; "),
+        (["maps={folder}/soft"], r"^input and maps are one file, .+/soft; "),
+        (["input=null", "output={folder}/hard"], r"^output and standard input are one file, .+/hard; "),
+        (["input=null", "nbest={folder}/in.txt"], r"^nbest and standard input are one file, .+/in.txt; "),
+        (["output={checkpoint}"], r"^ckpt_path and output are one file, .+/transformer.ckpt; "),
+    ],
+)  # fmt: skip
+def test_one_file_under_two_names_is_refused_before_it_is_written(
+    file: Path, tmp_path: Path, overrides: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, checkpoint = tmp_path / "in.txt", file.read_bytes()
+    source.write_bytes(b"the cat\n")
+    (tmp_path / "hard").hardlink_to(source)
+    (tmp_path / "soft").symlink_to(source)
+    (tmp_path / "to_new").symlink_to("new")
+    given = [override.format(folder=tmp_path, checkpoint=file) for override in overrides]
+    with source.open() as stream, pytest.raises(UserError, match=sentence):  # noqa: PT012
+        monkeypatch.setattr("sys.stdin", stream)
+        run(tmp_path, file, b"the cat\n", *given)
+    assert source.read_bytes() == b"the cat\n"
+    assert file.read_bytes() == checkpoint
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "hard", "soft", "to_new"}
+
+
+def test_an_interrupted_translation_leaves_the_files_of_before(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("out.txt", "nbest", "links.gz")
+    for name in names:
+        (tmp_path / name).write_bytes(b"before")
+    whole, calls = Translator.translate, []
+
+    def interrupted(translator: Translator, *given: Any, **options: Any) -> list[Translation]:
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(translator, *given, **options)
+
+    monkeypatch.setattr(Translator, "translate", interrupted)
+    wanted = [
+        f"nbest={tmp_path / 'nbest'}",
+        f"alignments={tmp_path / 'links.gz'}",
+        "search.limits.max_length=5",
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        run(
+            tmp_path,
+            file,
+            text_of(SENTENCES[:5]),
+            "batch_sentences=1",
+            "read_ahead=1",
+            "search=greedy",
+            *wanted,
+        )
+    assert {name: (tmp_path / name).read_bytes() for name in names} == dict.fromkeys(names, b"before")
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "in.txt"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "closed", "sentence"),
+    [
+        (["input=null"], "stdin", r"^standard input is closed; open it, or give input=FILE$"),
+        (["output=null"], "stdout", r"^standard output is closed; open it, or give output=FILE$"),
+        (["input=null", "output=null", "interactive=true"], "stdin", r"^standard input is closed; "),
+    ],
+)
+def test_a_closed_standard_stream_is_one_sentence_where_it_is_needed(
+    file: Path,
+    tmp_path: Path,
+    overrides: list[str],
+    closed: str,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"sys.{closed}", None)
+    with pytest.raises(UserError, match=sentence):
+        run(tmp_path, file, b"the cat\n", *overrides)
 
 
 def test_a_checkpoint_and_itself_translate_as_it_does_alone(file: Path, tmp_path: Path) -> None:
