@@ -22,6 +22,7 @@ from sacrebleu.significance import PairedTest, Result
 
 from seq2seq_attn.metric.corpus import reference_streams
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.printable import printable
 
 METRICS = {"bleu": lambda: BLEU(force=True), "chrf": CHRF, "ter": TER}
 METHODS = {"bootstrap": "bs", "randomisation": "ar"}
@@ -78,7 +79,7 @@ def read_system(place: Path, split: str) -> System:
         return System(str(place), sources, hypotheses, [[reference] for reference in first])
     # The first version fills up the lines that have fewer; it counts once.
     references = [list(dict.fromkeys(line.split("\t"))) for line in read_lines(versions)]
-    if [options[0] for options in references] != first:
+    if [printable(options[0]) for options in references] != [printable(reference) for reference in first]:
         raise UserError(f"{versions} does not belong to {file}; give the folder that both were written to")
     return System(str(place), sources, hypotheses, references)
 

@@ -120,7 +120,7 @@ def check_languages(corpus: LoadedCorpus, loaded: Loaded | Models) -> None:
     run = loaded.config["data"]
     if (corpus.source_language, corpus.target_language) != (run["source_language"], run["target_language"]):
         raise UserError(
-            f"the data goes from {corpus.source_language} to {corpus.target_language}, but this model translates from "
+            f"the data goes from {corpus.direction.replace(' → ', ' to ')}, but this model translates from "
             f"{run['source_language']} to {run['target_language']}; set data.source_language={run['source_language']} "
             f"data.target_language={run['target_language']}, or choose other data"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from seq2seq_attn.app.models import Models
@@ -54,6 +55,7 @@ def build_report(
         "choices": chosen["choices"],
         "num_parameters": sum(p.numel() for p in models.model.parameters()),
         "languages": [corpus.source_language, corpus.target_language],
+        "direction": corpus.direction,
         "splits": {
             name: split_report(evaluated, corpus, name, bootstrap) for name in evaluated.module.test_names
         },
@@ -109,6 +111,7 @@ def print_report(run_dir: Path, report: dict[str, Any]) -> None:
     title = f"{choices['model']} · attention={choices['attention']} · data={choices['data']}"
     if isinstance(report["checkpoint"], list):
         title = f"{len(report['checkpoint'])} models together, the first: {title}"
+    title += f": {escape(report['direction'])}"
     console.print(title, highlight=False)  # above the table, whose own title is cut to its width
     console.print(figures_table(splits))
     if report["bootstrap"]:

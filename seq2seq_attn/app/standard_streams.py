@@ -8,10 +8,10 @@ from typing import Any
 
 
 def open_closed_streams() -> None:
-    """Open what the shell closed on the null device; its number would go to the next file, and prints into that file."""
+    """Open what the shell closed on the null device, or the next file gets its number, and what is printed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def is_closed(stream: Any) -> bool:

@@ -84,7 +84,7 @@ def check_files(options: dict[str, Any]) -> None:
 
 
 def identity(file: Any) -> str | tuple[int, int] | None:
-    """Device and inode of a path or a stream, else where the path leads; None where several may share it: a terminal."""
+    """Device and inode of a path or a stream, else where the path leads; None of what several may share: a terminal."""
     try:
         found = os.stat(file if isinstance(file, str) else file.fileno())
     except OSError:

@@ -18,7 +18,6 @@ from seq2seq_attn.search.word_alignment import to_pharaoh, word_links
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.printable import printable
 
-
 BARS = "&#124;" * 3  # as Moses escapes them in a text
 
 

@@ -10,6 +10,7 @@ import torch
 from seq2seq_attn.callback.after_validation import is_shown_here, logged_step, loggers_that, spread
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.tensors.printable import printable
 
 COLUMNS = ["epoch", "step", "source", "reference", "hypothesis"]
 
@@ -42,8 +43,8 @@ class TranslationTable(pl.Callback):
         chosen = spread(len(split), self.num_sentences)
         hypotheses = translations(pl_module, [split.sources[row] for row in chosen])
         for row, hypothesis in zip(chosen, hypotheses, strict=True):
-            given = [split.sources[row], split.references[row][0]]
-            self.rows.append([trainer.current_epoch, step, *given, hypothesis])
+            texts = (split.sources[row], split.references[row][0], hypothesis)
+            self.rows.append([trainer.current_epoch, step, *map(printable, texts)])
         for logger in loggers:
             logger.log_table("val/translations", columns=COLUMNS, data=self.rows, step=step)
 

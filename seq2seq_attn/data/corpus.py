@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import final
 
 from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.tensors.printable import printable
 
 
 @final
@@ -32,12 +33,23 @@ class Split:
 @final
 @dataclass(frozen=True)
 class LoadedCorpus:
-    """Splits by name: "train", "val", "test", and further test sets as "test_...", in that order."""
+    """Splits by name: "train", "val", "test", and further test sets as "test_...", in that order.
+
+    Attributes:
+        origins: what each side was read from, as "column 1", where a user chooses it.
+    """
 
     splits: dict[str, Split]
     report: CleaningReport
     source_language: str
     target_language: str
+    origins: tuple[str, str] = ("", "")
+
+    @property
+    def direction(self) -> str:
+        """`fr (column 2) → en (column 1)`, for people."""
+        sides = zip((self.source_language, self.target_language), self.origins, strict=True)
+        return printable(" → ".join(f"{name} ({origin})" if origin else str(name) for name, origin in sides))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import final
 
@@ -42,7 +43,7 @@ class DocumentCorpus(Corpus):
         splits = {name: self._joined(name, split) for name, split in loaded.splits.items()}
         counts = {f"{name}: documents": len(split) for name, split in splits.items()}
         report = CleaningReport(loaded.report.counts | counts)
-        return LoadedCorpus(splits, report, loaded.source_language, loaded.target_language)
+        return replace(loaded, splits=splits, report=report)
 
     def _joined(self, name: str, split: Split) -> Split:
         runs = self._runs(name, split)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
@@ -18,8 +19,10 @@ Files = str | list[str] | None
 @final
 class ParallelCorpus(Corpus):
     """Args:
-    train, val, test: [SOURCE, TARGET], two files in step; or one .tsv (source, target) or .jsonl file; each
+    train, val, test: [SOURCE, TARGET], two files in step; or one .tsv or .jsonl file; each
         may be gz. Without `val` and `test`, both are held out of `train` by source sentence.
+    source_language, target_language: names of what is read as source and as target; they turn no columns or files.
+    source_column, target_column: of a file of tab-separated columns, from 1.
     source_field, target_field: of a JSON line; None: the languages' names.
     val_sentences, test_sentences, seed: of the split made here.
     """
@@ -27,11 +30,17 @@ class ParallelCorpus(Corpus):
     def __init__(
         self, *, train: Files, val: Files, test: Files, source_language: str, target_language: str,
         source_field: str | None, target_field: str | None, cleaning: Cleaning,
-        val_sentences: int, test_sentences: int, seed: int,
+        val_sentences: int, test_sentences: int, seed: int, source_column: int = 1, target_column: int = 2,
     ) -> None:  # fmt: skip
         self.files = {"train": train, "val": val, "test": test}
         self.source_language, self.target_language = source_language, target_language
         self.fields = (source_field or source_language, target_field or target_language)
+        self.columns = (source_column, target_column)
+        if source_column == target_column or not {source_column, target_column} <= {1, 2, 3}:
+            raise UserError(
+                f"data.source_column={source_column} data.target_column={target_column} are no pair of columns; give two "
+                "different ones, from 1 to 3"
+            )
         self.cleaning = cleaning
         self.val_sentences, self.test_sentences, self.seed = val_sentences, test_sentences, seed
 
@@ -53,7 +62,8 @@ class ParallelCorpus(Corpus):
             raise UserError(
                 f"data=parallel has no data.{missing}; give val and test both, or neither to hold them out"
             )
-        return LoadedCorpus(splits, CleaningReport(counts), self.source_language, self.target_language)
+        languages = (self.source_language, self.target_language)
+        return LoadedCorpus(splits, CleaningReport(counts), *languages, self._origins())
 
     def _read(self, name: str) -> list[tuple[str, str]]:
         files = self.files[name]
@@ -63,6 +73,21 @@ class ParallelCorpus(Corpus):
             return read_parallel(*(given_path(file, f"data.{name}") for file in files))
         assert files is not None
         file = given_path(files, f"data.{name}")
-        if file.name.removesuffix(".gz").endswith((".jsonl", ".json")):
+        if is_json(file):
             return read_json_lines(file, *self.fields)
-        return read_pairs(file, "source, target, anything")
+        return read_pairs(file, "source, target, anything", self.columns)
+
+    def _origins(self) -> tuple[str, str]:
+        """Files, fields or columns of the training split."""
+        files = self.files["train"]
+        if isinstance(files, list):
+            source, target = (Path(file).name for file in files)
+        elif is_json(files):
+            source, target = (f"field {field}" for field in self.fields)
+        else:
+            source, target = (f"column {column}" for column in self.columns)
+        return source, target
+
+
+def is_json(file: str | Path | None) -> bool:
+    return str(file).removesuffix(".gz").endswith((".jsonl", ".json"))

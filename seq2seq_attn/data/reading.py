@@ -5,9 +5,11 @@ from __future__ import annotations
 import codecs
 import gzip
 import json
+import os
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from seq2seq_attn.tensors.error import UserError
@@ -15,19 +17,56 @@ from seq2seq_attn.tensors.error import UserError
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # what JSON can name and UTF-8 cannot, or should not, hold
 LINE_END = re.compile(r"[\r\n]+")
+MOST_BYTES = 1 << 24  # of a line, twice; a file is read in chunks of this size
 
 
 def read_lines(path: Path) -> list[str]:
     """The lines of a UTF-8 file, plain or .gz, without line ends; only LF, or CR and LF, ends a line.
 
     Raises:
-        UserError: if it cannot be read, is empty, is not UTF-8, has a NUL byte, or no line feed where CRs end lines.
+        UserError: if it is no regular file, cannot be read, is empty, is not UTF-8, has a NUL byte or a line without
+            an end, or no line feed where CRs end lines.
     """
+    text = "".join(decoded_chunks(path))
+    if not text:
+        raise UserError(f"{path} is empty; check data.path or get the file again")
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) == 1 and "\r" in lines[0].removesuffix("\r"):
+        raise UserError(f"{path} ends its lines with carriage returns alone; convert them to line feeds")
+    return [line.removesuffix("\r") for line in lines]
+
+
+def decoded_chunks(path: Path) -> Iterator[str]:
+    """The text, chunk by chunk, so that what has no end is refused before it fills the memory."""
+    decoder, line = codecs.getincrementaldecoder("utf-8-sig")(), 1
+    for chunk in chunks(path):
+        if line == 1 and chunk.startswith(UTF_16):
+            raise UserError(f"{path} is UTF-16; convert the file to UTF-8")
+        try:
+            text = decoder.decode(chunk, final=len(chunk) < MOST_BYTES)
+        except UnicodeDecodeError as error:
+            line += error.object.count(b"\n", 0, error.start)
+            raise UserError(
+                f"{path}, line {line}: not UTF-8; convert the file to UTF-8 or remove the line"
+            ) from error
+        if "\0" in text:
+            line += text.count("\n", 0, text.index("\0"))
+            raise UserError(f"{path}, line {line}: a NUL byte, so this is not plain text; remove the line")
+        if len(chunk) == MOST_BYTES and b"\n" not in chunk:
+            raise UserError(f"{path}, line {line}: longer than {MOST_BYTES:,} bytes; cut or remove the line")
+        line += text.count("\n")
+        yield text
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """Of `MOST_BYTES`, unpacked; the last is shorter, and may be empty."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise UserError(f"{path} is a pipe or a device, not a file; write what it gives into a file first")
     try:
-        content = path.read_bytes()
-        content = (gzip.decompress(content) if path.suffix == ".gz" else content).removeprefix(
-            codecs.BOM_UTF8
-        )
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            while len(chunk := stream.read(MOST_BYTES)) == MOST_BYTES:
+                yield chunk
+            yield chunk
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path} is a broken gz file ({error}); delete it and get it again") from error
     except FileNotFoundError as error:
@@ -35,44 +74,31 @@ def read_lines(path: Path) -> list[str]:
     except (OSError, ValueError) as error:  # the latter for a NUL byte in a name
         why = getattr(error, "strerror", None) or error
         raise UserError(f"{path} cannot be read ({why}); check data.path") from error
-    if not content:
-        raise UserError(f"{path} is empty; check data.path or get the file again")
-    if content.startswith(UTF_16):
-        raise UserError(f"{path} is UTF-16; convert the file to UTF-8")
-    try:
-        text = content.decode()
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path}, line {line}: not UTF-8; convert the file to UTF-8 or remove the line"
-        ) from error
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise UserError(f"{path}, line {line}: a NUL byte, so this is not plain text; remove the line")
-    lines = text.removesuffix("\n").split("\n")
-    if len(lines) == 1 and "\r" in lines[0].removesuffix("\r"):
-        raise UserError(f"{path} ends its lines with carriage returns alone; convert them to line feeds")
-    return [line.removesuffix("\r") for line in lines]
 
 
-def read_pairs(path: Path, names: str = "English, French, attribution") -> list[tuple[str, str]]:
-    """The first two of two or three tab-separated columns.
+def read_pairs(
+    path: Path, names: str = "English, French, attribution", columns: tuple[int, int] = (1, 2)
+) -> list[tuple[str, str]]:
+    """Source and target of a file of two or three tab-separated columns.
 
     Args:
         names: of the columns, for the error's sentence.
+        columns: of the source and of the target, from 1.
 
     Raises:
         UserError: as `read_lines`, and if a line has another number of columns, or another one than most.
     """
     rows = [line.split("\t") for line in read_lines(path)]
-    for number, columns in enumerate(rows, start=1):
-        if len(columns) not in (2, 3):
+    numbers = range(max(2, *columns), 4)
+    for number, row in enumerate(rows, start=1):
+        if len(row) not in numbers:
             raise UserError(
-                f"{path}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)} "
-                f"instead of 2 or 3 ({names}); mend or remove the line"
+                f"{path}, line {number}: {len(row)} tab-separated column{'s' * (len(row) > 1)} "
+                f"instead of {' or '.join(map(str, numbers))} ({names}); mend or remove the line"
             )
-    check_columns(path, [len(columns) for columns in rows])
-    return [(columns[0], columns[1]) for columns in rows]
+    check_columns(path, [len(row) for row in rows])
+    source, target = (column - 1 for column in columns)
+    return [(row[source], row[target]) for row in rows]
 
 
 def check_columns(path: Path, columns: list[int]) -> None:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+from seq2seq_attn.tensors.printable import printable
+
 BACKSLASHED = re.compile(r"([\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])|(?<=www)\.)", re.IGNORECASE)
 ENTITIES = re.compile(r"[~$]|:(?=//)")  # not every renderer takes a backslash before these
 BLOCK = re.compile(r"^(\d*(?=[.)])|#*)([#.)+](?=\s|$)|-)")  # a heading, an item of a list, a rule
@@ -31,4 +32,4 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def one_line(text: str) -> str:
-    return CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
+    return printable(" ".join(text.split()))

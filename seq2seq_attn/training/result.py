@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from seq2seq_attn.callback.throughput import Throughput
@@ -18,6 +19,7 @@ from seq2seq_attn.callback.validation_time import ValidationTime
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.tensors import markdown
+from seq2seq_attn.tensors.printable import LINE_END, printable
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -84,10 +86,10 @@ def write_results(run_dir: Path, results: dict[str, Any]) -> None:
 def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedCorpus) -> None:
     """Three files per test set, in the order of the split.
 
-    `translations.tsv`: source, reference, hypothesis. `translations.hypotheses` and `translations.references`,
-    which has all versions of each sentence, tab-separated, are for `sacrebleu --num-refs`; as that wants the
-    same number everywhere, the first version is repeated, which changes neither BLEU nor chrF (but TER, which
-    divides by the mean length of the versions).
+    `translations.tsv`: source, reference, hypothesis, without control characters. `translations.hypotheses` and
+    `translations.references`, which has all versions of each sentence, tab-separated, are for
+    `sacrebleu --num-refs`; as that wants the same number everywhere, the first version is repeated, which changes
+    neither BLEU nor chrF (but TER, which divides by the mean length of the versions).
     """
     for name in tested(module):
         rows = module.translations[name]
@@ -96,7 +98,8 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
         lines, hypotheses, versions = [], [], []
         for row in sorted(rows):
             references = [one_line(reference) for reference in split.references[row]]
-            lines.append(f"{split.sources[row]}\t{references[0]}\t{one_line(rows[row])}\n")
+            columns = (split.sources[row], split.references[row][0], rows[row])
+            lines.append("\t".join(map(printable, columns)) + "\n")
             hypotheses.append(one_line(rows[row]) + "\n")
             versions.append("\t".join(references + references[:1] * (most - len(references))) + "\n")
         for kind, content in (("tsv", lines), ("hypotheses", hypotheses), ("references", versions)):
@@ -110,7 +113,8 @@ def log_translations(loggers: list[Any], module: TranslationModule, corpus: Load
         rows = module.translations[name]
         split = corpus.splits[name]
         lines = [
-            [split.sources[row], split.references[row][0], rows[row]] for row in sorted(rows)[:LOGGED_ROWS]
+            [printable(text) for text in (split.sources[row], split.references[row][0], rows[row])]
+            for row in sorted(rows)[:LOGGED_ROWS]
         ]
         for logger in loggers:
             if isinstance(logger, WandbLogger):
@@ -120,14 +124,15 @@ def log_translations(loggers: list[Any], module: TranslationModule, corpus: Load
 
 
 def one_line(text: str) -> str:
-    return text.replace("\t", " ").replace("\n", " ").replace("\r", " ")
+    """The text without tabs and line ends, and else as it is scored."""
+    return LINE_END.sub(" ", text)
 
 
 def print_data(
     corpus: LoadedCorpus, tokenizer: SentencePieceTokenizer, datamodule: TranslationDataModule
 ) -> None:
     """What was read, and what cleaning dropped."""
-    table = Table(title=f"Data: {corpus.source_language} → {corpus.target_language}", title_justify="left")
+    table = Table(title=f"Data: {escape(corpus.direction)}", title_justify="left")
     table.add_column("what")
     table.add_column("count", justify="right")
     for name, split in corpus.splits.items():

@@ -47,6 +47,12 @@ def task(config: DictConfig) -> None:
         # As at a terminal; a job started in the background of a script inherits SIGINT ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.kill(os.getpid(), signal.SIGINT)
+    if config.seed == 12:
+        with open(os.devnull) as file:
+            print("a file has number over 2:", file.fileno() > 2)
+            assert file.fileno() > 2
+    if config.seed == 13:
+        raise UserError("the line \\x1b[2J is taken; use another")
     if config.seed == 6:
         config.needed
     if config.seed == 10:
@@ -77,11 +83,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, *arguments: str, **options) -> subprocess.CompletedProcess:
+def run(folder: Path, *arguments: str, wrapper: str = "", **options) -> subprocess.CompletedProcess:
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, str(folder)]), "COLUMNS": "200"}
     environment.pop("HYDRA_FULL_ERROR", None)
     command = [sys.executable, str(folder / "app.py"), *arguments]
+    command = ["sh", "-c", wrapper, "sh", *command] if wrapper else command
     options = {"capture_output": True, "timeout": 60, "text": True, "cwd": folder, **options}
     return subprocess.run(command, env=environment, **options)
 
@@ -232,6 +239,30 @@ def test_control_c_and_a_closed_pipe_are_quiet(folder):
         assert (result.stderr, result.returncode) == ("", 128 + signal.SIGPIPE)
 
 
+@pytest.mark.parametrize("arguments", [["seed=8"], ["--cfg", "job"], ["--help"]])
+def test_a_full_standard_output_is_one_sentence(folder, arguments):
+    with open("/dev/full", "wb") as full:
+        result = run(folder, *arguments, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    sentence = "Standard output or a file cannot be written (No space left on device); make room, or write elsewhere\n"
+    assert (result.stderr, result.returncode) == (sentence, 2)
+
+
+def test_a_closed_standard_stream_is_as_the_null_device_and_gives_no_file_its_number(folder):
+    for stream in ("<&-", ">&-", "<&- >&- 2>&-"):
+        result = run(folder, "seed=12", wrapper=f'exec "$@" {stream}')
+        assert (result.stderr, result.returncode) == ("", 0)
+        assert result.stdout == (
+            "" if ">&-" in stream else "a file has number over 2: True\nran app 12 {'hidden_dim': 3}\n"
+        )
+
+
+def test_a_quoted_override_moves_no_cursor(folder):
+    result = run(folder, "see\x1b[31md=1")
+    assert (result.returncode, "\x1b" in result.stderr) == (2, False)
+    assert "see\ufffd[31md" in result.stderr
+    assert run(folder, "seed=13").stderr == "the line \ufffd[2J is taken; use another\n"
+
+
 def test_hydras_own_answers_reach_standard_output_untouched(folder):
     assert run(folder, "--cfg", "job", "--package", "trainer").stdout == (
         "# @package trainer\nmax_steps: 7\nmax_epochs: 11\n"
@@ -261,11 +292,13 @@ def test_config_directory_inside_the_package_comes_first(tmp_path):
         "app/entry.py",
         "app/mistake.py",
         "app/other_rank.py",
+        "app/standard_streams.py",
         "app/wrong_kind.py",
         "tensors/__init__.py",
         "tensors/allocator.py",
         "tensors/conf_directory.py",
         "tensors/error.py",
+        "tensors/printable.py",
     ):
         (tmp_path / "seq2seq_attn" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "seq2seq_attn" / name).write_bytes((package / name).read_bytes())

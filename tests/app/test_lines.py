@@ -13,7 +13,7 @@ from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 
 from seq2seq_attn.app import lines
 from seq2seq_attn.app.line_count import describe
-from seq2seq_attn.app.lines import Line, read_lines, windows
+from seq2seq_attn.app.lines import Line, opened, read_lines, windows
 from seq2seq_attn.app.translator import Translation
 from seq2seq_attn.tensors.error import UserError
 
@@ -52,6 +52,26 @@ def test_a_line_beyond_all_bounds_is_cut_between_letters_and_the_next_is_whole(
     assert read(b"abcdefgh\nabcdefg\nabcdefgh") == [
         Line(1, "abcdefgh", []), Line(2, "abcdefg", []), Line(3, "abcdefgh", [])
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "endless.gz"])
+def test_a_line_without_an_end_is_refused(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MOST_SKIPPED", 1 << 21)
+    if path.endswith(".gz"):
+        path = str(tmp_path / path)
+        Path(path).write_bytes(gzip.compress(b"x" * (1 << 24), 1))
+    sentence = rf"^{path}, line 1: no line end within 2,097,152 bytes; give a text file$"
+    with opened("input", path) as stream, pytest.raises(UserError, match=sentence):
+        next(read_lines(stream, path))
+
+
+def test_a_stream_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT)
+    sentence = r"^standard input cannot be read \(Bad file descriptor\)$"
+    with io.FileIO(descriptor, "r") as stream, pytest.raises(UserError, match=sentence):
+        next(read_lines(stream, "standard input"))
+    with pytest.raises(UserError, match=r"^input=.+ cannot be read \(Is a directory\)$"):
+        opened("input", str(tmp_path))
 
 
 def test_a_broken_gz_file_is_named(tmp_path: Path) -> None:

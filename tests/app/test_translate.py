@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import pty
 import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from configs import CONF, ROOT
 from hydra import compose, initialize_config_dir
 
 from seq2seq_attn.app.interactive import interact
+from seq2seq_attn.app.lines import Line
 from seq2seq_attn.app.translator import Translation, Translator
 from seq2seq_attn.search.attention_along import SlotMap
 from seq2seq_attn.search.word_alignment import from_pharaoh
@@ -29,7 +32,7 @@ with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
     from seq2seq_attn.app.translate import translate
-from seq2seq_attn.app.translation_files import alignment
+from seq2seq_attn.app.translation_files import TranslationFiles, WantedFiles, alignment
 
 BEAM = ["search=beam", "search.beam_size=3", "search.num_best=3", "search.limits.max_length=6"]
 
@@ -311,6 +314,45 @@ def test_the_prompt_answers_each_line_with_its_score_until_the_input_ends(
     shown = capsys.readouterr()
     assert shown.out.splitlines() == ["  -0.500  UN", "  -1.250  two", "  -0.500  DEUX", "  -1.250  two", ""]
     assert shown.err == "cut\n"
+
+
+HOSTILE = "a\x1b[31m\tb\u202e ||| c\x9b"
+SHOWN = "a\ufffd[31m b\ufffd ||| c\ufffd"
+
+
+def write_hostile(output: Any, folder: Path) -> None:
+    wanted = WantedFiles(None, str(folder / "nbest"), None, None, None, None)
+    with ExitStack() as stack:
+        files = TranslationFiles(wanted, output, stack, lambda text, translation: [])
+        files.write([Line(1, "", [])], [Translation(HOSTILE, -1.0, -0.5, [], [], [], [])])
+
+
+def test_a_translation_reaches_a_file_as_it_is_and_a_terminal_without_control_characters(
+    tmp_path: Path,
+) -> None:
+    output = io.BytesIO()
+    write_hostile(output, tmp_path)
+    assert output.getvalue().decode() == HOSTILE + "\n"
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "wb") as terminal:
+        write_hostile(terminal, tmp_path)
+        assert os.read(ours, 1000).decode() == SHOWN + "\r\n"
+    os.close(ours)
+
+
+def test_an_n_best_list_keeps_its_columns_whatever_the_model_writes(tmp_path: Path) -> None:
+    write_hostile(io.BytesIO(), tmp_path)
+    escaped = SHOWN.replace("|||", "&#124;" * 3)
+    assert (tmp_path / "nbest").read_text("utf-8") == f"0 ||| {escaped} ||| -1.000000 ||| -0.500000\n"
+
+
+def test_the_prompt_shows_no_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = iter(["un"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(given, None) or (_ for _ in ()).throw(EOFError))
+    interact(lambda text: Translation(HOSTILE, -1.0, -0.5, [], [], [], []))
+    assert capsys.readouterr().out == f"  -0.500  {SHOWN}\n\n"
 
 
 def test_at_a_terminal_progress_stands_on_standard_error_and_only_there(file: Path, tmp_path: Path) -> None:

@@ -66,6 +66,17 @@ def test_each_validation_adds_its_rows_and_a_run_that_goes_on_has_the_earlier_on
 
 
 @pytest.mark.usefixtures("shouting")
+def test_no_control_character_of_a_sentence_reaches_a_table() -> None:
+    taker = Taker()
+    trainer = trainer_at(0, 4, [taker])
+    pairs = trainer.datamodule.corpus.splits["val"]
+    pairs.sources[0], pairs.references[0][0] = "a\x1b[31m\tb", "\u202ec\nd"
+    TranslationTable(log_text=True, num_sentences=1).on_validation_end(trainer, None)
+    ((_, _, rows, _),) = taker.tables
+    assert rows == [[0, 4, "a\ufffd[31m b", "\ufffdc d", "A\ufffd[31M B"]]
+
+
+@pytest.mark.usefixtures("shouting")
 def test_nothing_is_translated_where_text_is_kept_away_or_nobody_takes_a_table() -> None:
     taker = Taker()
     TranslationTable(log_text=False, num_sentences=3).on_validation_end(trainer_at(0, 4, [taker]), None)

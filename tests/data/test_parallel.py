@@ -20,9 +20,8 @@ PAIRS = [(f"Sentence {n}.", f"Phrase {n}.") for n in range(31)]
 
 def parallel(train: Any, val: Any = None, test: Any = None, **fields: Any) -> LoadedCorpus:
     return ParallelCorpus(
-        train=train, val=val, test=test, source_language="en", target_language="fr",
-        source_field=fields.get("source_field"), target_field=fields.get("target_field"), cleaning=Cleaning(),
-        val_sentences=3, test_sentences=5, seed=1,
+        train=train, val=val, test=test, cleaning=Cleaning(), val_sentences=3, test_sentences=5, seed=1,
+        **{"source_language": "en", "target_language": "fr", "source_field": None, "target_field": None} | fields,
     ).load()  # fmt: skip
 
 
@@ -56,6 +55,31 @@ def test_every_form_gives_the_same_corpus(form: str, tmp_path: Path) -> None:
     found = parallel(files, **fields)
     assert found.fingerprint == expected.fingerprint
     assert {name: len(split) for name, split in found.splits.items()} == {"train": 23, "val": 3, "test": 5}
+
+
+def test_columns_are_turned_by_their_numbers_and_the_direction_names_them(tmp_path: Path) -> None:
+    file = write(tmp_path / "all.tsv", ["\t".join((*pair, "someone")) for pair in PAIRS])
+    french = {"source_language": "fr", "target_language": "en"}
+    named, turned = parallel(file, **french), parallel(file, **french, source_column=2, target_column=1)
+    assert (named.direction, named.splits["train"].sources[0][:8]) == ("fr (column 1) → en (column 2)", "Sentence")
+    assert (turned.direction, turned.splits["train"].sources[0][:6]) == ("fr (column 2) → en (column 1)", "Phrase")
+    assert parallel(file, source_column=1, target_column=3).splits["val"].targets == ["someone"] * 3
+    line = ", line 1: 2 tab-separated columns instead of 3 (source, target, anything); mend or remove the line"
+    file = write(tmp_path / "all.tsv", ["\t".join(pair) for pair in PAIRS])
+    assert said(lambda: parallel(file, target_column=3)) == f"{file}{line}"
+    for numbers in ((1, 1), (0, 1), (1, 4)):
+        assert said(lambda: parallel(file, source_column=numbers[0], target_column=numbers[1])) == (
+            f"data.source_column={numbers[0]} data.target_column={numbers[1]} are no pair of columns; give two "
+            "different ones, from 1 to 3"
+        )
+
+
+def test_the_direction_names_files_and_fields_too(tmp_path: Path) -> None:
+    assert parallel(two_files(tmp_path)).direction == "en (all.en) → fr (all.fr)"
+    lines = [json.dumps({"a": source, "b": target}) for source, target in PAIRS]
+    file = write(tmp_path / "all.jsonl.gz", lines)
+    fields = {"source_field": "b", "target_field": "a"}
+    assert parallel(file, **fields).direction == "en (field b) → fr (field a)"
 
 
 def test_splits_that_are_given_are_kept(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """Files that are almost right: each either reads as meant or is one sentence."""
 
+import gzip
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from seq2seq_attn.data import reading
 from seq2seq_attn.data.reading import read_lines, read_pairs, turn
 from seq2seq_attn.tensors.error import UserError
 
@@ -69,6 +72,41 @@ def test_an_empty_file_is_refused(tmp_path):
 def test_what_is_not_a_file_is_refused(tmp_path):
     refuses(tmp_path / "none.tsv", " does not exist; check data.path")
     refuses(tmp_path, " cannot be read (Is a directory); check data.path")
+
+
+def test_pipes_devices_and_loops_are_refused_before_they_are_read(tmp_path):
+    sentence = " is a pipe or a device, not a file; write what it gives into a file first"
+    os.mkfifo(tmp_path / "pairs.tsv")
+    refuses(tmp_path / "pairs.tsv", sentence)
+    for device in ("/dev/zero", "/dev/null", "/dev/full"):
+        refuses(Path(device), sentence)
+    (tmp_path / "loop").symlink_to("loop")
+    refuses(tmp_path / "loop", " cannot be read (Too many levels of symbolic links); check data.path")
+
+
+@pytest.mark.parametrize("name", ["pairs.tsv", "pairs.tsv.gz"])
+def test_a_line_without_an_end_is_refused_before_all_of_it_is_read(tmp_path, name):
+    file, line = tmp_path / name, b"a\tb\n"
+    content = line + b"x" * (3 * reading.MOST_BYTES)
+    file.write_bytes(gzip.compress(content, 1) if name.endswith("gz") else content)
+    refuses(file, ", line 2: longer than 16,777,216 bytes; cut or remove the line")
+
+
+def test_a_file_of_zeros_is_refused_at_its_first(tmp_path):
+    with (tmp_path / "pairs.tsv").open("wb") as file:
+        file.truncate(1 << 40)  # a sparse file, which no memory holds
+    refuses(tmp_path / "pairs.tsv", ", line 1: a NUL byte, so this is not plain text; remove the line")
+
+
+@pytest.mark.parametrize("size", range(9, 16))
+def test_chunks_change_nothing(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(reading, "MOST_BYTES", size)
+    lines = ["é", "", "aéb", "猫", "x\r", "été"]
+    assert read_lines(write(tmp_path, "\ufeff".encode() + "\r\n".join(lines).encode())) == lines
+    refuses(write(tmp_path, "a\tb\n".encode() * 9 + b"c\t\xe9\n" + b"d\te\n" * 9),
+            ", line 10: not UTF-8; convert the file to UTF-8 or remove the line")  # fmt: skip
+    refuses(write(tmp_path, b"a\tb\n" * 9 + b"c\t\0\n" + b"d\te\n" * 9),
+            ", line 10: a NUL byte, so this is not plain text; remove the line")  # fmt: skip
 
 
 def test_a_corpus_turns_round_for_french_to_english():
