@@ -15,7 +15,7 @@ from seq2seq_attn.app.evaluate_ensemble import evaluate_ensemble
 from seq2seq_attn.app.evaluation_report import Evaluated, build_report, print_report, write_report
 from seq2seq_attn.app.evaluation_trainer import build_trainer
 from seq2seq_attn.app.forced import read_pairs
-from seq2seq_attn.app.models import Models, load_models
+from seq2seq_attn.app.models import READ, Models, load_models
 from seq2seq_attn.app.score import score
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
@@ -23,7 +23,7 @@ from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.tensors.conf_directory import conf_directory
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.checkpoint import Loaded
+from seq2seq_attn.training.checkpoint import Loaded, check_options
 from seq2seq_attn.training.result import collect_figures, write_translations
 from seq2seq_attn.training.run import build_metrics
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -37,6 +37,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     models = load_models(config)
     if config.get("score") is not None:
         return score(config, models)
+    check_options(models.config, READ, models.files[0])
     check_bootstrap(config.bootstrap)
     chosen = choose(config, models.config)
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)

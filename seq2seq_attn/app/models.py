@@ -13,11 +13,11 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.checkpoint import check_options, find_checkpoint
+from seq2seq_attn.training.checkpoint import find_checkpoint
 from seq2seq_attn.training.ensemble import load_ensemble
 from seq2seq_attn.training.run import quieten
 
-TRAINED = {
+READ = {  # of the run's options
     "metric": dict, "choices": dict, "trainer.precision": (str, int), "seed": int, "batch_tokens": int,
     "label_smoothing": (int, float),
 }  # fmt: skip
@@ -50,5 +50,4 @@ def load_models(config: DictConfig) -> Models:
     given = config.ckpt_path
     files = [find_checkpoint(path) for path in ([given] if isinstance(given, str) else given)]
     loaded = load_ensemble([str(file) for file in files])
-    check_options(loaded.config, TRAINED, files[0])
     return Models(files, *loaded, device)

@@ -21,13 +21,14 @@ from seq2seq_attn.app.evaluation_trainer import build_trainer
 from seq2seq_attn.app.forced import mean_loss, read_pairs
 from seq2seq_attn.app.line_count import line_count
 from seq2seq_attn.app.lines import Line, count_lines, opened, read_lines
-from seq2seq_attn.app.models import Models
+from seq2seq_attn.app.models import READ, Models
 from seq2seq_attn.app.translator import CONTROL
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.given_path import given_path
+from seq2seq_attn.training.checkpoint import check_options
 from seq2seq_attn.training.result import display_path
 
 WINDOW = 4096  # pairs read ahead, so that those of one length meet in a batch
@@ -50,12 +51,15 @@ class PairScore(NamedTuple):
 
 def score(config: DictConfig, models: Models) -> dict[str, Any]:
     """Writes `scores.tsv`, line for line, and prints the sums, which it gives."""
+    given = {"trainer.precision": config.precision, "batch_tokens": config.batch_tokens}
+    left_open = {name: READ[name] for name, value in given.items() if not value}
+    check_options(models.config, left_open, models.files[0])
     precision = config.precision or models.config["trainer"]["precision"]
     plugin = build_trainer(models.device, precision).precision_plugin
     plugin.convert_module(models.model.to(models.device))
     batch_tokens = config.batch_tokens or models.config["batch_tokens"]
-    given = [config.score] if isinstance(config.score, str) else list(config.score)
-    files = [str(given_path(path, "score")) for path in given]
+    named = [config.score] if isinstance(config.score, str) else list(config.score)
+    files = [str(given_path(path, "score")) for path in named]
     file = Path(config.paths.run_dir) / "scores.tsv"
     part = file.with_suffix(".tsv.part")  # until it is whole
     part.parent.mkdir(parents=True, exist_ok=True)

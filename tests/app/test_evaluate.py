@@ -259,7 +259,7 @@ def test_a_metric_of_the_checkpoint_that_is_foreign_code_is_refused(run: Path, t
     config = {"ckpt_path": str(tmp_path / "hostile.ckpt"), "num_threads": None, "device": "cpu"}
     with pytest.raises(
         UserError,
-        match=r"hostile.ckpt asks for os.mkdir, which is not a class of seq2seq_attn; it was not run$",
+        match=r"hostile.ckpt asks for os.mkdir, which is not a class of seq2seq_attn for metric; it was not run$",
     ):
         evaluate(OmegaConf.create(config))
     assert not (tmp_path / "ran").exists()

@@ -107,16 +107,25 @@ EVALUATED = {
 def test_a_run_whose_options_are_gone_or_of_another_type_is_a_sentence(option: str, tmp_path: Path) -> None:
     run = write_checkpoint(tmp_path / "a.ckpt")
     checkpoint = read_checkpoint(run)
-    asked = OmegaConf.create({"ckpt_path": str(run), "device": "cpu", "num_threads": None})
-    checkpoint["config"] |= EVALUATED
-    torch.save(checkpoint, run)
-    load_models(asked)
+    config = {
+        "ckpt_path": str(run),
+        "device": "cpu",
+        "num_threads": None,
+        "precision": None,
+        "batch_tokens": None,
+    }
+    checkpoint["config"] |= EVALUATED  # of which each in turn is none
     for value in ("text", None):
         torch.save(checkpoint | {"config": checkpoint["config"] | {option: value}}, run)
         with pytest.raises(
             UserError, match=rf"a.ckpt holds no {option}\S* among its options; give a checkpoint"
         ):
-            load_models(asked)
+            evaluate(OmegaConf.create(config))
+        if option in ("trainer", "batch_tokens"):
+            with pytest.raises(
+                UserError, match=rf"a.ckpt holds no {option}\S* among its options; give a checkpoint"
+            ):
+                evaluate(OmegaConf.create(config | {"score": "pairs.tsv"}))
 
 
 def test_weights_of_a_training_that_diverged_are_not_evaluated(tmp_path: Path) -> None:
