@@ -16,13 +16,14 @@ from seq2seq_attn.attention.both import both
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.heads import check_heads, join_heads, split_heads
 from seq2seq_attn.attention.joined import Joined, join, join_source
-from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.kernel.masked_product import masked_product
+from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.memory import Memory
 from seq2seq_attn.attention.parts import Parts
 from seq2seq_attn.attention.places import Places
 from seq2seq_attn.attention.relative import check_relative
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.func_transforms import inside_func_transform
 
 FUSED_ROWS = 64  # from here on one product of joined projections is as fast as one stored matrix
 
@@ -186,7 +187,9 @@ class Attention(nn.Module):
         target, source = 1 if one_place else query.shape[1], memory.source
         if memory.mask is not None and memory.mask.dim() == 3:
             check_rows(memory.mask, query.shape[1])
-        if need_weights:
+        # The fast ways know neither empty blocks nor vmap.
+        nothing = query.numel() == 0 or memory.values.numel() == 0
+        if need_weights or nothing or inside_func_transform():
             return self._dense(query, prepared, memory, start, causal, need_weights, one_place)
         window = self.pattern.window(start, source, causal) if target == 1 else None
         if window is not None:

@@ -11,8 +11,10 @@ def split_heads(
 ) -> Float[Tensor, "batch heads length width"]:
     if num_heads == 1:
         return x.unsqueeze(1)
-    batch, length, _ = x.shape
-    return x.view(batch, length, num_heads, -1).transpose(1, 2)
+    batch, length, dim = x.shape
+    return x.view(batch, length, num_heads, dim // num_heads).transpose(
+        1, 2
+    )  # -1 is no width where nothing is
 
 
 def join_heads(x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batch length dim"]:

@@ -28,20 +28,20 @@ def key_mask(
         if mask is None or (isinstance(mask, Tensor) and mask.dtype == torch.bool):
             return mask
         raise UserError(
-            f"a mask is boolean, True where a key may be attended to, and this one is {kind(mask)}; give mask.bool() if "
-            "1 means so, mask == 0 if 0 does, as beside -inf, and lengths as valid_length="
+            f"a mask is boolean, True where a key may be attended to, and this one is {kind(mask)}; give mask.bool() "
+            "if 1 means so, mask == 0 if 0 does, as beside -inf, and lengths as valid_length="
         )
     if mask is not None:
         raise UserError("attention takes a mask or valid_length, and got both; leave one of them out")
     if not isinstance(valid_length, Tensor) or valid_length.dtype not in INTEGERS:
         raise UserError(
-            f"valid_length is a tensor of integers, and this one is {kind(valid_length)}; give numbers of keys, such as "
-            "torch.tensor([7, 4]) for two sentences, and a boolean mask as mask="
+            f"valid_length is a tensor of integers, and this one is {kind(valid_length)}; give numbers of keys, such "
+            "as torch.tensor([7, 4]) for two sentences, and a boolean mask as mask="
         )
     if valid_length.dim() not in (1, 2) or len(valid_length) != len(keys):
         raise UserError(
-            f"valid_length has the shape {tuple(valid_length.shape)}, and the keys are of {len(keys)} sentences; give one "
-            "length for each sentence, (batch,), or one for each of its queries, (batch, target)"
+            f"valid_length has the shape {tuple(valid_length.shape)}, and the keys are of {len(keys)} sentences; give "
+            "one length for each sentence, (batch,), or one for each of its queries, (batch, target)"
         )
     return torch.arange(keys.shape[1], device=valid_length.device) < valid_length.unsqueeze(-1)
 
@@ -56,6 +56,6 @@ def check_rows(mask: Bool[Tensor, "batch rows source"], target: int) -> None:
     """
     if mask.shape[1] not in (1, target):
         raise UserError(
-            f"the mask, or valid_length, is of {mask.shape[1]} queries, and {target} came; prepare the keys with that of "
-            "these queries, or with one for the sentence"
+            f"the mask, or valid_length, is of {mask.shape[1]} queries, and {target} came; prepare the keys with that "
+            "of these queries, or with one for the sentence"
         )

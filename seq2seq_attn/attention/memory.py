@@ -52,7 +52,7 @@ class Memory:
     @cached_property
     def lengths(self) -> Int[Tensor, "batch"]:
         """One past the last key that any query of a sentence may see."""
-        if self.mask is None:
+        if self.mask is None or self.source == 0:
             return torch.full(self.values.shape[:1], self.source, device=self.values.device)
         seen = self.mask if self.mask.dim() == 2 else self.mask.any(1)
         last = torch.arange(1, self.source + 1, device=seen.device) * seen
@@ -106,9 +106,7 @@ def joined_mask(
     mask: Bool[Tensor, "*rows before"] | None, new: Bool[Tensor, "*rows after"] | None
 ) -> Bool[Tensor, "*rows before+after"]:
     if mask is None or new is None:
-        raise UserError(
-            "a memory with a mask and one without cannot be joined; give both a mask, or neither"
-        )
+        raise UserError("a memory with a mask and one without cannot be joined; give both a mask, or neither")
     if mask.shape[:-1] != new.shape[:-1]:
         raise UserError(
             f"masks of the shapes {tuple(mask.shape)} and {tuple(new.shape)} cannot be joined; give both for the "

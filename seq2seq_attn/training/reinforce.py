@@ -78,7 +78,7 @@ def drawn_loss(
 ) -> Float[Tensor, ""] | None:
     """The term of a batch, which a model has read; None: nothing was drawn.
 
-    With it, the expected gradient is that of the expected loss, if what rewards the draws is the loss that is minimised.
+    With it, the expected gradient is that of the expected loss: the draws answer for the very loss that is minimised.
 
     Args:
         loss_by_piece: of each real target piece, in nats, sentence by sentence (see `Loss`).

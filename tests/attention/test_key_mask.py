@@ -8,6 +8,7 @@ from typing import Any
 import jaxtyping
 import pytest
 import torch
+from attention.layers import WIDTH, cross_layer, self_layer
 from configs import options
 from torch import Tensor
 
@@ -17,14 +18,15 @@ from seq2seq_attn.tensors.error import UserError
 
 PRESETS = options("attention")
 B, T, S = 3, 5, 7
-HEADS = 8
 LENGTHS = torch.tensor([7, 0, 4])
 LENGTHS_OF_QUERIES = torch.tensor([[1, 2, 3, 4, 5], [0, 0, 0, 0, 0], [7, 0, 3, 9, -2]])
 SMALL = torch.randn(B, S, 6)
 
 
 def as_mask(lengths: Tensor) -> Tensor:
-    return torch.tensor([[key < n for key in range(S)] for n in lengths.flatten()]).unflatten(0, lengths.shape)
+    return torch.tensor([[key < n for key in range(S)] for n in lengths.flatten()]).unflatten(
+        0, lengths.shape
+    )
 
 
 def same(left: Any, right: Any) -> None:
@@ -36,9 +38,8 @@ def same(left: Any, right: Any) -> None:
 @pytest.mark.parametrize("lengths", [LENGTHS, LENGTHS_OF_QUERIES], ids=["sentences", "queries"])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_lengths_are_the_mask_of_the_first_keys(preset: str, lengths: Tensor) -> None:
-    width, mask = 2 * HEADS, as_mask(lengths)
-    layer = build_attention(preset, query_dim=width, key_dim=width, num_heads=HEADS).eval()
-    query, keys = torch.randn(B, T, width), torch.randn(B, S, width)
+    layer, mask = cross_layer(preset), as_mask(lengths)
+    query, keys = torch.randn(B, T, WIDTH), torch.randn(B, S, WIDTH)
     for need_weights in (False, True):
         found = layer(query, keys, valid_length=lengths, need_weights=need_weights)
         same(found, layer(query, keys, mask=mask, need_weights=need_weights))
@@ -46,7 +47,7 @@ def test_lengths_are_the_mask_of_the_first_keys(preset: str, lengths: Tensor) ->
     memory = layer.attention.prepare(keys, valid_length=lengths)
     same(layer.attention(query, memory), layer(query, keys, mask=mask))
 
-    itself, x = build_attention(preset, dim=width, num_heads=HEADS).eval(), keys[:, :T]
+    itself, x = self_layer(preset), keys[:, :T]
     for causal in (False, True):
         found = itself(x, valid_length=lengths, causal=causal, need_weights=True)
         same(found, itself(x, mask[..., :T], causal=causal, need_weights=True))
@@ -82,7 +83,7 @@ WRONG = [
     ({"mask": torch.ones(B, S).long()}, r"this one is torch.int64; .* mask == 0 .*, and lengths as valid_length=$"),
     ({"mask": LENGTHS}, "this one is torch.int64; .* and lengths as valid_length=$"),
     ({"mask": [[True] * S] * B}, "this one is a list; give mask.bool"),
-    ({"mask": torch.ones(B, S).bool(), "valid_length": LENGTHS}, "^attention takes a mask or valid_length, and got both"),
+    ({"mask": torch.ones(B, S).bool(), "valid_length": LENGTHS}, "^attention takes a mask or valid_length, and got"),
     ({"valid_length": LENGTHS.float()}, "^valid_length is a tensor of integers, and this one is torch.float32; give"),
     ({"valid_length": LENGTHS.bool()}, "and this one is torch.bool; .*, and a boolean mask as mask=$"),
     ({"valid_length": [7, 0, 4]}, r"and this one is a list; give numbers of keys, such as torch.tensor\(\[7, 4\]\)"),
@@ -102,11 +103,15 @@ def test_what_is_no_mask_or_no_length_is_refused(
         call(**given)
 
 
-@pytest.mark.parametrize("given", [{"mask": torch.ones(B, 4, S).bool()}, {"valid_length": torch.ones(B, 4).long()}])
+@pytest.mark.parametrize(
+    "given", [{"mask": torch.ones(B, 4, S).bool()}, {"valid_length": torch.ones(B, 4).long()}]
+)
 def test_a_mask_of_other_queries_is_refused(given: dict[str, Tensor]) -> None:
     layer = build_attention("multihead", query_dim=6, key_dim=6)
     memory = layer.attention.prepare(SMALL, **given)
-    with pytest.raises(UserError, match="is of 4 queries, and 1 came; prepare the keys with that of these queries"):
+    with pytest.raises(
+        UserError, match="is of 4 queries, and 1 came; prepare the keys with that of these queries"
+    ):
         layer.attention(SMALL[:, :1], memory, start=2)
 
 
@@ -115,7 +120,9 @@ def test_masks_of_other_queries_are_not_joined() -> None:
     layer = build_attention("multihead", dim=6)
     memory = layer(SMALL[:, :4], valid_length=torch.tensor([4, 3, 2])).memory
     lengths = torch.tensor([[1, 1, 2]] * B)
-    with pytest.raises(UserError, match=r"shapes \(3, 4\) and \(3, 3, 3\) cannot be joined; give both for the sentence"):
+    with pytest.raises(
+        UserError, match=r"shapes \(3, 4\) and \(3, 3, 3\) cannot be joined; give both for the sentence"
+    ):
         layer(SMALL[:, 4:], past=memory, valid_length=lengths)
     with pytest.raises(UserError, match="a memory with a mask and one without cannot be joined; give both"):
         layer(SMALL[:, 4:], past=memory)

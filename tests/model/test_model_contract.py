@@ -62,6 +62,11 @@ def build(encoder: str, decoder: str, attention: str, *overrides: str) -> Any:
     ).eval()
 
 
+def build_with_two_heads(encoder: str, decoder: str) -> Any:
+    heads = [f"{slot}.num_heads=2" for slot in ("attention", "cross_attention")]
+    return build(encoder, decoder, "multihead", "model.embedding_dim=14", *heads)
+
+
 def hidden(model: Any, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
     return model(source, mask, target).hidden
 
@@ -249,3 +254,20 @@ def test_hypotheses_that_branch_before_the_first_piece_stand_all_at_the_first_pl
         expected = model.step(TARGET[:, 0], model.encode(SOURCE, SOURCE_MASK)).log_probs[rows]
         shared = model.step(TARGET[rows, 0], model.encode(SOURCE, SOURCE_MASK).branch(rows)).log_probs
     torch.testing.assert_close(shared, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize(
+    "encoder", [encoder for encoder in ENCODERS if encoder != "rnn"]
+)  # packs no empty batch
+def test_no_sentence_gives_no_hidden_state(encoder: str, decoder: str) -> None:
+    model = build_with_two_heads(encoder, decoder)
+    assert hidden(model, SOURCE[:0], SOURCE_MASK[:0], TARGET[:0]).shape[:2] == (0, TARGET.shape[1])
+
+
+def test_a_transformer_reads_and_writes_no_token() -> None:
+    model = build_with_two_heads("transformer", "transformer")
+    found = hidden(model, SOURCE[:, :0], SOURCE_MASK[:, :0], TARGET)
+    assert found.shape[:2] == TARGET.shape
+    assert found.isfinite().all()
+    assert hidden(model, SOURCE, SOURCE_MASK, TARGET[:, :0]).shape[:2] == (3, 0)

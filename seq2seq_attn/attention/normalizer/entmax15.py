@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import final
 
-from entmax import entmax15
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seq2seq_attn.attention.normalizer.masked import masked
+from seq2seq_attn.attention.normalizer.masked import masked_entmax
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 
 
@@ -22,4 +21,4 @@ class Entmax15Normalizer(Normalizer):
     def forward(
         self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
     ) -> Normalized:
-        return Normalized(masked(entmax15, scores, allowed))
+        return Normalized(masked_entmax(scores, allowed, alpha=1.5))

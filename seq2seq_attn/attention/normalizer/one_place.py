@@ -15,6 +15,8 @@ def best_place(
     These are constants: no gradient reaches the scores.
     """
     visible = scores.detach()
+    if visible.shape[-1] == 0:  # there is no best one
+        return visible
     if allowed is not None:
         visible = visible.masked_fill(~allowed, -torch.inf)
     chosen = torch.zeros_like(visible).scatter_(-1, visible.argmax(-1, keepdim=True), 1.0)
