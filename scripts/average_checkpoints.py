@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from answering import answering
 from torch import Tensor
 
 from seq2seq_attn.tensors.error import UserError
@@ -26,6 +27,7 @@ HISTORY = (
 KEPT = ("format", "config", "tokenizer")  # of the first checkpoint
 
 
+@answering
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="+", help=".ckpt files, or one run folder with --last or --best")
@@ -36,13 +38,10 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--output", type=Path, required=True, help="the .ckpt file to write")
     options = parser.parse_args(arguments)
-    try:
-        if options.output.exists():
-            raise UserError(f"{options.output} is there already; give a new file, or delete it")
-        files = chosen(options.paths, options.last, options.best)
-        average = averaged(files)
-    except UserError as error:
-        parser.error(str(error))
+    if options.output.exists():
+        raise UserError(f"{options.output} is there already; give a new file, or delete it")
+    files = chosen(options.paths, options.last, options.best)
+    average = averaged(files)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     write_checkpoint(average, options.output)
     print(f"{options.output} is the average of", *files, sep="\n  ")

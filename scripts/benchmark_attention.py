@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+from answering import answering
 from torch import Tensor
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
@@ -239,6 +240,7 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+@answering
 def main() -> None:
     options = arguments()
     keep_freed_memory()  # as train.py does

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from answering import answering
 from benchmark_attention import PATTERNS, Step, fastest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
@@ -191,6 +192,7 @@ def against(dense: str, seconds: dict[str, float], section: str, case: str) -> I
             print(f"{section}: {case}: {way}: {seconds[dense] / took:.2f} x", flush=True)
 
 
+@answering
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

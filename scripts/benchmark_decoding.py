@@ -13,7 +13,6 @@ import copy
 import itertools
 import json
 import platform
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from typing import Any
 
 import decode_with_joeynmt
 import torch
+from answering import answering
 from decode_plainly import PlainTransformer
 from draw_decoding import NAMES, draw
 from export_ctranslate2 import export
@@ -44,7 +44,6 @@ from seq2seq_attn.position.sinusoidal import sinusoids
 from seq2seq_attn.search.search import Search, TargetPieces
 from seq2seq_attn.tensors.allocator import keep_freed_memory
 from seq2seq_attn.tensors.conf_directory import conf_directory
-from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.training.checkpoint import Loaded, load
 
 ROOT = Path(__file__).parents[1]
@@ -65,14 +64,12 @@ Pieces = list[list[int]]
 Way = Callable[[list[str], str], tuple[float, list[str]]]  # lines and search to seconds and translations
 
 
+@answering
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
     torch.set_num_threads(options.threads)
     keep_freed_memory()  # as translate.py does
-    try:
-        results = measured(options)
-    except UserError as error:
-        sys.exit(str(error))
+    results = measured(options)
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"{options.name}.json"
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from answering import answering
 from benchmark_training import CACHE, COMMON, ROOT
 from draw_minutes import draw
 from hydra import compose, initialize_config_dir
@@ -37,12 +38,10 @@ BEAM = "beam"  # search of the tests; validations are greedy
 Validations = dict[int, float | None]  # by update; None: only that it was
 
 
+@answering
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
-    try:
-        results = measured(options)
-    except UserError as error:
-        sys.exit(str(error))
+    results = measured(options)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {draw(options.output)}")
@@ -71,9 +70,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """The curves of both and their tests, as plain data."""
     config = composed(overrides(options))
-    python = made_environment("joeynmt", options.environments.expanduser())
     runs = options.runs.resolve()
     shared, splits = write_data(config, runs / "data")
+    python = made_environment("joeynmt", options.environments.expanduser())
     ours = [*overrides(options), f"{options.minutes:g} minutes"]
     theirs = [*ours, f"lr {options.lr:g}", f"validation_updates {options.validation_updates}"]
 

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 
+from answering import answering
 from compare_runs import compare, write
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
@@ -28,7 +29,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.markdown import code
 
 ROOT = Path(__file__).parents[1]
@@ -50,18 +50,18 @@ From the root of the repository; `data.path=FOLDER` says where the captions are 
 """
 
 
+@answering
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
+    if options.data and not options.data.is_dir():
+        raise UserError(f"--data {options.data} is no folder; give that of Multi30k's captions")
     jobs = {
         options.runs / preset / str(seed): command(preset, seed)
         for preset in options.presets
         for seed in options.seeds
     }
     failed = run_all({folder: job for folder, job in jobs.items() if not done(folder)}, options)
-    try:
-        groups, left_out = compare([options.runs], STANDARD if STANDARD in options.presets else None, 1000)
-    except UserError as error:
-        sys.exit(str(error))
+    groups, left_out = compare([options.runs], STANDARD if STANDARD in options.presets else None, 1000)
     write(groups, left_out, options.output, 0)
     page = options.output.with_suffix(".md")
     page.write_text(page.read_text(encoding="utf-8") + commands(options), encoding="utf-8")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from answering import answering
 from draw_training import NAMES, draw
 from hydra import compose, initialize_config_dir
 from pace_training import Program
@@ -28,7 +29,6 @@ from peer_environment import REQUIREMENTS, made_environment
 from processor import processor
 
 from seq2seq_attn.tensors.conf_directory import conf_directory
-from seq2seq_attn.tensors.error import UserError
 
 ROOT = Path(__file__).parents[1]
 CACHE = Path("~/.cache/seq2seq_attn")
@@ -41,12 +41,10 @@ ONLY_TRANSFORMER = ("hf",)  # its Marian is nothing else
 REST = 0.5  # seconds between turns, in which the threads of the last one go to sleep
 
 
+@answering
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
-    try:
-        results = measured(options)
-    except UserError as error:
-        sys.exit(str(error))
+    results = measured(options)
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"{options.name}.json"
     if options.keep and file.exists():

@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from answering import answering
+
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.training.wandb_logger import STEP
 from seq2seq_attn.training.wandb_server import unreachable
@@ -21,18 +23,16 @@ BEST = "val/bleu.max"  # as the summary names it
 PINNED = ["config:choices.attention", "config:choices.model", "config:seed", f"summary:{BEST}"]
 
 
+@answering
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("project", help="ENTITY/PROJECT, as in the project's address")
     parser.add_argument("--group", help="show the runs of one sweep: the name of its folder")
     parser.add_argument("--name", default="Attentions compared", help="of the view (default: %(default)s)")
     options = parser.parse_args(arguments)
-    try:
-        workspace = layout(*parts(options.project), name=options.name, group=options.group)
-        if reason := unreachable():
-            raise UserError(f"W&B: {reason}; a dashboard needs an account")
-    except UserError as error:
-        parser.error(str(error))
+    workspace = layout(*parts(options.project), name=options.name, group=options.group)
+    if reason := unreachable():
+        raise UserError(f"W&B: {reason}; a dashboard needs an account")
     print(workspace.save().url)
 
 

@@ -2,8 +2,12 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from answering import answering
+
+from seq2seq_attn.tensors.error import UserError
 
 LAYERS = (
     ("app",),
@@ -62,12 +66,17 @@ def judge(importer: str, imported: str, package: str) -> str | None:
     return None
 
 
-if __name__ == "__main__":
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[1] / "seq2seq_attn"
+@answering
+def main(arguments: Sequence[str]) -> None:
+    root = Path(arguments[0]) if arguments else Path(__file__).parents[1] / "seq2seq_attn"
     modules = len(list(root.rglob("*.py")))
     if not modules:
-        sys.exit(f"no Python file below {root}")
+        raise UserError(f"{root} has no Python file; give the folder of a package")
     faults = list(violations(root))
     print(*faults, sep="\n") if faults else print(f"import layers: {modules} modules keep the order")
     if faults:
         sys.exit(f"{len(faults)} imports break the order {ORDER}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

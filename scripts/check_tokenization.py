@@ -6,10 +6,12 @@ import argparse
 import gzip
 from pathlib import Path
 
+from answering import answering
 from rich.console import Console
 from rich.table import Table
 
 from seq2seq_attn.metric.tokenized_bleu import moses_tokenized
+from seq2seq_attn.tensors.error import UserError
 
 SUFFIX = ".lc.norm.tok"
 
@@ -19,6 +21,7 @@ def read(file: Path) -> list[str]:
     return gzip.decompress(file.read_bytes()).decode().removesuffix("\n").split("\n")
 
 
+@answering
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -31,7 +34,10 @@ def main() -> None:
     table = Table()
     for column in ("split", "language", "lines", "reproduced", "share"):
         table.add_column(column, justify="left" if column in ("split", "language") else "right")
-    for tokenised in sorted((folder / "tok").glob(f"*{SUFFIX}.*.gz")):
+    files = sorted((folder / "tok").glob(f"*{SUFFIX}.*.gz"))
+    if not files:
+        raise UserError(f"--path {folder} has no tok/*{SUFFIX}.*.gz; give the folder of Multi30k's captions")
+    for tokenised in files:
         split, language = tokenised.name.removesuffix(".gz").split(f"{SUFFIX}.")
         raw, public = read(folder / f"{split}.{language}.gz"), read(tokenised)
         same = sum(moses_tokenized(ours, language) == line for ours, line in zip(raw, public, strict=True))

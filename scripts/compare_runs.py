@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+from answering import answering
 from compare_runs_draw import STYLE
 from compare_runs_figures import Figures, figures_of, find_row
 from compare_runs_page import html_page
@@ -27,6 +28,7 @@ from seq2seq_attn.tensors.error import UserError
 FEWEST_RESAMPLES = 40  # of which 95 % leave out one on each side
 
 
+@answering
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -50,10 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     if given.output.suffix != ".html":
         parser.error(f"--output {given.output} is no .html; give page.html, and page.md will stand beside it")
-    try:
-        groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by)
-    except UserError as error:
-        sys.exit(str(error))
+    groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by)
     write(groups, left_out, given.output, given.sentence)
 
 

@@ -133,7 +133,15 @@ def read_run(name: str, given: str, folder: Path) -> Run | LeftOut:
         assert isinstance(origin.get("versions", {}), dict)
     except UserError as error:
         return LeftOut(name, str(error).replace(f"{folder}{os.sep}", "").partition(";")[0])
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, AssertionError, yaml.YAMLError) as error:
+    except (
+        ValueError,
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+        AssertionError,
+        yaml.YAMLError,
+    ) as error:
         return LeftOut(name, f"results.json, config.yaml or provenance.json is damaged ({first_line(error)})")
     log = read_log(folder / "metrics.csv")
     return Run(name, given, folder, results, config, origin, log, stage, system, follows_others(folder))

@@ -27,7 +27,12 @@ def markdown_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: 
     """The table of each group with what must be read with it; `page` is the HTML file's name."""
     lines = [f"# {title_of(groups)}", ""]
     for figures in groups:
-        lines += [f"## {literal(figures.title)}", "", *(f"- {literal(line)}" for line in verdict(figures)), ""]
+        lines += [
+            f"## {literal(figures.title)}",
+            "",
+            *(f"- {literal(line)}" for line in verdict(figures)),
+            "",
+        ]
         head = [literal(title) for title in head_of(figures)]
         lines += [f"| {' | '.join(head)} |", f"|:--|{'--:|' * (len(head) - 1)}"]
         for row in figures.rows:
@@ -52,7 +57,8 @@ def about_test(figures: Figures) -> str:
     return (
         f"BLEU above {figures.baseline}{own}. 95 % and p: of {figures.resamples:,} test sets drawn with replacement, "
         "the same for all (paired bootstrap, Koehn 2004). Filled, or *: p < 0.05 after Holm's correction for "
-        f"{counted(len(figures.differences), 'comparison')}. {FLOOR} This tells chance of the sentences, not of the seeds."
+        f"{counted(len(figures.differences), 'comparison')}. {FLOOR} This tells chance of the sentences, not of the "
+        "seeds."
     )
 
 

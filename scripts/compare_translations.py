@@ -9,12 +9,12 @@ references all count, and a sentence may have fewer than others.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from answering import answering
 from rich.console import Console
 from rich.table import Table
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -168,6 +168,7 @@ def is_notable(bleu: float, other: float) -> bool:
     return max(bleu, other) >= LEAST_BLEU and abs(bleu - other) >= LEAST_DIFFERENCE
 
 
+@answering
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -183,11 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--resamples", type=int, default=0, help="0: 1,000, or 10,000 trials of randomisation"
     )
     given = parser.parse_args(arguments)
-    try:
-        systems = [read_system(place, given.split) for place in (given.baseline, *given.systems)]
-        comparison = compare(systems, given.metrics, given.method, given.resamples)
-    except UserError as error:
-        sys.exit(str(error))
+    systems = [read_system(place, given.split) for place in (given.baseline, *given.systems)]
+    comparison = compare(systems, given.metrics, given.method, given.resamples)
     console = Console(markup=False, emoji=False)  # names are no markup
     say = partial(console.print, highlight=False, soft_wrap=True)
     say(f"{len(systems[0].sources):,} sentences; the baseline is {systems[0].name}")

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import yaml
+from answering import answering
 from torch import Tensor, nn
 
 RESULT = "RESULT "  # what stands before an answer on standard output
@@ -150,15 +151,17 @@ def started(
     return ask
 
 
+@answering
 def main(folder: Path, threads: int) -> None:
     """Answer each line of standard input, an object, with another of `translations` and `seconds`."""
+    checkpoint = torch.load(folder / "best.ckpt")
+
     from joeynmt.config import load_config, parse_global_args
     from joeynmt.prediction import predict, prepare
 
     torch.set_num_threads(threads)
     settings = parse_global_args(load_config(folder / "config.yaml"), rank=0, mode="translate")
     model, _, _, data = prepare(settings, rank=0, mode="translate")
-    checkpoint = torch.load(folder / "best.ckpt")
     model.decoder.output_layer.bias = nn.Parameter(checkpoint["output_bias"])
     for part in model.modules():
         if isinstance(part, nn.LayerNorm):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from answering import answering
 from hydra.utils import instantiate
 
 from seq2seq_attn.callback.attention_map import best_translation
@@ -13,6 +14,7 @@ from seq2seq_attn.search.attention_along import attention_along
 from seq2seq_attn.training.checkpoint import load
 
 
+@answering
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", help="a run folder or a .ckpt file")

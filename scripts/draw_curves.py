@@ -10,6 +10,7 @@ import csv
 import itertools
 from pathlib import Path
 
+from answering import answering
 from compare_runs_read import curve_of, read_log
 from matplotlib.figure import Figure
 
@@ -20,6 +21,7 @@ PICTURES = (".png", ".svg", ".pdf")
 LINES = ("-", "--", "-.", ":")
 
 
+@answering
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
@@ -31,12 +33,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--output", type=Path, required=True, help="the picture to write, .png, .svg or .pdf")
     options = parser.parse_args(arguments)
-    try:
-        if options.output.suffix not in PICTURES:
-            raise UserError(f"{options.output} is no picture's name; end it in one of {', '.join(PICTURES)}")
-        curves = read(options.runs, options.figure)
-    except UserError as error:
-        parser.error(str(error))
+    if options.output.suffix not in PICTURES:
+        raise UserError(f"{options.output} is no picture's name; end it in one of {', '.join(PICTURES)}")
+    curves = read(options.runs, options.figure)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     draw(curves, options.figure, options.lowest, options.output)
     points = options.output.with_suffix(".tsv")

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from figures_file import figures_file, shown
+from figures_file import draw_given, shown
 from matplotlib.figure import Figure
 
 NAMES = {
@@ -122,4 +122,4 @@ def plot(steps: dict[str, dict[str, float]], title: str, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(f"wrote {draw(figures_file(__doc__, 'searches'))}")
+    draw_given(__doc__, "searches", draw)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from figures_file import figures_file, shown
+from figures_file import draw_given, shown
 from matplotlib.figure import Figure
 
 from seq2seq_attn.tensors.markdown import code
@@ -82,4 +82,4 @@ def plot(programs: dict[str, Any], file: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(f"wrote {draw(figures_file(__doc__, 'programs'))}")
+    draw_given(__doc__, "programs", draw)

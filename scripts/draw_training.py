@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from figures_file import figures_file, shown
+from figures_file import draw_given, shown
 from matplotlib.figure import Figure
 
 from seq2seq_attn.tensors.markdown import code, literal
@@ -150,4 +150,4 @@ def plot(sizes: dict[str, Any], settings: dict[str, Any], file: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(f"wrote {draw(figures_file(__doc__, 'sizes'))}")
+    draw_given(__doc__, "sizes", draw)

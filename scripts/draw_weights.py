@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from answering import answering
 from hydra.utils import instantiate
 from jaxtyping import Float
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -56,6 +57,7 @@ class Map(NamedTuple):
     columns: list[str]
 
 
+@answering
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -70,17 +72,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )  # fmt: skip
     chosen = parser.parse_args(arguments)
     pictures: dict[str, list[Map]] = {}
+    left_out = []
     for run in chosen.runs:
         try:
             preset, maps = read(run, chosen.sentence, chosen.translation, chosen.maps)
         except UserError as error:
-            print(f"left out: {error}", file=sys.stderr)
+            left_out.append(str(error))
             continue
         if preset in pictures:
-            parser.error(f"{run} is a second run of attention={preset}; give one run for each preset")
+            raise UserError(f"{run} is a second run of attention={preset}; give one run for each preset")
         pictures[preset] = maps
     if not pictures:
-        parser.error("there is nothing to draw; give runs that have finished")
+        raise UserError(f"there is nothing to draw ({'; '.join(left_out)}); give runs that have finished")
+    for why in left_out:
+        print(f"left out: {why}", file=sys.stderr)
     chosen.output.mkdir(parents=True, exist_ok=True)
     for preset, figure in zip(pictures, draw(list(pictures.values())), strict=True):
         path = chosen.output / f"{preset}.png"

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from answering import answering
 from torch import Tensor, nn
 
 from seq2seq_attn.app.ctranslate2_engine import FORMAT, MODEL_FILES, SETTINGS, import_ctranslate2
@@ -38,6 +39,7 @@ Side = TransformerEncoder | TransformerDecoder
 PLACES = 2048  # rows of a table of positions that could have any number of them
 
 
+@answering
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", help="a run folder or a .ckpt file")
@@ -49,10 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
         help="pieces of the longest sentence, where positions have no end",
     )
     options = parser.parse_args(arguments)
-    try:
-        export(load(options.run), options.folder, options.places)
-    except UserError as error:
-        parser.error(str(error))
+    export(load(options.run), options.folder, options.places)
 
 
 def export(loaded: Loaded, folder: Path, places: int = PLACES) -> None:

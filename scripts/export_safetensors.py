@@ -10,20 +10,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from seq2seq_attn.tensors.error import UserError
+from answering import answering
+
 from seq2seq_attn.training.checkpoint import find_checkpoint, read_checkpoint
 from seq2seq_attn.training.published import write_published
 
 
+@answering
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", help="a run folder or a .ckpt file")
     parser.add_argument("folder", type=Path, help="must not exist yet")
     options = parser.parse_args(arguments)
-    try:
-        write_published(read_checkpoint(find_checkpoint(options.run)), options.folder)
-    except UserError as error:
-        parser.error(str(error))
+    write_published(read_checkpoint(find_checkpoint(options.run)), options.folder)
 
 
 if __name__ == "__main__":

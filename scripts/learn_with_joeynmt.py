@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from answering import answering
 from train_with_joeynmt import write_configuration
 
 
+@answering
 def main(folder: Path, minutes: float) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     file = write_configuration(

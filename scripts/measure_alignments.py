@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from answering import answering
 from hydra.utils import instantiate
 from rich.console import Console
 from rich.table import Table
@@ -52,6 +53,7 @@ class Agreement(NamedTuple):
     error_rate: float
 
 
+@answering
 def main(arguments: Sequence[str] | None = None) -> dict[str, Agreement]:
     """Print the table, and return its rows."""
     parser = argparse.ArgumentParser(
@@ -65,13 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Agreement]:
         "--alignments", type=Path, default=GOLD, help="hashes and links; %(default)s if not given"
     )
     chosen = parser.parse_args(arguments)
-    try:
-        total, pairs = find(chosen.alignments, chosen.corpus)
-        loaded = load(chosen.run)
-        seen = trained_on(loaded.config["data"], chosen.corpus)
-        found = {"attention": [attended_links(loaded, pair) for pair in pairs]}
-    except UserError as error:
-        parser.error(str(error))
+    total, pairs = find(chosen.alignments, chosen.corpus)
+    loaded = load(chosen.run)
+    seen = trained_on(loaded.config["data"], chosen.corpus)
+    found = {"attention": [attended_links(loaded, pair) for pair in pairs]}
     found["diagonal"] = [diagonal(*words(pair)) for pair in pairs]
     found["diagonal, equal words first"] = [equal_or_diagonal(*words(pair)) for pair in pairs]
     judged = {name: agreement(links, pairs) for name, links in found.items()}

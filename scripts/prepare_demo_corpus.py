@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from answering import answering
 from demo_grammar import Clause, walk
 from demo_lexicon import Adjective, Adverbial, Lexicon, Noun, Verb
 from demo_links import Parts
@@ -46,6 +47,7 @@ class Example:
         return set(tokens(self.english)) | set(tokens(self.french))
 
 
+@answering
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

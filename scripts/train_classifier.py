@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from answering import answering
 from read_keras_imdb import PAD, Split, read_keras_imdb
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -20,7 +21,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from seq2seq_attn.attention import Attended, SelfAttention, build_attention
 from seq2seq_attn.position.sinusoidal import SinusoidalPosition
-from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.masked_mean import masked_mean
 from seq2seq_attn.training.reinforce import Reinforce
 
@@ -46,6 +46,7 @@ class Classifier(nn.Module):
         return self.output(self.dropout(masked_mean(attended.context, mask)))[:, 0], attended
 
 
+@answering
 def main(arguments: list[str] | None = None) -> float:
     """Train, print the accuracy on the test split after every epoch, and return the last."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -58,15 +59,12 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     torch.manual_seed(options.seed)
-    try:
-        splits, num_words = made_corpus(options.seed), 1 + len(vocabulary())
-        if options.path:
-            num_words = options.num_words
-            splits = read_keras_imdb(options.path, num_words=num_words, length=options.length)
-        attention = build_attention(options.attention, *options.overrides, dim=DIM, num_heads=HEADS)
-        return train(Classifier(attention, num_words), splits, options.epochs)
-    except UserError as error:
-        parser.error(str(error))
+    splits, num_words = made_corpus(options.seed), 1 + len(vocabulary())
+    if options.path:
+        num_words = options.num_words
+        splits = read_keras_imdb(options.path, num_words=num_words, length=options.length)
+    attention = build_attention(options.attention, *options.overrides, dim=DIM, num_heads=HEADS)
+    return train(Classifier(attention, num_words), splits, options.epochs)
 
 
 def train(model: Classifier, splits: dict[str, Split], epochs: int) -> float:

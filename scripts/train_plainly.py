@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, final
 
 import torch
+from answering import answering
 from pace_training import Pace
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -28,6 +29,7 @@ from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 PLACES = 1024
 
 
+@answering
 def main(folder: Path, loss: str) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     torch.manual_seed(settings["seed"])

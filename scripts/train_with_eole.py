@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+from answering import answering
 from pace_training import Pace, paced_by_optimizer
 
 NOT_USED = (
@@ -24,6 +25,7 @@ NOT_USED = (
 NEVER = 1_000_000
 
 
+@answering
 def main(folder: Path) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     sys.modules |= {name: MagicMock() for name in NOT_USED}

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from answering import answering
 from pace_training import Pace
 from torch import nn
 from torch.nn import functional as F
 from train_plainly import batches, paced
-from transformers import MarianConfig, MarianMTModel
 
 
+@answering
 def main(folder: Path) -> None:
     settings = json.loads((folder / "settings.json").read_text())
+
+    from transformers import MarianMTModel
+
     torch.manual_seed(settings["seed"])
     model = MarianMTModel(configuration(settings))
     optimizer = torch.optim.Adam(model.parameters(), settings["lr"], betas=(0.9, 0.98), eps=1e-9, fused=True)
@@ -40,7 +44,9 @@ def main(folder: Path) -> None:
         paced(pace, batch)
 
 
-def configuration(settings: dict[str, Any]) -> MarianConfig:
+def configuration(settings: dict[str, Any]) -> Any:
+    from transformers import MarianConfig
+
     sides = {
         f"{side}_{name}": settings[of]
         for side in ("encoder", "decoder")

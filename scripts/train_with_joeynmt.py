@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from answering import answering
 from pace_training import Pace, paced_by_optimizer
 
 SPECIALS = [1, 0, 2, 3]  # JoeyNMT's are unk, pad, begin, end; ours pad, unk, begin, end
 
 
+@answering
 def main(folder: Path) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     file = write_configuration(settings, folder)

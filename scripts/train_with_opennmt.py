@@ -13,12 +13,14 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import yaml
+from answering import answering
 from pace_training import Pace, paced_by_optimizer
 
 NOT_USED = ("ahocorasick", "fasttext", "rapidfuzz", "spacy")
 NEVER = 1_000_000
 
 
+@answering
 def main(folder: Path) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     sys.modules |= {name: MagicMock() for name in NOT_USED}

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import linear_regression
 from typing import Any, NamedTuple
 
-from figures_file import shown
+from answering import answering
+from figures_file import read_figures, shown
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
@@ -89,6 +89,7 @@ class Run(NamedTuple):
         return own if self.way == "blocks" else f"{self.way} {own}".strip()
 
 
+@answering
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -112,7 +113,7 @@ def main() -> None:
 
 
 def read(file: Path) -> tuple[dict[str, Any], list[list[Any]]]:
-    found = json.loads(file.read_text(encoding="utf-8"))
+    found = read_figures(file, "figures")
     names = [[literal(cell) if isinstance(cell, str) else cell for cell in row] for row in found["figures"]]
     return found["about"], names
 

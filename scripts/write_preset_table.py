@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from answering import answering
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
@@ -52,6 +53,7 @@ Made by `python scripts/write_preset_table.py`; a test makes it again.
 """
 
 
+@answering
 def main() -> None:
     PAGE.write_text(page(), encoding="utf-8")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
+from answering import answering
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
@@ -15,6 +16,7 @@ PIECES = 8000
 Row = tuple[str, ...]
 
 
+@answering
 def main() -> None:
     readme = ROOT / "README.md"
     readme.write_text(with_tables(readme.read_text(encoding="utf-8")), encoding="utf-8")

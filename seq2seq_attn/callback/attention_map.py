@@ -27,7 +27,7 @@ class AttentionMap(pl.Callback):
         log_pictures: hand them to the loggers too.
         slots: which of `cross` (target to source), `self` (target to itself) and `encoder` to draw.
         num_sentences: the first that are neither very short nor very long; then the longest of the short ones.
-        min_pieces, max_pieces: of the source, end piece not counted; without a sentence of at most max_pieces, that is said.
+        min_pieces, max_pieces: of the source, end piece not counted; that no sentence is short enough is said.
     """
 
     def __init__(

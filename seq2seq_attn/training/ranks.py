@@ -31,7 +31,8 @@ STOPPED = (128 + signal.SIGTERM, 128 + signal.SIGINT)
 def ending_together(trainer: Any) -> Iterator[None]:
     """Around all that ranks do together. What leaves it ends the processes that Lightning has started."""
     watch = Watch(trainer)
-    watch.start()
+    if hasattr(trainer.strategy.launcher, "procs"):  # one device has none to look at
+        watch.start()
     try:
         yield
     except SystemExit as left:

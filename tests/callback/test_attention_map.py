@@ -13,14 +13,18 @@ from seq2seq_attn.callback import attention_map
 from seq2seq_attn.callback.attention_map import AttentionMap
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: int = 1, **options: int) -> list[str]:
+def drawn(
+    monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: int = 1, **options: int
+) -> list[str]:
     """The sentences of the maps, each word a piece."""
     found: list[str] = []
     tokenizer = SimpleNamespace(
         encode_source=lambda texts: [[7] * len(text.split()) for text in texts], decode_target=lambda _: [""]
     )
     module: Any = SimpleNamespace(model=None, tokenizer=tokenizer, search=None)
-    trainer = Mock(pl.Trainer, is_global_zero=True, sanity_checking=False, global_step=3, loggers=[], strategy=None)
+    trainer = Mock(
+        pl.Trainer, is_global_zero=True, sanity_checking=False, global_step=3, loggers=[], strategy=None
+    )
     trainer.datamodule = SimpleNamespace(
         corpus=SimpleNamespace(splits={"val": SimpleNamespace(sources=sentences)})
     )

@@ -6,6 +6,7 @@ import copy
 import os
 import random
 import re
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from seq2seq_attn.callback.longest_first import LongestFirst, largest
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.training import ranks
 from seq2seq_attn.training.translation_module import TranslationModule
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -96,6 +98,23 @@ def same(ours: Any, theirs: Any) -> bool:
     if isinstance(ours, list | tuple):
         return len(ours) == len(theirs) and all(map(same, ours, theirs))
     return bool(ours == theirs)
+
+
+def test_nothing_draws_beside_the_training_of_one_device(
+    tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In tests beartype draws from Python's global state for each list that it checks, in whichever thread."""
+    draws = []
+
+    def waited(callback: LongestFirst, trainer: Any, pl_module: Any) -> None:
+        for _ in range(2):
+            draws.append(random.getstate())
+            time.sleep(0.1)
+
+    monkeypatch.setattr(ranks, "POLL_SECONDS", 0.001)  # as often as it can be, as on a machine that is slow
+    monkeypatch.setattr(LongestFirst, "on_train_start", waited)
+    run_here(tmp_path, *pairs, *SHORT, *TRIED)
+    assert draws[0] == draws[1]
 
 
 @pytest.mark.parametrize("options", [["r_drop_alpha=5.0"], ["model=transformer", "attention=multihead"]])

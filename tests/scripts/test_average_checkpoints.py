@@ -117,7 +117,7 @@ def test_what_was_saved_by_the_clock_is_left_out(tmp_path: Path) -> None:
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     with pytest.raises(SystemExit, match="2"):
         script.main([*map(str, arguments)])
-    return capsys.readouterr().err.partition("error: ")[2]
+    return capsys.readouterr().err.rpartition("error: ")[2]
 
 
 def test_what_cannot_be_averaged_is_refused_in_a_sentence(

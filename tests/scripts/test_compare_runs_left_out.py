@@ -10,6 +10,8 @@ import pytest
 import yaml
 from made_runs import bleu_of, only_group, read, script, spoilt, write_run
 
+from seq2seq_attn.tensors.error import UserError
+
 
 def spoil(folder: Path, name: str, content: str | None) -> None:
     if content is None:
@@ -72,20 +74,20 @@ def test_a_job_that_never_began_is_named(sweep: Path) -> None:
 def test_folders_without_a_finished_run_are_refused(tmp_path: Path) -> None:
     spoil(write_run(tmp_path / "0", "sparse", spoilt(4)), "results.json", None)
     with pytest.raises(
-        SystemExit, match=r"no finished run in \S+ \(\S+/0: stopped after 30 updates, before its test\);"
+        UserError, match=r"no finished run in \S+ \(\S+/0: stopped after 30 updates, before its test\);"
     ):
-        script.main([str(tmp_path)])
+        script.compare([tmp_path], None, 50)
     with pytest.raises(
-        SystemExit, match=r"none is no folder; give run folders of train.py, or folders of them"
+        UserError, match=r"none is no folder; give run folders of train.py, or folders of them"
     ):
-        script.main([str(tmp_path / "none")])
+        script.compare([tmp_path / "none"], None, 50)
 
 
 def test_an_unknown_baseline_is_answered_with_the_names(sweep: Path) -> None:
     with pytest.raises(
-        SystemExit, match=r"no finished run has attention=best; choose the baseline from: fair, good, p"
+        UserError, match=r"no finished run has attention=best; choose the baseline from: fair, good, p"
     ):
-        script.main([str(sweep), "--baseline", "best"])
+        script.compare([sweep], "best", 50)
 
 
 def test_runs_are_found_once_and_in_natural_order(sweep: Path) -> None:

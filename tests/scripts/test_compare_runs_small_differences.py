@@ -9,7 +9,17 @@ from typing import Any
 import matplotlib as mpl
 import pytest
 from load_script import load_script
-from made_runs import REFERENCES, drawing, only_group, page, script, significance, spoilt, write_log, write_run
+from made_runs import (
+    REFERENCES,
+    drawing,
+    only_group,
+    page,
+    script,
+    significance,
+    spoilt,
+    write_log,
+    write_run,
+)
 
 translations = load_script("compare_translations")
 GARBAGE = ["zz " * 8] * len(REFERENCES)
@@ -82,11 +92,13 @@ def test_ticks_are_told_apart_and_stand_apart_where_differences_are_small(tmp_pa
     found = only_group(
         written(
             tmp_path, *hypotheses, tokens_per_second=[1_234_567 + 0.01 * n for n in range(4)],
-            decode_sentences_per_second=[10 + 1e-4 * n for n in range(4)], attention_entropy=[1e-5 * n for n in range(4)],
-            num_parameters=[1_500_000 + 30 * n for n in range(4)],
+            decode_sentences_per_second=[10 + 1e-4 * n for n in range(4)],
+            attention_entropy=[1e-5 * n for n in range(4)], num_parameters=[1_500_000 + 30 * n for n in range(4)],
         )
     )  # fmt: skip
-    close = {label: one._replace(value=2e-4, low=-3e-4, high=9e-4) for label, one in found.differences.items()}
+    close = {
+        label: one._replace(value=2e-4, low=-3e-4, high=9e-4) for label, one in found.differences.items()
+    }
     with mpl.rc_context(drawing.STYLE):
         plots = [drawing.forest(found._replace(differences=close))]
         plots += [drawing.scatter(found, key) for key in ("tokens_per_second", *page.COSTS)]

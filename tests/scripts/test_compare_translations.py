@@ -160,9 +160,9 @@ def test_another_number_of_lines_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_no_translation_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(
-        SystemExit, match=r"none/?\S* cannot be read \(No such file or directory\); give a folder of"
+        UserError, match=r"none/?\S* cannot be read \(No such file or directory\); give a folder of"
     ):
-        script.main([str(tmp_path / "none"), str(tmp_path / "none")])
+        script.read_system(tmp_path / "none", "test")
     folder = write(tmp_path / "a", GOOD)
     (folder / "pairs.tsv").write_text("a\tb\n")
     with pytest.raises(

@@ -159,7 +159,7 @@ def test_each_run_becomes_a_small_picture_named_for_its_preset_and_an_unfinished
     ("arguments", "sentence"),
     [
         (["--maps", "encoder"], "encoder is not KIND:LAYER:HEAD, such as encoder:0:0"),
-        (["--maps", "cross:7:0"], "there is nothing to draw; give runs that have finished"),
+        (["--maps", "cross:7:0"], "has no map cross:7:0; it has encoder/0 with"),
         (["{run}"], "is a second run of attention=multihead; give one run for each preset"),
     ],
 )

@@ -25,19 +25,23 @@ script = load_script("figures_file")
     ],
 )
 def test_a_file_of_another_kind_is_told_in_a_sentence(
-    content: bytes | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    content: bytes | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     file = tmp_path / "nothing.json"
     if content is not None:
         file.write_bytes(content)
     monkeypatch.setattr(sys, "argv", ["scripts/draw_it.py", str(file)])
-    with pytest.raises(SystemExit) as stop:
-        script.figures_file("what it draws", "sizes")
-    assert said in str(stop.value)
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.draw_given("what it draws", "sizes", Path)
+    assert said in capsys.readouterr().err
 
 
-def test_the_file_of_a_benchmark_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_of_a_benchmark_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "training.json"
     file.write_text('{"sizes": {}}')
     monkeypatch.setattr(sys, "argv", ["scripts/draw_it.py", str(file)])
-    assert script.figures_file(None, "sizes") == file
+    script.draw_given(None, "sizes", lambda given: given.with_suffix(".md"))
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'training.md'}\n"

@@ -12,8 +12,9 @@ from markdown_it import MarkdownIt
 from seq2seq_attn.tensors.markdown import code, literal, table
 
 HOSTILE = [
-    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "a|b", r"a\|b", "a `b` c", "``", "[x](javascript:alert(1))",
-    "![x](y.png)", "**bold** *it* _it_ __bold__ ~~gone~~", "# head", "#", "- item", "1. item", "+ item", "<https://a.b>",
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "a|b", r"a\|b", "a `b` c", "``",
+    "[x](javascript:alert(1))", "![x](y.png)",
+    "**bold** *it* _it_ __bold__ ~~gone~~", "# head", "#", "- item", "1. item", "+ item", "<https://a.b>",
     "two\nlines\n\n# head", "a & b &lt;b&gt;", "local_p", "<!-- hidden -->", "\\", "[x]: y", "3) item", "tail\\",
     "---", "- - -", "## head", "#", "-", "+", "2.13.0+cpu", "4+4", "5-gram", "2. item", "===",
 ]  # fmt: skip
@@ -21,7 +22,9 @@ HOSTILE = [
 
 def shown(html: str) -> str:
     """What a reader sees; only a paragraph, a table or a span of code may be around it."""
-    assert set(re.findall(r"</?(\w+)", html)) <= {"p", "table", "thead", "tbody", "tr", "th", "td", "code"}, html
+    assert set(re.findall(r"</?(\w+)", html)) <= {"p", "table", "thead", "tbody", "tr", "th", "td", "code"}, (
+        html
+    )
     return unescape(re.sub(r"<[^>]*>|\n", "", html))
 
 

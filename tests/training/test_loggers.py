@@ -87,7 +87,9 @@ def test_metrics_csv_is_written_beside_other_loggers(logged: tuple[Path, bool]) 
 
 def test_a_sentence_of_a_table_in_tensorboard_is_no_markup(tmp_path: Path) -> None:
     logger = TensorBoardRun(save_dir=str(tmp_path), resume=None)
-    logger.log_table("val/translations", ["source", "hypothesis"], [["<b>x</b> | [y](z)", "two\nlines"]], step=3)
+    logger.log_table(
+        "val/translations", ["source", "hypothesis"], [["<b>x</b> | [y](z)", "two\nlines"]], step=3
+    )
     logger.finalize("success")
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     (text,) = events.Tensors("val/translations/text_summary")
