@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from seq2seq_attn.attention.attended import Attended, apart
 from seq2seq_attn.attention.both import both
 from seq2seq_attn.attention.build_part import build_part, named_arguments
-from seq2seq_attn.attention.heads import check_heads, join_heads, split_heads
+from seq2seq_attn.attention.heads import check_heads, join_heads, most_heads, split_heads
 from seq2seq_attn.attention.joined import Joined, join, join_source
 from seq2seq_attn.attention.kernel.masked_product import masked_product
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
@@ -37,7 +37,8 @@ class Attention(nn.Module):
         layer: number of the layer it serves, from 0; a pattern may depend on it.
         relative: makes the part that tells this layer of relative positions, for self-attention only.
         score, pattern, normalizer: the parts, each a partial that takes the sizes its signature names.
-        num_heads: None means one head per 64 of `query_dim`, at least one.
+        num_heads: None: the most that divide what is cut into heads, `query_dim` and, where they are not projected,
+            the values, and leave each head 64 of `query_dim` or more; at least one.
         project_values: learn a projection of the values and one of the output (Vaswani et al. 2017), or
             neither (Bahdanau, Luong): the values are then cut into heads as they are.
         dropout: of the weights. projection_dropout: of the projected output.
@@ -54,8 +55,9 @@ class Attention(nn.Module):
         relative: Callable[..., Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.num_heads = num_heads if num_heads is not None else max(1, query_dim // 64)
-        check_heads("value_dim", value_dim, self.num_heads)
+        width_of_values = query_dim if project_values else value_dim
+        self.num_heads = most_heads(query_dim, width_of_values) if num_heads is None else num_heads
+        check_heads("query_dim" if project_values else "value_dim", width_of_values, self.num_heads)
         if qk_scale is not None and "scale" not in named_arguments(score):
             raise UserError(
                 f"{score.func.__name__} takes no attention.qk_scale={qk_scale}; use attention/score=scaled_dot"
@@ -73,7 +75,6 @@ class Attention(nn.Module):
         self.project_values = self.project_output = None
         self.context_dim = value_dim
         if project_values:
-            check_heads("query_dim", query_dim, self.num_heads)
             self.project_values = nn.Linear(value_dim, query_dim, bias=qkv_bias)
             self.project_output = nn.Sequential(
                 nn.Linear(query_dim, query_dim, bias=qkv_bias), nn.Dropout(projection_dropout)

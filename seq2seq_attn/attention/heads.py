@@ -1,5 +1,7 @@
 """Cut the last dimension into heads, and join it again."""
 
+from math import gcd
+
 from jaxtyping import Float
 from torch import Tensor
 
@@ -21,6 +23,12 @@ def join_heads(x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "b
     if x.shape[1] == 1:
         return x.squeeze(1)
     return x.transpose(1, 2).flatten(-2)
+
+
+def most_heads(query_dim: int, value_dim: int) -> int:
+    """The most that divide both widths and leave each head 64 of the query's or more; at least one."""
+    both = gcd(query_dim, value_dim)
+    return next((heads for heads in range(query_dim // 64, 1, -1) if both % heads == 0), 1)
 
 
 def check_heads(name: str, dim: int, num_heads: int) -> None:

@@ -139,7 +139,7 @@ def test_the_layer_picks_the_pattern_of_alternating() -> None:
         ("sparse", ["score=3"], {"dim": 6}, "does not take score=3: Config group override must be a string"),
         ("sparse", ["pattern.k"], {"dim": 6}, "does not take pattern.k: Error parsing override"),
         ("sparse", ["dropout=${rate}"], {"dim": 6}, "does not take dropout=.*: Interpolation key 'rate' not found"),
-        ("multihead", [], {"dim": 6, "num_heads": 4}, "attention.num_heads=4 does not divide value_dim=6"),
+        ("multihead", [], {"dim": 6, "num_heads": 4}, "attention.num_heads=4 does not divide query_dim=6"),
         ("luong_dot", [], {"query_dim": 6, "key_dim": 5}, "needs query_dim == key_dim, got 6 and 5"),
         ("local", ["pattern.length_ratio=2.0"], {"dim": 6}, "length_ratio=2.0 is for cross-attention"),
     ],

@@ -113,9 +113,28 @@ def test_masked_softmax_hides_at_every_dtype(dtype: torch.dtype) -> None:
     assert scores.grad.isfinite().all()
 
 
-def test_a_head_for_every_64_of_the_query_by_default() -> None:
-    attention = attention_of("bahdanau", "attention.num_heads=null", query_dim=128, key_dim=7, value_dim=6)
-    assert attention.num_heads == 2
+@pytest.mark.parametrize(
+    ("preset", "query_dim", "value_dim", "heads"),
+    [
+        ("bahdanau", 128, 6, 2), ("bahdanau", 192, 128, 2), ("bahdanau", 192, 63, 3), ("bahdanau", 192, 65, 1),
+        ("multihead", 192, 128, 3), ("multihead", 200, 7, 2), ("multihead", 320, 7, 5), ("multihead", 63, 7, 1),
+        ("multihead", 193, 193, 1),
+    ],
+)  # fmt: skip
+def test_heads_by_default_divide_what_is_cut_and_are_64_of_the_query_or_wider(
+    preset: str, query_dim: int, value_dim: int, heads: int
+) -> None:
+    sizes = {"query_dim": query_dim, "key_dim": 7, "value_dim": value_dim}
+    attention = attention_of(preset, "attention.num_heads=null", **sizes)
+    assert attention.num_heads == heads
+
+
+def test_values_that_are_projected_need_no_width_that_the_heads_divide() -> None:
+    attention = attention_of("multihead", "attention.num_heads=3", query_dim=6, key_dim=5, value_dim=7)
+    query, keys, values = (torch.randn(2, length, dim) for length, dim in ((3, 6), (4, 5), (4, 7)))
+    found = attention(query, attention.prepare(keys, values), need_weights=True)
+    assert (found.context.shape, found.weights.shape) == ((2, 3, 6), (2, 3, 3, 4))
+    torch.testing.assert_close(attention(query, attention.prepare(keys, values)).context, found.context)
 
 
 @pytest.mark.parametrize(
