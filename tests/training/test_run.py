@@ -268,6 +268,6 @@ def test_a_checkpoint_that_asks_for_foreign_code_is_refused_and_nothing_runs(
     assert done.returncode == 2
     assert (
         done.stderr.decode()
-        == f"{hostile} asks for os.mkdir, which is not a class of seq2seq_attn; it was not run\n"
+        == f"{hostile} asks for os.mkdir, which is not a class of seq2seq_attn for model; it was not run\n"
     )
     assert not (tmp_path / "ran").exists()
