@@ -14,9 +14,8 @@ def split_heads(
     if num_heads == 1:
         return x.unsqueeze(1)
     batch, length, dim = x.shape
-    return x.view(batch, length, num_heads, dim // num_heads).transpose(
-        1, 2
-    )  # -1 is no width where nothing is
+    # not -1, which view cannot tell where there are no sentences or tokens
+    return x.view(batch, length, num_heads, dim // num_heads).transpose(1, 2)
 
 
 def join_heads(x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batch length dim"]:
