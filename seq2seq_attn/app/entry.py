@@ -18,7 +18,6 @@ from omegaconf import DictConfig
 from seq2seq_attn.app.mistake import causes, in_composition, in_job, parse
 from seq2seq_attn.app.other_rank import overrides_of_rank
 from seq2seq_attn.app.standard_streams import drop_unwritten, open_closed_streams
-from seq2seq_attn.app.wrong_kind import wrong_kind
 from seq2seq_attn.tensors.allocator import keep_freed_memory
 from seq2seq_attn.tensors.conf_directory import conf_directory
 from seq2seq_attn.tensors.printable import printable
@@ -75,7 +74,7 @@ def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
         task(config)
     except Exception as error:
         leave_if_pipe_is_closed(error)
-        sentence = in_job(error) or wrong_kind(error)
+        sentence = in_job(error)
         if sentence is None:
             raise
         if HydraConfig.get().mode == RunMode.MULTIRUN:

@@ -23,7 +23,8 @@ from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.tensors.conf_directory import conf_directory
 from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.checkpoint import Loaded, check_options
+from seq2seq_attn.training.checkpoint import Loaded, check_saved_options
+from seq2seq_attn.training.option_types import EVALUATE, check_options
 from seq2seq_attn.training.result import collect_figures, write_translations
 from seq2seq_attn.training.run import build_metrics
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -34,10 +35,11 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
 
     With `score=FILE` nothing is translated: see `score`.
     """
+    check_options(config, EVALUATE)
     models = load_models(config)
     if config.get("score") is not None:
         return score(config, models)
-    check_options(models.config, READ, models.files[0])
+    check_saved_options(models.config, READ, models.files[0])
     check_bootstrap(config.bootstrap)
     chosen = choose(config, models.config)
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)
@@ -51,6 +53,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     datamodule.test_names = names
     evaluated = run_tests(models, chosen, datamodule)
     run_dir = Path(config.paths.run_dir)
+    run_dir.mkdir(parents=True, exist_ok=True)
     write_translations(run_dir, evaluated.module, corpus)
     report = build_report(evaluated, models, corpus, chosen, config.bootstrap)
     write_report(run_dir, report)

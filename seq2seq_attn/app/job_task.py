@@ -19,7 +19,6 @@ from seq2seq_attn.app.entry import terminate
 from seq2seq_attn.app.job import COMPLETE, FAILED, RUNNING, locked, write_record
 from seq2seq_attn.app.mistake import causes, in_job, one_line
 from seq2seq_attn.app.other_rank import is_first_rank
-from seq2seq_attn.app.wrong_kind import wrong_kind
 from seq2seq_attn.tensors.allocator import keep_freed_memory
 
 OUTPUT, TRACEBACK = "output.txt", "error.txt"
@@ -64,7 +63,7 @@ class JobTask:
 
 def why(error: Exception, folder: Path) -> str:
     """The sentence of a mistake, or of a bug the last line of its traceback, which goes into a file."""
-    sentence = in_job(error) or wrong_kind(error)
+    sentence = in_job(error)
     if sentence is not None:
         return sentence
     trace = "".join(traceback.format_exception(error))

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.utils import get_args_parser
@@ -112,6 +112,8 @@ def no_option(key: str, message: str, directory: Path, config_name: str, overrid
     others = [override for override in overrides if not override.startswith(f"{key}=")]
     config = first_config(directory, config_name, [others, []])
     dotted = key.replace("/", ".")
+    if there := referenced(config, dotted.split(".")):
+        return f"'{key}' is '{there}', to which it refers; write {there}=..."
     if OmegaConf.select(config, dotted, throw_on_resolution_failure=False) is not None:
         return f"There is no option '{key}'{did_you_mean(dotted, [dotted])}"
     node, parts = config, key.split(".")
@@ -129,6 +131,20 @@ def no_option(key: str, message: str, directory: Path, config_name: str, overrid
             return f"There is no option '{key}'{did_you_mean(part, whole)}"
         node = OmegaConf.select(node, part, throw_on_resolution_failure=False)
     return f"There is no option '{key}'{did_you_mean(key, [])}"
+
+
+def referenced(config: DictConfig, path: list[str]) -> str | None:
+    """Where an option is that one reads through a reference: only there can it be set."""
+    node: Any = config
+    for place, name in enumerate(path[:-1]):
+        if not isinstance(node, DictConfig) or name not in node:
+            return None
+        if OmegaConf.is_interpolation(node, name):
+            plain: Any = OmegaConf.to_container(node)
+            to = re.findall(r"\$\{([\w.]+)\}", str(plain[name]))
+            return ".".join([to[-1], *path[place + 1 :]]) if to else None
+        node = node[name] if not OmegaConf.is_missing(node, name) else None
+    return None
 
 
 def first_config(directory: Path, config_name: str, trials: list[list[str]]) -> DictConfig:

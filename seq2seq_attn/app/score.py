@@ -28,7 +28,7 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.given_path import given_path
-from seq2seq_attn.training.checkpoint import check_options
+from seq2seq_attn.training.checkpoint import check_saved_options
 from seq2seq_attn.training.result import display_path
 
 WINDOW = 4096  # pairs read ahead, so that those of one length meet in a batch
@@ -53,7 +53,7 @@ def score(config: DictConfig, models: Models) -> dict[str, Any]:
     """Writes `scores.tsv`, line for line, and prints the sums, which it gives."""
     given = {"trainer.precision": config.precision, "batch_tokens": config.batch_tokens}
     left_open = {name: READ[name] for name, value in given.items() if not value}
-    check_options(models.config, left_open, models.files[0])
+    check_saved_options(models.config, left_open, models.files[0])
     precision = config.precision or models.config["trainer"]["precision"]
     plugin = build_trainer(models.device, precision).precision_plugin
     plugin.convert_module(models.model.to(models.device))

@@ -26,6 +26,7 @@ from seq2seq_attn.search.attention_along import SlotMap
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.given_path import given_path
 from seq2seq_attn.tensors.printable import printable
+from seq2seq_attn.training.option_types import TRANSLATE, check_options
 
 FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
 AHEAD = ("read_ahead", "batch_sentences", "batch_tokens")
@@ -36,6 +37,7 @@ def translate(config: DictConfig) -> None:
     """Translate every line; an empty line stays one, and the order is kept."""
     if OmegaConf.is_missing(config, "ckpt_path"):
         raise UserError("translate.py needs ckpt_path=RUN, a run folder or a .ckpt file")
+    check_options(config, TRANSLATE)
     options: Any = OmegaConf.to_container(config, resolve=True)
     options |= {name: str(given_path(options[name], name)) for name in FILES if options[name] is not None}
     check_files(options)

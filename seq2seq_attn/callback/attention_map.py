@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import pytorch_lightning as pl
 
@@ -31,8 +31,8 @@ class AttentionMap(pl.Callback):
     """
 
     def __init__(
-        self, *, folder: str, log_pictures: bool, slots: list[str], num_sentences: int, min_pieces: int,
-        max_pieces: int,
+        self, *, folder: str, log_pictures: bool, slots: list[Literal["cross", "self", "encoder"]],
+        num_sentences: int, min_pieces: int, max_pieces: int,
     ) -> None:  # fmt: skip
         self.folder, self.log_pictures, self.slots = Path(folder), log_pictures, slots
         self.num_sentences, self.min_pieces, self.max_pieces = num_sentences, min_pieces, max_pieces

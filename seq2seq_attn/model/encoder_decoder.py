@@ -23,7 +23,7 @@ class EncoderDecoder(nn.Module, Stepping):
     Args:
         source_vocab_size, target_vocab_size: pieces; filled in from the tokenizer.
         embedding_dim: width of a piece on both sides.
-        tie_embeddings: share matrices (Press and Wolf 2017): `none`; `target` with the output layer; `all`
+        tie_embeddings: share matrices (Press and Wolf 2017): `none`, or False; `target` with the output layer; `all`
             three, which needs a joint vocabulary. A decoder of another width is projected to that of a piece.
         scale_embeddings: times the square root of their width (Vaswani et al. 2017, 3.4).
         dropout: of the embeddings.
@@ -31,7 +31,7 @@ class EncoderDecoder(nn.Module, Stepping):
 
     def __init__(
         self, *, source_vocab_size: int, target_vocab_size: int, encoder: partial[Any], decoder: partial[Any],
-        embedding_dim: int, tie_embeddings: Literal["none", "target", "all"],
+        embedding_dim: int, tie_embeddings: Literal["none", "target", "all", False],
         scale_embeddings: bool, dropout: float,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -46,7 +46,7 @@ class EncoderDecoder(nn.Module, Stepping):
         )  # fmt: skip
         self.narrow = None
         output_dim = self.decoder.output_dim
-        if tie_embeddings != "none" and output_dim != embedding_dim:
+        if tie_embeddings not in ("none", False) and output_dim != embedding_dim:
             self.narrow = nn.Linear(output_dim, embedding_dim, bias=False)
             output_dim = embedding_dim
         self.output = nn.Linear(output_dim, target_vocab_size)
@@ -56,8 +56,8 @@ class EncoderDecoder(nn.Module, Stepping):
         nn.init.zeros_(self.output.bias)
         self._tie(tie_embeddings)
 
-    def _tie(self, tie_embeddings: str) -> None:
-        if tie_embeddings == "none":
+    def _tie(self, tie_embeddings: str | bool) -> None:
+        if tie_embeddings in ("none", False):
             return
         self.output.weight = self.embed_target.weight
         if tie_embeddings == "all":

@@ -123,14 +123,14 @@ def load(path: str) -> Loaded:
 
 def check_config(config: dict[str, Any], file: Path) -> None:
     """Refuse options that are missing or of wrong types, and parts that are of no slot."""
-    check_options(config, {"model": dict, "search": dict, "data.cleaning": dict} | LANGUAGES, file)
+    check_saved_options(config, {"model": dict, "search": dict, "data.cleaning": dict} | LANGUAGES, file)
     check_targets(config["data"], "data", file)
     check_targets(config.get("metric", {}), "metric", file)
     build(config["search"], "search", file)
     build(config["data"]["cleaning"], "cleaning", file)
 
 
-def check_options(config: dict[str, Any], types: dict[str, Any], file: Path) -> None:
+def check_saved_options(config: dict[str, Any], types: dict[str, Any], file: Path) -> None:
     """Refuse a configuration that lacks one of these options, or has it of another type."""
     for name, kind in types.items():
         value: Any = config

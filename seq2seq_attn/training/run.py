@@ -27,7 +27,7 @@ from seq2seq_attn.training.checkpoint_io import AtomicCheckpointIO
 from seq2seq_attn.training.continuation import check_continuation
 from seq2seq_attn.training.csv_logger import CsvLogger
 from seq2seq_attn.training.exact_resume import ExactResume
-from seq2seq_attn.training.option_types import check_numbers
+from seq2seq_attn.training.option_types import TRAIN, check_options
 from seq2seq_attn.training.provenance import write_provenance
 from seq2seq_attn.training.ranks import ending_together, watch_parent
 from seq2seq_attn.training.result import (
@@ -52,7 +52,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
     """Train, validate, test and write the run folder; gives what `results.json` holds."""
     quieten()
     watch_parent()
-    check_numbers(composed)
+    check_options(composed, TRAIN)
     if composed.num_threads:
         torch.set_num_threads(composed.num_threads)
         os.environ["OMP_NUM_THREADS"] = str(composed.num_threads)  # or Lightning would set its own

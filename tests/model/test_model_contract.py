@@ -187,10 +187,10 @@ def test_luong_without_input_feeding_equals_its_own_steps() -> None:
     torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("tie", ["none", "target", "all"])
+@pytest.mark.parametrize("tie", ["none", "false", "target", "all"])
 def test_tied_embeddings_are_one_matrix(tie: str) -> None:
     model = model_of(f"model.tie_embeddings={tie}", source_vocab_size=17, target_vocab_size=17)
-    assert (model.output.weight is model.embed_target.weight) == (tie != "none")
+    assert (model.output.weight is model.embed_target.weight) == (tie in ("target", "all"))
     assert (model.embed_source.weight is model.embed_target.weight) == (tie == "all")
 
 
