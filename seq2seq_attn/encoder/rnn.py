@@ -50,6 +50,7 @@ class RNNEncoder(Encoder):
         for name, parameter in self.layers.named_parameters():
             initialise_recurrent(name, parameter)
 
+    @torch.compiler.disable  # it loses the batch sizes of a packed sequence, and a layer is one kernel already
     def forward(
         self,
         embedded: Float[Tensor, "batch source input_dim"],

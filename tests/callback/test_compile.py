@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytorch_lightning as pl
 import torch
+from configs import model_of
 from torch import nn
 from torch._dynamo.utils import counters
 from training.small_run import start, write_pairs
@@ -74,3 +76,15 @@ def test_a_run_after_one_that_died_in_its_validation_is_compiled() -> None:
         assert counters["stats"]["unique_graphs"] == 1
     finally:
         torch.compiler.set_stance("default")
+
+
+def test_a_compiled_recurrent_encoder_reads_batches_of_any_length() -> None:
+    model = model_of("model.dropout=0.0", "model.encoder.dropout=0.0", "model.decoder.dropout=0.0")
+    compiled = copy.deepcopy(model)
+    torch.compiler.set_stance("default")
+    compiled.encoder.compile(dynamic=True, backend="eager")
+    for lengths in ([4, 2], [3, 5, 1]):
+        mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+        source = torch.full(mask.shape, 5)
+        outputs = [one.encoder(one.embed_source(source), mask).keys for one in (model, compiled)]
+        torch.testing.assert_close(outputs[0], outputs[1])
