@@ -3,12 +3,9 @@
 import functools
 import os
 import select
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -21,9 +18,10 @@ from seq2seq_attn.app.standard_streams import drop_unwritten, open_closed_stream
 from seq2seq_attn.tensors.allocator import keep_freed_memory
 from seq2seq_attn.tensors.conf_directory import conf_directory
 from seq2seq_attn.tensors.printable import printable
+from seq2seq_attn.tensors.signals import leave_on_signals
 
 MISTAKE = 2  # exit code; the others are what a shell reports
-INTERRUPTED, PIPE_CLOSED, TERMINATED = 130, 141, 143
+INTERRUPTED, PIPE_CLOSED = 130, 141
 
 
 def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path | str | None = None) -> None:
@@ -31,8 +29,7 @@ def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path 
     open_closed_streams()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would have printed
     keep_freed_memory()
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, terminate)  # the task closes what it holds, and ends its processes
+    leave_on_signals()
     directory = Path(config_dir or conf_directory()).resolve()
     composed = False
     overrides: list[str] = []
@@ -88,10 +85,6 @@ def refuse(sentence: str) -> NoReturn:
     print(printable(sentence), file=sys.stderr)
     drop_unwritten()
     sys.exit(MISTAKE)
-
-
-def terminate(signum: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(TERMINATED)
 
 
 def leave_if_pipe_is_closed(error: Exception) -> None:

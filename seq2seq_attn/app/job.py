@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.training.run_lock import is_locked
 
-RECORD, LOCK, RESULTS = "job.json", "job.lock", "results.json"
+RECORD, RESULTS = "job.json", "results.json"
 WAITING, RUNNING, COMPLETE, FAILED = "waiting", "running", "complete", "failed"
 OF_THE_START = re.compile(r"[+~]*(resume$|hydra[./])")  # keys that say how a job is started, not what it is
 
@@ -107,28 +106,3 @@ def read_json(file: Path) -> dict[str, Any]:
     except (FileNotFoundError, ValueError):
         return {}
     return dict(found)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """For as long as this process lives, at most; the system takes the lock from a process that was killed.
-
-    Raises:
-        UserError: if another process has it.
-    """
-    with (folder / LOCK).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(f"another process is at work in {folder}; wait for it, or end it") from error
-        yield
-
-
-def is_locked(folder: Path) -> bool:
-    if not (folder / LOCK).exists():
-        return False
-    try:
-        with locked(folder):
-            return False
-    except UserError:
-        return True

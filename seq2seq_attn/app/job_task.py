@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 import traceback
@@ -15,11 +14,12 @@ from typing import Any, final
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from seq2seq_attn.app.entry import terminate
-from seq2seq_attn.app.job import COMPLETE, FAILED, RUNNING, locked, write_record
+from seq2seq_attn.app.job import COMPLETE, FAILED, RUNNING, write_record
 from seq2seq_attn.app.mistake import causes, in_job, one_line
 from seq2seq_attn.app.other_rank import is_first_rank
 from seq2seq_attn.tensors.allocator import keep_freed_memory
+from seq2seq_attn.tensors.signals import leave_on_signals
+from seq2seq_attn.training.run_lock import locked
 
 OUTPUT, TRACEBACK = "output.txt", "error.txt"
 
@@ -78,8 +78,7 @@ def as_the_command(arguments: list[str]) -> Iterator[None]:
     """What main() does for its process, and what Lightning reads to start the other ranks of a job."""
     main, left, spec = sys.modules["__main__"], sys.argv, sys.modules["__main__"].__spec__
     keep_freed_memory()
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, terminate)
+    leave_on_signals()
     sys.argv, main.__spec__ = arguments, None  # a launcher's worker is a module: `python -m ...`
     try:
         yield

@@ -13,11 +13,12 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from seq2seq_attn.app.job import COMPLETE, RUNNING, WAITING, Job, is_locked
+from seq2seq_attn.app.job import COMPLETE, RUNNING, WAITING, Job
 from seq2seq_attn.app.job_task import JobTask
 from seq2seq_attn.app.other_rank import is_first_rank, sweep_together
 from seq2seq_attn.app.sweep_progress import POLL_SECONDS, Progress
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.training.run_lock import is_locked
 
 
 @final

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from seq2seq_attn.training.result import (
 )
 from seq2seq_attn.training.resume import forget_old_run, results_of_complete, starting_point
 from seq2seq_attn.training.run_folder import announce, is_first, shared_run_dir
+from seq2seq_attn.training.run_lock import locked
 from seq2seq_attn.training.slot import check_lengths, check_positions, check_slots
 from seq2seq_attn.training.sweep_job import sweep_job
 from seq2seq_attn.training.tokenised import check_tokenised
@@ -60,7 +62,10 @@ def train(composed: DictConfig) -> dict[str, Any]:
     if not is_first():
         # Warnings are of all processes, and the first says them.
         logging.getLogger("seq2seq_attn").setLevel(logging.ERROR)
-    with shared_run_dir(composed.paths.run_dir) as run_dir:
+    with (
+        shared_run_dir(composed.paths.run_dir) as run_dir,
+        locked(Path(run_dir)) if is_first() else nullcontext(),
+    ):
         OmegaConf.set_readonly(composed, False)
         composed.paths.run_dir = run_dir
         typed = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []

@@ -54,6 +54,8 @@ def task(config: DictConfig) -> None:
             assert file.fileno() > 2
     if config.seed == 13:
         raise UserError("the line \\x1b[2J is taken; use another")
+    if config.seed == 11:
+        os.kill(os.getpid(), signal.SIGHUP)
     if config.seed == 6:
         config.needed
     if config.seed == 7:
@@ -254,6 +256,14 @@ def test_a_quoted_override_moves_no_cursor(folder):
     assert (result.returncode, "\x1b" in result.stderr) == (2, False)
     assert "see\ufffd[31md" in result.stderr
     assert run(folder, "seed=13").stderr == "the line \ufffd[2J is taken; use another\n"
+
+
+def test_a_hang_up_is_quiet_and_nohup_is_heard(folder):
+    assert (run(folder, "seed=11").returncode, run(folder, "seed=11").stderr) == (129, "")
+    assert (
+        run(folder, "seed=11", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)).returncode
+        == 0
+    )
 
 
 def test_hydras_own_answers_reach_standard_output_untouched(folder):

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from app.small_sweep import begun, kill_in_job, swept, told, write_app, write_slurm
 
-from seq2seq_attn.app.job import Job, definition, locked, read_record
+from seq2seq_attn.app.job import Job, definition, read_record
 from seq2seq_attn.app.other_rank import sweep_together
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.training.run_lock import locked
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 LAUNCHERS: dict[str, tuple[str, ...]] = {
