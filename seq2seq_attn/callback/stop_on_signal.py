@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: save after the update at hand and leave with 143 or 130, all ranks alike."""
+"""SIGTERM, SIGHUP and SIGINT: save after the update at hand and leave with 143, 129 or 130, all ranks alike."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import pytorch_lightning as pl
 
 from seq2seq_attn.callback.safe_point import agreed, is_safe, save_last
+from seq2seq_attn.tensors.signals import ENDING, drop_closed_terminal, leave
 
 REPEAT_SECONDS = 1.0  # a launcher passes on what the whole group was sent already
 
@@ -101,11 +102,12 @@ class StopOnSignal(pl.Callback):
         """
         self._trainer = trainer
         if threading.current_thread() is threading.main_thread():
-            for signum in (signal.SIGTERM, signal.SIGINT):
+            for signum in (*ENDING, signal.SIGINT):
                 if signal.getsignal(signum) is not signal.SIG_IGN:
                     signal.signal(signum, handler)
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
+        drop_closed_terminal()
         now = time.monotonic()
         if not self._received:
             self._received, self._since = signum, now
@@ -113,8 +115,3 @@ class StopOnSignal(pl.Callback):
             for process in getattr(self._trainer.strategy.launcher, "procs", []):
                 process.kill()
             os._exit(128 + signum)
-
-
-def leave(signum: int, frame: FrameType | None) -> NoReturn:
-    """With the exit code that a shell gives to a process that the signal has ended."""
-    raise SystemExit(128 + signum)

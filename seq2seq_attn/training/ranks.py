@@ -18,13 +18,14 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.tensors.signals import ENDING
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 5.0  # to leave in order
 LISTEN_SECONDS = 3.0  # for what the first rank says
 MISTAKE = 2  # exit code, as of a command
 KEY = "seq2seq_attn/mistake"
-STOPPED = (128 + signal.SIGTERM, 128 + signal.SIGINT)
+STOPPED = tuple(128 + signum for signum in (*ENDING, signal.SIGINT))
 
 
 @contextmanager
@@ -38,6 +39,7 @@ def ending_together(trainer: Any) -> Iterator[None]:
     except SystemExit as left:
         if isinstance(left.__context__, KeyboardInterrupt):  # Lightning makes an exit code of 1 of it
             raise KeyboardInterrupt from left
+        watch.pass_on(left.code)
         raise
     except BaseException as error:
         sentence = mistake(error)
@@ -97,6 +99,15 @@ class Watch(threading.Thread):
                 if process.poll():
                     self._end_after(rank, process)
 
+    def pass_on(self, code: Any) -> None:
+        """Send the signal that ends this rank to those that it has started, which may not have heard of it."""
+        for signum in ENDING:
+            if code == 128 + signum:
+                for process in self.processes:
+                    process.send_signal(signum)
+            if self.trainer.global_rank > 0:  # it is on its way out, and the first passes the signal on
+                signal.signal(signum, signal.SIG_IGN)
+
     def end(self) -> None:
         """Wait for the others, then do not wait any longer."""
         self._ended.set()
@@ -109,13 +120,15 @@ class Watch(threading.Thread):
 
     def _end_after(self, rank: int, process: subprocess.Popen[bytes]) -> None:
         code = process.returncode
-        if code > 0 and self._ended.wait(GRACE_SECONDS):
-            return  # of itself, upon a signal or a mistake that all ranks see
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        code = code if code > 0 else 128 - code  # as a shell has it
+        stopped = code in STOPPED
+        if (process.returncode > 0 or stopped) and self._ended.wait(GRACE_SECONDS):
+            return  # of itself, upon a signal or a mistake that all ranks see
         say(f"rank {rank} (process {process.pid}) {how}; the other ranks end too, continue with resume=auto")
         for other in self.processes:
             other.kill()
-        os._exit(code if code in STOPPED else 1)
+        os._exit(code if stopped else 1)
 
 
 def take_over(processes: list[subprocess.Popen[bytes]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from configs import ROOT
+from training.forked import ended, forked
 from training.ranks import on_ranks
 from training.small_run import SMALL
 
@@ -83,3 +85,30 @@ def test_a_command_on_two_ranks_says_each_warning_and_its_mistake_once(
     once = ["of val are also in train: its score flatters", "5 steps in a row, up to step 6, were skipped"]
     once += [f"step {number} is skipped: its loss or gradient is not finite" for number in range(2, 7)]
     assert [done.stdout.count(sentence) for sentence in once] == [1] * len(once), done.stdout
+
+
+def test_a_first_rank_that_is_asked_to_end_asks_those_that_it_has_started() -> None:
+    """Lightning passes a signal on once ranks train, and they may still be starting."""
+    started = subprocess.Popen(["sleep", "60"])
+    launcher = SimpleNamespace(procs=[started])
+    trainer = SimpleNamespace(strategy=SimpleNamespace(launcher=launcher), world_size=2, global_rank=0)
+    with pytest.raises(SystemExit, match=r"^129$"), ending_together(trainer):
+        raise SystemExit(129)
+    assert started.returncode == -signal.SIGHUP
+
+
+def test_a_first_rank_that_waits_for_one_that_was_asked_to_end_leaves_as_asked(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks, "GRACE_SECONDS", 0.1)
+
+    def work() -> None:
+        started = subprocess.Popen(["sleep", "60"])
+        started.terminate()
+        launcher = SimpleNamespace(procs=[started])
+        trainer = SimpleNamespace(strategy=SimpleNamespace(launcher=launcher), world_size=2, global_rank=0)
+        with ending_together(trainer):
+            time.sleep(30)
+
+    assert ended(forked(work)) == 143
+    assert "was killed by SIGTERM; the other ranks end too" in capfd.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -12,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from training.forked import ended, forked
 from training.small_run import (
     Told,
     assert_same_run,
@@ -22,9 +24,10 @@ from training.small_run import (
     told,
 )
 
+from seq2seq_attn.tensors.signals import leave
 from seq2seq_attn.training.checkpoint import read_checkpoint
 
-EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
+EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
 TWO_RANKS = ["trainer=ddp_cpu"]
 PATIENCE = 600.0  # seconds for a command to get where it is waited for, on a machine that does other things
 
@@ -46,7 +49,11 @@ def whole(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("signum", "hook", "step", "saved"),
-    [(signal.SIGTERM, "backward", 9, 10), (signal.SIGINT, "validation", 7, 7)],
+    [
+        (signal.SIGTERM, "backward", 9, 10),
+        (signal.SIGINT, "validation", 7, 7),
+        (signal.SIGHUP, "backward", 16, 17),
+    ],
 )
 def test_a_signal_saves_at_the_end_of_the_step_or_within_the_validation_and_the_run_goes_on_exactly(
     signum: signal.Signals, hook: str, step: int, saved: int, whole: Path, pairs: list[str], tmp_path: Path
@@ -145,12 +152,15 @@ def test_a_command_that_is_sent_a_signal_saves_leaves_in_ten_seconds_and_goes_on
 
 
 @pytest.mark.slow
-def test_a_signal_while_ranks_are_being_started_leaves_no_process(pairs: list[str], tmp_path: Path) -> None:
+def test_a_signal_while_ranks_are_being_started_leaves_no_process_and_no_traceback(
+    pairs: list[str], tmp_path: Path
+) -> None:
     process = start(tmp_path, *pairs, *TWO_RANKS)
     wait_until(lambda: len(of_session(process.pid)) > 1, process, tmp_path)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 143, said(tmp_path)
     assert of_session(process.pid) == []
+    assert "Traceback" not in said(tmp_path)
 
 
 @pytest.mark.slow
@@ -196,3 +206,26 @@ def test_a_rank_that_is_killed_is_named_by_the_other_which_ends_with_an_error(
 def adopt_orphans(yes: bool) -> None:
     """Whether this process is the parent of those below it that have lost theirs: prctl(PR_SET_CHILD_SUBREAPER)."""
     assert ctypes.CDLL(None).prctl(36, int(yes), 0, 0, 0) == 0
+
+
+def test_what_is_printed_on_a_terminal_that_was_closed_fails_no_more(tmp_path: Path) -> None:
+    reading, writing = pty.openpty()
+
+    def work() -> None:
+        for descriptor in (1, 2):
+            os.dup2(writing, descriptor)
+        os.close(writing)
+        os.close(reading)
+        with pytest.raises(OSError, match="Input/output error"):
+            os.write(1, b"lost")
+        with pytest.raises(SystemExit, match=r"^129$"):
+            leave(signal.SIGHUP, None)
+        for descriptor in (1, 2):
+            os.write(descriptor, b"said to nobody")
+        (tmp_path / "done").touch()
+
+    child = forked(work)
+    os.close(reading)
+    os.close(writing)
+    assert ended(child) == 0
+    assert (tmp_path / "done").exists()
