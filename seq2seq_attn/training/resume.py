@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities import rank_zero_only
 
 from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.training.changes import LIMITS, Change, changes
 from seq2seq_attn.training.checkpoint import find_checkpoint
 from seq2seq_attn.training.checkpoint_file import BEST, LAST, PREVIOUS, latest_checkpoint, remove_checkpoint
 
@@ -27,8 +29,13 @@ def starting_point(resume: str | None, ckpt_path: str | None, run_dir: Path) -> 
     return None if ckpt_path is None else find_checkpoint(ckpt_path)
 
 
-def results_of_complete(resume: str | None, run_dir: Path) -> dict[str, Any] | None:
+def results_of_complete(
+    resume: str | None, run_dir: Path, composed: DictConfig | None = None
+) -> dict[str, Any] | None:
     """What a run that is complete left, said on the screen; None: it is to be run, or to go on.
+
+    Args:
+        composed: its options now; it goes on if they let it train longer, or otherwise long.
 
     Raises:
         UserError: for another resume than auto and null.
@@ -42,8 +49,24 @@ def results_of_complete(resume: str | None, run_dir: Path) -> dict[str, Any] | N
         results: dict[str, Any] = json.loads(file.read_text("utf-8"))
     except ValueError:  # it was being written
         return None
-    say(f"{run_dir} is complete; nothing is left to do")
+    changed = [change for change in changes_since(run_dir, composed) if not change.key.endswith("vocab_size")]
+    if any(change.key in (*LIMITS, "callback.early_stopping.patience") for change in changed):
+        return None
+    idle = (
+        f"; {', '.join(map(str, changed))}: give a higher trainer.max_epochs too, and it trains on with this"
+    )
+    say(f"{run_dir} is complete; nothing is left to do{idle if changed else ''}")
     return results
+
+
+def changes_since(run_dir: Path, composed: DictConfig | None) -> list[Change]:
+    """What is changed of the options that a run folder names."""
+    file = run_dir / "config.yaml"
+    if composed is None or not file.exists():
+        return []
+    saved: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=True)
+    config: Any = OmegaConf.to_container(composed, resolve=True)
+    return changes(saved, config)
 
 
 @rank_zero_only

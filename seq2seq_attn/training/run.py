@@ -22,6 +22,7 @@ from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.card import print_model
+from seq2seq_attn.training.changes import check_changes
 from seq2seq_attn.training.checkpoint import read_checkpoint
 from seq2seq_attn.training.checkpoint_file import prepare_folder
 from seq2seq_attn.training.checkpoint_io import AtomicCheckpointIO
@@ -70,7 +71,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         composed.paths.run_dir = run_dir
         typed = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
         check_slots(OmegaConf.to_yaml(composed.model, resolve=False), typed)
-        done = results_of_complete(composed.resume, Path(run_dir))
+        done = results_of_complete(composed.resume, Path(run_dir), composed)
         if done is not None:
             announce(run_dir)
             return done
@@ -84,6 +85,8 @@ def train_in(run_dir: Path, composed: DictConfig) -> dict[str, Any]:
     tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
     tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
     config = resolve(composed, tokenizer)
+    if resumed is not None:
+        check_changes(resumed, config)
     datamodule = TranslationDataModule(
         corpus, tokenizer, batch_tokens=config["batch_tokens"], seed=config["seed"],
         cache_dir=config["paths"]["cache_dir"], val_sentences=config["val_sentences"],

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from functools import partial
+from typing import Any
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -31,3 +34,8 @@ def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int) -> Lamb
         return 0.5 * (1 + math.cos(math.pi * progress))
 
     return LambdaLR(optimizer, factor)
+
+
+def takes_total(scheduler: partial[Any]) -> bool:
+    """Whether a schedule must be told how long the run is."""
+    return "total_steps" in inspect.signature(scheduler.func).parameters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from functools import partial
@@ -28,6 +27,7 @@ from seq2seq_attn.training.checkpoint import FORMAT
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
 from seq2seq_attn.training.r_drop import check_alpha, r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
+from seq2seq_attn.training.scheduler import takes_total
 from seq2seq_attn.training.token_dropout import check_shares, drop_tokens
 from seq2seq_attn.training.update_mean import UpdateMean
 
@@ -187,7 +187,7 @@ class TranslationModule(pl.LightningModule):
         assert self.optimizer is not None
         assert self.scheduler is not None
         optimizer = self.optimizer(self.parameters())
-        if "total_steps" in inspect.signature(self.scheduler.func).parameters:
+        if takes_total(self.scheduler):
             total = self.trainer.estimated_stepping_batches
             if math.isinf(total):
                 raise UserError(
