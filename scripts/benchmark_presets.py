@@ -145,7 +145,7 @@ def run_all(jobs: dict[Path, list[str]], options: argparse.Namespace) -> list[st
             progress.update(bar, advance=1)
             if future.result() or not done(folder):
                 failed.append(folder.relative_to(options.runs).as_posix())
-                progress.console.print(f"{failed[-1]} failed: {folder / LOG} says why")
+                progress.console.print(f"{failed[-1]} failed: {folder / LOG} says why", markup=False)
     return failed
 
 

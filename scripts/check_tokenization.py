@@ -7,10 +7,10 @@ import gzip
 from pathlib import Path
 
 from answering import answering
-from rich.console import Console
 from rich.table import Table
 
 from seq2seq_attn.metric.tokenized_bleu import moses_tokenized
+from seq2seq_attn.tensors.console import plain_console
 from seq2seq_attn.tensors.error import UserError
 
 SUFFIX = ".lc.norm.tok"
@@ -42,7 +42,7 @@ def main() -> None:
         raw, public = read(folder / f"{split}.{language}.gz"), read(tokenised)
         same = sum(moses_tokenized(ours, language) == line for ours, line in zip(raw, public, strict=True))
         table.add_row(split, language, f"{len(raw):,}", f"{same:,}", f"{same / len(raw):.3%}")
-    Console().print(table)
+    plain_console().print(table)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from pathlib import Path
 import sacrebleu
 from answering import answering
 from compare_translations import read_system
-from rich.console import Console
 from rich.table import Table
+
+from seq2seq_attn.tensors.console import plain_console
 
 Row = tuple[str, str, str]
 
@@ -51,7 +52,7 @@ def main() -> None:
         table.add_row(
             json.loads((run / "results.json").read_text())["attention"], *(f"{score:.1f}" for score in scores)
         )
-    Console().print(table)
+    plain_console().print(table)
 
 
 if __name__ == "__main__":

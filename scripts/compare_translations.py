@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from answering import answering
-from rich.console import Console
 from rich.table import Table
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
 
 from seq2seq_attn.metric.corpus import reference_streams
+from seq2seq_attn.tensors.console import plain_console
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.printable import printable
 
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     systems = [read_system(place, given.split) for place in (given.baseline, *given.systems)]
     comparison = compare(systems, given.metrics, given.method, given.resamples)
-    console = Console(markup=False, emoji=False)  # names are no markup
+    console = plain_console()
     say = partial(console.print, highlight=False, soft_wrap=True)
     say(f"{len(systems[0].sources):,} sentences; the baseline is {systems[0].name}")
     console.print(comparison_table(systems, comparison))

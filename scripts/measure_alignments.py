@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from answering import answering
 from hydra.utils import instantiate
-from rich.console import Console
 from rich.table import Table
 
 from seq2seq_attn.data.cleaning import Cleaning
@@ -28,6 +27,7 @@ from seq2seq_attn.data.reading import read_lines, read_pairs
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
 from seq2seq_attn.search.attention_along import attention_along
 from seq2seq_attn.search.word_alignment import Link, from_pharaoh, word_links, word_of_each
+from seq2seq_attn.tensors.console import plain_console
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.training.checkpoint import Loaded, load
 
@@ -184,7 +184,7 @@ def show(judged: dict[str, Agreement]) -> None:
         table.add_column(column, justify="left" if column == "links of" else "right")
     for name, (number, *percents) in judged.items():
         table.add_row(name, str(number), *(f"{percent:.1f}" for percent in percents))
-    Console().print(table)
+    plain_console().print(table)
 
 
 if __name__ == "__main__":

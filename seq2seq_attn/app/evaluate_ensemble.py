@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from torchmetrics import Metric
 
@@ -15,6 +15,7 @@ from seq2seq_attn.app.forced import mean_loss, read_pairs
 from seq2seq_attn.app.models import Models
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.tensors.console import plain_console
 from seq2seq_attn.training.translation_module import MEANS, TranslationModule
 
 
@@ -34,7 +35,7 @@ def evaluate_ensemble(
     with torch.inference_mode(), context:
         for name, loader in zip(module.test_names, datamodule.test_dataloader(), strict=True):
             progress = track(
-                loader, f"Testing {name}", transient=True, console=Console(stderr=True),
+                loader, f"Testing {escape(name)}", transient=True, console=plain_console(stderr=True),
                 disable=not sys.stderr.isatty(),
             )  # fmt: skip
             for batch in progress:

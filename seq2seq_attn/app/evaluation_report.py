@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from seq2seq_attn.app.models import Models
@@ -18,6 +16,7 @@ from seq2seq_attn.metric.by_length import LENGTHS, score_by_length
 from seq2seq_attn.metric.confidence import confidence
 from seq2seq_attn.metric.length_ratio import length_ratio
 from seq2seq_attn.metric.repetition import repetition
+from seq2seq_attn.tensors.console import plain_console
 from seq2seq_attn.training.provenance import provenance
 from seq2seq_attn.training.result import display_path
 from seq2seq_attn.training.translation_module import MEANS, TranslationModule
@@ -107,11 +106,11 @@ def write_report(run_dir: Path, report: dict[str, Any]) -> None:
 
 def print_report(run_dir: Path, report: dict[str, Any]) -> None:
     """Figures, BLEU by length, signatures and the folder."""
-    console, choices, splits = Console(), report["choices"], report["splits"]
+    console, choices, splits = plain_console(), report["choices"], report["splits"]
     title = f"{choices['model']} · attention={choices['attention']} · data={choices['data']}"
     if isinstance(report["checkpoint"], list):
         title = f"{len(report['checkpoint'])} models together, the first: {title}"
-    title += f": {escape(report['direction'])}"
+    title += f": {report['direction']}"
     console.print(title, highlight=False)  # above the table, whose own title is cut to its width
     console.print(figures_table(splits))
     if report["bootstrap"]:

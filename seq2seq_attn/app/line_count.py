@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+
+from seq2seq_attn.tensors.console import plain_console
 
 
 @contextmanager
@@ -22,7 +23,7 @@ def line_count(total: int | None, shown: bool) -> Iterator[Callable[[int], None]
         return
     columns = [BarColumn(), TextColumn("{task.description}")] if total else [TextColumn("{task.description}")]
     # Rich lets what others print to standard error stand above.
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=plain_console(stderr=True)) as progress:
         task, started, done = progress.add_task("0 lines", total=total), time.perf_counter(), 0
 
         def advance(more: int) -> None:

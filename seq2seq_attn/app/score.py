@@ -14,7 +14,6 @@ import torch
 from hydra.utils import instantiate
 from jaxtyping import Float64
 from omegaconf import DictConfig
-from rich.console import Console
 from rich.table import Table
 
 from seq2seq_attn.app.evaluation_trainer import build_trainer
@@ -26,6 +25,7 @@ from seq2seq_attn.app.translator import CONTROL
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.collate import collate_pairs
+from seq2seq_attn.tensors.console import plain_console
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.given_path import given_path
 from seq2seq_attn.training.checkpoint import check_saved_options
@@ -189,7 +189,7 @@ def print_sums(file: Path, sums: dict[str, Any]) -> None:
         "perplexity": f"{math.exp(-per_piece):,.2f}",
     }.items():  # fmt: skip
         table.add_row(name, value)
-    console = Console()
+    console = plain_console()
     console.print(table)
     console.print("\nlog_prob, pieces, log_prob of a piece, a line for a line:", highlight=False)
     console.print(display_path(file), highlight=False, soft_wrap=True)

@@ -66,8 +66,9 @@ class Progress:
     def print_table(self) -> None:
         if not self.told:
             return
-        from rich.console import Console
         from rich.table import Table
+
+        from seq2seq_attn.tensors.console import plain_console
 
         table = Table(title=f"Sweep: {self.folder}", title_justify="left")
         for name in ("job", "overrides", "status", "test BLEU", "minutes", "folder"):
@@ -78,7 +79,7 @@ class Progress:
                 str(job.number), self.name_of(job), job.status, "" if bleu is None else f"{bleu:.1f}",
                 "" if minutes is None else f"{minutes:.1f}", job.folder.relative_to(self.folder).as_posix(),
             )  # fmt: skip
-        Console().print(table)
+        plain_console().print(table)
 
     def name_of(self, job: Job) -> str:
         """What tells it from the others; all of its overrides, if it is alone."""

@@ -81,7 +81,7 @@ def complete(url: str, part: Path, timeout_seconds: float) -> None:
 def copy(response: http.client.HTTPResponse, stream: BinaryIO, total: int | None, done: int, name: str) -> int:
     """Bytes written, under a progress bar."""
     written = 0
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, transient=True) as progress:
         task = progress.add_task(f"Fetching {name}", total=total, completed=done)
         while block := response.read1(BLOCK):

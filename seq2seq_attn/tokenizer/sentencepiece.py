@@ -8,8 +8,8 @@ from typing import Any, final
 
 import sentencepiece
 import torch
-from rich.console import Console
 
+from seq2seq_attn.tensors.console import plain_console
 from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.given_path import given_path
 from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
@@ -55,7 +55,7 @@ class SentencePieceTokenizer:
 
     def train(self, sources: list[str], targets: list[str], progress: bool = False) -> None:
         """Learn the pieces from the training split, or take them from the cache."""
-        console = Console(quiet=not progress)
+        console = plain_console(quiet=not progress)
         with console.status(f"Learning {self.model_type} pieces from {len(sources):,} sentence pairs"):
             if self.joint:
                 source = target = self._train(sources + targets, "both languages")

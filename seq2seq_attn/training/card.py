@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rich.console import Console
 from rich.table import Table
 from torch import nn
 
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.tensors.console import plain_console
 
 MEBIBYTE = 2**20
 ADAM_MOMENTS = 2
@@ -51,4 +51,4 @@ def print_model(model: EncoderDecoder) -> None:
     for name, count in parameters_by_part(model).items():
         table.add_row(name, f"{count:,}")
     table.add_row("MiB of weights, gradients, Adam", f"{training_bytes(model) / MEBIBYTE:,.1f}")
-    Console().print(table)
+    plain_console().print(table)

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from seq2seq_attn.callback.throughput import Throughput
@@ -19,6 +17,7 @@ from seq2seq_attn.callback.validation_time import ValidationTime
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.tensors import markdown
+from seq2seq_attn.tensors.console import plain_console
 from seq2seq_attn.tensors.printable import LINE_END, printable
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -132,7 +131,7 @@ def print_data(
     corpus: LoadedCorpus, tokenizer: SentencePieceTokenizer, datamodule: TranslationDataModule
 ) -> None:
     """What was read, and what cleaning dropped."""
-    table = Table(title=f"Data: {escape(corpus.direction)}", title_justify="left")
+    table = Table(title=f"Data: {corpus.direction}", title_justify="left")
     table.add_column("what")
     table.add_column("count", justify="right")
     for name, split in corpus.splits.items():
@@ -143,7 +142,7 @@ def print_data(
     table.add_row("pieces, source", f"{tokenizer.source_vocab_size:,}")
     table.add_row("pieces, target", f"{tokenizer.target_vocab_size:,}")
     table.add_row("padding of training batches", f"{datamodule.padding_share:.1%}")
-    Console().print(table)
+    plain_console().print(table)
 
 
 def print_results(run_dir: Path, results: dict[str, Any]) -> None:
@@ -154,7 +153,7 @@ def print_results(run_dir: Path, results: dict[str, Any]) -> None:
     for name, value in results.items():
         if not name.endswith("_signature"):
             table.add_row(name, shown_value(name, value))
-    console = Console()
+    console = plain_console()
     console.print(table)
     for name, value in results.items():
         if name.endswith("_signature"):

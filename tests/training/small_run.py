@@ -51,7 +51,10 @@ def write_pairs(folder: Path) -> list[str]:
 def run_here(folder: Path, *overrides: str) -> dict[str, Any]:
     """What train.py does, without Hydra's application around it."""
     folder.mkdir(exist_ok=True)
-    given = [f"paths.run_dir={folder}", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
+    given = [
+        f"paths.run_dir='{folder}'",
+        *(f"choices.{name}=null" for name in ("attention", "model", "data")),
+    ]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("train", [*SMALL, *given, *overrides])
     return train(config)
