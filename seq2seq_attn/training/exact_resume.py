@@ -62,7 +62,8 @@ class ExactResume(pl.Callback):
             for callback in trainer.checkpoint_callbacks:
                 for key in (callback.state_key, callback._legacy_state_key):
                     checkpoint["callbacks"].pop(key, None)
-        self._changes = changes(checkpoint.get("config", {}), getattr(pl_module, "config", {}))
+        if "optimizer_states" in checkpoint:  # weights alone are refused where those are restored
+            self._changes = changes(checkpoint.get("config", {}), getattr(pl_module, "config", {}))
         if self._changes:
             reopen_epoch(checkpoint, trainer)
             self._scheduled = adopt(self._changes, checkpoint, trainer, pl_module)

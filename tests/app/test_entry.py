@@ -301,6 +301,7 @@ def test_config_directory_inside_the_package_comes_first(tmp_path):
         "tensors/conf_directory.py",
         "tensors/error.py",
         "tensors/printable.py",
+        "tensors/signals.py",
     ):
         (tmp_path / "seq2seq_attn" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "seq2seq_attn" / name).write_bytes((package / name).read_bytes())

@@ -57,9 +57,10 @@ def test_a_run_that_a_number_of_steps_has_ended_within_an_epoch_goes_on_within_i
     pairs: list[str], tmp_path: Path
 ) -> None:
     short, long = tmp_path / "short", tmp_path / "long"
-    run_here(long, *pairs, "scheduler=constant", "trainer.max_steps=9")
-    run_here(short, *pairs, "scheduler=constant", "trainer.max_steps=3")
-    run_here(short, *pairs, "scheduler=constant", "trainer.max_steps=9", "resume=auto")
+    given = [*pairs, "scheduler=constant", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0"]
+    run_here(long, *given, "trainer.max_steps=9")
+    run_here(short, *given, "trainer.max_steps=3")
+    run_here(short, *given, "trainer.max_steps=9", "resume=auto")
     assert [row["train/loss"] for row in rows(short)] == [row["train/loss"] for row in rows(long)]
     ours, theirs = (weights(folder, "last.ckpt") for folder in (short, long))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
