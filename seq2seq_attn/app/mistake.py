@@ -85,6 +85,9 @@ def in_composition(error: Exception, directory: Path, config_name: str, override
         return f"No {key} is chosen; choose from: {choices}"
     if isinstance(error, OSError) and error.filename:  # what Hydra makes before the job: its folder
         return f"{error.filename} cannot be made ({error.strerror}); give another hydra.run.dir"
+    if isinstance(error, TypeError) and raised_by_hydra(error):
+        lists = " ".join(override for override in overrides if "[" in override)
+        return f"A choice in {lists} is no name; `{command()} --help` lists the choices"
     if isinstance(error, HydraException | OmegaConfBaseException) or raised_by_hydra(error):
         words = [one_line(str(cause)) for cause in causes(error)]
         return f"{': '.join(filter(None, words))}; `{command()} --cfg job` lists the options"
@@ -178,12 +181,12 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def raised_by_hydra(error: Exception) -> bool:
-    """Hydra says some mistakes, as `attention=3`, with a bare ValueError."""
+    """Hydra says some mistakes, as `attention=3`, with a bare ValueError, and `metric=[1]` with a TypeError."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     module = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
-    return isinstance(error, ValueError) and module.partition(".")[0] == "hydra"
+    return isinstance(error, ValueError | TypeError) and module.partition(".")[0] == "hydra"
 
 
 def found(pattern: str, text: str) -> str | None:

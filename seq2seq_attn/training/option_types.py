@@ -92,19 +92,23 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
     UserError: for a value of another type, outside of its range or none of the choices, and for an option that the
         constructor does not take.
     """
-    options: Any = OmegaConf.to_container(config, resolve=True)
-    metrics = "|".join(map(re.escape, options.get("metric") or ()))
+    metrics = "|".join(map(re.escape, config.get("metric") or ()))
     for name, kind in types.items():
-        if name in options and not OmegaConf.is_missing(config, name):
-            check(name, options[name], kind, metrics)
+        if name in config and not OmegaConf.is_missing(config, name):
+            value = config[name]
+            if OmegaConf.is_config(value):  # choices refer to what a config composed outside of Hydra lacks
+                value = OmegaConf.to_container(value, resolve=name != "choices")
+            check(name, value, kind, metrics)
 
 
 def check(key: str, value: Any, kind: Any, metrics: str = "") -> None:
     """The option and those inside of it."""
     interval, text = of_path(key, INTERVALS), of_path(key, TEXTS)
     text = text and text.replace("METRIC", metrics)
-    if value == "???" and key.endswith("_vocab_size"):
-        return  # the tokenizer knows it
+    if value == "???":
+        if key.endswith("_vocab_size"):
+            return  # the tokenizer knows it
+        raise UserError(f"The option '{key}' has no value; give {key}=...")
     if not fits(value, kind, interval, text):
         raise UserError(
             f"{key}={shown(value)} is to be {in_words(kind, interval, text)}; `--cfg job` shows the default"

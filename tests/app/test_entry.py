@@ -125,6 +125,7 @@ def run(folder: Path, *arguments: str, wrapper: str = "", **options) -> subproce
             "This config uses no encoder, so there is none to replace; to add one: '+encoder=...'\n",
         ),
         ("attention@cross=sparse", "There is no option 'attention@cross'; did you mean 'attention'?\n"),
+        ("metric=[1,2]", "A choice in metric=[1,2] is no name; `python app.py --help` lists the choices\n"),
         ("--config-name=ap", "There is no config 'ap'; choose from: app, asks, other, spoilt\n"),
         (
             "--config-name=other",
