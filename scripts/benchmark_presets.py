@@ -29,6 +29,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from seq2seq_attn.tensors.error import UserError
 from seq2seq_attn.tensors.markdown import code
 
 ROOT = Path(__file__).parents[1]

@@ -6,6 +6,7 @@ import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
