@@ -60,6 +60,7 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "(0, inf)": """base temperature length_ratio qk_scale every_minutes search.patience deviations beta
         val_check_interval""",
     "[1, inf)": "max_ratio ratio",
+    "[1, 3]": "source_column target_column",
     "[1, 1000]": """num_threads num_layers num_heads num_nodes beam_size num_best num_groups num_samples char_order
         source_vocab_size target_vocab_size""",
     "[0, 1000]": "no_repeat_ngram word_order alignment_layer alignment_head refresh_rate",
@@ -92,7 +93,7 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
     UserError: for a value of another type, outside of its range or none of the choices, and for an option that the
         constructor does not take.
     """
-    metrics = "|".join(map(re.escape, config.get("metric") or ()))
+    metrics = "|".join(map(re.escape, dict.fromkeys(["bleu", *(config.get("metric") or ())])))
     for name, kind in types.items():
         if name in config and not OmegaConf.is_missing(config, name):
             value = config[name]

@@ -85,8 +85,6 @@ def train_in(run_dir: Path, composed: DictConfig) -> dict[str, Any]:
     tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
     tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
     config = resolve(composed, tokenizer)
-    if resumed is not None:
-        check_changes(resumed, config)
     datamodule = TranslationDataModule(
         corpus, tokenizer, batch_tokens=config["batch_tokens"], seed=config["seed"],
         cache_dir=config["paths"]["cache_dir"], val_sentences=config["val_sentences"],
@@ -94,6 +92,7 @@ def train_in(run_dir: Path, composed: DictConfig) -> dict[str, Any]:
     module = build_module(config, tokenizer, datamodule.test_names)
     if resumed is not None:
         check_continuation(resumed, module)
+        check_changes(resumed, config)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
     forget_old_run(run_dir, resumed)

@@ -45,7 +45,8 @@ TYPED = {
 }
 # They read nothing but this repository, W&B, or write what they have measured or made.
 ELSEWHERE = {
-    "benchmark_attention", "benchmark_attention_layers", "benchmark_presets", "build_dashboard", "prepare_demo_corpus",
+    "benchmark_attention", "benchmark_attention_layers", "benchmark_presets", "build_dashboard", "check_random_overrides",
+    "prepare_demo_corpus",
     "write_preset_table", "write_readme_tables",
 }  # fmt: skip
 

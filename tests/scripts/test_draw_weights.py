@@ -37,8 +37,10 @@ def save_run(folder: Path, attention: str) -> str:
     checkpoint = {
         "format": FORMAT,
         "config": {
-            **{name: OmegaConf.to_container(config[name], resolve=True) for name in ("model", "search")},
-            "data": {"cleaning": OmegaConf.to_container(config.data.cleaning, resolve=True)},
+            **{
+                name: OmegaConf.to_container(config[name], resolve=True)
+                for name in ("model", "search", "data")
+            },
             "choices": {"attention": attention},
         },
         "state_dict": {f"model.{name}": x for name, x in built(config.model).state_dict().items()},

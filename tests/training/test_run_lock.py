@@ -72,10 +72,10 @@ def test_the_command_leaves_before_hydra_writes_into_the_folder_of_a_running_one
 def test_ranks_that_are_not_the_first_need_no_lock(
     tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes as far as the options, past the lock of its own rank 0."""
+    """It comes as far as the corpus, past the lock of its own rank 0."""
     monkeypatch.setenv("LOCAL_RANK", "1")
-    with another_at_work(tmp_path), pytest.raises(UserError, match=r"^resume=never is unknown"):
-        run_here(tmp_path, *pairs, "resume=never")
+    with another_at_work(tmp_path), pytest.raises(UserError, match=r"nowhere"):
+        run_here(tmp_path, *pairs, "data.train=nowhere.tsv")
 
 
 def test_a_killed_process_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
