@@ -26,7 +26,7 @@ check: $(VENV)/.installed-dev ## format, lint, types, import layers, tests: all 
 	$(VENV)/bin/python -m ruff format --check
 	$(VENV)/bin/python -m ruff check
 	$(VENV)/bin/python -m mypy
-	$(VENV)/bin/python scripts/check_import_layers.py
+	$(VENV)/bin/python -m scripts.checks.import_layers
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS)
 
 format: $(VENV)/.installed-dev ## format the code and mend what lint can mend

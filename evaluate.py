@@ -2,14 +2,14 @@
 
 from omegaconf import DictConfig
 
-from seq2seq_attn.app.entry import main
-from seq2seq_attn.app.importing import importing
+from seq2seq_attn.cli.entry import main
+from seq2seq_attn.cli.importing import importing
 
 
 def task(config: DictConfig) -> None:
     """Translate, score and report."""
     with importing():
-        from seq2seq_attn.app.evaluate import evaluate
+        from seq2seq_attn.evaluation.evaluate import evaluate
 
     evaluate(config)
 

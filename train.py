@@ -2,8 +2,8 @@
 
 from omegaconf import DictConfig
 
-from seq2seq_attn.app.entry import main
-from seq2seq_attn.app.importing import importing
+from seq2seq_attn.cli.entry import main
+from seq2seq_attn.cli.importing import importing
 
 
 def task(config: DictConfig) -> None:

@@ -2,14 +2,14 @@
 
 from omegaconf import DictConfig
 
-from seq2seq_attn.app.entry import main
-from seq2seq_attn.app.importing import importing
+from seq2seq_attn.cli.entry import main
+from seq2seq_attn.cli.importing import importing
 
 
 def task(config: DictConfig) -> None:
     """Translate until the input ends."""
     with importing():
-        from seq2seq_attn.app.translate import translate
+        from seq2seq_attn.inference.translate import translate
 
     translate(config)
 

@@ -26,7 +26,7 @@ class GridSweeper(Sweeper):
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
     def sweep(self, arguments: list[str]) -> None:
-        from seq2seq_attn.app.grid import sweep_grid
+        from seq2seq_attn.sweep.grid import sweep_grid
 
         overrides = [*params_of(self.config), *arguments]
         sweep_grid(overrides, self.max_batch_size, self.hydra_context, self.task_function, self.config)
@@ -53,7 +53,7 @@ class OptunaSweeper(Sweeper):
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config
 
     def sweep(self, arguments: list[str]) -> None:
-        from seq2seq_attn.app.study import Study
+        from seq2seq_attn.sweep.study import Study
 
         study = Study([*params_of(self.config), *arguments], **self.options)
         study.sweep(self.hydra_context, self.task_function, self.config)

@@ -51,6 +51,6 @@ def quiet() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Overrides that name three small sets of pairs."""
-    from training.small_run import write_pairs  # which takes seconds, and most tests do without
+    from small_run import write_pairs  # which takes seconds, and most tests do without
 
     return write_pairs(tmp_path_factory.mktemp("pairs"))

@@ -10,8 +10,8 @@ from configs import composed
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.checkpoint import FORMAT
 
 SENTENCES = ["the red house", "a dog sees the cat", "she hears water"]
 SMALL = (

@@ -10,10 +10,10 @@ from omegaconf import OmegaConf
 from torch import Tensor
 from torch.nn import functional as F
 
+from seq2seq_attn.checkpoint.load import Loaded
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.checkpoint import Loaded
 
 WORDS = [f"w{i}" for i in range(11)]
 DIM, HEADS = 24, 3

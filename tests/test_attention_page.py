@@ -14,12 +14,13 @@ from configs import CONF, ROOT, built, composed, options
 from test_readme import jobs
 from torch import nn
 
+from seq2seq_attn.attention.build import build_attention
 from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.pattern.sparse import SparsePattern
-from seq2seq_attn.attention.places import Places
-from seq2seq_attn.attention.preset import build_attention
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.cli.command import SUBCOMMANDS
 
 PAGE = (ROOT / "docs/attention.md").read_text(encoding="utf-8")
 PARTS = ("score", "pattern", "normalizer")
@@ -114,9 +115,9 @@ def test_a_command_builds_a_model(command: str) -> None:
 
 def test_the_sweep_and_the_script_of_the_pictures_are_there() -> None:
     assert [shlex.split(c)[1] for c in COMMANDS if "glob(*)" in c] == ["attention=glob(*)"]
-    scripts = re.findall(r"\bscripts/\w+\.py", PAGE)
-    assert "scripts/draw_weights.py" in scripts
-    assert all((ROOT / script).is_file() for script in scripts)
+    commands = re.findall(r"\bseq2seq-attn ([a-z]+ [a-z0-9]+)", PAGE)
+    assert "draw weights" in commands
+    assert set(commands) <= set(SUBCOMMANDS)
 
 
 def pairs(pattern: Pattern, n: int) -> int:

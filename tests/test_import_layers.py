@@ -8,8 +8,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def check(*arguments: str) -> subprocess.CompletedProcess:
-    script = ROOT / "scripts/check_import_layers.py"
-    return subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True)
+    words = [sys.executable, "-m", "scripts.checks.import_layers", *arguments]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
 
 
 def package(folder: Path, files: dict[str, str]) -> Path:
@@ -32,9 +32,9 @@ def test_every_forbidden_import_is_printed_with_its_line(tmp_path):
         {
             "__init__.py": "from seq2seq_attn import model\n",
             "attention/score/dot.py": "import math\n\nfrom seq2seq_attn.model.encoder_decoder import Model\n",
-            "data/reader.py": "def read():\n    import seq2seq_attn.encoder.rnn\n",
+            "data/reader.py": "def read():\n    import seq2seq_attn.position.rotary\n",
             "extra/thing.py": "",
-            "tensors/mask.py": "from ..app import entry\nfrom seq2seq_attn import search, metric\n",
+            "nn/mask.py": "from ..cli import entry\nfrom seq2seq_attn import search, metric\n",
             "model/model.py": "from seq2seq_attn.helpers import f\n",
         },
     )
@@ -43,15 +43,15 @@ def test_every_forbidden_import_is_printed_with_its_line(tmp_path):
     assert run.stdout.replace(f"{root}/", "").splitlines() == [
         "__init__.py:1: seq2seq_attn itself imports model, so every layer would; leave its __init__ bare",
         "attention/score/dot.py:3: attention may not import model: imports run downwards only",
-        "data/reader.py:2: data may not import encoder: siblings on one line may not see each other",
-        "extra/thing.py:1: folder extra stands in no layer; add it to LAYERS in check_import_layers.py",
+        "data/reader.py:2: data may not import position: siblings on one line may not see each other",
+        "extra/thing.py:1: folder extra stands in no layer; add it to LAYERS in import_layers.py",
         "model/model.py:1: model imports helpers, which is no folder of a layer",
-        "tensors/mask.py:1: tensors may not import app: imports run downwards only",
-        "tensors/mask.py:2: tensors may not import search: imports run downwards only",
-        "tensors/mask.py:2: tensors may not import metric: imports run downwards only",
+        "nn/mask.py:1: nn may not import cli: imports run downwards only",
+        "nn/mask.py:2: nn may not import search: imports run downwards only",
+        "nn/mask.py:2: nn may not import metric: imports run downwards only",
     ]
     assert run.stderr.startswith(
-        "8 imports break the order app > training > callback > search | metric > model"
+        "8 imports break the order __main__ > cli > sweep > evaluation | comparison > inference | training"
     )
 
 
@@ -59,8 +59,8 @@ def test_downward_imports_and_those_within_a_folder_are_allowed(tmp_path):
     root = package(
         tmp_path,
         {
-            "app/__init__.py": "from .entry import main\nfrom . import entry\n",
-            "app/entry.py": "from seq2seq_attn import __version__\nfrom seq2seq_attn.tensors import mask\n",
+            "cli/__init__.py": "from .entry import main\nfrom . import entry\n",
+            "cli/entry.py": "from seq2seq_attn import __version__\nfrom seq2seq_attn.nn import mask\n",
             "decoder/rnn.py": "from ..attention import attention\nfrom .cell import C\nimport seq2seq_x\n",
         },
     )

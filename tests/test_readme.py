@@ -13,7 +13,8 @@ import pytest
 from configs import CONF, ROOT, composed
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from scripts.load_script import load_script
+
+from scripts.checks import readme_tables as script
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(?:\w+)?\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -69,7 +70,6 @@ def test_a_command_of_the_readme_composes(command: str) -> None:
 
 
 def test_tables_of_the_readme_are_those_that_the_config_makes() -> None:
-    script = load_script("write_readme_tables")
     assert script.with_tables(README) == README
 
 

@@ -26,8 +26,8 @@ from seq2seq_attn.training.run import train
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
-    from seq2seq_attn.app.evaluate import evaluate
-    from seq2seq_attn.app.translate import translate
+    from seq2seq_attn.evaluation.evaluate import evaluate
+    from seq2seq_attn.inference.translate import translate
 
 pytestmark = pytest.mark.usefixtures("quiet", "folder")
 RUN = "runs/train/2026-01-31_12-00-00"

@@ -11,19 +11,17 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.attended import Attended, apart
-from seq2seq_attn.attention.both import both
+from seq2seq_attn.attention.backend.blocks import Parts
+from seq2seq_attn.attention.backend.kernel.masked_product import masked_product
 from seq2seq_attn.attention.build_part import build_part, named_arguments
-from seq2seq_attn.attention.heads import check_heads, join_heads, most_heads, split_heads
-from seq2seq_attn.attention.joined import Joined, join, join_source
-from seq2seq_attn.attention.kernel.masked_product import masked_product
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
-from seq2seq_attn.attention.memory import Memory
-from seq2seq_attn.attention.parts import Parts
-from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.packed_projection import Joined, join, join_source
 from seq2seq_attn.attention.relative import check_relative
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.func_transforms import inside_func_transform
+from seq2seq_attn.attention.state import Attended, Memory, Places, apart
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.func_transforms import inside_func_transform
+from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
+from seq2seq_attn.nn.masked import both
 
 FUSED_ROWS = 64  # from here on one product of joined projections is as fast as one stored matrix
 

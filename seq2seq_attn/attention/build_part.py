@@ -6,7 +6,7 @@ import inspect
 from functools import partial
 from typing import Any
 
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 
 def named_arguments(part: partial[Any]) -> set[str]:

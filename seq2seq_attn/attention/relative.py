@@ -1,8 +1,8 @@
 """Refuse a relative position that a score has no place for."""
 
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.relative_part import RelativePart
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.position.relative_encoding import RelativePart
 
 
 def check_relative(relative: RelativePart | None, score: Score) -> None:

@@ -7,9 +7,8 @@ from typing import final
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attended import Attended
 from seq2seq_attn.attention.attention import Attention
-from seq2seq_attn.attention.memory import Memory
+from seq2seq_attn.attention.state import Attended, Memory
 
 
 @final

@@ -8,11 +8,11 @@ from typing import Any, final
 import pytorch_lightning as pl
 import torch
 
+from seq2seq_attn.batch import Batch
 from seq2seq_attn.callback.after_validation import spread
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.collate import collate
 from seq2seq_attn.metric.attention import AttentionFigures
-from seq2seq_attn.tensors.batch import Batch
 
 
 @final

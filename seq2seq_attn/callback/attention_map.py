@@ -7,11 +7,11 @@ from typing import Any, Literal, final
 
 import pytorch_lightning as pl
 
+from seq2seq_attn.alignment.forced_attention import attention_along
+from seq2seq_attn.alignment.heat_map import save_attention_map
 from seq2seq_attn.callback.after_validation import is_shown_here, logged_step, loggers_that
-from seq2seq_attn.callback.heat_map import save_attention_map
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.search.attention_along import attention_along
 from seq2seq_attn.search.search import Search, TargetPieces
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 

@@ -9,7 +9,7 @@ from typing import Any, final
 import pytorch_lightning as pl
 
 from seq2seq_attn.callback.safe_point import agreed, is_safe, save_last
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 LOOK_EVERY = 8  # batches between two looks at the clock, upon which ranks have to agree
 

@@ -7,7 +7,7 @@ from typing import Any, final
 import pytorch_lightning as pl
 import torch
 
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 
 @final

@@ -9,8 +9,8 @@ import torch
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
 
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.precision import at_least_float32
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.precision import at_least_float32
 
 RISE = 8  # eta of Shamir and Zhang's polynomial-decay averaging
 

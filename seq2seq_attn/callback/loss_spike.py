@@ -11,7 +11,7 @@ import torch
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 READ_EVERY = 16  # steps between two looks, each of which waits for the device
 

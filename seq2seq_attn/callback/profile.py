@@ -11,7 +11,7 @@ import torch
 from pytorch_lightning.profilers import PassThroughProfiler
 
 from seq2seq_attn.callback.self_time import SelfTime
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 log = logging.getLogger(__name__)
 

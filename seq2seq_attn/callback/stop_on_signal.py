@@ -15,7 +15,7 @@ from typing import Any, final
 import pytorch_lightning as pl
 
 from seq2seq_attn.callback.safe_point import agreed, is_safe, save_last
-from seq2seq_attn.tensors.signals import ENDING, drop_closed_terminal, leave
+from seq2seq_attn.process import ENDING, drop_closed_terminal, leave
 
 REPEAT_SECONDS = 1.0  # a launcher passes on what the whole group was sent already
 

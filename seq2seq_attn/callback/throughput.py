@@ -9,8 +9,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from seq2seq_attn.tensors.batch import Batch
-from seq2seq_attn.tensors.over_ranks import sum_over_ranks
+from seq2seq_attn.batch import Batch
+from seq2seq_attn.distributed.collectives import sum_over_ranks
 
 
 @final

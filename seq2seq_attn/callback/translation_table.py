@@ -10,7 +10,7 @@ import torch
 from seq2seq_attn.callback.after_validation import is_shown_here, logged_step, loggers_that, spread
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.search.search import TargetPieces
-from seq2seq_attn.tensors.printable import printable
+from seq2seq_attn.text import printable
 
 COLUMNS = ["epoch", "step", "source", "reference", "hypothesis"]
 

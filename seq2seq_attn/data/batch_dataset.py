@@ -11,7 +11,7 @@ from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.collate import collate, collate_pairs
 from seq2seq_attn.data.corpus import Split
 from seq2seq_attn.data.encoded import EncodedSplit
-from seq2seq_attn.tensors.batch import Batch
+from seq2seq_attn.batch import Batch
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 

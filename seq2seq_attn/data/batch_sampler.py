@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, Int64
 from torch.utils.data import Sampler
 
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 BUCKET_WIDTHS = (1, 2, 4, 8)  # few pairs want wide ones, or targets of all lengths meet in a batch
 

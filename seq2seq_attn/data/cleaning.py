@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple, final
 
-from seq2seq_attn.data.pair import Pair
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.data.corpus import Pair
+from seq2seq_attn.errors import UserError
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a tab and a line feed are blanks
 BLANKS = re.compile(r"[ \t]+")

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int, Int64
 from torch import Tensor
 
 from seq2seq_attn.data.encoded import EncodedSplit
-from seq2seq_attn.tensors.batch import Batch
+from seq2seq_attn.batch import Batch
 
 
 def collate(split: EncodedSplit, rows: Sequence[int], *, pad_id: int, bos_id: int, eos_id: int) -> Batch:

@@ -1,15 +1,13 @@
 """What a corpus reader gives: cleaned splits, and where they came from."""
 
 from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
-
-from seq2seq_attn.data.report import CleaningReport
-from seq2seq_attn.tensors.printable import printable
+from seq2seq_attn.text import printable
+from typing import NamedTuple
 
 
 @final
@@ -70,3 +68,19 @@ class Corpus(ABC):
 
     @abstractmethod
     def load(self) -> LoadedCorpus: ...
+
+
+class Pair(NamedTuple):
+    """`reference` is the target as the file has it, for scoring; the other two are cleaned."""
+
+    source: str
+    target: str
+    reference: str
+
+
+@final
+@dataclass(frozen=True)
+class CleaningReport:
+    """Counts in the order of the steps: "train: pairs read", "train: dropped, empty side", ..."""
+
+    counts: dict[str, int]

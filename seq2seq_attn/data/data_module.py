@@ -17,9 +17,9 @@ from seq2seq_attn.data.batch_dataset import BatchDataset
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, encode_split
-from seq2seq_attn.tensors.batch import Batch
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.given_path import given_path
+from seq2seq_attn.batch import Batch
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 

@@ -9,10 +9,10 @@ from typing import final
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.reading import read_pairs, turn
-from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.data.splitting import clean_splits
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.given_path import given_path
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.paths import given_path
 
 FILES = {"train": "train.tsv", "val": "val.tsv", "test": "test.tsv", "test_unseen": "unseen.tsv"}
 BESIDE_THE_PACKAGE = Path(__file__).resolve().parents[2] / "data" / "demo"

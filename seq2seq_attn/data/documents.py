@@ -7,8 +7,8 @@ from random import Random
 from typing import final
 
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus, Split
-from seq2seq_attn.data.report import CleaningReport
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.data.corpus import CleaningReport
+from seq2seq_attn.errors import UserError
 
 
 @final

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 ATTEMPTS = 4
 TIMEOUT_SECONDS = 20.0  # without a byte

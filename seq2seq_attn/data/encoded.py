@@ -10,7 +10,7 @@ from jaxtyping import Int32, Int64
 from rich.progress import track
 
 from seq2seq_attn.data.corpus import Split
-from seq2seq_attn.tokenizer.replacing import replacing
+from seq2seq_attn.files import replacing
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 CHUNK = 10_000  # sentences encoded at once

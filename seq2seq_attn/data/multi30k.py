@@ -10,10 +10,10 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.download import fetch
 from seq2seq_attn.data.reading import read_parallel
-from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.data.splitting import clean_splits
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.given_path import given_path
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.paths import given_path
 
 URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/{name}"
 

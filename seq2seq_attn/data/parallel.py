@@ -8,10 +8,10 @@ from typing import final
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.reading import read_json_lines, read_pairs, read_parallel
-from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.data.splitting import clean_splits, split_by_source
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.given_path import given_path
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.paths import given_path
 
 Files = str | list[str] | None
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # what JSON can name and UTF-8 cannot, or should not, hold

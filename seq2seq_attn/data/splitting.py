@@ -7,8 +7,8 @@ import logging
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Split
-from seq2seq_attn.data.pair import Pair
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.data.corpus import Pair
+from seq2seq_attn.errors import UserError
 
 MOST_CHARACTERS = 10_000  # of a side that is not cleaned: the first validation would die of a longer one
 

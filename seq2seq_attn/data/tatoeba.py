@@ -11,11 +11,11 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.download import fetch
 from seq2seq_attn.data.reading import read_pairs, turn
-from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.data.splitting import split_by_source
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.given_path import given_path
-from seq2seq_attn.tokenizer.replacing import replacing
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.paths import given_path
+from seq2seq_attn.files import replacing
 
 URL = "https://www.manythings.org/anki/fra-eng.zip"
 NO_ZIP = (

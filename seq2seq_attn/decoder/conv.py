@@ -9,15 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attended import Attended
 from seq2seq_attn.attention.attention import Attention
-from seq2seq_attn.attention.memory import Memory
+from seq2seq_attn.attention.state import Attended, Memory, total
 from seq2seq_attn.decoder.conv_state import ConvState
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
-from seq2seq_attn.layer.gated_convolution import GatedConvolution
-from seq2seq_attn.layer.normed_linear import normed_linear
-from seq2seq_attn.tensors.encoded import Encoded
-from seq2seq_attn.tensors.total import total
+from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
 
 HALVE_VARIANCE = 0.5**0.5  # of a sum of two
 

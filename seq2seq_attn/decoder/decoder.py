@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seq2seq_attn.tensors.encoded import Encoded
+from seq2seq_attn.encoder.encoder import Encoded
 
 
 class DecoderState(ABC):

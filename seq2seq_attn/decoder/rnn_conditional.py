@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from seq2seq_attn.decoder.cell import Cell
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
-from seq2seq_attn.decoder.gather import Gathered
 from seq2seq_attn.decoder.rnn_state import RNNState
 from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.tensors.encoded import Encoded
+from seq2seq_attn.decoder.step_outputs import Gathered
+from seq2seq_attn.encoder.encoder import Encoded
 
 
 @final

@@ -8,7 +8,7 @@ from typing import final
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seq2seq_attn.attention.memory import Memory
+from seq2seq_attn.attention.state import Memory
 from seq2seq_attn.decoder.decoder import DecoderState
 from seq2seq_attn.decoder.stack import StackState
 

@@ -9,15 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attended import Attended
 from seq2seq_attn.attention.attention import Attention
-from seq2seq_attn.attention.joined import Joined
-from seq2seq_attn.attention.memory import Memory
+from seq2seq_attn.attention.packed_projection import Joined
+from seq2seq_attn.attention.state import Attended, Memory, total
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.transformer_state import TransformerState
-from seq2seq_attn.layer.residual import Residual, closing_norm
-from seq2seq_attn.tensors.encoded import Encoded
-from seq2seq_attn.tensors.total import total
+from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.nn.residual import Residual, closing_norm
 
 
 @final

@@ -8,8 +8,8 @@ from typing import final
 from jaxtyping import Int
 from torch import Tensor
 
-from seq2seq_attn.attention.joined import Joined
-from seq2seq_attn.attention.memory import Memory
+from seq2seq_attn.attention.packed_projection import Joined
+from seq2seq_attn.attention.state import Memory
 from seq2seq_attn.decoder.decoder import DecoderState
 
 

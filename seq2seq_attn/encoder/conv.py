@@ -9,12 +9,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.encoder.encoder import Encoder
-from seq2seq_attn.layer.gated_convolution import GatedConvolution
-from seq2seq_attn.layer.normed_linear import normed_linear
-from seq2seq_attn.tensors.encoded import Encoded
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.masked_mean import masked_mean
+from seq2seq_attn.encoder.encoder import Encoded, Encoder
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
+from seq2seq_attn.nn.masked import masked_mean
 
 HALVE_VARIANCE = 0.5**0.5  # of a sum of two
 

@@ -9,9 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seq2seq_attn.encoder.encoder import Encoder
-from seq2seq_attn.tensors.encoded import Encoded
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.encoder.encoder import Encoded, Encoder
+from seq2seq_attn.errors import UserError
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 

@@ -8,13 +8,11 @@ from typing import Any, Literal, final
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attended import Attended
 from seq2seq_attn.attention.attention import Attention
-from seq2seq_attn.encoder.encoder import Encoder
-from seq2seq_attn.layer.residual import Residual, closing_norm
-from seq2seq_attn.tensors.encoded import Encoded
-from seq2seq_attn.tensors.masked_mean import masked_mean
-from seq2seq_attn.tensors.total import total
+from seq2seq_attn.attention.state import Attended, total
+from seq2seq_attn.encoder.encoder import Encoded, Encoder
+from seq2seq_attn.nn.masked import masked_mean
+from seq2seq_attn.nn.residual import Residual, closing_norm
 
 
 @final

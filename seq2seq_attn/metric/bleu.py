@@ -4,8 +4,8 @@ from typing import final
 
 import sacrebleu
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
-from seq2seq_attn.tensors.error import UserError
 
 
 @final

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from sacrebleu.significance import _bootstrap_resample
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.corpus import check, reference_streams
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
-from seq2seq_attn.tensors.error import UserError
 
 
 class Confidence(NamedTuple):

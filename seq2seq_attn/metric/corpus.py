@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sacrebleu.metrics.base import Metric as Scorer
 
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 NUM_HEADER = 3  # one; its number of references; that number squared
 

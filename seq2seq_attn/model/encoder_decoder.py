@@ -10,10 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.decoder.decoder import Decoded
-from seq2seq_attn.model.step import Step, Stepping
-from seq2seq_attn.tensors.encoded import Encoded
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.precision import at_least_float32
+from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.model.decoding_model import Step, Stepping
+from seq2seq_attn.nn.precision import at_least_float32
 
 
 @final

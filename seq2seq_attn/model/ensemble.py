@@ -12,9 +12,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.decoder.decoder import DecoderState
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.model.decoding_model import Step, Stepping
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.model.step import Step, Stepping
-from seq2seq_attn.tensors.error import UserError
 
 
 @final

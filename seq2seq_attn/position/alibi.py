@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seq2seq_attn.position.position import Position
-from seq2seq_attn.tensors.relative_part import RelativePart
+from seq2seq_attn.position.position_encoding import Position
+from seq2seq_attn.position.relative_encoding import RelativePart
 
 
 @final

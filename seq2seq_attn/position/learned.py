@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.join import Join
-from seq2seq_attn.position.position import Position
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.position.position_encoding import Position
 
 
 @final

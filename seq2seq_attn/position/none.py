@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from seq2seq_attn.position.position import Position
+from seq2seq_attn.position.position_encoding import Position
 
 
 @final

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seq2seq_attn.position.position import Position
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.precision import at_least_float32
-from seq2seq_attn.tensors.relative_part import RelativePart
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.precision import at_least_float32
+from seq2seq_attn.position.position_encoding import Position
+from seq2seq_attn.position.relative_encoding import RelativePart
 
 
 @final

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq_attn.position.join import Join
-from seq2seq_attn.position.position import Position
+from seq2seq_attn.position.position_encoding import Position
 
 
 @final

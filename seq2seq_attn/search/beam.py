@@ -12,7 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from seq2seq_attn.model.step import Stepping
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.model.decoding_model import Stepping
 from seq2seq_attn.search.candidates import Candidates, best_candidates, check_beam, others
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.coverage import coverage_penalty
@@ -21,7 +22,6 @@ from seq2seq_attn.search.hypotheses import Hypotheses
 from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
-from seq2seq_attn.tensors.error import UserError
 
 
 @final

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 CHUNK = 64  # pieces; on a CPU a maximum is found many times as fast as the best few
 

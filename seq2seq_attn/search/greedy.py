@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from seq2seq_attn.model.step import Stepping
+from seq2seq_attn.model.decoding_model import Stepping
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces

@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float64, Int
 from sacrebleu.metrics.base import Metric as Scorer
 from torch import Tensor
 
-from seq2seq_attn.model.step import Stepping
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.model.decoding_model import Stepping
 from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
-from seq2seq_attn.tensors.error import UserError
 
 UTILITIES: dict[str, Callable[[], Scorer]] = {
     "chrf": sacrebleu.CHRF,

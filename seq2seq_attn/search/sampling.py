@@ -12,11 +12,11 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from seq2seq_attn.model.step import Stepping
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.model.decoding_model import Stepping
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
-from seq2seq_attn.tensors.error import UserError
 
 NUCLEUS = 64  # pieces that are sorted first
 

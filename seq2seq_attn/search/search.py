@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from seq2seq_attn.model.step import Stepping
+from seq2seq_attn.model.decoding_model import Stepping
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 

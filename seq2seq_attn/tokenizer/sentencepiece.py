@@ -9,9 +9,9 @@ from typing import Any, final
 import sentencepiece
 import torch
 
-from seq2seq_attn.tensors.console import plain_console
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.given_path import given_path
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.paths import given_path
+from seq2seq_attn.text import plain_console
 from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
 from seq2seq_attn.tokenizer.sentencepiece_model import MODEL_TYPES, SPECIALS, load_model, train_model
 

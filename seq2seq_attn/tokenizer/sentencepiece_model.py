@@ -8,8 +8,8 @@ from pathlib import Path
 
 import sentencepiece
 
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tokenizer.replacing import replacing
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import replacing
 
 MODEL_TYPES = ("unigram", "bpe", "char", "word")
 SPECIALS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}

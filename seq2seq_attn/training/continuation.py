@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.checkpoint.load import read_checkpoint, read_tokenizer
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.checkpoint import read_checkpoint, read_tokenizer
 from seq2seq_attn.training.translation_module import TranslationModule
 
 TRAINING = (

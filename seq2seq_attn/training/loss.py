@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seq2seq_attn.tensors.precision import at_least_float32
+from seq2seq_attn.nn.precision import at_least_float32
 
 CHUNK = 256  # rows whose logits fit the cache; the whole matrix would go to memory and back four times
 

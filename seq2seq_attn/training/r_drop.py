@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seq2seq_attn.tensors.batch import Batch
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.precision import at_least_float32
+from seq2seq_attn.batch import Batch
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.training.loss import CHUNK, Loss, accumulate
 
 

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seq2seq_attn.batch import Batch
 from seq2seq_attn.decoder.decoder import Decoded
-from seq2seq_attn.tensors.batch import Batch
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.over_ranks import sum_over_ranks
+from seq2seq_attn.distributed.collectives import sum_over_ranks
+from seq2seq_attn.errors import UserError
 
 
 @final

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,22 +16,28 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 
 from seq2seq_attn.callback.autosave import Autosave
+from seq2seq_attn.checkpoint.changes import check_changes
+from seq2seq_attn.checkpoint.checkpoint_file import prepare_folder
+from seq2seq_attn.checkpoint.checkpoint_io import AtomicCheckpointIO
+from seq2seq_attn.checkpoint.exact_resume import ExactResume
+from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.checkpoint.resume import forget_old_run, results_of_complete, starting_point
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.distributed.ranks import ending_together, watch_parent
+from seq2seq_attn.distributed.run_folder import announce, is_first, shared_run_dir
+from seq2seq_attn.distributed.run_lock import locked
+from seq2seq_attn.distributed.sweep_job import sweep_job
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.logger.csv_logger import CsvLogger
+from seq2seq_attn.options import TRAIN, check_options
+from seq2seq_attn.process import quieten
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.card import print_model
-from seq2seq_attn.training.changes import check_changes
-from seq2seq_attn.training.checkpoint import read_checkpoint
-from seq2seq_attn.training.checkpoint_file import prepare_folder
-from seq2seq_attn.training.checkpoint_io import AtomicCheckpointIO
+from seq2seq_attn.training.compatibility import check_lengths, check_positions, check_slots
 from seq2seq_attn.training.continuation import check_continuation
-from seq2seq_attn.training.csv_logger import CsvLogger
-from seq2seq_attn.training.exact_resume import ExactResume
-from seq2seq_attn.training.option_types import TRAIN, check_options
+from seq2seq_attn.training.model_summary import print_model
 from seq2seq_attn.training.provenance import write_provenance
-from seq2seq_attn.training.ranks import ending_together, watch_parent
-from seq2seq_attn.training.result import (
+from seq2seq_attn.training.results import (
     collect_results,
     log_translations,
     print_data,
@@ -40,12 +45,7 @@ from seq2seq_attn.training.result import (
     write_results,
     write_translations,
 )
-from seq2seq_attn.training.resume import forget_old_run, results_of_complete, starting_point
-from seq2seq_attn.training.run_folder import announce, is_first, shared_run_dir
-from seq2seq_attn.training.run_lock import locked
-from seq2seq_attn.training.slot import check_lengths, check_positions, check_slots
-from seq2seq_attn.training.sweep_job import sweep_job
-from seq2seq_attn.training.tokenised import check_tokenised
+from seq2seq_attn.training.tokenized_metric_check import check_tokenised
 from seq2seq_attn.training.translation_module import TranslationModule
 
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
@@ -118,23 +118,6 @@ def train_in(run_dir: Path, composed: DictConfig) -> dict[str, Any]:
         if close := getattr(logger, "finish", None):
             close()  # or the next run of this process would be written into this one
     return results
-
-
-def quieten() -> None:
-    """Leave out what Lightning says of itself and what its user cannot change."""
-    for library in ("pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(library).setLevel(logging.WARNING)
-    for message in (
-        ".*Experiment logs directory.*",  # Hydra has written into the run folder before
-        "Checkpoint directory .* exists and is not empty.*",
-        "You're resuming from a checkpoint that ended before the epoch ended.*",  # our batches go on where they were
-        ".*treespec.*deprecated.*",
-        ".*weights_only.*",
-        ".*`tensorboardX` has been removed.*",
-        ".*sync_dist=True.*",  # what is logged at the end of an epoch is the same in every process
-        ".*called before the ``update`` method.*",  # a process that was left without a sentence of a small test set
-    ):
-        warnings.filterwarnings("ignore", message)
 
 
 def resolve(composed: DictConfig, tokenizer: SentencePieceTokenizer) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from seq2seq_attn.tensors.batch import Batch
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.batch import Batch
+from seq2seq_attn.errors import UserError
 
 
 def check_shares(source: int | float, target: int | float) -> None:

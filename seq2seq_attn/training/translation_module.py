@@ -15,19 +15,19 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torchmetrics import Metric
 
+from seq2seq_attn.batch import Batch
+from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.decoder.decoder import Decoded
-from seq2seq_attn.metric.piece_mean import PieceMean
+from seq2seq_attn.distributed.collectives import of_all_ranks
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.metric.token_mean import PieceMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.scheduler.schedule import takes_total
 from seq2seq_attn.search.search import Search, TargetPieces
-from seq2seq_attn.tensors.batch import Batch
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.over_ranks import of_all_ranks
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.checkpoint import FORMAT
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
 from seq2seq_attn.training.r_drop import check_alpha, r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
-from seq2seq_attn.training.scheduler import takes_total
 from seq2seq_attn.training.token_dropout import check_shares, drop_tokens
 from seq2seq_attn.training.update_mean import UpdateMean
 

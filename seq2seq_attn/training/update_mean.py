@@ -8,7 +8,7 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seq2seq_attn.tensors.over_ranks import num_ranks, sum_over_ranks
+from seq2seq_attn.distributed.collectives import num_ranks, sum_over_ranks
 
 
 @final

@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 from seq2seq_attn.attention import CrossAttention, SelfAttention
-from seq2seq_attn.attention.preset import compose_factory, no_relative
+from seq2seq_attn.attention.build import compose_factory, no_relative
 
 HEADS, WIDTH = 8, 16
 SIZES = {"query_dim": WIDTH, "key_dim": WIDTH, "value_dim": WIDTH, "layer": 0}

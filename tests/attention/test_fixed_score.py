@@ -9,7 +9,7 @@ from configs import attention_of
 from torch import Tensor
 
 from seq2seq_attn.attention.score.fixed import FIXED_HEADS
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 SIZES = {"query_dim": 24, "key_dim": 24, "value_dim": 24}
 

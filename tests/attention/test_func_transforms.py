@@ -67,7 +67,7 @@ def test_gradients_of_torch_func_are_those_of_autograd(preset: str) -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_steps_under_vmap_equal_all_at_once(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq_attn.attention.memory.SHORT", 2)
+    monkeypatch.setattr("seq2seq_attn.attention.state.SHORT", 2)
     layer, x = by_blocks(self_layer(preset)), torch.randn(V, B, N, WIDTH)
 
     def decode(x: Tensor) -> Tensor:

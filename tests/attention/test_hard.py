@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seq2seq_attn.attention.normalizer import hard, hard_gumbel
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.reinforce import Reinforce
 
 OPTIONS = ["hard", "hard_gumbel"]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seq2seq_attn.attention import build_attention
 from seq2seq_attn.attention.key_mask import INTEGERS
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 PRESETS = options("attention")
 B, T, S = 3, 5, 7

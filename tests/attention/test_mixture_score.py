@@ -10,8 +10,8 @@ import torch
 from configs import attention_of
 from torch import Tensor
 
-from seq2seq_attn.attention.places import Places
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.errors import UserError
 
 SIZES = {"query_dim": 8, "key_dim": 6, "value_dim": 4}
 THREE = (

@@ -19,7 +19,7 @@ from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.local_p import LocalPPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_place
 from seq2seq_attn.attention.pattern.sparse import SparsePattern
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -18,8 +18,8 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 from omegaconf.basecontainer import BaseContainer
 
-from seq2seq_attn.attention import CrossAttention, SelfAttention, build_attention, preset
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.attention import CrossAttention, SelfAttention, build, build_attention
+from seq2seq_attn.errors import UserError
 
 BLOCKS = re.findall(
     r"^```python\n(.*?)^```$", (ROOT / "docs/alone.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
@@ -101,7 +101,7 @@ def test_a_sequence_goes_on_behind_its_past() -> None:
     ],
 )
 def test_an_override_is_that_of_the_command_line_whole_or_short(override: str, whole: str) -> None:
-    assert preset.in_full(override) == whole
+    assert build.in_full(override) == whole
 
 
 def test_overrides_reach_the_parts() -> None:
@@ -110,7 +110,7 @@ def test_overrides_reach_the_parts() -> None:
     assert attention.normalizer.entropy_weight == 0.5
     assert (attention.pattern.k, attention.dropout, attention.num_heads) == (3, 0.25, 3)
     whole = composed("attention=local", "attention.pattern.k=3").attention
-    assert preset.compose_factory("local", "pattern.k=3").keywords["pattern"].keywords["k"] == whole.pattern.k
+    assert build.compose_factory("local", "pattern.k=3").keywords["pattern"].keywords["k"] == whole.pattern.k
 
 
 def test_a_mixture_takes_one_more_score_as_on_the_command_line() -> None:
@@ -197,8 +197,8 @@ def test_it_works_inside_a_running_hydra_application_and_elsewhere_than_in_the_c
 
 
 def test_the_example_of_the_docstring_is_right() -> None:
-    assert doctest.testmod(preset).attempted >= 6
-    assert doctest.testmod(preset).failed == 0
+    assert doctest.testmod(build).attempted >= 6
+    assert doctest.testmod(build).failed == 0
 
 
 def test_the_code_of_the_page_runs() -> None:

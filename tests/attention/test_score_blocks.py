@@ -7,7 +7,7 @@ import torch
 from configs import attention_of, options
 from torch import Tensor
 
-from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.state import Places
 
 SCORES = [name for name in options("attention/score") if name != "mixture"]  # which is empty as it stands
 BATCH, HEADS, LENGTH, WIDTH = 2, 8, 7, 24

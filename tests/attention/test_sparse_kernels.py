@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.kernel import flash
-from seq2seq_attn.attention.kernel.block_product import block_product, runs
-from seq2seq_attn.attention.kernel.flash import Group, pieces
+from seq2seq_attn.attention.backend.kernel import flash
+from seq2seq_attn.attention.backend.kernel.block_product import block_product, runs
+from seq2seq_attn.attention.backend.kernel.flash import Group, pieces
 from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern

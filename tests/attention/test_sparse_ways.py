@@ -14,8 +14,8 @@ from configs import attention_of, built, composed
 from torch import Tensor
 
 from seq2seq_attn.attention import attention as attention_module
-from seq2seq_attn.attention import parts as parts_module
 from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.backend import blocks as parts_module
 from seq2seq_attn.attention.pattern import pattern as pattern_module
 from seq2seq_attn.attention.pattern.pattern import aligned_place
 

@@ -10,9 +10,9 @@ import torch
 from configs import attention_of
 from torch import Tensor
 
-from seq2seq_attn.attention.places import Places
 from seq2seq_attn.attention.score.synthesizer_factorized_dense import most_square
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.errors import UserError
 
 SYNTHESIZERS = (
     "synthesizer_dense",

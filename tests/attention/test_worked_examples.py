@@ -8,9 +8,9 @@ import pytest
 import torch
 from configs import attention_of
 
-from seq2seq_attn.attention.places import Places
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.masked_softmax import masked_softmax
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.masked import masked_softmax
 
 NOWHERE = Places.dense(
     start=0, target=1, source=2, lengths=lambda: torch.tensor([2]), causal=False, device=torch.device("cpu")

@@ -11,13 +11,13 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from configs import model_of
+from small_run import start, write_pairs
 from torch import nn
 from torch._dynamo.utils import counters
-from training.small_run import start, write_pairs
 
 from seq2seq_attn.callback.compile import Compile
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.checkpoint import read_checkpoint
+from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.errors import UserError
 
 TRANSFORMER = (
     "model=transformer", "model.encoder.num_layers=1", "model.decoder.num_layers=1", "feed_forward.ff_dim=13",

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from small_run import KilledError, assert_same_run, rows, run_here, weights
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from training.small_run import KilledError, assert_same_run, rows, run_here, weights
 
 from seq2seq_attn.callback.ema import EMA
-from seq2seq_attn.training.checkpoint import read_checkpoint
+from seq2seq_attn.checkpoint.load import read_checkpoint
 
 pytestmark = pytest.mark.usefixtures("quiet")
 EVERY_TWO = "callback.autosave.every_steps=2"
@@ -144,7 +144,7 @@ def test_a_run_that_was_stopped_and_resumed_has_the_same_average(tmp_path: Path,
     options = [*pairs, EVERY_TWO, AVERAGED, "trainer.max_epochs=2"]
     run_here(tmp_path / "whole", *options)
     for hook, step in (("backward", 4), ("validation", 7), ("validation_end", 7), ("test", 14)):
-        killer = f"+callback.killed={{_target_:training.small_run.Killed,hook:{hook},step:{step}}}"
+        killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step}}}"
         with pytest.raises(KilledError):
             run_here(tmp_path / "stopped", "resume=auto", *options, killer)
     run_here(tmp_path / "stopped", "resume=auto", *options)

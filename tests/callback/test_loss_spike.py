@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from seq2seq_attn.callback.loss_spike import READ_EVERY, LossSpike
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 
 def callback(window_steps: int = 100) -> LossSpike:

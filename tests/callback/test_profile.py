@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from seq2seq_attn.callback.profile import PARTS, Profile, parts_table
 from seq2seq_attn.callback.self_time import SelfTime
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.run import build_trainer
 
 pytestmark = [

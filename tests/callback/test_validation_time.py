@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from seq2seq_attn.callback.validation_time import ValidationTime
-from seq2seq_attn.training.result import shown_value, validation_figures
+from seq2seq_attn.training.results import shown_value, validation_figures
 
 
 def validate(callback: ValidationTime, sanity_checking: bool = False) -> None:

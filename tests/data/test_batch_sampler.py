@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=5, max_size=80)
 

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from seq2seq_attn.app.mistake import in_job
+from seq2seq_attn.errors import sentence_of
 from seq2seq_attn.data.corpus import LoadedCorpus
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 FEW, MANY = 3, 40  # files of a kind
@@ -95,7 +95,7 @@ def outcome(kind: str, draw: Draw) -> str:
             corpus = load(form, folder, files)
             check_usable(corpus)
         except Exception as error:
-            sentence = in_job(error)
+            sentence = sentence_of(error)
             if sentence is None:
                 raise
             assert "\n" not in sentence

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.pair import Pair
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.data.corpus import Pair
+from seq2seq_attn.errors import UserError
 
 
 def pair(source: str, target: str) -> Pair:

@@ -11,9 +11,9 @@ from hydra.utils import instantiate
 from seq2seq_attn.data.corpus import LoadedCorpus, Split
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.demo import DemoCorpus
-from seq2seq_attn.data.report import CleaningReport
+from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

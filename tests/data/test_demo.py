@@ -6,7 +6,7 @@ import pytest
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.demo import DemoCorpus
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 FILES = {
     "train.tsv": "Go.\tVa !\nGo.\tVa !\n\tVide\nRun!\tCours\u202f!\nOne\u2028two\tUn\n",

@@ -11,7 +11,7 @@ import pytest
 
 from seq2seq_attn.data import download
 from seq2seq_attn.data.download import fetch
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 CONTENT = bytes(range(256)) * 400
 

@@ -13,7 +13,7 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.multi30k import Multi30kCorpus
 from seq2seq_attn.data.parallel import ParallelCorpus
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 PAIRS = [(f"Sentence {n}.", f"Phrase {n}.") for n in range(31)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from seq2seq_attn.data import reading
 from seq2seq_attn.data.reading import read_lines, read_pairs, turn
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 
 def write(folder: Path, content: bytes) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from seq2seq_attn.data import tatoeba
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 VERSIONS = 3
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import torch
 from configs import built, composed
-from layer.conv_formulas import gated, gradients, linear, randomise
+from nn.conv_formulas import gated, gradients, linear, randomise
 from torch import Tensor
 
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
-from seq2seq_attn.attention.places import Places
 from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.state import Places
 from seq2seq_attn.decoder.conv import ConvDecoder
 from seq2seq_attn.decoder.conv_state import ConvState
+from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.nn.masked import masked_softmax
 from seq2seq_attn.position.learned import LearnedPosition
-from seq2seq_attn.tensors.encoded import Encoded
-from seq2seq_attn.tensors.masked_softmax import masked_softmax
 
 pytestmark = pytest.mark.usefixtures("double")
 INPUT, KEY, VALUE, DIM, LAYERS = 5, 5, 7, 11, 3  # dot ties keys and queries

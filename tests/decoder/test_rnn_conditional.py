@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.decoder.cell import Cell
 from seq2seq_attn.decoder.rnn_conditional import RNNConditionalDecoder
-from seq2seq_attn.tensors.encoded import Encoded
+from seq2seq_attn.encoder.encoder import Encoded
 
 pytestmark = pytest.mark.usefixtures("double")
 MASK = torch.tensor([[True] * 5, [True, True, False, False, False]])

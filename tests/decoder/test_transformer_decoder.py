@@ -21,13 +21,13 @@ from decoder.transformer_decoders import (
     encoded,
     ready,
 )
-from layer import torch_transformer as by_torch
-from layer.sampling_normalizer import SamplingNormalizer
+from nn import torch_transformer as by_torch
+from nn.sampling_normalizer import SamplingNormalizer
 from torch import nn
 
 from seq2seq_attn.attention.score.uniform import UniformScore
 from seq2seq_attn.decoder.transformer import TransformerDecoder
-from seq2seq_attn.tensors.encoded import Encoded
+from seq2seq_attn.encoder.encoder import Encoded
 
 POSITIONS = options("position")
 NORMS = ["pre", "post"]

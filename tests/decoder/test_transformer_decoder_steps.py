@@ -21,7 +21,7 @@ from decoder.transformer_decoders import (
     ready,
 )
 from jaxtyping import Bool, Int
-from layer import torch_transformer as by_torch
+from nn import torch_transformer as by_torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from layer import torch_transformer as by_torch
+from nn import torch_transformer as by_torch
 
 from seq2seq_attn.decoder.transformer import TransformerDecoder
-from seq2seq_attn.tensors.encoded import Encoded
+from seq2seq_attn.encoder.encoder import Encoded
 
 BATCH, HEADS, DIM, FF_DIM, SOURCE, TARGET, LAYERS = 3, 3, 18, 13, 7, 11, 2
 MASK = torch.arange(SOURCE) < torch.tensor([[4], [7], [1]])

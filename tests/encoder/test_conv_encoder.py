@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 import torch
-from layer.conv_formulas import gated, gradients, linear, randomise
+from nn.conv_formulas import gated, gradients, linear, randomise
 from torch import Tensor
 
 from seq2seq_attn.encoder.conv import ConvEncoder
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.learned import LearnedPosition
-from seq2seq_attn.tensors.error import UserError
 
 pytestmark = pytest.mark.usefixtures("double")
 LENGTHS = [4, 7, 1]

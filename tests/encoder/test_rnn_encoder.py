@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from seq2seq_attn.encoder.rnn import RNNEncoder
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 
 def encoder(cell: str, bidirectional: bool = True, **options: bool) -> RNNEncoder:

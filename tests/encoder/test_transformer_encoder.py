@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 from configs import options
-from layer import torch_transformer as by_torch
-from layer.sampling_normalizer import SamplingNormalizer
+from nn import torch_transformer as by_torch
+from nn.sampling_normalizer import SamplingNormalizer
 from torch import nn
 
+from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.encoder.transformer import TransformerEncoder
-from seq2seq_attn.tensors.encoded import Encoded
 
 POSITIONS = options("position")
 BATCH, HEADS, DIM, FF_DIM, SOURCE, LAYERS = 3, 3, 18, 13, 7, 2

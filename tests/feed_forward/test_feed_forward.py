@@ -12,8 +12,8 @@ from configs import CONF, built, options
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.feed_forward.feed_forward import FeedForward
-from seq2seq_attn.tensors.error import UserError
 
 OPTIONS = options("feed_forward")
 ACTIVATIONS = {

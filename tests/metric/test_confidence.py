@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.chrf import CHRF
 from seq2seq_attn.metric.confidence import check_bootstrap, confidence
@@ -13,7 +14,6 @@ from seq2seq_attn.metric.corpus import reference_streams
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
 from seq2seq_attn.metric.ter import TER
 from seq2seq_attn.metric.tokenized_bleu import TokenizedBLEU
-from seq2seq_attn.tensors.error import UserError
 
 METRICS: dict[str, CorpusMetric] = {
     "bleu": BLEU(lowercase=False, tokenize="13a"),

@@ -11,10 +11,10 @@ import torch
 from omegaconf import OmegaConf
 from torchmetrics import Metric
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.chrf import CHRF
 from seq2seq_attn.metric.ter import TER, UNITS
-from seq2seq_attn.tensors.error import UserError
 
 HYPOTHESES = [
     "Le chat est assis sur le tapis.",

@@ -12,10 +12,10 @@ from search.test_greedy import BOS, EOS, MASK, SOURCE, TARGET, peaked
 from small_checkpoint import SENTENCES, write_checkpoint
 from torch import Tensor
 
+from seq2seq_attn.checkpoint.ensemble import load_ensemble
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble, log_mean_probability
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.training.ensemble import load_ensemble
 
 ROWS = torch.tensor([0, 0, 1, 1, 3, 3])  # two hypotheses of three sentences
 SENTENCES_KEPT = torch.tensor([0, 1, 3])

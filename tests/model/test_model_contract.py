@@ -9,7 +9,7 @@ import torch
 from configs import model_of, options
 from torch import Tensor
 
-from seq2seq_attn.model.step import Step
+from seq2seq_attn.model.decoding_model import Step
 
 ENCODERS, DECODERS, ATTENTIONS = options("encoder"), options("decoder"), options("attention")
 CROSSINGS = [(encoder, decoder) for encoder in ENCODERS for decoder in DECODERS]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.join import Join
-from seq2seq_attn.tensors.error import UserError
 
 pytestmark = pytest.mark.usefixtures("double")
 B, T, D = 2, 5, 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.learned import LearnedPosition
-from seq2seq_attn.tensors.error import UserError
 
 
 def learned(join: str = "add") -> LearnedPosition:

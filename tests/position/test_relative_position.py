@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.relative import DistanceTables, RelativePosition
-from seq2seq_attn.tensors.error import UserError
 
 B, H, T, S, WIDTH, K = 2, 3, 5, 7, 11, 2
 QUERY_PLACE, KEY_PLACE = torch.tensor([0, 3, 4, 6, 13]), torch.arange(S)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.rotary import RotaryPosition, Rotation
-from seq2seq_attn.tensors.error import UserError
 
 B, H, T, WIDTH = 2, 3, 5, 14
 PLACE = torch.tensor([0, 1, 4, 19, 1009])

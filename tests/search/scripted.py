@@ -11,7 +11,7 @@ from configs import built, composed
 from torch import Tensor
 
 from seq2seq_attn.decoder.decoder import DecoderState
-from seq2seq_attn.model.step import Step, Stepping
+from seq2seq_attn.model.decoding_model import Step, Stepping
 from seq2seq_attn.search.search import Hypothesis, TargetPieces
 
 BOS, END, A, B, C, D, E = range(7)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.candidates import CHUNK, Candidates, best_candidates, check_beam
-from seq2seq_attn.tensors.error import UserError
 
 
 def by_sorting(log_probs: Tensor, totals: Tensor, count: int) -> Candidates:

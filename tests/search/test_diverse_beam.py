@@ -16,13 +16,13 @@ from test_beam import limits
 from test_greedy import BOS, EOS, TARGET, peaked
 from torch import Tensor
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.beam import BeamSearch
 from seq2seq_attn.search.diverse_beam import DiverseBeamSearch
 from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 from seq2seq_attn.search.length_penalty.mean import MeanPenalty
 from seq2seq_attn.search.length_penalty.wu import WuPenalty
 from seq2seq_attn.search.search import Hypothesis
-from seq2seq_attn.tensors.error import UserError
 
 HALF = math.log(2)  # a piece that was chosen once counts for half, twice for a quarter
 STRONG = 30.0  # nats, where random weights make choices far apart

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.limits import Limits
-from seq2seq_attn.tensors.error import UserError
 
 LENGTHS = (7, 3, 1)
 MASK = torch.arange(11) < torch.tensor(LENGTHS)[:, None]

@@ -11,9 +11,9 @@ import torch
 from configs import built, composed
 from search.test_greedy import BOS, EOS, MASK, SOURCE, peaked
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.mbr import MBRSearch, pairwise
 from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
-from seq2seq_attn.tensors.error import UserError
 
 SENTENCES = ["The red house.", "The house is red.", "A red house", "", "Où est-elle ?", "house"]
 

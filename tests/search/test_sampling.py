@@ -16,10 +16,10 @@ from search.test_greedy import BOS, EOS, MASK, SOURCE, TARGET, peaked
 from torch import Tensor
 
 from seq2seq_attn.decoder.decoder import DecoderState
-from seq2seq_attn.model.step import Step, Stepping
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.model.decoding_model import Step, Stepping
 from seq2seq_attn.search.sampling import SamplingSearch, only_likeliest, uniform
 from seq2seq_attn.search.search import TargetPieces
-from seq2seq_attn.tensors.error import UserError
 
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -9,8 +9,8 @@ import torch
 from configs import model_of
 from torch import Tensor
 
+from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.collate import collate_pairs
-from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.r_drop import check_alpha, r_drop_cross_entropy, symmetric_divergence, twice
 from seq2seq_attn.training.translation_module import TranslationModule

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from configs import CONF, built, composed
 from hydra import compose, initialize_config_dir
-from scripts.load_script import load_script
-from training.small_run import WORDS
+from small_run import WORDS
 
+from seq2seq_attn.checkpoint import average as script
 from seq2seq_attn.training.run import train
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -65,7 +65,6 @@ def test_a_recipe_trains_and_scores_by_what_its_corpus_is_scored_by(recipe: str,
 
 def test_the_last_checkpoints_of_a_recipe_are_there_to_be_averaged(tmp_path: Path) -> None:
     tried("multi30k_tiny", tmp_path)
-    script = load_script("average_checkpoints")
     script.main([str(tmp_path / "run"), "--last", "2", "--output", str(tmp_path / "average.ckpt")])
     assert (tmp_path / "average.ckpt").is_file()
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.normalizer import hard
 from seq2seq_attn.data.collate import collate_pairs
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.r_drop import twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 from seq2seq_attn.training.translation_module import TranslationModule

@@ -15,7 +15,7 @@ import pytest
 import torch
 from configs import ROOT
 
-from seq2seq_attn.training.checkpoint import load
+from seq2seq_attn.checkpoint.load import load
 
 SMALL = [
     "tokenizer.vocab_size=500",

@@ -14,10 +14,10 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.precision import MixedPrecision
-from training.small_run import run_here, write_pairs
+from small_run import run_here, write_pairs
 
-from seq2seq_attn.callback.finite import READ_EVERY
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.callback.skip_nonfinite import READ_EVERY
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.translation_module import TranslationModule
 
 WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")

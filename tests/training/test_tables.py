@@ -12,7 +12,7 @@ from configs import CONF, options
 from hydra import compose, initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from training.small_run import WORDS
+from small_run import WORDS
 
 from seq2seq_attn.training.run import train
 

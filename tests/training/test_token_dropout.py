@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.collate import collate_pairs
-from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.training.token_dropout import check_shares, drop_tokens
 
 PAD, UNK, BOS, EOS = range(4)

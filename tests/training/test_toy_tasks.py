@@ -9,8 +9,8 @@ import torch
 from configs import built, composed, options
 from torch import Tensor
 
+from seq2seq_attn.batch import Batch
 from seq2seq_attn.search.search import TargetPieces
-from seq2seq_attn.tensors.batch import Batch
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 

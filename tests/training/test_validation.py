@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from training.small_run import KilledError, assert_same_run, results, rows, run_here, write_pairs
+from small_run import KilledError, assert_same_run, results, rows, run_here, write_pairs
 
-from seq2seq_attn.training.checkpoint import read_checkpoint
+from seq2seq_attn.checkpoint.load import read_checkpoint
 
 SHARE = "val_sentences=5"
 CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,early_stopping,validation_time]"
@@ -45,7 +45,7 @@ def test_every_validation_reads_the_same_share_and_the_best_is_scored_on_all(tmp
 def test_a_run_killed_within_such_a_validation_goes_on_exactly(tmp_path: Path, hook: str) -> None:
     pairs = write_pairs(tmp_path)
     second = run_here(tmp_path / "whole", *pairs, SHARE)["steps"] // 3 * 2  # the end of the second epoch
-    killed = f"+callback.killed={{_target_:training.small_run.Killed,hook:{hook},step:{second}}}"
+    killed = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{second}}}"
     with pytest.raises(KilledError):
         run_here(tmp_path / "parts", *pairs, SHARE, killed)
     run_here(tmp_path / "parts", *pairs, SHARE, "resume=auto")

@@ -8,10 +8,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
-from seq2seq_attn.attention.normalizer.one_place import best_place, gumbel_noise
-from seq2seq_attn.tensors.error import UserError
-from seq2seq_attn.tensors.masked_softmax import masked_softmax
-from seq2seq_attn.tensors.precision import at_least_float32
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.masked import masked_softmax
+from seq2seq_attn.nn.one_hot import best_place, gumbel_noise
+from seq2seq_attn.nn.precision import at_least_float32
 
 
 @final

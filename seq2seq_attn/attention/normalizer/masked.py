@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seq2seq_attn.attention.normalizer.entmax import Entmax
-from seq2seq_attn.tensors.precision import at_least_float32
+from seq2seq_attn.nn.precision import at_least_float32
 
 # Finite, since a row of -inf is NaN in these mappings; its square is finite too in float32, which entmax15 sums.
 HIDDEN_SCORE = -1e15

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
-from seq2seq_attn.tensors.masked_softmax import masked_softmax
+from seq2seq_attn.nn.masked import masked_softmax
 
 
 @final

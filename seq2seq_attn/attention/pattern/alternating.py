@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.pattern.pattern import Pattern
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.errors import UserError
 
 
 @final

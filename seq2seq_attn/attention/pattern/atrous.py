@@ -10,7 +10,7 @@ from typing import final
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from seq2seq_attn.attention.kernel.block import Block, class_blocks
+from seq2seq_attn.attention.block import Block, class_blocks
 from seq2seq_attn.attention.pattern.pattern import (
     Pattern,
     aligned_place,

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.kernel.masked_product import masked_product
+from seq2seq_attn.attention.backend.kernel.masked_product import masked_product
 from seq2seq_attn.attention.pattern.pattern import Pattern
 
 

@@ -8,7 +8,7 @@ from typing import final
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from seq2seq_attn.attention.kernel.block import Band, Block, window_blocks
+from seq2seq_attn.attention.block import Band, Block, window_blocks
 from seq2seq_attn.attention.pattern.pattern import (
     Pattern,
     aligned_place,

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.pattern.pattern import Pattern, check_k
-from seq2seq_attn.tensors.precision import at_least_float32
+from seq2seq_attn.nn.precision import at_least_float32
 
 
 @final

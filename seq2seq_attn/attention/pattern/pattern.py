@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.kernel.block import Block
-from seq2seq_attn.attention.kernel.block_product import block_product
-from seq2seq_attn.attention.kernel.masked_product import masked_product
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.attention.backend.kernel.block_product import block_product
+from seq2seq_attn.attention.backend.kernel.masked_product import masked_product
+from seq2seq_attn.attention.block import Block
+from seq2seq_attn.errors import UserError
 
 Place = TypeVar("Place", int, Tensor)
 # Pairs of a dense pass up to which its mask is made once and kept: a short sentence takes no longer than its mask.

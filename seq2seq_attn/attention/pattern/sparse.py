@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from seq2seq_attn.attention.kernel.block import Band, Block, class_blocks, window_blocks
+from seq2seq_attn.attention.block import Band, Block, class_blocks, window_blocks
 from seq2seq_attn.attention.pattern.pattern import (
     Pattern,
     aligned_place,

@@ -7,10 +7,10 @@ from typing import ClassVar, final
 from jaxtyping import Float
 from torch import Tensor
 
-from seq2seq_attn.attention.heads import check_heads, split_heads
-from seq2seq_attn.attention.places import Places
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.heads import check_heads, split_heads
 
 
 @final

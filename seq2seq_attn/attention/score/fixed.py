@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.heads import check_heads, split_heads
-from seq2seq_attn.attention.places import Places
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.heads import check_heads, split_heads
 
 FIXED_HEADS = ("current", "previous", "next", "left", "right", "end", "start")
 

@@ -7,11 +7,9 @@ from typing import final
 from jaxtyping import Float
 from torch import Tensor
 
-from seq2seq_attn.attention.head_linear import HeadLinear
-from seq2seq_attn.attention.heads import check_heads, split_heads
-from seq2seq_attn.attention.max_length import check_max_length
-from seq2seq_attn.attention.places import Places
-from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.score.score import Score, check_max_length
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.nn.heads import HeadLinear, check_heads, split_heads
 
 
 @final

@@ -12,9 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.build_part import build_part, named_arguments
-from seq2seq_attn.attention.places import Places
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.tensors.error import UserError
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.errors import UserError
 
 
 @final

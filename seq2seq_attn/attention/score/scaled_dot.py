@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.heads import check_heads, split_heads
-from seq2seq_attn.attention.places import Places
 from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.nn.heads import check_heads, split_heads
 
 
 @final

@@ -8,7 +8,8 @@ from typing import ClassVar
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.places import Places
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.errors import UserError
 
 
 class Score(nn.Module, ABC):
@@ -67,3 +68,17 @@ class Score(nn.Module, ABC):
     def visible(self, places: Places) -> Bool[Tensor, "*batch heads target source"] | None:
         """Places that the score itself looks at, head by head; None: all."""
         return None
+
+
+def check_max_length(score: Score, *lengths: int | None) -> None:
+    """Compare plain numbers (see `Places`), so that no tensor is read; None: not known.
+
+    Raises:
+        UserError: for a length beyond `score.max_length`.
+    """
+    longest = max((length for length in lengths if length is not None), default=0)
+    if score.max_length is not None and longest > score.max_length:
+        raise UserError(
+            f"{type(score).__name__} has scores for {score.max_length} places, but a sentence has {longest}; "
+            f"set attention.score.max_length={longest} or more (in a mixture, attention.score.scores.NAME.max_length)"
+        )

@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.head_linear import at_places
-from seq2seq_attn.attention.max_length import check_max_length
-from seq2seq_attn.attention.places import Places
-from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.score.score import Score, check_max_length
+from seq2seq_attn.attention.state import Places
+from seq2seq_attn.nn.heads import at_places
 
 
 @final

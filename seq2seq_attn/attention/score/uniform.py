@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from seq2seq_attn.attention.places import Places
 from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.state import Places
 
 
 @final

@@ -7,8 +7,8 @@ from typing import final
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
-from seq2seq_attn.tensors.error import UserError
 
 
 @final

@@ -1,0 +1,84 @@
+"""Read Keras' `imdb.npz` (x_train, y_train, x_test, y_test) without running what a stranger may have put into it.
+
+Its reviews are an array of lists, which NumPy stores as a pickle, and a pickle may call any function: `np.load` reads
+it with `allow_pickle=True` only. Here the lists are read and nothing is called. Reviews that are padded to one matrix
+hold no pickle, and are read as well.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seq2seq_attn.errors import UserError
+
+PAD, START, RARE, FIRST = 0, 1, 2, 3  # Keras adds FIRST to a word's rank
+OF_AN_ARRAY = {("numpy", "ndarray"), ("numpy", "dtype")} | {
+    (f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")
+}
+Split = tuple[list[list[int]], list[int]]
+
+
+def read_keras_imdb(path: Path, *, num_words: int, length: int) -> dict[str, Split]:
+    """Reviews and labels of `train` and `test`, as `imdb.load_data(num_words)` and `pad_sequences(maxlen)` give them.
+
+    A review starts with START, a word from rank `num_words` - 3 on is RARE, and the last `length` pieces stay.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            arrays = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} cannot be read as npz ({error}); give Keras' imdb.npz") from error
+    missing = [name for name in ("x_train", "y_train", "x_test", "y_test") if name not in arrays]
+    if missing:
+        raise UserError(f"{path} has no {missing[0]}; give an npz with x_train, y_train, x_test and y_test")
+    found = {}
+    for split in ("train", "test"):
+        reviews, labels = (read_array(arrays[f"{kind}_{split}"], path) for kind in "xy")
+        pieces = [[START, *(word + FIRST for word in review if word != PAD)] for review in reviews]
+        kept = [[piece if piece < num_words else RARE for piece in review][-length:] for review in pieces]
+        found[split] = (kept, labels)
+    return found
+
+
+def read_array(content: bytes, path: Path) -> list[Any]:
+    """Numbers, or lists of numbers, of one npy file."""
+    file = io.BytesIO(content)
+    try:
+        version = np.lib.format.read_magic(file)
+        header = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        if not header(file)[2].hasobject:
+            file.seek(0)
+            return np.lib.format.read_array(file, allow_pickle=False).tolist()
+        rows = ListsOnly(file).load().state[-1]
+    except (pickle.UnpicklingError, EOFError, ValueError, AttributeError, TypeError, IndexError) as error:
+        raise UserError(f"{path} holds no plain lists ({error}); give Keras' imdb.npz") from error
+    if not all(type(row) is list and all(type(word) is int for word in row) for row in rows):
+        raise UserError(f"{path} holds something else than lists of whole numbers; give Keras' imdb.npz")
+    return rows
+
+
+class Inert:
+    """Stands in for whatever a pickled array names: it keeps what it is told, and does nothing."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.state: Any = ()
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class ListsOnly(pickle.Unpickler):
+    """Knows no class and no function."""
+
+    def find_class(self, module: str, name: str) -> type:
+        if (module, name) not in OF_AN_ARRAY:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return Inert

@@ -1,0 +1,170 @@
+"""Greedy and beam search in plain PyTorch: what an engineer writes in an afternoon, a peer of `decoding.py`.
+
+Keys and values are kept and grown by `torch.cat`; a beam has its own copy of the source; rows are moved by
+`index_select`; finished sentences leave. It reads the weights of a pre-norm Transformer of ours.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq_attn.decoder.transformer import TransformerDecoder
+from seq2seq_attn.encoder.transformer import TransformerEncoder
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.position.sinusoidal import SinusoidalPosition, sinusoids
+from seq2seq_attn.search.search import TargetPieces
+
+PLACES = 1024
+Pair = tuple[Tensor, Tensor]  # keys and values, each (rows, heads, length, width)
+
+
+class PlainTransformer:
+    """Queries, keys and values of one input come from one matrix, joined once.
+
+    Raises:
+        UserError: for a model that is no pre-norm Transformer with sinusoidal positions.
+    """
+
+    def __init__(self, model: EncoderDecoder, target: TargetPieces) -> None:
+        for side, of in ((model.encoder, TransformerEncoder), (model.decoder, TransformerDecoder)):
+            plain = isinstance(side, of) and isinstance(side.norm, nn.LayerNorm)
+            if not (
+                plain and isinstance(side.position, SinusoidalPosition) and side.position.join.project is None
+            ):
+                raise UserError(
+                    "the plain loop reads model=transformer with norm=pre and position=sinusoidal only; use such a run"
+                )
+        self.model, self.bos_id, self.eos_id = model, target.bos_id, target.eos_id
+        self.banned = torch.tensor(target.banned_ids)
+        self.table = sinusoids(PLACES, model.embed_source.embedding_dim, model.encoder.position.base).float()
+        self.read, self.write = (list(side.layers) for side in (model.encoder, model.decoder))
+        self.heads = self.write[0].cross_attention.num_heads
+        self.own = {layer: joined(layer.attention, 3) for layer in self.read}
+        self.own |= {layer: joined(layer.self_attention, 3) for layer in self.write}
+        self.source = {layer: joined(layer.cross_attention, 2) for layer in self.write}
+
+    def encode(self, pieces: Tensor, mask: Tensor) -> list[Pair]:
+        """Keys and values of the source for each layer of the decoder."""
+        x = self.model.embed_source(pieces) * self.model.scale + self.table[: pieces.shape[1]]
+        for layer in self.read:
+            query, keys, values = self.split(
+                F.linear(layer.attention_residual.before(x), *self.own[layer]), 3
+            )
+            found = F.scaled_dot_product_attention(query, keys, values, mask[:, None, None])
+            x = x + output(layer.attention, found)
+            x = x + layer.feed_forward(layer.feed_forward_residual.before(x))
+        x = self.model.encoder.norm(x)
+        return [self.split(F.linear(x, *self.source[layer]), 2) for layer in self.write]
+
+    def step(
+        self, last: Tensor, place: int, caches: list[Pair], sources: list[Pair], mask: Tensor
+    ) -> tuple[Tensor, list[Pair]]:
+        """Logits of the next piece, and the caches with this one."""
+        x, grown = self.model.embed_target(last)[:, None] * self.model.scale + self.table[place], []
+        for i, layer in enumerate(self.write):
+            query, key, value = self.split(F.linear(layer.self_residual.before(x), *self.own[layer]), 3)
+            if caches:
+                key, value = torch.cat([caches[i][0], key], 2), torch.cat([caches[i][1], value], 2)
+            grown.append((key, value))
+            x = x + output(layer.self_attention, F.scaled_dot_product_attention(query, key, value))
+            (query,) = self.split(
+                layer.cross_attention.score.project_query(layer.cross_residual.before(x)), 1
+            )
+            found = F.scaled_dot_product_attention(query, *sources[i], mask[:, None, None])
+            x = x + output(layer.cross_attention, found)
+            x = x + layer.feed_forward(layer.feed_forward_residual.before(x))
+        return self.model.output(self.model.decoder.norm(x)[:, 0]), grown
+
+    def split(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
+        return x.unflatten(-1, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+
+    @torch.inference_mode()
+    def greedy(self, pieces: Tensor, mask: Tensor, most: int, least: int = 0) -> list[list[int]]:
+        """At most `most` pieces for each sentence, and at least `least`."""
+        sources, caches = self.encode(pieces, mask), []
+        rows, last = torch.arange(len(pieces)), torch.full((len(pieces),), self.bos_id)
+        said = torch.full((len(pieces), most), self.eos_id)
+        for place in range(most):
+            logits, caches = self.step(last, place, caches, sources, mask)
+            logits[:, self.banned] = -torch.inf
+            if place < least:
+                logits[:, self.eos_id] = -torch.inf
+            last = logits.argmax(-1)
+            said[rows, place] = last
+            going = (last != self.eos_id).nonzero()[:, 0]
+            if len(going) == 0:
+                break
+            if len(going) < len(rows):
+                rows, last, mask = rows[going], last[going], mask[going]
+                caches, sources = picked(caches, going), picked(sources, going)
+        return [before(row, self.eos_id) for row in said.tolist()]
+
+    @torch.inference_mode()
+    def beam(self, pieces: Tensor, mask: Tensor, most: int, size: int, alpha: float) -> list[list[int]]:
+        """Wu's penalty; a sentence is done with `size` finished hypotheses, or when none can beat its best."""
+        batch, vocabulary = len(pieces), self.model.output.out_features
+        sources = [
+            (k.repeat_interleave(size, 0), v.repeat_interleave(size, 0)) for k, v in self.encode(pieces, mask)
+        ]
+        mask, caches = mask.repeat_interleave(size, 0), []
+        sentences, last = torch.arange(batch), torch.full((batch * size,), self.bos_id)
+        totals = torch.full((batch, size), -torch.inf)
+        totals[:, 0] = 0.0
+        said = torch.empty(batch, size, 0, dtype=torch.long)
+        best, count = torch.full((batch,), -torch.inf), torch.zeros(batch, dtype=torch.long)
+        found: list[list[int]] = [[] for _ in range(batch)]
+        for place in range(most + 1):
+            logits, caches = self.step(last, place, caches, sources, mask)
+            log_probs = logits.log_softmax(-1)
+            log_probs[:, self.banned] = -torch.inf
+            if place == most:
+                log_probs[:, torch.arange(vocabulary) != self.eos_id] = -torch.inf
+            scores = (totals[..., None] + log_probs.unflatten(0, (-1, size))).flatten(1)
+            top, index = scores.topk(2 * size, -1)  # half of them at least go on
+            beam, piece = index // vocabulary, index % vocabulary
+            ended = piece == self.eos_id
+            finished = (ended & (top > -torch.inf))[:, :size]
+            count[sentences] += finished.sum(-1)
+            at_best, which = top[:, :size].where(finished, -torch.inf).max(-1)
+            at_best = at_best / ((6 + place) / 6) ** alpha
+            for row in (at_best > best[sentences]).nonzero()[:, 0].tolist():
+                best[sentences[row]] = at_best[row]
+                found[sentences[row]] = said[row, beam[row, which[row]]].tolist()
+            order = ended.int().argsort(dim=-1, stable=True)[:, :size]
+            totals = top.where(~ended, -torch.inf).gather(-1, order)
+            beam, piece = beam.gather(-1, order), piece.gather(-1, order)
+            reach = totals[:, 0] / ((6 + most) / 6) ** alpha
+            kept = ((reach > best[sentences]) & (count[sentences] < size)).nonzero()[:, 0]
+            if len(kept) == 0:
+                break
+            rows = (kept[:, None] * size + beam[kept]).flatten()
+            said = torch.cat([said.flatten(0, 1)[rows].unflatten(0, (-1, size)), piece[kept][..., None]], -1)
+            if len(kept) < len(sentences):
+                sources, mask = picked(sources, rows), mask[rows]
+            caches = picked(caches, rows)
+            sentences, totals, last = sentences[kept], totals[kept], piece[kept].flatten()
+        return found
+
+
+def joined(attention: nn.Module, parts: int) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of query, keys and values in one, or of the last two."""
+    linears = [*attention.score.projections, attention.project_values][-parts:]
+    weight = torch.cat([linear.weight for linear in linears]).detach()
+    if linears[0].bias is None:
+        return weight, None
+    return weight, torch.cat([linear.bias for linear in linears]).detach()
+
+
+def output(attention: nn.Module, found: Tensor) -> Tensor:
+    return attention.project_output[0](found.transpose(1, 2).flatten(2))
+
+
+def picked(pairs: list[Pair], rows: Tensor) -> list[Pair]:
+    return [(keys.index_select(0, rows), values.index_select(0, rows)) for keys, values in pairs]
+
+
+def before(row: list[int], end: int) -> list[int]:
+    return row[: row.index(end)] if end in row else row

@@ -1,0 +1,186 @@
+"""JoeyNMT 2.3 with weights of ours, a peer of `decoding.py`, which writes its model and starts it.
+
+`main` runs in an environment of its own, so nothing of the package is imported here. JoeyNMT gets
+what its checkpoint has no place for: our bias of the output layer and our epsilon of the layer normalisation. Its
+attention has biases where ours has none: they are zero.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor, nn
+
+from seq2seq_attn.errors import reports_user_errors
+
+ROOT = Path(__file__).parents[2]
+
+RESULT = "RESULT "  # what stands before an answer on standard output
+ORDER = [1, 0, 2, 3]  # JoeyNMT's specials are unk, pad, begin, end; ours pad, unk, begin, end
+PLACES = 5000  # of its table
+
+
+def write_model(model: Any, tokenizer: Any, table: Tensor, folder: Path, *, most: int, batch: int) -> None:
+    """A folder with its configuration, checkpoint, vocabularies and tokenizers.
+
+    Args:
+        model: a pre-norm Transformer of ours. table: of its positions, `PLACES` rows.
+        most: pieces of a translation. batch: sentences.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    state = tokenizer.get_state()
+    for side, pieces, size in (
+        ("source", tokenizer.source_pieces, tokenizer.source_vocab_size),
+        ("target", tokenizer.target_pieces, tokenizer.target_vocab_size),
+    ):
+        (folder / f"{side}.model").write_bytes(state[f"{side}_model"].numpy().tobytes())
+        lines = pieces(reordered(torch.arange(size)).tolist())
+        (folder / f"{side}.vocabulary").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (folder / "config.yaml").write_text(yaml.safe_dump(configuration(model, folder, most, batch)))
+    weights = {
+        "src_embed.lut.weight": reordered(model.embed_source.weight),
+        "trg_embed.lut.weight": reordered(model.embed_target.weight),
+        "decoder.output_layer.weight": reordered(model.output.weight),
+    }
+    for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
+        weights |= {f"{name}.pe.pe": table[None], **named(f"{name}.layer_norm", side.norm)}
+        for i, layer in enumerate(side.layers):
+            weights |= {f"{name}.layers.{i}.{key}": value for key, value in layer_weights(layer).items()}
+    checkpoint = {
+        "model_state": {key: value.detach().clone() for key, value in weights.items()},
+        "output_bias": reordered(model.output.bias.detach()), "epsilon": model.encoder.norm.eps,
+    }  # fmt: skip
+    torch.save(checkpoint, folder / "best.ckpt")
+
+
+def reordered(rows: Tensor) -> Tensor:
+    return torch.cat([rows[ORDER], rows[len(ORDER) :]])
+
+
+def layer_weights(layer: Any) -> dict[str, Tensor]:
+    """Of a layer of either side, by JoeyNMT's names."""
+    feed_forward = layer.feed_forward
+    found = {
+        **named("feed_forward.layer_norm", layer.feed_forward_residual.before),
+        **named("feed_forward.pwff_layer.0", feed_forward.expand),
+        **named("feed_forward.pwff_layer.3", feed_forward.reduce),
+    }  # fmt: skip
+    if hasattr(layer, "attention"):
+        return (
+            found
+            | named("layer_norm", layer.attention_residual.before)
+            | attention("src_src_att", layer.attention)
+        )
+    return (
+        found | named("x_layer_norm", layer.self_residual.before) | attention("trg_trg_att", layer.self_attention)
+        | named("dec_layer_norm", layer.cross_residual.before) | attention("src_trg_att", layer.cross_attention)
+    )  # fmt: skip
+
+
+def attention(name: str, part: Any) -> dict[str, Tensor]:
+    query, key = part.score.projections
+    linears = {"q": query, "k": key, "v": part.project_values}
+    found = {
+        k: v for letter, linear in linears.items() for k, v in named(f"{name}.{letter}_layer", linear).items()
+    }
+    return found | named(f"{name}.output_layer", part.project_output[0])
+
+
+def named(name: str, part: Any) -> dict[str, Tensor]:
+    bias = part.bias if part.bias is not None else torch.zeros(part.weight.shape[0])
+    return {f"{name}.weight": part.weight, f"{name}.bias": bias}
+
+
+def configuration(model: Any, folder: Path, most: int, batch: int) -> dict[str, Any]:
+    embeddings = {
+        "embedding_dim": model.embed_source.embedding_dim,
+        "scale": model.scale != 1.0,
+        "dropout": 0.0,
+    }
+    sides = {}
+    for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
+        first = side.layers[0]
+        own = first.attention if hasattr(first, "attention") else first.self_attention
+        sides[name] = {
+            "type": "transformer", "num_layers": len(side.layers), "num_heads": own.num_heads,
+            "embeddings": embeddings, "hidden_size": embeddings["embedding_dim"],
+            "ff_size": first.feed_forward.expand.out_features, "dropout": 0.0, "layer_norm": "pre",
+            "activation": first.feed_forward.activation.__name__,
+        }  # fmt: skip
+    data = {
+        short: {
+            "lang": side, "level": "bpe", "voc_file": str(folder / f"{side}.vocabulary"),
+            "tokenizer_type": "sentencepiece", "tokenizer_cfg": {"model_file": str(folder / f"{side}.model")},
+        }
+        for short, side in (("src", "source"), ("trg", "target"))
+    }  # fmt: skip
+    return {
+        "name": "ours", "model_dir": str(folder), "use_cuda": False, "data": {"test": "none", **data},
+        "training": {"batch_size": batch},
+        "testing": {
+            "load_model": str(folder / "best.ckpt"), "batch_size": batch, "batch_type": "sentence",
+            "max_output_length": most, "generate_unk": False, "n_best": 1, "beam_size": 1,
+        },
+        "model": {"tied_embeddings": False, "tied_softmax": False, **sides},
+    }  # fmt: skip
+
+
+def started(
+    python: Path, folder: Path, threads: int
+) -> Callable[[list[str], int, float], tuple[float, list[str]]]:
+    """A process that turns lines, a beam size and Wu's alpha into seconds and translations."""
+    command = [python, "-m", "scripts.benchmarks.decode_with_joeynmt", folder.resolve(), str(threads)]
+    process: Any = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+
+    def ask(lines: list[str], beam_size: int, alpha: float) -> tuple[float, list[str]]:
+        request = {"lines": lines, "beam_size": beam_size, "beam_alpha": alpha}
+        print(json.dumps(request), file=process.stdin, flush=True)
+        for line in process.stdout:
+            if line.startswith(RESULT):
+                answer = json.loads(line.removeprefix(RESULT))
+                return answer["seconds"], answer["translations"]
+        raise RuntimeError(f"JoeyNMT ended without an answer; see what {' '.join(map(str, command))} says")
+
+    return ask
+
+
+@reports_user_errors
+def main(folder: Path, threads: int) -> None:
+    """Answer each line of standard input, an object, with another of `translations` and `seconds`."""
+    checkpoint = torch.load(folder / "best.ckpt")
+
+    from joeynmt.config import load_config, parse_global_args
+    from joeynmt.prediction import predict, prepare
+
+    torch.set_num_threads(threads)
+    settings = parse_global_args(load_config(folder / "config.yaml"), rank=0, mode="translate")
+    model, _, _, data = prepare(settings, rank=0, mode="translate")
+    model.decoder.output_layer.bias = nn.Parameter(checkpoint["output_bias"])
+    for part in model.modules():
+        if isinstance(part, nn.LayerNorm):
+            part.eps = checkpoint["epsilon"]
+    for request in map(json.loads, sys.stdin):
+        data.reset_cache()
+        for line in request["lines"]:
+            data.set_item(line)
+        began = time.perf_counter()
+        _, _, translations, *_ = predict(
+            model, data, settings.device, settings.n_gpu, num_workers=0, autocast=settings.autocast,
+            args=settings.test._replace(beam_size=request["beam_size"], beam_alpha=request["beam_alpha"]),
+        )  # fmt: skip
+        answer = {"seconds": time.perf_counter() - began, "translations": translations}
+        print(RESULT + json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

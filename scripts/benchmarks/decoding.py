@@ -1,0 +1,295 @@
+"""Sentences a second of our searches and of their peers: `python -m scripts.benchmarks.decoding RUN`.
+
+All decode with the same weights, those of the run, a pre-norm Transformer: ours, a plain cached loop of PyTorch
+(`decode_plainly.py`), CTranslate2 in float32 (`pip install 'seq2seq-attn[serve]'`) and, if `--peers` names it, JoeyNMT
+2.3, in an environment that is made once. From text to text. All take turns, so that a busy machine harms all alike; the
+median turn of each counts, and the fastest stands beside it. A small part: `--sentences 40 --turns 1 --lengths 25 50`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import itertools
+import json
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from sacrebleu import corpus_bleu
+from torch import Tensor, nn
+
+from scripts.benchmarks import decode_with_joeynmt as decode_with_joeynmt
+from scripts.benchmarks.decode_plainly import PlainTransformer
+from scripts.benchmarks.draw_decoding import NAMES, draw
+from scripts.benchmarks.peer_environment import made_environment
+from scripts.benchmarks.processor import processor
+from seq2seq_attn.checkpoint.load import Loaded, load
+from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.data.download import fetch
+from seq2seq_attn.data.multi30k import URL
+from seq2seq_attn.data.reading import read_lines
+from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
+from seq2seq_attn.inference.export_ctranslate2 import export
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.paths import conf_directory
+from seq2seq_attn.position.sinusoidal import sinusoids
+from seq2seq_attn.process import keep_freed_memory
+from seq2seq_attn.search.search import Search, TargetPieces
+
+ROOT = Path(__file__).parents[2]
+CACHE = Path("~/.cache/seq2seq_attn")
+BEAM_SIZE, ALPHA = 5, 0.6
+BEAM = {
+    "beam_size": BEAM_SIZE,
+    "length_penalty.alpha": ALPHA,
+    "patience": 1.0,
+}  # all end with as many finished
+SEARCHES = {
+    "greedy": ["search=greedy"],
+    "beam": ["search=beam", *(f"search.{k}={v}" for k, v in BEAM.items())],
+}
+REST = 0.5  # seconds between turns, in which the threads of the last one go to sleep
+STEPS = 64  # sentences of the plot
+Pieces = list[list[int]]
+Way = Callable[[list[str], str], tuple[float, list[str]]]  # lines and search to seconds and translations
+
+
+@reports_user_errors
+def main(arguments: list[str] | None = None) -> None:
+    options = parse(arguments)
+    torch.set_num_threads(options.threads)
+    keep_freed_memory()  # as translate.py does
+    results = measured(options)
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / f"{options.name}.json"
+    file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(f"wrote {draw(file)}")
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", help="a run folder or a .ckpt file")
+    parser.add_argument("--peers", nargs="*", default=["plain", "ctranslate2"], choices=list(NAMES)[1:])
+    parser.add_argument(
+        "--data", type=Path, help="folder of test_2016_flickr.en.gz and .fr.gz; fetched if not given"
+    )
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--most", type=int, default=54, help="pieces of a translation")
+    parser.add_argument("--batch", type=int, default=128, help="sentences, as translate.py takes")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--joeynmt-turns", type=int, default=2)
+    parser.add_argument(
+        "--lengths", nargs="*", type=int, default=[25, 50, 100, 200, 300, 400], help="of the plot"
+    )
+    parser.add_argument("--layers", type=int, help="layers that add nothing fill each side up to so many")
+    parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="where JoeyNMT's is")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks")
+    parser.add_argument("--name", default="decoding_cpu", help="of the page, its plot and its figures")
+    return parser.parse_args(arguments)
+
+
+def measured(options: argparse.Namespace) -> dict[str, Any]:
+    """All that the page says, as plain data."""
+    loaded = load(options.run)
+    layers = fill_up(loaded.model, options.layers) if options.layers else 0
+    cleaning = instantiate(loaded.config["data"]["cleaning"], _convert_="all")
+    source, references = (
+        read_lines(file_of(language, options.data))[: options.sentences] for language in ("en", "fr")
+    )
+    lines = [cleaning.normalize_text(line) for line in source]
+    with tempfile.TemporaryDirectory() as folder:
+        if "ctranslate2" in options.peers:
+            export(loaded, Path(folder) / "ctranslate2")
+        ways = dict(all_ways(loaded, options, Path(folder)))
+        searches = {kind: in_turns(ways, lines, references, kind, options) for kind in SEARCHES}
+        steps = seconds_per_step(loaded, options, lines, Path(folder))
+    encoder, decoder = loaded.model.encoder, loaded.model.decoder
+    return {
+        "searches": searches, "seconds_per_step": steps,
+        "model": {
+            "layers": f"{len(encoder.layers)}+{len(decoder.layers)}", "filled": layers, "dim": encoder.key_dim,
+            "ff_dim": encoder.layers[0].feed_forward.expand.out_features,
+            "heads": decoder.layers[0].cross_attention.num_heads, "pieces": loaded.tokenizer.target_vocab_size,
+        },
+        "beam": {"size": BEAM_SIZE, "alpha": ALPHA}, "steps": STEPS,
+        "options": {name: getattr(options, name) for name in ("sentences", "most", "batch", "threads", "turns")},
+        "machine": {"processor": processor(), "python": platform.python_version(), "torch": torch.__version__},
+    }  # fmt: skip
+
+
+def file_of(language: str, folder: Path | None) -> Path:
+    name = f"test_2016_flickr.{language}.gz"
+    if folder is not None:
+        return folder / name
+    return fetch(URL.format(name=name), CACHE.expanduser() / "multi30k" / name, "--data FOLDER")
+
+
+def fill_up(model: EncoderDecoder, layers: int) -> int:
+    """Layers whose output is zero: the translations stay, the cost is that of `layers`; how many came to a side."""
+    added = layers - len(model.decoder.layers)
+    for side in (model.encoder, model.decoder):
+        while len(side.layers) < layers:
+            layer = copy.deepcopy(side.layers[-1])
+            parts = [
+                getattr(layer, name, None) for name in ("attention", "self_attention", "cross_attention")
+            ]
+            outputs = [part.project_output[0] for part in parts if part is not None]
+            for linear in (*outputs, layer.feed_forward.reduce):
+                for parameter in linear.parameters():
+                    nn.init.zeros_(parameter)
+            side.layers.append(layer)
+    return added
+
+
+def all_ways(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Way]]:
+    tokenizer = loaded.tokenizer
+    target = TargetPieces.of(tokenizer)
+    searches = {kind: search_of(kind, options.most) for kind in SEARCHES}
+
+    def ours(source: Tensor, mask: Tensor, kind: str) -> Pieces:
+        return [best.pieces for best, *_ in searches[kind](loaded.model, source, mask, target)]
+
+    yield "ours", from_text(tokenizer, in_batches(tokenizer, options.batch, ours))
+    if "plain" in options.peers:
+        loop = PlainTransformer(loaded.model, target)
+
+        def plain(source: Tensor, mask: Tensor, kind: str) -> Pieces:
+            if kind == "greedy":
+                return loop.greedy(source, mask, options.most)
+            return loop.beam(source, mask, options.most, BEAM_SIZE, ALPHA)
+
+        yield "plain", from_text(tokenizer, in_batches(tokenizer, options.batch, plain))
+    if "ctranslate2" in options.peers:
+        engines = {kind: engine(folder, search, options) for kind, search in searches.items()}
+
+        def ctranslate2(sources: Pieces, kind: str) -> Pieces:
+            return [best.pieces for best, *_ in engines[kind](sources, options.batch)]
+
+        yield "ctranslate2", from_text(tokenizer, ctranslate2)
+    if "joeynmt" in options.peers:
+        yield "joeynmt", joeynmt(loaded, options, folder / "joeynmt")
+
+
+def search_of(kind: str, most: int, least: int = 0) -> Search:
+    """As the command line builds it, with one limit for all sentences."""
+    limits = {"max_length": most, "min_length": least, "max_relative_length": 0.0, "max_extra_length": most}
+    overrides = [*SEARCHES[kind], *(f"search.limits.{name}={value}" for name, value in limits.items())]
+    with initialize_config_dir(str(conf_directory()), version_base="1.3"):
+        config = compose("translate", overrides=overrides)
+    return instantiate(OmegaConf.to_container(config.search, resolve=True), _convert_="all")
+
+
+def engine(folder: Path, search: Search, options: argparse.Namespace) -> CTranslate2Engine:
+    return CTranslate2Engine(
+        str(folder / "ctranslate2"), search=search, device=torch.device("cpu"), num_threads=options.threads
+    )
+
+
+def in_batches(
+    tokenizer: Any, size: int, decode: Callable[[Tensor, Tensor, str], Pieces]
+) -> Callable[[Pieces, str], Pieces]:
+    """Batches of sentences sorted by length, as the command cuts them."""
+
+    def decoded(sources: Pieces, kind: str) -> Pieces:
+        order, found = sorted(range(len(sources)), key=lambda i: len(sources[i])), [[]] * len(sources)
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
+            source, _, mask = collated(tokenizer, [sources[i] for i in rows])
+            for i, pieces in zip(rows, decode(source, mask, kind), strict=True):
+                found[i] = pieces
+        return found
+
+    return decoded
+
+
+def collated(tokenizer: Any, sources: Pieces) -> tuple[Tensor, Tensor, Tensor]:
+    return collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
+
+
+def from_text(tokenizer: Any, decode: Callable[[Pieces, str], Pieces]) -> Way:
+    def way(lines: list[str], kind: str) -> tuple[float, list[str]]:
+        began = time.perf_counter()
+        texts = tokenizer.decode_target(decode(tokenizer.encode_source(lines), kind))
+        return time.perf_counter() - began, texts
+
+    return way
+
+
+def joeynmt(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Way:
+    """Its sentences are not sorted, as its command leaves them."""
+    table = sinusoids(
+        decode_with_joeynmt.PLACES, loaded.model.encoder.key_dim, loaded.model.encoder.position.base
+    )
+    decode_with_joeynmt.write_model(
+        loaded.model, loaded.tokenizer, table.float(), folder, most=options.most, batch=options.batch
+    )
+    python = made_environment("joeynmt", options.environments.expanduser())
+    ask = decode_with_joeynmt.started(python, folder, options.threads)
+    return lambda lines, kind: ask(lines, BEAM_SIZE if kind == "beam" else 1, ALPHA)
+
+
+def in_turns(
+    ways: dict[str, Way], lines: list[str], references: list[str], kind: str, options: argparse.Namespace
+) -> dict[str, dict[str, Any]]:
+    """Seconds of every turn, the share of translations that are ours, and BLEU, by way."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    texts: dict[str, list[str]] = {}
+    for turn in range(options.turns):
+        for name, way in ways.items():
+            if name == "joeynmt" and turn >= options.joeynmt_turns:
+                continue
+            time.sleep(REST)
+            took, texts[name] = way(lines, kind)
+            seconds[name].append(took)
+            print(f"{kind}, turn {turn + 1}, {NAMES[name]}: {len(lines) / took:.1f} sentences/s", flush=True)
+    return {
+        name: {
+            "seconds": seconds[name], "bleu": corpus_bleu(texts[name], [references]).score,
+            "same": sum(a == b for a, b in zip(texts[name], texts["ours"], strict=True)) / len(lines),
+        }
+        for name in ways
+    }  # fmt: skip
+
+
+def seconds_per_step(
+    loaded: Loaded, options: argparse.Namespace, lines: list[str], folder: Path
+) -> dict[str, dict[int, float]]:
+    """Of greedy search that may end at one length only, by way and length; the encoder's time is in it."""
+    sources = loaded.tokenizer.encode_source(lines[:STEPS])
+    source, _, mask = collated(loaded.tokenizer, sources)
+    target = TargetPieces.of(loaded.tokenizer)
+    loop = PlainTransformer(loaded.model, target) if "plain" in options.peers else None
+    found: dict[str, dict[int, float]] = {name: {} for name in ("ours", *options.peers) if name != "joeynmt"}
+    for length in options.lengths:
+        search = search_of("greedy", length, length)
+        runs: dict[str, Callable[[], Any]] = {"ours": partial(search, loaded.model, source, mask, target)}
+        if loop is not None:
+            runs["plain"] = partial(loop.greedy, source, mask, length, length)
+        if "ctranslate2" in found:
+            runs["ctranslate2"] = partial(engine(folder, search, options), sources, STEPS)
+        for name, run in itertools.chain.from_iterable([runs.items()] * min(3, options.turns)):
+            time.sleep(REST)
+            began = time.perf_counter()
+            run()
+            took = (time.perf_counter() - began) / length
+            found[name][length] = min(took, found[name].get(length, took))
+        said = ", ".join(f"{name} {1e3 * found[name][length]:.2f} ms" for name in runs)
+        print(f"{length} pieces, a step: {said}", flush=True)
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Page and plot of what `decoding.py` measured: `python -m scripts.benchmarks.draw_decoding FIGURES.json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from scripts.benchmarks.figures_file import draw_given, shown
+
+NAMES = {
+    "ours": "ours", "plain": "plain cached loop", "ctranslate2": "CTranslate2, float32", "joeynmt": "JoeyNMT 2.3"
+}  # fmt: skip
+TEXT = """\
+# Decoding on a CPU
+
+{greedy}
+
+{beam}
+
+Multi30k test_2016_flickr, English to French, {sentences:,} sentences, from text to text, at most {most} pieces a
+translation. One pre-norm Transformer of {layers} layers, {dim} wide, {heads} heads, feed-forward parts of {ff_dim},
+{pieces:,} pieces: the same weights in all. Float32, {threads} threads, {processor}, torch {torch}, Python {python}. All
+take turns, {turns} of them, JoeyNMT fewer. The speed of a machine that others share changes from second to second, and
+the fastest turn tells whom it favoured: the median stands first. The beam has {size} hypotheses, Wu's length penalty,
+alpha {alpha}, and ends with {size} finished hypotheses (`search.patience=1.0`).
+
+- Ours and the plain loop take batches of {batch} sentences sorted by length, as `translate.py` cuts them; CTranslate2
+  cuts its own, of as many. JoeyNMT takes as many in the order of the file, as its `translate` does.
+- The plain loop is scripts/benchmarks/decode_plainly.py: caches grown by `torch.cat`, a copy of the source for each
+  hypothesis, `index_select`, finished sentences leave. CTranslate2's hypotheses are ranked by our penalty.
+- JoeyNMT gets our bias of the output layer and our epsilon, for which its checkpoint has no place. It keeps no keys
+  and values: each step reads all pieces again; its finished hypotheses stay in the beam.
+{filled}
+## Cost of a step
+
+{steps} sentences, greedy, each made to end at one length; the encoder's share is in it. In a search that read all
+pieces again in every step, the time of a step would grow in proportion to the length.
+
+![Milliseconds a step against the length of the translations]({name}.png)
+
+{step_table}
+
+Made by `python -m scripts.benchmarks.decoding RUN{arguments}`,
+drawn again by `python -m scripts.benchmarks.draw_decoding docs/benchmarks/{name}.json`.
+"""
+FILLED = """- {} layers of each side add nothing: they were put behind those of the run for their cost.
+"""
+
+
+def draw(file: Path) -> Path:
+    """Write both beside the figures; the page's path."""
+    results = json.loads(file.read_text(encoding="utf-8"))
+    model, steps = results["model"], results["seconds_per_step"]
+    sentences = results["options"]["sentences"]
+    text = TEXT.format(
+        **shown(model | results["options"] | results["machine"] | results["beam"]) | {
+            "greedy": table("Greedy", results["searches"]["greedy"], sentences),
+            "beam": table(f"Beam of {results['beam']['size']}", results["searches"]["beam"], sentences),
+            "filled": FILLED.format(model["filled"]) if model["filled"] else "", "step_table": step_table(steps),
+            "steps": results["steps"], "name": file.stem, "arguments": arguments(results),
+        }
+    )  # fmt: skip
+    page = file.with_suffix(".md")
+    page.write_text(text, encoding="utf-8")
+    plot(
+        steps,
+        f"greedy, {results['steps']} sentences, {results['options']['threads']} threads",
+        file.with_suffix(".png"),
+    )
+    return page
+
+
+def arguments(results: dict[str, Any]) -> str:
+    """Of the command, those that are not left as they are."""
+    filled, layers = results["model"]["filled"], results["model"]["layers"].split("+")[0]
+    peers = [name for name in results["searches"]["greedy"] if name != "ours"]
+    return (f" --layers {layers}" if filled else "") + (f" --peers {' '.join(peers)}" if peers else "")
+
+
+def table(title: str, ways: dict[str, Any], sentences: int) -> str:
+    """The fastest first, by the median of its turns; ratios before figures."""
+    lines = [
+        f"| {title} | seconds, ours = 1: median turn | fastest turn | sentences/s: median | fastest | same as ours | "
+        "BLEU |", "|:--|--:|--:|--:|--:|--:|--:|"
+    ]  # fmt: skip
+    ours = ways["ours"]["seconds"]
+    for name, found in sorted(ways.items(), key=lambda item: median(item[1]["seconds"])):
+        usual, best = median(found["seconds"]), min(found["seconds"])
+        lines.append(
+            f"| {NAMES[name]} | {usual / median(ours):.2f} | {best / min(ours):.2f} | {sentences / usual:,.0f} | "
+            f"{sentences / best:,.0f} | {found['same']:.1%} | {found['bleu']:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def step_table(steps: dict[str, dict[str, float]]) -> str:
+    """Milliseconds, and how much the longest costs of the shortest."""
+    lengths = list(next(iter(steps.values())))
+    lines = [f"| pieces | {' | '.join(lengths)} | last over first |", "|:--|" + "--:|" * (len(lengths) + 1)]
+    for name, seconds in steps.items():
+        values = list(seconds.values())
+        cells = [*(f"{1e3 * value:.2f} ms" for value in values), f"{values[-1] / values[0]:.2f}"]
+        lines.append(f"| {NAMES[name]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def plot(steps: dict[str, dict[str, float]], title: str, file: Path) -> None:
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
+    axes = figure.subplots()
+    for (name, seconds), style in zip(steps.items(), ("o-", "s--", "^:"), strict=False):
+        axes.plot(
+            [int(length) for length in seconds], [1e3 * s for s in seconds.values()], style, label=NAMES[name]
+        )
+    axes.set(
+        xlabel="pieces of each translation", ylabel="ms a step", title=title, xlim=(0, None), ylim=(0, None)
+    )
+    axes.legend()
+    figure.savefig(file, dpi=120)
+
+
+if __name__ == "__main__":
+    draw_given(__doc__, "searches", draw)

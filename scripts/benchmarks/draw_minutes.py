@@ -1,0 +1,85 @@
+"""Page and plot of what `minutes.py` measured: `python -m scripts.benchmarks.draw_minutes FIGURES.json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from scripts.benchmarks.figures_file import draw_given, shown
+from seq2seq_attn.markdown import code
+
+NAMES = {"ours": "ours", "joeynmt": "JoeyNMT 2.3"}
+STYLES = {
+    "ours": {"color": "black", "marker": "o"},
+    "joeynmt": {"color": "0.45", "marker": "s", "linestyle": "--"},
+}
+TEXT = """\
+# BLEU by minutes of training
+
+Tatoeba, English to French, {train:,} training pairs; {processor}, {threads} of its threads, torch {torch}.
+
+{table}
+
+![BLEU of the validations by minutes]({name}.png)
+
+- A bidirectional GRU, a GRU decoder and additive attention (Bahdanau et al. 2015), {dim} wide, one joint vocabulary of
+  {pieces:,} pieces, all embeddings tied. Ours is `experiment=tatoeba_best`, its weights are averaged and its learning
+  rate comes down to the end; JoeyNMT feeds its attention back into the decoder, halves its learning rate
+  (at first {lr}) when validation BLEU rests, as its own recipes do, and cuts batches of as many pieces.
+- Minutes count from the command to a validation's end, validations included, for {minutes:g} minutes of each program,
+  one after the other with nothing beside it; one seed.
+- The validations read {val:,} sentences greedily, the test {test:,} by beam search, with the weights that were best in
+  validation. Both are scored by sacreBLEU against all references of a sentence.
+
+Made by {command}; drawn again from {name}.json by `python -m scripts.benchmarks.draw_minutes`.
+"""
+
+
+def draw(file: Path) -> Path:
+    """Write both beside the figures; the page's path."""
+    results = json.loads(file.read_text(encoding="utf-8"))
+    programs = results["programs"]
+    page = file.with_suffix(".md")
+    page.write_text(
+        TEXT.format(
+            **shown(results | results["machine"] | results["sentences"]) | {"command": code(results["command"])},
+            table=table(programs), name=file.stem, lr=programs["joeynmt"]["lr"],
+        ),
+        encoding="utf-8",
+    )  # fmt: skip
+    plot(programs, file.with_suffix(".png"))
+    return page
+
+
+def table(programs: dict[str, Any]) -> str:
+    lines = [
+        "| | test BLEU | best validation BLEU | at minute | updates | parameters, M |",
+        "|:--|--:|--:|--:|--:|--:|",
+    ]
+    for name, found in programs.items():
+        best = max(found["curve"], key=lambda point: point["bleu"])
+        lines.append(
+            f"| {NAMES[name]} | {found['test_bleu']:.1f} | {best['bleu']:.1f} | {best['minutes']:.1f} "
+            f"| {found['updates']:,} | {found['parameters'] / 1e6:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def plot(programs: dict[str, Any], file: Path) -> None:
+    figure = Figure(figsize=(6, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    for name, found in programs.items():
+        minutes, bleu = ([point[key] for point in found["curve"]] for key in ("minutes", "bleu"))
+        axes.plot(minutes, bleu, markersize=3, linewidth=1.2, label=NAMES[name], **STYLES[name])
+    axes.set(xlabel="minutes since the command", ylabel="validation BLEU", xlim=(0, None), ylim=(0, None))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="lower right")
+    figure.savefig(file, dpi=150)
+
+
+if __name__ == "__main__":
+    draw_given(__doc__, "programs", draw)

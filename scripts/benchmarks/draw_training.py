@@ -1,0 +1,153 @@
+"""Page and plot of what `training.py` measured: `python -m scripts.benchmarks.draw_training FIGURES.json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from scripts.benchmarks.figures_file import draw_given, shown
+from seq2seq_attn.markdown import code, literal
+
+NAMES = {
+    "ours": "ours", "plain_chunked": "plain loop, our loss", "plain_cross_entropy": "plain loop, F.cross_entropy",
+    "joeynmt": "JoeyNMT 2.3", "hf": "HF Marian, plain loop", "opennmt": "OpenNMT-py 3.5.1", "eole": "eole 0.6",
+}  # fmt: skip
+TITLES = {
+    "transformer": "Transformer of {layers}+{layers} layers, {dim} wide, {ff_dim} between, {heads} heads",
+    "rnn": "bidirectional GRU, GRU decoder, {dim} wide, additive attention, input feeding",
+}
+TEXT = """\
+# Training on a CPU
+
+{tables}
+
+Multi30k, English to French, one vocabulary of {pieces:,} pieces, batches of about {batch_tokens:,} padded pieces of
+source and target. Pieces are counted on both sides, without padding. All embeddings are tied, dropout is {dropout},
+label smoothing {smoothing}, gradients are clipped at {clip}, Adam; float32, {processor}, torch {torch},
+Python {python}.
+
+- Every program is a process that waits for its turn: after at least {warm_up} updates, {turns},
+  one program after the other. With one thread a turn is measured by processor time, with two by the clock.
+- Pieces/s are of the median turn. Seconds are those of a piece, and the median of the ratios to our turn of the same
+  round; ours and the plain loops read the same batches in the same order there.
+- The first update is counted from the command to its end, with the vocabulary and the encoded corpus at hand, and is
+  that of the quickest start; memory is the peak of the process.
+- Ours is `train.py` with all its defaults but for the validation, which is off. The plain loop is
+  scripts/benchmarks/train_plainly.py: the same mathematics in PyTorch's own modules, no logging, no bar, no schedule.
+{notes}
+![Pieces a second by program]({name}.png)
+
+Made by {commands}; drawn again from {name}.json by `python -m scripts.benchmarks.draw_training`.
+"""
+NOTES = {
+    "joeynmt": "JoeyNMT cuts batches by tokens as they come, unsorted, so that more of them is padding.",
+    "hf": "HF Marian is the model of transformers in the plain loop, with our batches and `F.cross_entropy`; it is "
+    "post-norm.",
+    "opennmt": "OpenNMT-py reads sentences that are cut into pieces beforehand; it buckets by length.",
+    "eole": "eole reads sentences that are cut into pieces beforehand; it buckets by length.",
+}
+
+
+def draw(file: Path) -> Path:
+    """Write both beside the figures; the page's path."""
+    results = json.loads(file.read_text(encoding="utf-8"))
+    sizes, settings = results["sizes"], results["settings"]
+    tables = [
+        table(TITLES[settings[size]["model"]].format(**shown(settings[size])), found) for size, found in sizes.items()
+    ]  # fmt: skip
+    measured = {name for by_threads in sizes.values() for found in by_threads.values() for name in found}
+    text = TEXT.format(
+        **shown(results["options"] | results["machine"] | next(iter(settings.values()))) | {
+            "tables": "\n\n".join(tables), "name": file.stem, "pieces": results["options"]["pieces"],
+            "turns": turns_of(sizes), "commands": ", then ".join(map(code, results["commands"])),
+            "notes": "".join(f"- {note}\n" for name, note in NOTES.items() if name in measured),
+        }
+    )  # fmt: skip
+    page = file.with_suffix(".md")
+    page.write_text(text, encoding="utf-8")
+    plot(sizes, settings, file.with_suffix(".png"))
+    return page
+
+
+def turns_of(sizes: dict[str, Any]) -> str:
+    """How many there were, of how many updates, for each size and number of threads that differs."""
+    said: dict[str, list[str]] = {}
+    for size, by_threads in sizes.items():
+        for threads, found in by_threads.items():
+            turns = found["ours"]["turns"]
+            many = f"{len(turns)} turns of {turns[0]['updates']} updates each"
+            said.setdefault(many, []).append(f"{literal(size)} with {threads} thread{'s' * (threads != '1')}")
+    if len(said) == 1:
+        return next(iter(said))
+    return "; ".join(f"{many} ({', '.join(which)})" for many, which in said.items())
+
+
+def table(title: str, by_threads: dict[str, Any]) -> str:
+    """The fastest first; ratios before figures."""
+    titles = {"1": "one thread"} | {n: f"{n} threads" for n in by_threads if n != "1"}
+    heads = [
+        head for n in by_threads for head in (f"{titles[n]}: seconds, ours = 1", f"{titles[n]}: pieces/s")
+    ]
+    lines = [
+        f"| {title} | {' | '.join(heads)} | peak memory, GB | padding | first update, s |",
+        "|:--" + "|--:" * (len(heads) + 3) + "|",
+    ]
+    first = next(iter(by_threads.values()))
+    for name in sorted(first, key=lambda name: -speed(first[name], next(iter(by_threads)))):
+        cells = [
+            cell for n, found in by_threads.items()
+            for cell in (f"{ratio(found[name], found['ours'], n):.2f}", f"{speed(found[name], n):,.0f}")
+        ]  # fmt: skip
+        of_all = [found[name] for found in by_threads.values()]
+        memory = max(program["peak_memory_bytes"] for program in of_all) / 1e9
+        started = min(program["start_seconds"] for program in of_all)
+        lines.append(
+            f"| {NAMES[name]} | {' | '.join(cells)} | {memory:.2f} | {padding(of_all[0]):.0%} | {started:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def seconds_per_piece(turn: dict[str, Any], threads: str) -> float:
+    return turn["cpu_seconds" if threads == "1" else "seconds"] / turn["tokens"]
+
+
+def speed(program: dict[str, Any], threads: str) -> float:
+    return 1 / median(seconds_per_piece(turn, threads) for turn in program["turns"])
+
+
+def ratio(program: dict[str, Any], ours: dict[str, Any], threads: str) -> float:
+    """Above 1: slower than ours."""
+    rounds = zip(program["turns"], ours["turns"], strict=True)
+    return median(seconds_per_piece(turn, threads) / seconds_per_piece(own, threads) for turn, own in rounds)
+
+
+def padding(program: dict[str, Any]) -> float:
+    tokens, padded = (sum(turn[name] for turn in program["turns"]) for name in ("tokens", "padded_tokens"))
+    return 1 - tokens / padded
+
+
+def plot(sizes: dict[str, Any], settings: dict[str, Any], file: Path) -> None:
+    """A bar for each program and number of threads."""
+    most = max(len(found) for by_threads in sizes.values() for found in by_threads.values())
+    figure = Figure(figsize=(4.5 * len(sizes) + 1.5, 0.5 * most + 1.5), layout="constrained")
+    axes = figure.subplots(1, len(sizes), squeeze=False)[0]
+    for axis, (size, by_threads) in zip(axes, sizes.items(), strict=True):
+        for place, (threads, found) in enumerate(by_threads.items()):
+            names = list(found)[::-1]
+            height = 0.8 / len(by_threads)
+            places = [row - 0.4 + height * (place + 0.5) for row in range(len(names))]
+            by = "processor time" if threads == "1" else "the clock"
+            label = f"{threads} thread{'s' if threads != '1' else ''}, by {by}"
+            axis.barh(places, [speed(found[name], threads) for name in names], height, label=label)
+            axis.set_yticks(range(len(names)), [NAMES[name] for name in names])
+        axis.set(xlabel="pieces a second", title=settings[size]["model"])
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(by_threads))
+    figure.savefig(file, dpi=120)
+
+
+if __name__ == "__main__":
+    draw_given(__doc__, "sizes", draw)

@@ -1,0 +1,62 @@
+"""Training with JoeyNMT 2.3 for some minutes, and its test; `minutes.py` starts it.
+
+`python -m scripts.benchmarks.learn_with_joeynmt FOLDER MINUTES`, in JoeyNMT's environment. What is put around its own
+trainer is the clock, at the end of which it validates once more and stops, and what torch took away since.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from scripts.benchmarks.train_with_joeynmt import write_configuration
+from seq2seq_attn.errors import reports_user_errors
+
+
+@reports_user_errors
+def main(folder: Path, minutes: float) -> None:
+    settings = json.loads((folder / "settings.json").read_text())
+    file = write_configuration(
+        settings,
+        folder,
+        data={"test": str(folder / "test")},
+        training={
+            # as in its own recipes for recurrent models
+            "scheduling": "plateau", "patience": 5, "decrease_factor": 0.5, "early_stopping_metric": "bleu",
+            "validation_freq": settings["validation_updates"],
+            "logging_freq": max(1, settings["validation_updates"] // 5), "keep_best_ckpts": 1, "print_valid_sents": [],
+        },
+        testing={"eval_metrics": ["bleu"], "beam_size": settings["beam_size"], "beam_alpha": 1.0},
+    )  # fmt: skip
+
+    from joeynmt import builders
+    from joeynmt.config import load_config
+    from joeynmt.training import TrainManager, train
+    from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+    def plateau(*given: Any, verbose: bool, **options: Any) -> ReduceLROnPlateau:
+        return ReduceLROnPlateau(*given, **options)  # torch has no `verbose` any more
+
+    builders.ReduceLROnPlateau = plateau
+
+    stop_at = time.monotonic() + 60 * minutes
+    train_step, train_and_validate = TrainManager._train_step, TrainManager.train_and_validate
+
+    def timed_step(self: Any, batch: Any) -> Any:
+        if time.monotonic() > stop_at:
+            self.stats.is_max_update = True  # its own sign to stop after this update
+        return train_step(self, batch)
+
+    def then_validated(self: Any, train_data: Any, valid_data: Any) -> None:
+        train_and_validate(self, train_data, valid_data)
+        self._validate(valid_data)
+
+    TrainManager._train_step, TrainManager.train_and_validate = timed_step, then_validated
+    train(rank=0, world_size=None, cfg=load_config(file))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))

@@ -1,0 +1,184 @@
+"""Every attention on the captions of Multi30k, with equal weights and updates: `python -m scripts.benchmarks.presets`.
+
+Each is the self-attention of the Transformer of experiment=preset_table, whose feed-forward layers are so wide that all
+models have as many weights as the one with multihead attention. Every row is a command of train.py of its own, and
+stands on the page; rows that have run before are not run again. --jobs says how many run at once, each on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import cache
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from seq2seq_attn.comparison.runs import compare, write
+from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.markdown import code
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENT = "experiment=preset_table"
+STANDARD = "multihead"
+PIECES = 8000  # of either vocabulary, where the width is chosen
+LOG = "output.txt"
+COMMANDS = """
+## The command of each row
+
+From the root of the repository; `data.path=FOLDER` says where the captions are if they are not to be fetched, and
+`hydra.run.dir=` where the run is kept. All rows, {jobs} at once, and this page:
+
+```
+{whole}
+```
+
+{table}
+"""
+
+
+@reports_user_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    if options.data and not options.data.is_dir():
+        raise UserError(f"--data {options.data} is no folder; give that of Multi30k's captions")
+    jobs = {
+        options.runs / preset / str(seed): command(preset, seed)
+        for preset in options.presets
+        for seed in options.seeds
+    }
+    failed = run_all({folder: job for folder, job in jobs.items() if not done(folder)}, options)
+    groups, left_out = compare([options.runs], STANDARD if STANDARD in options.presets else None, 1000)
+    write(groups, left_out, options.output, 0)
+    page = options.output.with_suffix(".md")
+    page.write_text(page.read_text(encoding="utf-8") + commands(options), encoding="utf-8")
+    if failed:
+        sys.exit(
+            f"{len(failed)} of {len(jobs)} runs failed: {', '.join(failed)}; repeat the command for these"
+        )
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="folder of the captions; fetched if not given")
+    parser.add_argument("--presets", nargs="+", default=presets(), choices=presets(), metavar="PRESET")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1])
+    parser.add_argument("--jobs", type=int, default=2, help="runs at once, each on one thread")
+    parser.add_argument("--override", nargs="*", default=[], help="of train.py, in every row")
+    parser.add_argument(
+        "--runs", type=Path, default=Path("runs/preset_table"), help="where the runs are kept"
+    )
+    parser.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks/presets.html")
+    return parser.parse_args(arguments)
+
+
+def presets() -> list[str]:
+    return sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
+
+
+def command(preset: str, seed: int) -> list[str]:
+    """Of train.py, without what hangs on the machine."""
+    return [
+        EXPERIMENT, f"attention={preset}", f"feed_forward.ff_dim={equal_width(preset)}", f"seed={seed}", "num_threads=1"
+    ]  # fmt: skip
+
+
+def equal_width(preset: str) -> int:
+    """Of the feed-forward layers, with which a model of this attention is nearest to the weights of the standard.
+
+    Raises:
+        ValueError: if the attention alone has more than there is to share.
+    """
+    width = composed(STANDARD).feed_forward.ff_dim
+    of_one = num_parameters(STANDARD, width + 1) - num_parameters(STANDARD, width)
+    equal = width + round((num_parameters(STANDARD, width) - num_parameters(preset, width)) / of_one)
+    if equal < 1:
+        raise ValueError(
+            f"{preset} has more weights than a model of {STANDARD}; give {EXPERIMENT} wider layers"
+        )
+    return equal
+
+
+@cache
+def num_parameters(preset: str, width: int) -> int:
+    config = composed(preset).copy()
+    config.feed_forward.ff_dim = width
+    model = instantiate(OmegaConf.to_container(config.model, resolve=True), _convert_="all")
+    return sum(weight.numel() for weight in model.parameters())
+
+
+@cache
+def composed(preset: str) -> DictConfig:
+    sizes = [f"model.{side}_vocab_size={PIECES}" for side in ("source", "target")]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return compose("train", [EXPERIMENT, f"attention={preset}", *sizes])
+
+
+def done(folder: Path) -> bool:
+    return (folder / "results.json").is_file()
+
+
+def run_all(jobs: dict[Path, list[str]], options: argparse.Namespace) -> list[str]:
+    """Names of the runs that failed; what each says is in its folder."""
+    failed = []
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, TimeRemainingColumn()) as progress, ThreadPoolExecutor(options.jobs) as pool:
+        bar = progress.add_task("rows", total=len(jobs))
+        running = {pool.submit(run, folder, job, options): folder for folder, job in jobs.items()}
+        for future in as_completed(running):
+            folder = running[future]
+            progress.update(bar, advance=1)
+            if future.result() or not done(folder):
+                failed.append(folder.relative_to(options.runs).as_posix())
+                progress.console.print(f"{failed[-1]} failed: {folder / LOG} says why", markup=False)
+    return failed
+
+
+def run(folder: Path, job: Sequence[str], options: argparse.Namespace) -> int:
+    """The exit code of one run, which goes on where it was stopped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    here = [f"hydra.run.dir={folder.resolve()}", "resume=auto", *options.override]
+    if options.data:
+        here.append(f"data.path={options.data.resolve()}")
+    with (folder / LOG).open("a", encoding="utf-8") as log:
+        return subprocess.run(
+            [sys.executable, "train.py", *job, *here], cwd=ROOT, stdout=log, stderr=log
+        ).returncode
+
+
+def commands(options: argparse.Namespace) -> str:
+    """A section for the page: what to type for each row."""
+    rows = [
+        f"| {preset} | {in_cell(['python train.py', *command(preset, seed), *options.override])} |"
+        for preset in options.presets
+        for seed in options.seeds
+    ]
+    table = "\n".join(["| attention | command |", "|:--|:--|", *rows])
+    given = {"--presets": options.presets, "--seeds": options.seeds, "--override": options.override}
+    usual = {"--presets": presets(), "--seeds": [1], "--override": []}
+    said = [" ".join([name, *map(str, words)]) for name, words in given.items() if words != usual[name]]
+    whole = " ".join(["python -m scripts.benchmarks.presets", f"--jobs {options.jobs}", *said])
+    return COMMANDS.format(jobs=options.jobs, whole=whole, table=table)
+
+
+def in_cell(words: Sequence[str]) -> str:
+    return code(" ".join(words)).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    main()

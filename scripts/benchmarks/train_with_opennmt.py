@@ -1,0 +1,87 @@
+"""Training with OpenNMT-py 3.5.1, a peer of `training.py`, which starts it in an environment of its own.
+
+Its own trainer on its own command's path; only the counting of pieces is put around its step. What it imports for
+transforms that are not used here is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import yaml
+
+from scripts.benchmarks.pace_training import Pace, paced_by_optimizer
+from seq2seq_attn.errors import reports_user_errors
+
+NOT_USED = ("ahocorasick", "fasttext", "rapidfuzz", "spacy")
+NEVER = 1_000_000
+
+
+@reports_user_errors
+def main(folder: Path) -> None:
+    settings = json.loads((folder / "settings.json").read_text())
+    sys.modules |= {name: MagicMock() for name in NOT_USED}
+    pieces = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    (folder / "opennmt.vocabulary").write_text("".join(f"{piece}\n" for piece in pieces[4:]), "utf-8")
+    file = folder / "config.yaml"
+    file.write_text(yaml.safe_dump(configuration(settings, folder) | SIDES[settings["model"]](settings)))
+
+    from onmt.bin.train import _get_parser, train
+    from onmt.trainer import Trainer
+
+    pad = 1  # after the unknown piece, in its order of specials
+
+    def counted(manager: Any, batches: list[Any], *_: Any) -> tuple[int, int]:
+        (batch,) = batches
+        source, target = batch["src"], batch["tgt"][:, 1:]
+        # the source's end pieces, which it leaves out, are counted as if they were there
+        tokens = int(batch["srclen"].sum()) + int((target != pad).sum()) + len(source)
+        return tokens, source.numel() + target.numel() + len(source)
+
+    paced_by_optimizer(Pace.of_benchmark(), Trainer, "_gradient_accumulation", counted)
+    options, _ = _get_parser().parse_known_args(["-config", str(file)])
+    train(options)
+
+
+def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    paths = {
+        name: f"{folder}/pieces.{settings[side]}" for name, side in (("path_src", "source"), ("path_tgt", "target"))
+    }  # fmt: skip
+    return {
+        "data": {"corpus": {**paths, "transforms": [], "weight": 1}}, "save_model": str(folder / "model"),
+        "src_vocab": str(folder / "opennmt.vocabulary"), "share_vocab": True, "src_vocab_size": settings["pieces"],
+        "tgt_vocab_size": settings["pieces"], "share_embeddings": True, "share_decoder_embeddings": True,
+        "word_vec_size": settings["dim"], "hidden_size": settings["dim"], "dropout": [settings["dropout"]],
+        "attention_dropout": [0.0], "label_smoothing": settings["smoothing"], "max_grad_norm": settings["clip"],
+        "optim": "adam", "adam_beta2": 0.98, "learning_rate": settings["lr"], "decay_method": "none",
+        "normalization": "tokens", "accum_count": [1], "world_size": 1, "gpu_ranks": [], "num_workers": 0,
+        # of the longer side, with its begin piece: those of both come to batch_tokens; a bucket is an epoch
+        "batch_type": "tokens", "batch_size": settings["batch_tokens"] * 7 // 12, "bucket_size": settings["sentences"],
+        "train_steps": NEVER, "valid_steps": NEVER, "save_checkpoint_steps": NEVER, "report_every": 20,
+        "seed": settings["seed"],
+    }  # fmt: skip
+
+
+def transformer(settings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "encoder_type": "transformer", "decoder_type": "transformer", "layers": settings["layers"],
+        "heads": settings["heads"], "transformer_ff": settings["ff_dim"], "position_encoding": True,
+    }  # fmt: skip
+
+
+def recurrent(settings: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "encoder_type": "brnn", "decoder_type": "rnn", "rnn_type": "GRU", "layers": 1, "global_attention": "mlp",
+        "input_feed": 1, "bridge": True,
+    }  # fmt: skip
+
+
+SIDES = {"transformer": transformer, "rnn": recurrent}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

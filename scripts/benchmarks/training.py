@@ -1,0 +1,228 @@
+"""Pieces a second of our training and of its peers: `python -m scripts.benchmarks.training --peers joeynmt hf`.
+
+All train one model of a size on the captions of Multi30k, from one vocabulary and in batches of as many pieces: our
+`train.py`, a plain loop of PyTorch (`train_plainly.py`) with our loss and with PyTorch's, and the peers named, in
+environments that are made once. Each is a process that waits for its turn and then does a few updates, one program
+after the other, so that a busy machine harms all alike: with one thread by processor time, with two by the clock.
+A small part: `--sizes A --threads 1 --turns 2 --updates 3 --warm-up 2`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_dir
+
+from scripts.benchmarks.draw_training import NAMES, draw
+from scripts.benchmarks.pace_training import Program
+from scripts.benchmarks.peer_data import write_data
+from scripts.benchmarks.peer_environment import REQUIREMENTS, made_environment
+from scripts.benchmarks.processor import processor
+from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.paths import conf_directory
+
+ROOT = Path(__file__).parents[2]
+CACHE = Path("~/.cache/seq2seq_attn")
+SIZES: dict[str, dict[str, Any]] = {
+    "A": {"model": "transformer", "layers": 4, "dim": 128, "ff_dim": 256, "heads": 4},
+    "B": {"model": "rnn", "dim": 256},
+}
+COMMON = {"dropout": 0.1, "smoothing": 0.1, "lr": 0.001, "clip": 1.0, "seed": 1}
+ONLY_TRANSFORMER = ("hf",)  # its Marian is nothing else
+REST = 0.5  # seconds between turns, in which the threads of the last one go to sleep
+
+
+@reports_user_errors
+def main(arguments: list[str] | None = None) -> None:
+    options = parse(arguments)
+    results = measured(options)
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / f"{options.name}.json"
+    if options.keep and file.exists():
+        results = beside(json.loads(file.read_text(encoding="utf-8")), results)
+    file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(f"wrote {draw(file)}")
+
+
+def beside(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """The figures of both, the new ones where a size has them for a number of threads."""
+    names = sorted(old["sizes"].keys() | new["sizes"].keys())
+    sizes = {name: old["sizes"].get(name, {}) | new["sizes"].get(name, {}) for name in names}
+    commands = old["commands"] + new["commands"]
+    return new | {"sizes": sizes, "settings": old["settings"] | new["settings"], "commands": commands}
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--peers", nargs="*", default=[], choices=list(REQUIREMENTS))
+    parser.add_argument("--data", type=Path, help="folder of train.en.gz and the like; fetched if not given")
+    parser.add_argument("--sizes", nargs="*", default=list(SIZES), choices=list(SIZES))
+    parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
+    parser.add_argument("--batch-tokens", type=int, default=4096, help="padded, source and target")
+    parser.add_argument("--pieces", type=int, default=8000, help="of the joint vocabulary")
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--updates", type=int, default=20, help="of a turn")
+    parser.add_argument("--warm-up", type=int, default=20, help="updates before the first turn")
+    parser.add_argument("--override", nargs="*", default=[], help="of train.py, beside those of the size")
+    parser.add_argument(
+        "--environments", type=Path, default=CACHE / "peers", help="where those of the peers are"
+    )
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks")
+    parser.add_argument("--name", default="training_cpu", help="of the page, its plot and its figures")
+    parser.add_argument(
+        "--keep", action="store_true", help="what the page has of other sizes and threads stays"
+    )
+    return parser.parse_args(arguments)
+
+
+def measured(options: argparse.Namespace) -> dict[str, Any]:
+    """All that the page says, as plain data."""
+    options.environments = options.environments.expanduser()
+    pythons = {name: made_environment(name, options.environments) for name in options.peers}
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        known, _ = write_data(composed(options), data)
+        shared = known | {"batch_tokens": options.batch_tokens}
+        for size in options.sizes:
+            settings = SIZES[size] | COMMON | shared
+            commands = all_commands(size, settings, options, pythons, Path(folder) / size, data)
+            results[size] = {
+                str(threads): in_turns(commands, size, threads, options, Path(folder)) for threads in options.threads
+            }  # fmt: skip
+    return {
+        "commands": [f"python -m scripts.benchmarks.training {' '.join(sys.argv[1:])}"],
+        "sizes": results,
+        "settings": {size: SIZES[size] | COMMON for size in options.sizes},
+        "options": {
+            name: getattr(options, name) for name in ("batch_tokens", "pieces", "turns", "updates", "warm_up")
+        },
+        "machine": {
+            "processor": processor(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        },
+    }
+
+
+def overrides(size: dict[str, Any], options: argparse.Namespace) -> list[str]:
+    """What makes `train.py` train a size, without end and without a validation."""
+    dim, dropout = size["dim"], size["dropout"]
+    of_model = {
+        "transformer": ["model=transformer", f"attention.num_heads={size.get('heads')}",
+                        f"cross_attention.num_heads={size.get('heads')}", f"feed_forward.ff_dim={size.get('ff_dim')}",
+                        "model.dropout=0.0", f"model.encoder.num_layers={size.get('layers')}",
+                        f"model.decoder.num_layers={size.get('layers')}"],
+        "rnn": ["model=rnn", "decoder@model.decoder=rnn_luong", "attention=bahdanau", f"model.dropout={dropout}"],
+    }[size["model"]]  # fmt: skip
+    return [
+        "data=multi30k", *([f"data.path={options.data.resolve()}"] if options.data else []),
+        f"tokenizer.vocab_size={options.pieces}", *of_model, "model.tie_embeddings=all",
+        f"model.embedding_dim={dim}", f"model.encoder.dim={dim}", f"model.decoder.dim={dim}",
+        f"model.encoder.dropout={dropout}", f"model.decoder.dropout={dropout}",
+        f"label_smoothing={size['smoothing']}", f"optimizer.lr={size['lr']}", f"seed={size['seed']}",
+        f"trainer.gradient_clip_val={size['clip']}", f"batch_tokens={options.batch_tokens}",
+        "trainer.max_epochs=1000", "trainer.limit_val_batches=0", *options.override,
+    ]  # fmt: skip
+
+
+def composed(options: argparse.Namespace) -> Any:
+    with initialize_config_dir(str(conf_directory()), version_base="1.3"):
+        return compose("train", overrides=overrides(SIZES["A"] | COMMON, options))
+
+
+def all_commands(
+    size: str, settings: dict[str, Any], options: argparse.Namespace, pythons: dict[str, Path], folder: Path, data: Path
+) -> dict[str, list[str]]:  # fmt: skip
+    """By program; each has a folder of its own with the settings, and the data in reach."""
+
+    def own_folder(name: str) -> str:
+        own = folder / name
+        own.mkdir(parents=True)
+        for file in data.iterdir():
+            (own / file.name).symlink_to(file)
+        (own / "settings.json").write_text(json.dumps(settings))
+        return str(own)
+
+    script: Callable[[str], str] = lambda name: str(ROOT / "scripts" / "benchmarks" / f"{name}.py")  # noqa: E731
+    ours = [
+        sys.executable, str(ROOT / "train.py"), *overrides(settings, options),
+        "+callback.pace._target_=scripts.benchmarks.pace_lightning.Paced", f"hydra.run.dir={own_folder('ours')}",
+    ]  # fmt: skip
+    commands = {"ours": ours}
+    for loss in ("chunked", "cross_entropy"):
+        commands[f"plain_{loss}"] = [
+            sys.executable,
+            script("train_plainly"),
+            own_folder(f"plain_{loss}"),
+            loss,
+        ]
+    for name, python in pythons.items():
+        if settings["model"] == "transformer" or name not in ONLY_TRANSFORMER:
+            commands[name] = [str(python), script(f"train_with_{name}"), own_folder(name)]
+    return commands
+
+
+def in_turns(
+    commands: dict[str, list[str]], size: str, threads: int, options: argparse.Namespace, folder: Path
+) -> dict[str, dict[str, Any]]:
+    """Seconds until the first update, every turn and the peak of memory, by program."""
+    environment = {
+        "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""
+    }  # fmt: skip
+    programs: dict[str, Program] = {}
+    try:
+        for name, command in commands.items():
+            time.sleep(REST)
+            programs[name] = Program(command, folder / f"{size}_{threads}_{name}.log", environment)
+            started = programs[name].start_seconds
+            print(f"{size}, {threads} threads, {NAMES[name]}: first update after {started:.1f} s", flush=True)
+        turns: dict[str, list[dict[str, Any]]] = {name: [] for name in programs}
+        for turn in range(options.turns + 1):
+            for name, program in programs.items():
+                time.sleep(REST)
+                found = program.turn(options.updates if turn else options.warm_up)
+                if turn:
+                    turns[name].append(found)
+                    speed = found["tokens"] / found["cpu_seconds" if threads == 1 else "seconds"]
+                    print(
+                        f"{size}, {threads} threads, turn {turn}, {NAMES[name]}: {speed:,.0f} pieces/s",
+                        flush=True,
+                    )
+    finally:
+        for program in programs.values():
+            program.end()
+    check_same_batches(turns)
+    return {
+        name: {
+            "start_seconds": program.start_seconds, "turns": turns[name],
+            "peak_memory_bytes": max(turn["peak_memory_bytes"] for turn in turns[name]),
+        }
+        for name, program in programs.items()
+    }  # fmt: skip
+
+
+def check_same_batches(turns: dict[str, list[dict[str, Any]]]) -> None:
+    """Ours and the plain loop are compared update by update."""
+    read = {
+        name: [(turn["tokens"], turn["padded_tokens"]) for turn in found]
+        for name, found in turns.items()
+        if name == "ours" or name.startswith("plain_")
+    }
+    if len({tuple(batches) for batches in read.values()}) > 1:
+        raise RuntimeError(f"ours and the plain loops have not read the same batches: {read}")
+
+
+if __name__ == "__main__":
+    main()

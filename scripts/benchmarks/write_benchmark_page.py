@@ -1,0 +1,303 @@
+"""Write docs/benchmarks/attention.md and its plots from figures: `python -m scripts.benchmarks.write_benchmark_page`.
+
+The figures are those of `scripts/benchmarks/attention.py` and `scripts/benchmarks/attention_layers.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import linear_regression
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+from scripts.benchmarks.figures_file import read_figures, shown
+from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.markdown import code, literal
+
+FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
+NAMES = ("local", "atrous", "sparse")
+K = 32
+# What was asked for of forward and backward: pattern, k, causal, places; the least ratio, and the one hoped for.
+ASKED = [
+    ("local", 32, False, 2048, 10, 16), ("atrous", 32, False, 2048, 16, 24), ("sparse", 32, False, 2048, 7, 10),
+    ("local", 32, False, 4096, 20, 30), ("atrous", 32, False, 4096, 20, 27), ("sparse", 32, False, 4096, 10, 14),
+    ("sparse", 64, False, 8192, 15, 20),
+    ("local", 32, True, 4096, 15, 22), ("atrous", 32, True, 4096, 10, 16), ("sparse", 32, True, 4096, 5.5, 9),
+]  # fmt: skip
+LENGTHS_OF_OTHERS = (1024, 4096, 16384)
+STEEPEST = {"local": 1.15, "atrous": 1.8, "sparse": 1.4}  # exponents asked for
+# What each section of the other script says of itself; × is the time of what it is compared with by its own.
+IN_MODELS = {
+    "layer": "A Transformer layer, 512 wide, forward and backward, k = 32, against one with `multihead`. Asked: local "
+    "and atrous at least 4, sparse 3.5. Of the dense layer's 197 GFLOP 120 are its core's, so no core makes "
+    "more than 2.6 of it where all runs at one rate, nor more than 5.7 without the feed-forward layer.",
+    "training": "A training step, 4 + 4 layers 256 wide, two documents, k = 32, against one with `multihead`.",
+    "half_padding": "A batch with padding against a full one, k = 32. Asked: at least 1.67, 0.6 of the time.",
+    "ragged": "The core as it is chosen, sentences × n, each of n / 2 to n places, k = 16, against dense attention "
+    "with the same padding. Asked: at least 0.95.",
+    "parts": "A layer that the fused kernel does not serve, 4 heads of 64, forward and backward: blocks against dense.",
+}
+TEXT = """\
+# Sparse attention against dense, {device}, {dtype}
+
+Made by `python -m scripts.benchmarks.write_benchmark_page` of the figures beside this page, which
+`python -m scripts.benchmarks.attention` and `python -m scripts.benchmarks.attention_layers` measure. torch {torch},
+batch {batch}, {heads} heads of {width}. The core alone, softmax(Q Kᵀ) V, if nothing else is said. All ways of a case
+were timed in turn in one process, and the fastest turn of each counts. **×** is the time of
+`F.scaled_dot_product_attention` that sees all pairs, causal against causal, divided by the way's own: above 1 is
+faster. Memory is the most that was allocated beyond the inputs, in units of the query (q).
+
+The core: {arguments}{note}
+"""
+LINES: dict[str, dict[str, Any]] = {
+    "full": {"color": "black", "linestyle": "-", "marker": "o"},
+    "masked": {"color": "black", "linestyle": ":", "marker": "x"},
+    "lucidrains": {"color": "0.45", "linestyle": "--", "marker": "^"},
+    "sparse": {"color": "tab:red", "linestyle": "-", "marker": "s"},
+    "atrous": {"color": "tab:green", "linestyle": "-.", "marker": "D"},
+    "local": {"color": "tab:blue", "linestyle": "--", "marker": "v"},
+}
+
+
+class Run(NamedTuple):
+    """A measured way of the core; `ratio` is the time of full attention in the same case by its own."""
+
+    way: str
+    pattern: str
+    k: int
+    both: bool
+    causal: bool
+    threads: int
+    length: int
+    seconds: float
+    memory: float | None
+    ratio: float = math.nan
+
+    @property
+    def case(self) -> tuple[Any, ...]:
+        return self.both, self.causal, self.threads, self.length
+
+    @property
+    def name(self) -> str:
+        own = f"{self.pattern} {self.k}" if self.pattern else ""
+        return own if self.way == "blocks" else f"{self.way} {own}".strip()
+
+
+@reports_user_errors
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    parser.add_argument("--figures", default="attention_cpu_float32.json")
+    options = parser.parse_args()
+    about, rows = read(options.folder / options.figures)
+    runs = [Run(*row) for row in rows]
+    dense = {run.case: run.seconds for run in runs if run.way == "full"}
+    runs = [run._replace(ratio=dense.get(run.case, math.nan) / run.seconds) for run in runs]
+    text = TEXT.format(**shown({"note": "."} | about) | {"arguments": code(about["arguments"])})
+    lines = [text, *glance(runs), *growth(runs), *memory(runs)]
+    layers = options.folder / "attention_layers.json"
+    if layers.exists():
+        lines += in_models(*read(layers))
+    lines += [*drawn(runs, options.folder), *dispatch(runs), *libraries(runs), *by_length(runs)]
+    page = options.folder / "attention.md"
+    page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    print(f"wrote {page}")
+
+
+def read(file: Path) -> tuple[dict[str, Any], list[list[Any]]]:
+    found = read_figures(file, "figures")
+    names = [[literal(cell) if isinstance(cell, str) else cell for cell in row] for row in found["figures"]]
+    return found["about"], names
+
+
+def where(runs: Iterable[Run], **wanted: Any) -> list[Run]:
+    return [run for run in runs if all(getattr(run, name) == value for name, value in wanted.items())]
+
+
+def table(head: Sequence[str], rows: Iterable[Iterable[Any]]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "--:|" * len(head)
+    yield from ("| " + " | ".join(map(str, row)) + " |" for row in rows)
+    yield ""
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def verdict(value: float, least: float, hoped: float = math.inf) -> str:
+    if math.isnan(value + least):
+        return "–"
+    if value < least:
+        return "no"
+    return "yes" if value < hoped else "**more**"
+
+
+def side(causal: bool) -> str:
+    return "causal" if causal else "both sides"
+
+
+def glance(runs: list[Run]) -> Iterator[str]:
+    threads = sorted({run.threads for run in runs}, reverse=True)
+    yield "## At a glance\n"
+    yield "Forward and backward; asked: at least, and hoped for; met: with the most threads.\n"
+    rows = []
+    for pattern, k, causal, length, least, hoped in ASKED:
+        of = where(runs, way="blocks", pattern=pattern, k=k, causal=causal, length=length, both=True)
+        found = [next((run.ratio for run in of if run.threads == t), math.nan) for t in threads]
+        met = verdict(found[0], least, hoped)
+        rows.append(
+            (f"{pattern}, k = {k}, {side(causal)}", length, f"{least}, {hoped}", *map(number, found), met)
+        )
+    yield from table(("pattern", "places", "asked, ×", *(f"×, threads: {t}" for t in threads), "met"), rows)
+
+
+def growth(runs: list[Run]) -> Iterator[str]:
+    yield "Forward and backward grow from 1024 to 8192 places with the length to the power of:\n"
+    most = max(run.threads for run in runs)
+    rows = []
+    for name in ("full", *NAMES):
+        wanted = {"way": "full"} if name == "full" else {"way": "blocks", "pattern": name, "k": K}
+        slopes = [
+            exponent(where(runs, **wanted, both=True, threads=most, causal=causal))
+            for causal in (False, True)
+        ]
+        asked = STEEPEST.get(name, math.nan)
+        rows.append((name, number(asked, 2), *(number(s, 2) for s in slopes), verdict(-max(slopes), -asked)))
+    yield from table(("way", "asked, at most", "both sides", "causal", "met"), rows)
+
+
+def exponent(runs: list[Run]) -> float:
+    """Slope of log time over log length; NaN for fewer than two lengths."""
+    points = [(math.log(run.length), math.log(run.seconds)) for run in runs if 1024 <= run.length <= 8192]
+    return linear_regression(*zip(*points, strict=True)).slope if len(points) > 1 else math.nan
+
+
+def memory(runs: list[Run]) -> Iterator[str]:
+    weighed = [run for run in runs if run.memory is not None]
+    if not weighed:
+        return
+    yield "Memory, q. Asked: forward at most 1.25, forward and backward no more than full attention.\n"
+    cases = sorted({(run.both, run.causal, run.length) for run in weighed})
+    found = {(run.name, run.both, run.causal, run.length): run.memory for run in weighed}
+    head = [f"{'both passes' if b else 'forward'}{', causal' if c else ''}, {n}" for b, c, n in cases]
+    names = dict.fromkeys(run.name for run in weighed)
+    yield from table(
+        ("way", *head), ((name, *(number(found.get((name, *case)), 2) for case in cases)) for name in names)
+    )
+
+
+def in_models(about: dict[str, Any], figures: list[list[Any]]) -> Iterator[str]:
+    """For each section a row for each case, a column for each way."""
+    yield f"## In models and batches, threads: {about['threads']}\n"
+    for section, text in IN_MODELS.items():
+        found = {(case, way): dense / own for name, case, way, own, dense in figures if name == section}
+        if found:
+            yield f"{text}\n"
+            cases, ways = (list(dict.fromkeys(names)) for names in zip(*found, strict=True))
+            rows = ((case, *(number(found[case, way], 2) for way in ways)) for case in cases)
+            yield from table(("case", *(f"{way}, ×" for way in ways)), rows)
+
+
+def dispatch(runs: list[Run]) -> Iterator[str]:
+    """Where `automatic` was measured, blocks are not chosen; everywhere else they are."""
+    chosen = {(run.pattern, run.k, *run.case): run for run in where(runs, way="blocks")}
+    chosen |= {(run.pattern, run.k, *run.case): run for run in where(runs, way="automatic")}
+    yield "## What a pattern chooses by itself\n"
+    yield "The least × over k, causality, threads and passes; asked: 0.95. A mask is added below the blocks' length.\n"
+    rows = []
+    for length in sorted({run.length for run in chosen.values()}):
+        of = [where(chosen.values(), length=length, pattern=name) for name in NAMES]
+        least = [min((run.ratio for run in some), default=math.nan) for some in of]
+        rows.append((length, *(number(ratio, 2) for ratio in least), verdict(min(least), 0.95)))
+    yield from table(("places", *NAMES, "met"), rows)
+    yield "Blocks are chosen from; and beat in every case both full attention and one with a mask from:\n"
+    yield from table(("pattern", "k", "chosen from", "fastest from"), thresholds(runs))
+
+
+def thresholds(runs: list[Run]) -> Iterator[tuple[Any, ...]]:
+    lengths = sorted({run.length for run in runs})
+    dense: dict[Any, float] = {}
+    for run in runs:
+        if run.way in ("full", "masked"):
+            dense[run.case] = min(run.seconds, dense.get(run.case, math.inf))
+    for pattern, k in dict.fromkeys((run.pattern, run.k) for run in where(runs, way="blocks")):
+        of = where(runs, pattern=pattern, k=k)
+        others = max((run.length for run in where(of, way="automatic")), default=0)
+        slower = max((r.length for r in where(of, way="blocks") if r.seconds > dense[r.case]), default=0)
+        yield pattern, k, *(next((n for n in lengths if n > last), "–") for last in (others, slower))
+
+
+def libraries(runs: list[Run]) -> Iterator[str]:
+    most = max(run.threads for run in runs)
+    ours = {(run.pattern, *run.case): run for run in where(runs, way="blocks", k=K)}
+    yield "## Other libraries\n"
+    yield f"k = {K}, threads: {most}; × is their time by ours. Asked of lucidrains' local-attention at 4096 places:"
+    yield "at least 1.6, and of its memory at most 0.4.\n"
+    rows = []
+    for run in where(runs, threads=most):
+        own = ours.get((run.pattern, *run.case))
+        if run.way in ("lucidrains", "flex") and run.length in LENGTHS_OF_OTHERS and own is not None:
+            share = own.memory / run.memory if own.memory and run.memory else math.nan
+            passes = "both passes" if run.both else "forward"
+            ratio = number(run.seconds / own.seconds)
+            rows.append((run.way, run.pattern, side(run.causal), passes, run.length, ratio, number(share, 2)))
+    yield from table(("library", "pattern", "side", "passes", "places", "×", "memory, ours by theirs"), rows)
+
+
+def by_length(runs: list[Run]) -> Iterator[str]:
+    """All lengths that are powers of two."""
+    shown = [
+        run for run in runs if run.length & (run.length - 1) == 0 and run.way not in ("automatic", "flex")
+    ]
+    for both, causal, threads in itertools.product((True, False), (False, True), (2, 1)):
+        of = where(shown, both=both, causal=causal, threads=threads)
+        if not of:
+            continue
+        yield f"## {'Forward and backward' if both else 'Forward'}, {side(causal)}, threads: {threads}\n"
+        names = [name for name in dict.fromkeys(run.name for run in of) if name != "full"]
+        found = {(run.name, run.length): run for run in of}
+        rows = []
+        for n in sorted({run.length for run in of}):
+            cells = [found.get((name, n)) for name in names]
+            ratios = (number(run.ratio) if run else "–" for run in cells)
+            rows.append((n, number(found["full", n].seconds * 1e3, 2), *ratios))
+        yield from table(("places", "full, ms", *(f"{name}, ×" for name in names)), rows)
+
+
+def drawn(runs: list[Run], folder: Path) -> Iterator[str]:
+    """A plot of forward and backward for each side, on the most threads."""
+    most = max(run.threads for run in runs)
+    for causal in sorted({run.causal for run in runs}):
+        of = where(runs, causal=causal, both=True, threads=most)
+        figure = Figure(figsize=(7, 5), layout="constrained")
+        axes = figure.subplots()
+        for name, style in LINES.items():
+            wanted = {"way": "blocks", "pattern": name, "k": K} if name in NAMES else {"way": name}
+            line = where(of, **wanted)
+            if line:
+                label = f"{name}, k = {K}" if line[0].k else name
+                axes.plot([r.length for r in line], [r.seconds * 1e3 for r in line], label=label, **style)
+        axes.set(
+            xscale="log", yscale="log", xlabel="places", ylabel="forward and backward, ms", title=side(causal)
+        )
+        axes.xaxis.set_major_locator(FixedLocator([n for n in {r.length for r in of} if n & (n - 1) == 0]))
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.grid(color="0.9")
+        axes.legend(handlelength=4)
+        file = f"attention_{side(causal).replace(' ', '_')}.png"
+        figure.savefig(folder / file, dpi=110)
+        yield f"![Time against length, {side(causal)}, {most} threads]({file})\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Write docs/presets.md, every attention in every architecture: `python -m scripts.benchmarks.write_preset_table`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from seq2seq_attn.batch import Batch
+from seq2seq_attn.errors import reports_user_errors, sentence_of
+from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.training.compatibility import check_lengths, check_positions, check_slots
+from seq2seq_attn.training.loss import label_smoothed_cross_entropy
+from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/presets.md"
+ARCHITECTURES = ("rnn", "conv", "transformer")
+WIDTH = 16  # which the eight heads of fixed_patterns divide
+SMALL = (
+    "data=parallel", "model.source_vocab_size=17", "model.target_vocab_size=19", f"model.embedding_dim={WIDTH}",
+    f"model.encoder.dim={WIDTH}", f"model.decoder.dim={WIDTH}", "search.limits.max_length=2",
+)  # fmt: skip
+PAD, BOS, EOS = 0, 2, 3
+SOURCE = torch.tensor([[4, 5, 6, 7, EOS], [8, 9, EOS, PAD, PAD]])
+READ = torch.tensor([[BOS, 4, 5, 6], [BOS, 7, PAD, PAD]])
+SAID = torch.tensor([[4, 5, 6, EOS], [7, EOS, PAD, PAD]])
+BATCH = Batch(
+    source=SOURCE, source_mask=SOURCE != PAD, source_lengths=(SOURCE != PAD).sum(1),
+    target_input=READ, target_output=SAID, target_mask=SAID != PAD, target_lengths=(SAID != PAD).sum(1),
+    index=torch.arange(2),
+)  # fmt: skip
+RUNS = "yes"
+TEXT = """\
+# Every attention in every architecture
+
+`python train.py model=MODEL attention=PRESET` for each pair below. In `rnn` and `conv` the attention reads the source;
+in `transformer` it is the self-attention of both sides, causal in the decoder, and `attention@cross_attention=PRESET`
+reads the source ([architectures.md](architectures.md)).
+
+**yes**: a small model of it was composed and built, every weight got a finite gradient, one step of training changed
+the model, and greedy search took two steps. Anything else is the sentence that refuses it before training.
+{runs} of {cells} run.
+
+{table}
+
+Made by `python -m scripts.benchmarks.write_preset_table`; a test makes it again.
+"""
+
+
+@reports_user_errors
+def main() -> None:
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+def page() -> str:
+    """The whole of docs/presets.md."""
+    rows = {preset: [cell(model, preset) for model in ARCHITECTURES] for preset in presets()}
+    cells = [found for row in rows.values() for found in row]
+    lines = [
+        ("`attention=`", *(f"`model={model}`" for model in ARCHITECTURES)),
+        ("---",) * (1 + len(ARCHITECTURES)),
+    ]
+    lines += [(f"`{preset}`", *row) for preset, row in rows.items()]
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return TEXT.format(runs=cells.count(RUNS), cells=len(cells), table=table)
+
+
+def presets() -> list[str]:
+    return sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
+
+
+def cell(architecture: str, preset: str) -> str:
+    """`yes`, or the sentence with which this attention is refused in this architecture."""
+    torch.manual_seed(1)
+    overrides = [f"model={architecture}", f"attention={preset}"]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("train", [*SMALL, *overrides])
+    try:
+        check_slots(OmegaConf.to_yaml(config.model, resolve=False), overrides)
+        model, search = (instantiated(config[key]) for key in ("model", "search"))
+        check_positions(model)
+        check_lengths(model.max_length, {"train": (SOURCE.shape[1], READ.shape[1])})
+    except Exception as error:
+        refusal = sentence_of(error)
+        if refusal is None:
+            raise
+        return refusal
+    train_one_step(model)
+    found = search(model.eval(), SOURCE, SOURCE != PAD, TargetPieces(BOS, EOS, (PAD, BOS, EOS), list))
+    assert all(len(best.pieces) == 2 for best, *_ in found), (architecture, preset)
+    return RUNS
+
+
+def instantiated(node: Any) -> Any:
+    return instantiate(OmegaConf.to_container(node, resolve=True), _convert_="all")
+
+
+def train_one_step(model: Any) -> None:
+    """One update by the loss of a run."""
+    optimizer = torch.optim.Adam(model.parameters())
+    decoded = model.train()(BATCH.source, BATCH.source_mask, BATCH.target_input)
+    hidden, said = decoded.hidden[BATCH.target_mask], BATCH.target_output[BATCH.target_mask]
+    loss = label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, said, 0.1)
+    drawn = drawn_loss(Reinforce(momentum=0.9), BATCH, loss.loss_by_piece, decoded)
+    (loss.smoothed if drawn is None else loss.smoothed + drawn).backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None, name
+        assert weight.grad.isfinite().all(), name
+    before = [weight.detach().clone() for weight in model.parameters()]
+    optimizer.step()
+    assert any(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+if __name__ == "__main__":
+    main()

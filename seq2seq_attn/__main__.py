@@ -1,0 +1,5 @@
+"""`python -m seq2seq_attn` is the command `seq2seq-attn`."""
+
+from seq2seq_attn.cli.command import main
+
+main()

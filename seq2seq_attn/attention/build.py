@@ -1,0 +1,129 @@
+"""An attention layer from the name of its preset, for any PyTorch model and from wherever the package is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, overload
+
+from seq2seq_attn.attention.cross_attention import CrossAttention
+from seq2seq_attn.attention.self_attention import SelfAttention
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.paths import conf_directory
+
+PARTS = ("score", "pattern", "normalizer")
+
+
+@overload
+def build_attention(
+    preset: str, *overrides: str, dim: int, num_heads: int | None = None, layer: int = 0
+) -> SelfAttention: ...
+
+
+@overload
+def build_attention(
+    preset: str, *overrides: str, query_dim: int, key_dim: int, value_dim: int | None = None,
+    num_heads: int | None = None, layer: int = 0,
+) -> CrossAttention: ...  # fmt: skip
+
+
+def build_attention(
+    preset: str, *overrides: str, dim: int | None = None,
+    query_dim: int | None = None, key_dim: int | None = None, value_dim: int | None = None,
+    num_heads: int | None = None, layer: int = 0,
+) -> SelfAttention | CrossAttention:  # fmt: skip
+    """Self-attention of width `dim`, or cross-attention of queries to keys and values.
+
+    >>> import torch
+    >>> layer = build_attention("sparse", dim=128, num_heads=8)
+    >>> layer(torch.randn(2, 7, 128), causal=True).context.shape
+    torch.Size([2, 7, 128])
+    >>> layer = build_attention("bahdanau", "normalizer=sparsemax", query_dim=32, key_dim=64)
+    >>> found = layer(torch.randn(2, 5, 32), torch.randn(2, 7, 64), need_weights=True)
+    >>> found.context.shape, found.weights.shape
+    (torch.Size([2, 5, 64]), torch.Size([2, 1, 5, 7]))
+
+    Args:
+        preset: a file of `conf/attention`.
+        overrides: as on the command line, where `attention.` and `attention/` may be left out: `pattern.k=3`,
+            `score=dot`, `attention.dropout=0.1`.
+        value_dim: None: the keys' width.
+        num_heads: None: as many as the preset says.
+        layer: number of the layer it is, from 0; `alternating` picks its pattern by it.
+
+    Raises:
+        UserError: for a preset, an override or widths that do not exist or do not go together.
+    """
+    if num_heads is not None:
+        overrides = (f"num_heads={num_heads}", *overrides)
+    if dim is not None and query_dim is None and key_dim is None and value_dim is None:
+        factory = compose_factory(preset, *overrides)
+        widths = {"query_dim": dim, "key_dim": dim, "value_dim": dim}
+        return SelfAttention(factory(**widths, layer=layer, relative=no_relative))
+    if dim is None and query_dim is not None and key_dim is not None:
+        factory = compose_factory(preset, *overrides)
+        value_dim = key_dim if value_dim is None else value_dim
+        return CrossAttention(factory(query_dim=query_dim, key_dim=key_dim, value_dim=value_dim, layer=layer))
+    raise UserError(
+        f"attention got dim={dim}, query_dim={query_dim}, key_dim={key_dim} and value_dim={value_dim}; give dim alone "
+        "for self-attention, or query_dim and key_dim for cross-attention"
+    )
+
+
+def no_relative(*, num_heads: int, head_dim: int) -> None:
+    """Tells attention that it is self-attention, which knows of no relative positions here."""
+
+
+def compose_factory(preset: str, *overrides: str) -> partial[Any]:
+    """What builds the attention once it is told its widths."""
+    from hydra import compose, initialize_config_dir  # 0.3 s that a mere import of this package does not pay
+    from hydra.errors import HydraException
+    from hydra.utils import instantiate
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    directory = conf_directory()
+    presets = sorted(path.stem for path in (directory / "attention").glob("*.yaml"))
+    if preset not in presets:
+        raise UserError(f"There is no attention '{preset}'; choose from: {', '.join(presets)}")
+    mistakes = (HydraException, OmegaConfBaseException, ValueError)  # ValueError: Hydra's own, of `score=3`
+    words = [f"+attention={preset}", *map(in_full, overrides)]
+    with hydra_untouched(), initialize_config_dir(str(directory), version_base="1.3"):
+        try:
+            node = OmegaConf.to_container(compose(overrides=words).attention, resolve=True)
+        except mistakes as error:
+            why = " ".join(str(error).partition("Config search path")[0].split())
+            raise UserError(f"attention '{preset}' does not take {', '.join(overrides)}: {why}") from error
+    return instantiate(node, _convert_="all")
+
+
+def in_full(override: str) -> str:
+    """As on the command line of `train.py`: `pattern.k=3` is `attention.pattern.k=3`, `score=dot` is a choice."""
+    name = override.lstrip("+~")
+    key = name.partition("=")[0]
+    if key.startswith(("attention.", "attention/")):
+        return override
+    sign = override.removesuffix(name)
+    return f"{sign}attention{'/' if key in PARTS else '.'}{name}"
+
+
+@contextmanager
+def hydra_untouched() -> Iterator[None]:
+    """Composes beside a running Hydra application, or before one starts: its singletons are the same objects after.
+
+    `Singleton.set_state` would put copies in their place, and what others hold would no longer be read.
+    """
+    from hydra import version
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.singleton import Singleton
+    from omegaconf.basecontainer import BaseContainer
+
+    instances, resolvers = Singleton._instances, BaseContainer._resolvers
+    own = (GlobalHydra, version.VersionBase)
+    Singleton._instances = {kind: one for kind, one in instances.items() if kind not in own}
+    BaseContainer._resolvers = dict(resolvers)
+    try:
+        yield
+    finally:
+        Singleton._instances, BaseContainer._resolvers = instances, resolvers

@@ -1,1 +1,0 @@
-"""The exact sparse kernels that local, atrous and sparse share."""

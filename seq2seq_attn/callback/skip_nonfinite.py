@@ -1,0 +1,180 @@
+"""Skip a step whose loss or gradient is not finite; end a run of many, or of weights that are not finite."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
+from pytorch_lightning.utilities import rank_zero_only
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+from torch.optim import Optimizer
+
+from seq2seq_attn.batch import Batch
+from seq2seq_attn.callback.buffer_snapshot import KeptBuffer
+from seq2seq_attn.data.corpus import Split
+from seq2seq_attn.distributed.collectives import of_all_ranks
+from seq2seq_attn.errors import UserError
+
+READ_EVERY = 16  # steps between two looks at what was skipped, each of which waits for the device
+COLUMNS = ("step", "rank", "loss", "source", "target")
+
+log = logging.getLogger(__name__)
+
+
+class Step(NamedTuple):
+    """What is kept of a step until it is known to be good.
+
+    Attributes:
+        skipped: 1.0 or 0.0, on the device.
+        losses, rows: of each accumulated batch; rows are those of the training split.
+    """
+
+    number: int
+    skipped: Tensor
+    losses: list[Tensor]
+    rows: list[Tensor]
+
+
+@final
+class Finite(pl.Callback):
+    """Skips a step exactly: weights, optimizer and buffers stay; the count of steps and the schedule go on.
+
+    All ranks skip alike, for a loss that is not finite makes its gradient so, and ranks share gradients. A fused
+    optimizer skips on the device, and no step waits for it; another one has its gradients taken away.
+
+    Args:
+        limit: skipped steps in a row that end the run.
+        file: gets the sentences of those steps.
+    """
+
+    def __init__(self, *, limit: int, file: str) -> None:
+        if limit < 1:
+            raise UserError(f"callback.finite.limit={limit} ends a run before its first step; use 1 or more")
+        self.limit, self.file = limit, Path(file)
+        self.skipped_in_a_row = 0
+        self._skipped: list[Step] = []
+        self._unread: list[Step] = []
+        self._losses: list[Tensor] = []
+        self._rows: list[Tensor] = []
+        self._buffers: list[KeptBuffer] = []
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        saved = pl_module.state_dict().keys()
+        self._buffers = [KeptBuffer(buffer) for name, buffer in pl_module.named_buffers() if name in saved]
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Batch, batch_idx: int) -> None:
+        self._rows.append(batch.index)
+
+    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
+        value = loss.detach()
+        self._losses.append(value)
+        loss.register_hook(lambda gradient: torch.where(value.isfinite(), gradient, torch.nan))
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Optimizer) -> None:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        skipped = (~get_total_norm(gradients).isfinite()).float()
+        if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+            # In shards, a rank has a part of each gradient.
+            torch.distributed.all_reduce(skipped, torch.distributed.ReduceOp.MAX)
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            optimizer.found_inf = skipped  # type: ignore[attr-defined]
+        elif skipped.item():
+            for parameter in parameters:
+                parameter.grad = None
+        for buffer in self._buffers:
+            buffer.restore_where(skipped)
+        self._unread.append(Step(trainer.global_step, skipped, self._losses, self._rows))
+        self._losses, self._rows = [], []
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if len(self._unread) >= min(READ_EVERY, self.limit):
+            self._read()
+        self._end_beyond_limit(trainer)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self._read()
+        self._end_beyond_limit(trainer)
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        check_weights(trainer, pl_module.state_dict())  # no search finds anything with them
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        check_weights(trainer, checkpoint["state_dict"])
+
+    def state_dict(self) -> dict[str, Any]:
+        self._read()
+        return {"skipped_in_a_row": self.skipped_in_a_row}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.skipped_in_a_row = state_dict["skipped_in_a_row"]
+
+    def _read(self) -> None:
+        """Count what was skipped, and say each step of it."""
+        flags = torch.stack([step.skipped for step in self._unread]).tolist() if self._unread else []
+        for step, skipped in zip(self._unread, flags, strict=True):
+            self.skipped_in_a_row = self.skipped_in_a_row + 1 if skipped else 0
+            self._skipped = [*self._skipped, step] if skipped else []
+            if skipped:
+                report(f"step {step.number} is skipped: its loss or gradient is not finite")
+        self._unread = []
+
+    def _end_beyond_limit(self, trainer: Any) -> None:
+        if self.skipped_in_a_row < self.limit:
+            return
+        rows = table(self._skipped, trainer.global_rank, trainer.datamodule.corpus.splits["train"])
+        rows = [row for rank in of_all_ranks(rows) for row in rank]
+        if trainer.is_global_zero:
+            lines = ["\t".join(row) + "\n" for row in [COLUMNS, *rows]]
+            self.file.write_bytes("".join(lines).encode())
+        raise UserError(
+            f"{self.skipped_in_a_row} steps in a row, up to step {self._skipped[-1].number}, were skipped, their loss "
+            f"or gradient not being finite; their sentences are in {self.file}; use a lower optimizer.lr, or drop what "
+            "is odd among them"
+        )
+
+
+@rank_zero_only
+def report(sentence: str) -> None:
+    log.warning(sentence)
+
+
+def check_weights(trainer: Any, weights: dict[str, Tensor]) -> None:
+    """Raises:
+    UserError: on every rank, if one has weights that are not finite.
+    """
+    broken = not_finite(weights)
+    if trainer.strategy.reduce_boolean_decision(bool(broken), all=False):
+        raise UserError(
+            f"the weights are not finite after step {trainer.global_step} ({', '.join(broken[:1])}) and are not saved; "
+            "use a lower optimizer.lr"
+        )
+
+
+def not_finite(tensors: dict[str, Tensor]) -> list[str]:
+    """Names of those that have a NaN or an infinite number; the device is waited for once."""
+    floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+    if not floating:
+        return []
+    finite = torch.stack([tensor.isfinite().all() for tensor in floating.values()]).tolist()
+    return [name for name, good in zip(floating, finite, strict=True) if not good]
+
+
+def table(steps: list[Step], rank: int, split: Split) -> list[tuple[str, ...]]:
+    """A row a sentence; the loss is its batch's: finite, nan or inf."""
+    rows: list[tuple[str, ...]] = []
+    for step in steps:
+        for loss, batch in zip(step.losses, step.rows, strict=True):
+            said = "finite" if loss.isfinite() else str(loss.item())
+            rows += [
+                (str(step.number), str(rank), said, split.sources[i], split.targets[i])
+                for i in batch.tolist()
+            ]
+    return rows

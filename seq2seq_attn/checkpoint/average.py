@@ -1,0 +1,143 @@
+"""Average the weights of checkpoints: `seq2seq-attn average RUN --last 5 --output average.ckpt`.
+
+As Vaswani et al. 2017, 6.1, do with the last 5 or 20. What is written is translated with and evaluated like any
+checkpoint, but holds no state of an optimizer, so no run continues from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seq2seq_attn.checkpoint.checkpoint_file import LAST, PREVIOUS, write_checkpoint
+from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
+from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+HISTORY = (
+    "+callback.history={_target_:pytorch_lightning.callbacks.ModelCheckpoint,monitor:step,mode:max,save_top_k:5,"
+    "save_on_train_epoch_end:false}"
+)
+KEPT = ("format", "config", "tokenizer")  # of the first checkpoint
+
+
+@reports_user_errors
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("paths", nargs="+", help=".ckpt files, or one run folder with --last or --best")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--last", type=int, metavar="N", help="the last N of the run")
+    choice.add_argument(
+        "--best", type=int, metavar="N", help="those N of the run that had the best validation BLEU"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="the .ckpt file to write")
+    options = parser.parse_args(arguments)
+    if options.output.exists():
+        raise UserError(f"{options.output} is there already; give a new file, or delete it")
+    files = chosen(options.paths, options.last, options.best)
+    average = averaged(files)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    write_checkpoint(average, options.output)
+    print(f"{options.output} is the average of", *files, sep="\n  ")
+
+
+def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
+    """The files to average, those of a run in the order of their steps.
+
+    Raises:
+        UserError: if they are fewer than two, or fewer than asked for.
+    """
+    if last is None and best is None:
+        files = [find_checkpoint(path) for path in paths]
+        if len(set(files)) < max(2, len(files)):
+            raise UserError("an average is of two files at least, all different; give more, or RUN --last N")
+        return files
+    if len(paths) != 1 or not Path(paths[0]).is_dir():
+        raise UserError(f"--last and --best choose from one run folder, got {' '.join(paths)}")
+    saved = files_by_step(Path(paths[0]))
+    ranks = {step: float(step) for step in saved} if best is None else scores(Path(paths[0]), saved)
+    count = last if best is None else best
+    assert count is not None
+    if not 2 <= count <= len(ranks):
+        raise UserError(
+            f"{paths[0]} has {len(ranks)} checkpoints of different steps, and --last or --best takes 2 at least and no "
+            f"more than these, got {count}; a run keeps its last 5 if train.py is given '{HISTORY}'"
+        )
+    return [saved[step] for step in sorted(sorted(ranks, key=ranks.__getitem__)[-count:])]
+
+
+def files_by_step(run: Path) -> dict[int, Path]:
+    """One checkpoint of each step at which the run saved any; averages are left out.
+
+    So is what was saved by the clock or at a signal, if metrics.csv knows of no validation there: `--last N` would
+    else be no average of the last N validations.
+    """
+    folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
+    file = run / "metrics.csv"
+    validated = validations(file, "val/loss") if file.is_file() else None
+    found: dict[int, Path] = {}
+    for file in sorted(folder.glob("*.ckpt")):
+        checkpoint = read_checkpoint(file)
+        if "averaged" in checkpoint:
+            continue
+        step = checkpoint["global_step"]
+        if file.name not in (LAST, PREVIOUS) or validated is None or step in validated:
+            found.setdefault(step, file)
+    return found
+
+
+def scores(run: Path, steps: dict[int, Path]) -> dict[int, float]:
+    """Validation BLEU by step, of those steps that were validated."""
+    file = run / "metrics.csv"
+    if not file.is_file():
+        raise UserError(f"{run} has no metrics.csv, where --best finds the validation BLEU; use --last")
+    bleu = validations(file, "val/bleu")
+    return {step: bleu[step] for step in steps if step in bleu}
+
+
+def validations(file: Path, metric: str) -> dict[int, float]:
+    """By the step of a checkpoint, which counts those that are done; a row counts from 0."""
+    with file.open(encoding="utf-8", newline="") as rows:
+        return {int(row["step"]) + 1: float(row[metric]) for row in csv.DictReader(rows) if row.get(metric)}
+
+
+def averaged(files: list[Path]) -> dict[str, Any]:
+    """A checkpoint with the mean of the weights, taken in float64; whole numbers are those of the last.
+
+    Raises:
+        UserError: if models or tokenizers differ.
+    """
+    first = read_checkpoint(files[0])
+    totals = {name: added(None, tensor) for name, tensor in first["state_dict"].items()}
+    for file in files[1:]:
+        other = read_checkpoint(file)
+        check_alike(files[0], first, file, other)
+        totals = {name: added(totals[name], tensor) for name, tensor in other["state_dict"].items()}
+    means: dict[str, Tensor] = {}
+    tied: dict[tuple[int, torch.Size], Tensor] = {}  # written once, as it was
+    for name, like in first["state_dict"].items():
+        mean = (totals[name] / len(files)).to(like.dtype) if like.is_floating_point() else totals[name]
+        means[name] = tied.setdefault((like.data_ptr(), like.shape), mean)
+    return {key: first[key] for key in KEPT} | {
+        "state_dict": means,
+        "averaged": [str(file) for file in files],
+    }
+
+
+def added(total: Tensor | None, tensor: Tensor) -> Tensor:
+    if not tensor.is_floating_point():
+        return tensor
+    return tensor.double() if total is None else total + tensor.double()
+
+
+def check_alike(a: Path, first: dict[str, Any], b: Path, other: dict[str, Any]) -> None:
+    fingerprints = {SentencePieceTokenizer.from_state(c["tokenizer"]).fingerprint for c in (first, other)}
+    if len(fingerprints) != 1:
+        raise UserError(f"{a} and {b} have different tokenizers; give checkpoints of one run")
+    if first["config"]["model"] != other["config"]["model"]:
+        raise UserError(f"{a} and {b} hold models of different options; give checkpoints of one run")

@@ -1,0 +1,178 @@
+"""What a checkpoint needs beside Lightning's own state, so that a run that goes on from it is the same run."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, final
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EarlyStopping
+from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from seq2seq_attn.checkpoint.changes import Change, changes
+from seq2seq_attn.checkpoint.resume import say
+from seq2seq_attn.logger.csv_logger import CsvLogger
+from seq2seq_attn.scheduler.schedule import takes_total
+
+NOTHING = {"ready": 0, "started": 0, "processed": 0, "completed": 0}
+BEGUN = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
+
+
+@final
+class ExactResume(pl.Callback):
+    """Stands before all other callbacks, since they save from within their hooks.
+
+    A checkpoint is taken between two batches, before, within or after a validation. Lightning guesses from its counters
+    which it was, and is wrong for the first two; so they are saved as it takes them for what they are. A validation
+    that had begun is run again from its first batch.
+    """
+
+    def __init__(self) -> None:
+        self._validating = False
+        self._loaded: dict[str, Any] = {}
+        self._changes: list[Change] = []
+        self._scheduled: int | None = None
+
+    def on_save_checkpoint(
+        self, trainer: Any, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        loops = checkpoint["loops"]["fit_loop"]
+        settle(loops["epoch_loop.batch_progress"])
+        validation = loops["epoch_loop.val_loop.batch_progress"]
+        for count in ("total", "current"):
+            validation[count] = dict(BEGUN if self._validating else NOTHING)
+        tables = [logger for logger in trainer.loggers if isinstance(logger, CsvLogger)]
+        for table in tables:
+            table.sync()
+        checkpoint["resume"] = {
+            "rows": sum(table.rows for table in tables),
+            "should_stop": trainer.should_stop,
+            "validated_step": getattr(pl_module, "validated_step", -1),
+            "metrics": {name: value.detach().cpu() for name, value in trainer.callback_metrics.items()},
+        }
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        self._loaded = checkpoint.get("resume", {})
+        if not is_own(trainer):  # its best files are another run's, which this one must not delete
+            for callback in trainer.checkpoint_callbacks:
+                for key in (callback.state_key, callback._legacy_state_key):
+                    checkpoint["callbacks"].pop(key, None)
+        if "optimizer_states" in checkpoint:  # weights alone are refused where those are restored
+            self._changes = changes(checkpoint.get("config", {}), getattr(pl_module, "config", {}))
+        if self._changes:
+            reopen_epoch(checkpoint, trainer)
+            self._scheduled = adopt(self._changes, checkpoint, trainer, pl_module)
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        own = self._loaded if is_own(trainer) else {}
+        for logger in trainer.loggers:
+            if isinstance(logger, CsvLogger):
+                logger.keep(own.get("rows", 0))
+        stopped = own.get("should_stop", False)
+        if self._changes:  # the limit that stopped it may be another now
+            early = [callback for callback in trainer.callbacks if isinstance(callback, EarlyStopping)]
+            stopped = stopped and any(callback.wait_count >= callback.patience for callback in early)
+        trainer.should_stop = trainer.should_stop or stopped
+        pl_module.validated_step = own.get("validated_step", -1)
+
+    def on_train_start(self, trainer: Any, pl_module: pl.LightningModule) -> None:
+        """A schedule reads the last validation, which may have been before the run was stopped."""
+        trainer._logger_connector._callback_metrics.update(self._loaded.get("metrics", {}))
+        if self._scheduled is not None:
+            reschedule(trainer, self._scheduled)
+        if self._changes:
+            say_changes(self._changes, trainer, pl_module)
+        self._changes, self._scheduled = [], None
+
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Lightning counts the batch it goes on from once too often if it was validated after."""
+        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
+        trainer.fit_loop._restarting = False  # or the epoch ends without its schedule's step
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: pl.LightningModule) -> None:
+        trainer.fit_loop._restarting = False
+
+    def on_validation_start(self, trainer: Any, pl_module: pl.LightningModule) -> None:
+        self._validating = trainer.state.fn == "fit"
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._validating = False
+
+
+def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_module: Any) -> int | None:
+    """Put the changed options into what is going to be restored.
+
+    Returns:
+        Steps of a schedule that is to be computed anew up to here; None for one that follows a metric.
+    """
+    states = checkpoint["callbacks"]
+    for callback in trainer.callbacks:
+        if isinstance(callback, EarlyStopping) and callback.state_key in states:
+            states[callback.state_key]["patience"] = callback.patience
+    fresh = pl_module.optimizer([nn.Parameter(torch.zeros(()))])
+    keys = {change.key for change in changed}
+    for group in checkpoint["optimizer_states"][0]["param_groups"]:
+        group |= {name: value for name, value in fresh.param_groups[0].items() if f"optimizer.{name}" in keys}
+    (schedule,) = checkpoint["lr_schedulers"]
+    if pl_module.scheduler.func is not ReduceLROnPlateau:
+        checkpoint["lr_schedulers"] = []
+        return int(schedule["last_epoch"])
+    options = pl_module.scheduler(fresh).state_dict()
+    schedule |= {name: value for name, value in options.items() if f"scheduler.{name}" in keys}
+    return None
+
+
+def reopen_epoch(checkpoint: dict[str, Any], trainer: Any) -> None:
+    """Let an epoch go on that max_steps or max_time has cut short, which Lightning counts as over."""
+    state = checkpoint[type(trainer.datamodule).__qualname__]
+    loops = checkpoint["loops"]["fit_loop"]
+    done = loops["epoch_loop.batch_progress"]["current"]["processed"]
+    if state["batch"] == 0 and 0 < done < state["batches"]:
+        for count in ("total", "current"):
+            for stage in ("processed", "completed"):
+                loops["epoch_progress"][count][stage] -= 1
+        state |= {"epoch": state["epoch"] - 1, "batch": done}
+        trainer.datamodule.load_state_dict(state)
+
+
+def reschedule(trainer: Any, steps: int) -> None:
+    """Let a schedule that is a function of the step go through all of them, from the first on."""
+    (schedule,) = (config.scheduler for config in trainer.lr_scheduler_configs)
+    for group, rate in zip(schedule.optimizer.param_groups, schedule.get_last_lr(), strict=True):
+        group["lr"] = rate
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*`lr_scheduler.step\\(\\)` before `optimizer.step\\(\\)`.*")
+        for _ in range(steps):
+            schedule.step()
+
+
+def say_changes(changed: list[Change], trainer: Any, pl_module: Any) -> None:
+    rate = trainer.optimizers[0].param_groups[0]["lr"]
+    planned = takes_total(pl_module.scheduler)
+    schedule = (
+        f", its schedule is computed over {trainer.estimated_stepping_batches:,} steps" if planned else ""
+    )
+    values = ", ".join(map(str, changed))
+    say(f"From step {trainer.global_step:,} on: {values}; the learning rate is {rate:.3g}{schedule}")
+
+
+def settle(progress: dict[str, Any]) -> None:
+    """A batch that was fetched, but not worked on, is left out."""
+    fetched = progress["current"]["ready"] > progress["current"]["processed"]
+    progress["is_last_batch"] = progress["is_last_batch"] and not fetched
+    for count in ("total", "current"):
+        done = progress[count]["processed"]
+        progress[count] = {"ready": done, "started": done, "processed": done, "completed": done}
+
+
+def is_own(trainer: Any) -> bool:
+    """Whether the run goes on from a checkpoint of its own folder."""
+    folder, file = Path(trainer.default_root_dir) / "checkpoints", trainer.ckpt_path
+    return bool(file) and Path(file).resolve().is_relative_to(folder.resolve())

@@ -1,0 +1,24 @@
+"""Write a trained model for publishing: `seq2seq-attn export safetensors RUN FOLDER`.
+
+The folder holds the weights as model.safetensors, the options and the tokenizer's settings as config.json, and the
+pieces as source.model and target.model, for SentencePiece. It is given wherever a run is: `python translate.py
+ckpt_path=FOLDER`, `Translator.load(FOLDER)`. No run continues from it, and no path of this machine is in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
+from seq2seq_attn.checkpoint.published import write_published
+from seq2seq_attn.errors import reports_user_errors
+
+
+@reports_user_errors
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("run", help="a run folder or a .ckpt file")
+    parser.add_argument("folder", type=Path, help="must not exist yet")
+    options = parser.parse_args(arguments)
+    write_published(read_checkpoint(find_checkpoint(options.run)), options.folder)

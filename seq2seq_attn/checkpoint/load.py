@@ -1,0 +1,194 @@
+"""From a checkpoint file back to a model, a tokenizer and a search, through classes of ours only."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from seq2seq_attn.checkpoint.admitted import build, check_targets
+from seq2seq_attn.checkpoint.checkpoint_file import BEST, LAST, PREVIOUS
+from seq2seq_attn.checkpoint.published import WEIGHTS, read_published
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import UNREADABLE, damage
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.paths import given_path
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+FORMAT = 2
+KEYS = {"format": int, "config": dict, "tokenizer": dict, "state_dict": dict}  # what a model is rebuilt from
+LANGUAGES = {"data.source_language": str, "data.target_language": str}
+LARGEST = 2**24  # whole number among a model's options
+
+
+class Loaded(NamedTuple):
+    """What a checkpoint holds; the model is on the CPU, in evaluation mode."""
+
+    model: EncoderDecoder
+    tokenizer: SentencePieceTokenizer
+    config: dict[str, Any]
+
+
+def find_checkpoint(path: str) -> Path:
+    """The file behind `path`: a .ckpt, a run folder's best checkpoint, else its last, or a published folder's weights.
+
+    It may be damaged, which whoever reads it says: another one would be another model.
+    """
+    given = given_path(path, "ckpt_path")
+    if os.path.isfile(given):  # Path.is_file raises for a name too long
+        return given
+    if not os.path.exists(given):
+        raise UserError(
+            f"ckpt_path={path} does not exist; give a run folder (runs/train/...) or a .ckpt file"
+        )
+    for name in (BEST, LAST, WEIGHTS):
+        for folder in (given / "checkpoints", given):
+            if (folder / name).is_file():
+                return folder / name
+    raise UserError(
+        f"ckpt_path={path} holds no checkpoints/best.ckpt or last.ckpt; give a run folder or a .ckpt file"
+    )
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The checkpoint's tensors and plain data.
+
+    Raises:
+        UserError: if it is damaged, not a checkpoint of ours, or of another format.
+    """
+    checkpoint = read_published(path) if path.name == WEIGHTS else read_tensors(path)
+    whole = isinstance(checkpoint, dict) and all(isinstance(checkpoint.get(k), t) for k, t in KEYS.items())
+    if not whole or not all(is_stored(name, weight) for name, weight in checkpoint["state_dict"].items()):
+        raise UserError(f"{path} is not a checkpoint of seq2seq-attn; give one that train.py wrote")
+    if checkpoint["format"] != FORMAT:
+        raise UserError(
+            f"{path} has format {checkpoint['format']}, this version reads {FORMAT}; use the version that wrote it"
+        )
+    return checkpoint
+
+
+def is_stored(name: Any, weight: Any) -> bool:
+    """Whether the file holds every number of a tensor, and not, say, one that stands for a million."""
+    if not isinstance(name, str) or not isinstance(weight, Tensor):
+        return False
+    plain = weight.device.type == "cpu" and weight.layout == torch.strided and not weight.is_quantized
+    return plain and weight.untyped_storage().nbytes() >= weight.numel() * weight.element_size()
+
+
+def read_tensors(path: Path) -> Any:
+    """What torch wrote into a file, without running any of it.
+
+    Raises:
+        UserError: if it is damaged, or holds more than tensors and plain data.
+    """
+    beside = PREVIOUS if path.name == LAST else LAST
+    advice = f"use another one, such as {beside} beside it, or train again"
+    found = damage(path)
+    if found is not None:
+        raise UserError(f"{path} {found}; {advice}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it announces a TorchScript file before it refuses it
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # what others pickle fails in many ways
+        asked = re.search(r"GLOBAL (\S+)", str(error))
+        if asked:
+            raise UserError(f"{path} asks for {asked[1]}, which is no plain data; it was not run") from error
+        raise UserError(f"{path} {UNREADABLE}; {advice}") from error
+
+
+def load(path: str) -> Loaded:
+    """Rebuild the trained model; nothing but the checkpoint is read.
+
+    Raises:
+        UserError: for options that a run does not save, or that do not fit its weights or its vocabulary.
+    """
+    file = find_checkpoint(path)
+    checkpoint = read_checkpoint(file)
+    config, prefix = checkpoint["config"], "model."
+    check_config(config, file)
+    weights = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
+    model = build_model(config["model"], weights, file)
+    tokenizer = read_tokenizer(checkpoint["tokenizer"], file)
+    sizes = (tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+    if sizes != (model.embed_source.num_embeddings, model.embed_target.num_embeddings):
+        raise UserError(f"{file} holds a tokenizer of another vocabulary than its model; use an intact file")
+    return Loaded(model.eval(), tokenizer, config)
+
+
+def check_config(config: dict[str, Any], file: Path) -> None:
+    """Refuse options that are missing or of wrong types, and parts that are of no slot."""
+    check_saved_options(config, {"model": dict, "search": dict, "data.cleaning": dict} | LANGUAGES, file)
+    check_targets(config["data"], "data", file)
+    check_targets(config.get("metric", {}), "metric", file)
+    build(config["search"], "search", file)
+    build(config["data"]["cleaning"], "cleaning", file)
+
+
+def check_saved_options(config: dict[str, Any], types: dict[str, Any], file: Path) -> None:
+    """Refuse a configuration that lacks one of these options, or has it of another type."""
+    for name, kind in types.items():
+        value: Any = config
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if not isinstance(value, kind):
+            raise UserError(
+                f"{file} holds no {name} among its options; give a checkpoint that train.py wrote"
+            )
+
+
+def build_model(config: Any, weights: dict[str, Tensor], file: Path) -> EncoderDecoder:
+    """The model of these weights; options that ask for other sizes are refused before memory is taken for them."""
+    check_sizes(config, len(weights), file)
+    with torch.device("meta"):
+        outline = build(config, "model", file)
+    check_weights(outline.state_dict(), weights, file)
+    model: EncoderDecoder = build(config, "model", file)
+    model.load_state_dict(weights)
+    return model
+
+
+def check_sizes(node: Any, num_tensors: int, file: Path) -> None:
+    """Refuse numbers that would keep a model building for hours: a layer has a tensor at least."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+        most = num_tensors if key == "num_layers" else LARGEST
+        if isinstance(value, int) and value > most:
+            raise UserError(
+                f"{file} has options for another model than its weights: {key} is over {most}; use an intact file"
+            )
+        if isinstance(value, dict | list):
+            check_sizes(value, num_tensors, file)
+
+
+def check_weights(outline: dict[str, Tensor], weights: dict[str, Tensor], file: Path) -> None:
+    """Refuse weights of another model than the options describe, and those of a training that diverged."""
+    for name in outline | weights:
+        if name not in outline or name not in weights or outline[name].shape != weights[name].shape:
+            raise UserError(
+                f"{file} holds weights that do not fit its options, {name} first; use an intact file, and the "
+                "version that wrote it"
+            )
+    for name, weight in weights.items():
+        if weight.is_floating_point() and not weight.isfinite().all():
+            raise UserError(
+                f"{file} holds NaN or infinity in {name}: its training diverged; use an earlier checkpoint, or train "
+                "with a lower optimizer.lr"
+            )
+
+
+def read_tokenizer(state: dict[str, Any], file: Path) -> SentencePieceTokenizer:
+    """Raises:
+    UserError: for a state that no tokenizer gave.
+    """
+    try:
+        return SentencePieceTokenizer.from_state(state)
+    except Exception as error:  # SentencePiece has errors of its own for each kind of damage
+        said = str(error).partition("\n")[0]
+        raise UserError(
+            f"{file} holds no readable tokenizer ({type(error).__name__}: {said}); use an intact file"
+        ) from error

@@ -1,0 +1,89 @@
+"""A model for publishing: a folder of weights in safetensors, options in JSON and SentencePiece models; no pickle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from seq2seq_attn.errors import UserError
+
+WEIGHTS, SETTINGS = "model.safetensors", "config.json"
+MODEL_FILES = {"source": "source.model", "target": "target.model"}  # SentencePiece's
+PREFIX = "model."  # of its weights, among all that training saves
+# What translates and evaluates. Files and folders of the machine that trained are not published.
+KEPT = ("model", "search", "data", "metric", "choices", "seed", "batch_tokens", "label_smoothing")
+PLACES = ("path", "train", "val", "test", "cache_dir")
+
+
+def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
+    """From what `read_checkpoint` gives.
+
+    Raises:
+        UserError: if the folder is there already.
+    """
+    if folder.exists():
+        raise UserError(f"{folder} is there already; give a new folder, or delete it")
+    weights, tied = untied(checkpoint["state_dict"])
+    config = {name: checkpoint["config"][name] for name in KEPT if name in checkpoint["config"]}
+    config["data"] = {key: None if key in PLACES else value for key, value in config["data"].items()}
+    if "trainer" in checkpoint["config"]:
+        config["trainer"] = {"precision": checkpoint["config"]["trainer"]["precision"]}
+    tokenizer = dict(checkpoint["tokenizer"])
+    models = {side: tokenizer.pop(f"{side}_model") for side in MODEL_FILES}
+    folder.mkdir(parents=True)
+    # save_file would leave it to its owner alone
+    (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
+    for side, name in MODEL_FILES.items():
+        (folder / name).write_bytes(models[side].numpy().tobytes())
+    settings = {"format": checkpoint["format"], "tied": tied, "tokenizer": tokenizer, "config": config}
+    written = json.dumps(settings, indent=2, ensure_ascii=False)
+    (folder / SETTINGS).write_text(written + "\n", encoding="utf-8")
+
+
+def untied(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The model's tensors, each once, and for the other names of one of them which it is."""
+    weights: dict[str, Tensor] = {}
+    tied: dict[str, str] = {}
+    names: dict[tuple[int, torch.Size], str] = {}
+    for name, tensor in state.items():
+        if not name.startswith(PREFIX):
+            continue
+        name = name.removeprefix(PREFIX)
+        first = names.setdefault((tensor.data_ptr(), tensor.shape), name)
+        if first == name or tensor.numel() == 0:
+            weights[name] = tensor.clone(memory_format=torch.contiguous_format)
+        else:
+            tied[name] = first
+    return weights, tied
+
+
+def read_published(file: Path) -> dict[str, Any]:
+    """As `read_checkpoint` gives it, but without a state of training.
+
+    Raises:
+        UserError: if the folder is not whole.
+    """
+    folder = file.parent
+    try:
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        weights = load_file(file)
+        weights |= {name: weights[first] for name, first in settings["tied"].items()}
+        models = {
+            f"{side}_model": torch.frombuffer(bytearray((folder / name).read_bytes()), dtype=torch.uint8)
+            for side, name in MODEL_FILES.items()
+        }
+        return {
+            "format": settings["format"], "config": settings["config"], "tokenizer": settings["tokenizer"] | models,
+            "state_dict": {PREFIX + name: weight for name, weight in weights.items()},
+        }  # fmt: skip
+    except (OSError, KeyError, TypeError, AttributeError, ValueError, SafetensorError) as error:
+        raise UserError(
+            f"{folder} is not a whole published model (a file is missing or damaged: {error}); give what "
+            "seq2seq-attn export safetensors wrote"
+        ) from error

@@ -1,0 +1,107 @@
+"""Learning curves of runs in one picture: `seq2seq-attn draw curves RUN NAME=RUN ... --output curves.png`.
+
+The points go beside it, into curves.tsv, which may be given like a run: a later one is then drawn among earlier ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from seq2seq_attn.comparison.read import curve_of, read_log
+from seq2seq_attn.errors import UserError, reports_user_errors
+
+Curve = list[tuple[int | float, float]]  # after so many updates, the figure
+PICTURES = (".png", ".svg", ".pdf")
+LINES = ("-", "--", "-.", ":")
+
+
+@reports_user_errors
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="run folder, NAME=FOLDER, or an earlier curves.tsv"
+    )
+    parser.add_argument("--figure", default="val/bleu", help="column of metrics.csv (%(default)s)")
+    parser.add_argument(
+        "--lowest", type=float, help="where the figure's axis begins; the least is found if not given"
+    )
+    parser.add_argument("--output", type=Path, required=True, help="the picture to write, .png, .svg or .pdf")
+    options = parser.parse_args(arguments)
+    if options.output.suffix not in PICTURES:
+        raise UserError(f"{options.output} is no picture's name; end it in one of {', '.join(PICTURES)}")
+    curves = read(options.runs, options.figure)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    draw(curves, options.figure, options.lowest, options.output)
+    points = options.output.with_suffix(".tsv")
+    write(curves, options.figure, points)
+    print(f"wrote {options.output} and {points}")
+
+
+def read(given: list[str], figure: str) -> dict[str, Curve]:
+    """The curve of each run by its name; a run takes the place of points with its name.
+
+    Raises:
+        UserError: if there is nothing of the figure, or two runs have one name.
+    """
+    points: dict[str, Curve] = {}
+    runs: dict[str, Curve] = {}
+    for text in given:
+        name, place = ("", text) if Path(text).exists() or "=" not in text else text.split("=", 1)
+        if place.endswith(".tsv"):
+            points |= read_points(Path(place), figure)
+            continue
+        log = read_log(Path(place) / "metrics.csv")
+        curve = curve_of(log, figure)
+        if not curve:
+            known = sorted({key for row in log for key in row} - {"epoch", "step"})
+            way_out = f"--figure is one of {', '.join(known)}" if known else "give run folders of train.py"
+            raise UserError(f"{place} has logged no {figure}; {way_out}")
+        name = name or Path(place).resolve().name
+        if name in runs:
+            raise UserError(f"two runs are named {name}; name {place} yourself: NAME={place}")
+        runs[name] = curve
+    return points | runs
+
+
+def read_points(file: Path, figure: str) -> dict[str, Curve]:
+    try:
+        with file.open(newline="", encoding="utf-8") as stream:
+            header, *rows = csv.reader(stream, delimiter="\t")
+        if header != ["run", "updates", figure]:
+            raise ValueError(f"its header is not run, updates, {figure}")
+        curves: dict[str, Curve] = {}
+        for name, updates, value in rows:
+            curves.setdefault(name, []).append((int(updates), float(value)))
+    except (OSError, ValueError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{file} does not hold curves ({reason}); give what this script wrote") from error
+    return curves
+
+
+def write(curves: dict[str, Curve], figure: str, file: Path) -> None:
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
+        writer.writerow(["run", "updates", figure])
+        writer.writerows(
+            [name, f"{updates:.0f}", f"{value:.3f}"]
+            for name, curve in curves.items()
+            for updates, value in curve
+        )
+
+
+def draw(curves: dict[str, Curve], figure: str, lowest: float | None, file: Path) -> None:
+    picture = Figure(figsize=(6, 3.4), layout="constrained")
+    axes = picture.add_subplot()
+    for (name, curve), line in zip(curves.items(), itertools.cycle(LINES)):
+        axes.plot(*zip(*curve, strict=True), line, linewidth=1.4, label=name)
+    axes.set(xlabel="updates", ylabel=figure, xlim=(0, None))
+    axes.set_ylim(bottom=lowest)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    picture.savefig(file, dpi=150)

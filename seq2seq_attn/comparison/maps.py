@@ -1,0 +1,117 @@
+"""What every row of a group looks at in one validation sentence: maps that its runs wrote, as SVG."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+
+from seq2seq_attn.alignment.heat_map import COLOURS, MARGIN, label, readable, widest
+from seq2seq_attn.comparison.draw import plot, svg
+from seq2seq_attn.comparison.read import Run
+from seq2seq_attn.comparison.rows import Row
+
+KINDS = {
+    "cross": "What each piece of the translation reads of the source",
+    "encoder": "What each piece of the source reads of the source",
+    "self": "What each piece of the translation reads of itself",
+}
+CELL, FONT_SIZE = 0.155, 7.5  # inches, points
+NOTHING = "0.88"  # grey, as in draw_weights.py
+SCALE = (1.6, 0.42)  # inches of the key
+
+
+class Map(NamedTuple):
+    """The last layer of a kind, mean over its heads."""
+
+    layer: int
+    heads: int
+    weights: Float[np.ndarray, "rows columns"]
+    rows: list[str]
+    columns: list[str]
+
+
+def maps_of(rows: list[Row], kind: str, sentence: int) -> dict[str, Map]:
+    """By label; of the first seed that has one, where its validation was best."""
+    found = {}
+    for row in rows:
+        of_runs = (map_of(run, kind, sentence) for run in row.runs)
+        first = next((one for one in of_runs if one is not None), None)
+        if first is not None:
+            found[row.label] = first
+    return found
+
+
+def map_of(run: Run, kind: str, sentence: int) -> Map | None:
+    folder = best_maps(run)
+    if folder is None:
+        return None
+    layers = {
+        int(file.stem.split("_")[1]): file
+        for file in folder.glob(f"{kind}_*_{sentence}.npz")
+        if file.stem.count("_") == 2 and file.stem.split("_")[1].isdecimal()
+    }
+    if not layers:
+        return None
+    layer, file = max(layers.items())
+    try:
+        with np.load(file) as kept:
+            weights, source, target = (kept[name] for name in ("weights", "source_pieces", "target_pieces"))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None  # a kill has cut it off
+    return Map(
+        layer, len(weights), weights.mean(0), *([str(piece) for piece in side] for side in (target, source))
+    )
+
+
+def best_maps(run: Run) -> Path | None:
+    """The folder of the validation that chose the checkpoint; the last, where that one is not there."""
+    folders = {
+        int(place.name.removeprefix("step_")): place for place in run.folder.glob("attention_maps/step_*")
+    }
+    if not folders:
+        return None
+    scores = {}
+    for step, score in run.curve("val/bleu"):
+        # Lightning logs a validation after training under the number of updates, one in training under one less.
+        scores[int(step) if step in folders else int(step) - 1] = score
+    known = [step for step in scores if step in folders]
+    return folders[max(known, key=scores.__getitem__, default=max(folders))]
+
+
+def draw_map(found: Map, description: str) -> str:
+    """A weight of exactly 0, which a pattern, a mask or a normalizer has taken away, is grey."""
+    rows, columns = ([readable(piece) for piece in side] for side in (found.rows, found.columns))
+    left, top = MARGIN + widest(rows, FONT_SIZE), MARGIN + widest(columns, FONT_SIZE)
+    wide, high = CELL * len(columns), CELL * len(rows)
+    width, height = left + wide + 0.05, top + high + 0.05
+    figure, axes = plot((width, height), (left / width, 0.05 / height, wide / width, high / height))
+    show(axes, np.ma.masked_equal(found.weights, 0))
+    label(axes, columns, rows, FONT_SIZE)
+    axes.tick_params(length=0)
+    return svg(figure, description)
+
+
+def draw_scale(description: str) -> str:
+    """The key to the colours of maps."""
+    figure, axes = plot(SCALE, (0.06, 0.45, 0.88, 0.5))
+    show(axes, np.linspace(0, 1, 64)[None])
+    axes.set_xticks([0, 32, 64], ["0", "weight", "1"], fontsize=FONT_SIZE)
+    axes.set_yticks([])
+    axes.tick_params(length=0)
+    return svg(figure, f"{description}: light is weight 0, dark is weight 1")
+
+
+def show(axes: Axes, weights: Float[np.ndarray, "rows columns"]) -> None:
+    """As a picture of a pixel a weight, which the browser enlarges: an element for each would be a heavy page."""
+    axes.imshow(
+        weights, cmap=colormaps[COLOURS].with_extremes(bad=NOTHING), vmin=0, vmax=1, interpolation="none",
+        aspect="auto", extent=(0, weights.shape[1], weights.shape[0], 0), origin="upper",
+    )  # fmt: skip
+    for spine in axes.spines.values():
+        spine.set_visible(False)

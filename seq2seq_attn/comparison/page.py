@@ -1,0 +1,249 @@
+"""The comparison as one HTML page that needs nothing beside it, and no network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from seq2seq_attn.comparison.draw import forest, panels, scatter
+from seq2seq_attn.comparison.figures import Figures, verdict
+from seq2seq_attn.comparison.maps import KINDS, Map, draw_map, draw_scale, maps_of
+from seq2seq_attn.comparison.read import LeftOut
+from seq2seq_attn.comparison.table import about_test, cells_of, counted, head_of, shown, title_of
+
+STYLE = Path(__file__).with_name("page.css")
+# A page that could load anything would have to say so here.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+SORT = """\
+for (const head of document.querySelectorAll("table.sortable thead th")) head.onclick = () => {
+  const table = head.closest("table"), rows = [...table.tBodies[0].rows], old = head.ariaSort;
+  const value = row => row.cells[head.cellIndex].dataset.value ?? "", text = isNaN(value(rows[0]));
+  const down = text ? old === "ascending" : old !== "descending";
+  const compare = (a, b) => value(a) === "" || value(b) === "" ? (value(a) === "") - (value(b) === "")
+    : (text ? value(a).localeCompare(value(b)) : value(a) - value(b)) * (down ? -1 : 1);
+  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+  head.ariaSort = down ? "descending" : "ascending";
+  table.tBodies[0].append(...rows.sort(compare));
+};
+"""
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+<h1>{title}</h1>
+{body}
+<p class="note">Made by <code>seq2seq-attn compare runs</code> from the folders of the runs alone. ± is the
+standard deviation over seeds.</p>
+<script>
+{script}</script>
+</body>
+</html>
+"""
+COSTS = ("num_parameters", "decode_sentences_per_second", "attention_entropy")
+
+
+def html_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], sentence: int) -> str:
+    """All groups, one below the other; `sentence` counts the sentences that have maps from 0."""
+    runs = sum(len(row.runs) for group in groups for row in group.rows)
+    body = [f"<p>{counted(runs, 'run')} of train.py: {', '.join(described(group) for group in groups)}.</p>"]
+    body += left_out_list(left_out)
+    for number, group in enumerate(groups):
+        body += section(group, number, sentence)
+    return PAGE.format(
+        title=title_of(groups),
+        policy=POLICY,
+        style=STYLE.read_text(encoding="utf-8"),
+        body="\n".join(body),
+        script=SORT,
+    )
+
+
+def described(group: Figures) -> str:
+    return f"{counted(len(group.rows), group.by)} in {escape(group.title)}"
+
+
+def left_out_list(left_out: Sequence[LeftOut]) -> Iterator[str]:
+    if left_out:
+        yield f"<details open><summary>{counted(len(left_out), 'run')} left out</summary>"
+        yield '<ul class="warnings">'
+        yield from (f"<li><b>{escape(name)}</b>: {escape(reason)}</li>" for name, reason in left_out)
+        yield "</ul></details>"
+
+
+def section(figures: Figures, number: int, sentence: int) -> Iterator[str]:
+    yield f"<section><h2>{escape(figures.title)}</h2>"
+    yield from bullets(verdict(figures), "verdict")
+    if figures.notes:
+        yield from bullets(figures.notes, "warnings")
+    yield from overview(figures)
+    yield "<h3>All figures</h3>"
+    yield note("The best of a column is underlined. A click on a head sorts.")
+    yield from figure_table(figures)
+    plots = [boxed(scatter(figures, key)) for key in COSTS if worth_a_plot(figures, key)]
+    if plots:
+        yield "<h3>BLEU against size, decoding and entropy</h3>"
+        yield note(
+            "Black: no other has more BLEU for as few parameters, or as fast. Entropy is that of the weights of a "
+            "piece of the translation over the source, mean of layers and heads, in nats: at 0 it looks at one piece "
+            "alone."
+        )
+        yield f'<div class="pair">{"".join(plots)}</div>'
+    yield from curves(figures, number)
+    yield from length_table(figures)
+    for kind, title in KINDS.items():
+        yield from maps(figures, kind, title, sentence)
+    yield from run_table(figures)
+    yield "</section>"
+
+
+def worth_a_plot(figures: Figures, key: str) -> bool:
+    """Not of a single point, where the table tells no two apart; models made equally large lie on one line."""
+    if key not in figures.columns:
+        return False
+    named = (key,) if key == "num_parameters" else (key, next(iter(figures.columns)))
+    points = {
+        tuple(shown(figures.mean(row, name), figures.columns[name]) for name in named) for row in figures.rows
+    }
+    return len({point for point in points if all(map(math.isfinite, point))}) > 1
+
+
+def overview(figures: Figures) -> Iterator[str]:
+    """Who wins, and at what cost, side by side where there is room."""
+    yield '<div class="pair">'
+    if figures.differences:
+        yield f"<div><h3>Difference from the baseline</h3>{note(about_test(figures))}"
+        yield f"{boxed(forest(figures), 'narrow')}</div>"
+    if worth_a_plot(figures, "tokens_per_second"):
+        yield "<div><h3>BLEU against speed of training</h3>"
+        yield note("Black: no other trains as fast with more BLEU. Lines: standard deviation over seeds.")
+        yield f"{boxed(scatter(figures, 'tokens_per_second'))}</div>"
+    yield "</div>"
+
+
+def bullets(lines: Iterable[str], style: str) -> Iterator[str]:
+    yield f'<ul class="{style}">'
+    yield from (f"<li>{escape(line)}</li>" for line in lines)
+    yield "</ul>"
+
+
+def note(text: str) -> str:
+    return f'<p class="note">{escape(text)}</p>'
+
+
+def boxed(content: str, width: str = "wide") -> str:
+    """It scrolls in itself where the screen is narrower."""
+    return f'<div class="box {width}" tabindex="0">{content}</div>'
+
+
+def named(label: str) -> str:
+    """A name that may go on in a second line where its words end."""
+    return escape(label).replace("_", "_<wbr>")
+
+
+def figure_table(figures: Figures) -> Iterator[str]:
+    yield table_head(head_of(figures))
+    for row in figures.rows:
+        yield '<tr class="baseline">' if row.label == figures.baseline else "<tr>"
+        yield row_head(row.label)
+        for text, value, best in cells_of(figures, row):
+            data = "" if math.isnan(value) else f' data-value="{value:g}"'
+            style = ' class="best"' if best else ""
+            yield f"<td{style}{data}>{escape(text)}</td>"
+        yield "</tr>"
+    yield "</tbody></table></div>"
+
+
+def table_head(titles: Iterable[str]) -> str:
+    heads = "".join(f'<th scope="col"><button>{named(title)}</button></th>' for title in titles)
+    return f'<div class="box" tabindex="0"><table class="sortable"><thead><tr>{heads}</tr></thead><tbody>'
+
+
+def row_head(label: str) -> str:
+    return f'<th scope="row" data-value="{escape(label)}">{named(label)}</th>'
+
+
+def curves(figures: Figures, number: int) -> Iterator[str]:
+    """BLEU of the validations; the loss, in which attentions differ less, is folded."""
+    yield "<h3>Learning curves</h3>"
+    yield note("Black: this attention, a line for each seed. Grey: all others.")
+    yield from small_plots(panels(figures.rows, "val/bleu", "validation BLEU", f"bleu-{number}"))
+    yield "<details><summary>Training loss, nats a piece</summary>"
+    yield from small_plots(panels(figures.rows, "train/loss", "training loss", f"loss-{number}"))
+    yield "</details>"
+
+
+def small_plots(drawn: dict[str, str]) -> Iterator[str]:
+    if not drawn:
+        yield note("No run has two of them in metrics.csv.")
+    yield '<div class="panels">'
+    for label, plot in drawn.items():
+        yield f"<figure>{plot}<figcaption>{named(label)}</figcaption></figure>"
+    yield "</div>"
+
+
+def length_table(figures: Figures) -> Iterator[str]:
+    yield "<h3>BLEU by sentence length</h3>"
+    yield note("By words of the source; mean over seeds. The darker, the lower.")
+    heads = [f"{words} words ({counted(number, 'sentence')})" for words, number in figures.lengths.items()]
+    yield table_head(["attention", *heads])
+    highest = max((score for own in figures.by_length.values() for score in own.values()), default=0) or 1.0
+    for row in figures.rows:
+        yield f"<tr>{row_head(row.label)}"
+        for score in figures.by_length[row.label].values():
+            grey = f"{255 - 110 * (1 - score / highest):.0f}"
+            yield f'<td data-value="{score:g}" style="background:rgb({grey},{grey},{grey})">{score:.1f}</td>'
+        yield "</tr>"
+    yield "</tbody></table></div>"
+
+
+def maps(figures: Figures, kind: str, title: str, sentence: int) -> Iterator[str]:
+    found = maps_of(figures.rows, kind, sentence)
+    if not found:
+        return
+    yield f"<h3>{title}: one sentence in every run</h3>"
+    if kind != "self":  # whose columns are each run's own
+        yield f"<p><q>{escape(sentence_of(next(iter(found.values()))))}</q></p>"
+    yield note(
+        "The last layer, mean over heads, of the first seed, at the validation that chose its checkpoint. A row is a "
+        "piece that looks, a column one that is looked at. Grey is exactly 0, where a pattern, a mask or a normalizer "
+        "lets nothing through."
+    )
+    yield f'<div class="key">{draw_scale(f"{figures.title}, {kind}")}</div><div class="maps">'
+    for label, one in found.items():
+        about = f"<span>layer {one.layer}, {counted(one.heads, 'head')}</span>"
+        drawn = draw_map(one, f"{figures.title}, {kind}: weights of {label}")
+        yield f"<figure><figcaption>{named(label)} {about}</figcaption>{drawn}</figure>"
+    yield "</div>"
+
+
+def sentence_of(found: Map) -> str:
+    return "".join(found.columns).replace("▁", " ").replace("</s>", "").replace("<s>", "").strip()
+
+
+def run_table(figures: Figures) -> Iterator[str]:
+    heads = ("run", "attention", "seed", "updates", "minutes of training", "torch", "threads", "commit")
+    yield f"<details><summary>Runs</summary>{table_head(heads)}"
+    for row in figures.rows:
+        for run in row.runs:
+            seconds, origin = run.results.get("train_seconds"), run.provenance
+            minutes = f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "–"
+            cells = (
+                row.label, run.seed, run.results.get("steps", "–"), minutes,
+                origin.get("versions", {}).get("torch", "–"), origin.get("threads", "–"),
+                str(origin.get("commit") or "–")[:8],
+            )  # fmt: skip
+            shown = "".join(
+                f'<td data-value="{escape(str(cell))}">{escape(str(cell))}</td>' for cell in cells
+            )
+            yield f"<tr>{row_head(run.name)}{shown}</tr>"
+    yield "</tbody></table></div></details>"

@@ -1,0 +1,218 @@
+"""Runs of train.py, read back from their folders; and why others cannot be, in a sentence each."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from seq2seq_attn.comparison.translations import System, read_system
+from seq2seq_attn.errors import UserError
+
+MARKS = ("config.yaml", "results.json", "evaluation.json", ".hydra")  # any of them makes a folder a run
+LOG_CHARACTERS = 160
+
+
+class LeftOut(NamedTuple):
+    """A folder whose figures are not compared."""
+
+    name: str
+    reason: str
+
+
+class Run(NamedTuple):
+    """A run that has been tested.
+
+    Attributes:
+        name: its folder, from where the folders given stand.
+        given: the folder given that it is in, from there too.
+        results, config, provenance: what its files say.
+        log: a line of metrics.csv each, with what was logged then.
+        system: its translations of the test set that `stage` names.
+        memory_is_bound: whether earlier runs of the same process count in its peak memory.
+    """
+
+    name: str
+    given: str
+    folder: Path
+    results: dict[str, Any]
+    config: dict[str, Any]
+    provenance: dict[str, Any]
+    log: list[dict[str, float]]
+    stage: str
+    system: System
+    memory_is_bound: bool
+
+    @property
+    def seed(self) -> Any:
+        return self.results["seed"]
+
+    def curve(self, key: str) -> list[tuple[float, float]]:
+        return curve_of(self.log, key)
+
+
+def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
+    """Every run in the folders and below them.
+
+    Raises:
+        UserError: if there is no folder, or no run that has finished.
+    """
+    found = [read_run(name, given, folder) for name, given, folder in named(find_runs(folders), folders)]
+    runs = [run for run in found if isinstance(run, Run)]
+    left_out = [run for run in found if isinstance(run, LeftOut)]
+    if not runs:
+        why = "; ".join(f"{name}: {reason}" for name, reason in left_out[:3])
+        raise UserError(
+            f"there is no finished run in {', '.join(map(str, folders))}{f' ({why})' if why else ''}; give folders of "
+            "train.py"
+        )
+    return runs, left_out
+
+
+def find_runs(folders: Iterable[Path]) -> list[Path]:
+    """Run folders in natural order, each once; what is inside of a run is not looked at."""
+    found: dict[Path, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is no folder; give run folders of train.py, or folders of them")
+        for place, inner, files in os.walk(folder.resolve()):
+            if any(mark in (*inner, *files) for mark in MARKS):
+                found[Path(place)] = None
+                inner.clear()
+            inner[:] = sorted((name for name in inner if not name.startswith(".")), key=natural)
+    return list(found)
+
+
+def natural(name: str) -> tuple[int, int, str]:
+    """Numbers before words, and 9 before 10."""
+    return (0, int(name), name) if name.isdecimal() else (1, 0, name)
+
+
+def named(places: Sequence[Path], folders: Sequence[Path]) -> list[tuple[str, str, Path]]:
+    """Names of the runs and of the folders they are in, which say nothing of where on a machine they are."""
+    given = [folder.resolve() for folder in folders]
+    root = os.path.commonpath([folder.parent for folder in given])
+
+    def name(place: Path) -> str:
+        return place.relative_to(root).as_posix()
+
+    def innermost(place: Path) -> Path:
+        return max(
+            (folder for folder in given if place.is_relative_to(folder)), key=lambda own: len(own.parts)
+        )
+
+    return [(name(place), name(innermost(place)), place) for place in places]
+
+
+def read_run(name: str, given: str, folder: Path) -> Run | LeftOut:
+    reason = unfinished(folder)
+    if reason:
+        return LeftOut(name, reason)
+    try:
+        results, config = json.loads(text_of(folder / "results.json")), parsed(folder / "config.yaml")
+        provenance = folder / "provenance.json"
+        origin = json.loads(text_of(provenance)) if provenance.is_file() else {}
+        stages = [key.removesuffix("/bleu") for key in results if key.endswith("/bleu")]
+        stage = "test" if "test" in stages else stages[0]
+        system = read_system(folder, stage)
+        needed = (
+            config["paths"],
+            config["metric"]["bleu"],
+            config["attention"],
+            results["seed"],
+            results[f"{stage}/bleu"] + 0.0,
+        )
+        assert all(part is not None for part in needed)
+        assert all(isinstance(results[name], str) for name in ("model", "attention", "data"))
+        assert isinstance(origin.get("versions", {}), dict)
+    except UserError as error:
+        return LeftOut(name, str(error).replace(f"{folder}{os.sep}", "").partition(";")[0])
+    except (
+        ValueError,
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+        AssertionError,
+        yaml.YAMLError,
+    ) as error:
+        return LeftOut(name, f"results.json, config.yaml or provenance.json is damaged ({first_line(error)})")
+    log = read_log(folder / "metrics.csv")
+    return Run(name, given, folder, results, config, origin, log, stage, system, follows_others(folder))
+
+
+def unfinished(folder: Path) -> str | None:
+    """Why there are no results, with the last that is known of the run; None: there are."""
+    if (folder / "results.json").is_file() and (folder / "config.yaml").is_file():
+        return None
+    if (folder / "evaluation.json").is_file():
+        return "a folder of evaluate.py; give that of the run"
+    if (folder / "results.json").is_file():
+        return "config.yaml is missing"
+    log = read_log(folder / "metrics.csv")
+    steps = [row["step"] for row in log if "train/loss" in row and "step" in row]
+    if steps:
+        reason = f"stopped after {max(steps) + 1:,.0f} updates, before its test"
+    elif (folder / "config.yaml").is_file():
+        reason = "stopped before anything was logged"
+    else:
+        reason = "stopped before training began"
+    text = next((text_of(file) for file in sorted(folder.glob("*.log"))), "")
+    said = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{reason}; its log ends: {said[-1][:LOG_CHARACTERS]}" if said else reason
+
+
+def read_log(file: Path) -> list[dict[str, float]]:
+    """Lines of metrics.csv; one that a kill has cut off ends where it was cut."""
+    if not file.is_file():
+        return []
+    return [
+        {key: float(value) for key, value in row.items() if isinstance(value, str) and is_number(value)}
+        for row in csv.DictReader(text_of(file).replace("\0", "").splitlines())
+    ]
+
+
+def curve_of(log: list[dict[str, float]], key: str) -> list[tuple[float, float]]:
+    """What was logged of one figure, after how many updates each."""
+    return [(row["step"] + 1, row[key]) for row in log if key in row and "step" in row]
+
+
+def is_number(text: str) -> bool:
+    try:
+        return not math.isinf(float(text))
+    except ValueError:
+        return False
+
+
+def follows_others(folder: Path) -> bool:
+    """Whether Hydra ran other jobs before this one in its process: all launchers do but those that submit jobs."""
+    file = folder / ".hydra" / "hydra.yaml"
+    if not file.is_file():
+        return False
+    try:
+        hydra = parsed(file)["hydra"]
+        together = hydra["mode"] == "MULTIRUN" and "submitit" not in hydra["launcher"]["_target_"]
+        return together and int(hydra["job"]["num"]) > 0
+    except (ValueError, KeyError, TypeError, yaml.YAMLError):
+        return False
+
+
+def parsed(file: Path) -> dict[str, Any]:
+    found = yaml.load(text_of(file), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    if not isinstance(found, dict):
+        raise ValueError(f"{file.name} is no mapping")
+    return found
+
+
+def text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,86 @@
+"""Which attention, and at what cost? `seq2seq-attn compare runs FOLDERS... --output page.html`.
+
+The folders are runs of train.py, or hold some: a sweep, `runs/train`. Two files come of them: page.html, which needs no
+network and nothing beside it, and page.md, its table. Runs of one configuration and several seeds make one row, named
+by its attention; --by folder names it by the folder given: `runs/plain runs/ema --by folder --baseline plain`. Models,
+and test sets, have tables of their own. Runs that did not finish are named with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+from seq2seq_attn.comparison.draw import STYLE
+from seq2seq_attn.comparison.figures import Figures, figures_of, find_row
+from seq2seq_attn.comparison.page import html_page
+from seq2seq_attn.comparison.read import LeftOut, read_runs
+from seq2seq_attn.comparison.rows import Group, grouped
+from seq2seq_attn.comparison.table import markdown_page
+from seq2seq_attn.errors import UserError, reports_user_errors
+
+FEWEST_RESAMPLES = 40  # of which 95 % leave out one on each side
+
+
+@reports_user_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="+", type=Path, help="run folders, or folders of them")
+    parser.add_argument(
+        "--output", type=Path, default=Path("page.html"), help="the page; .md stands beside it"
+    )
+    parser.add_argument("--by", choices=("attention", "folder"), default="attention", help="what names a row")
+    parser.add_argument("--baseline", help="a row; the one with the highest BLEU if not given")
+    parser.add_argument(
+        "--resamples", type=int, default=1000, help="test sets drawn for p-values; 1,000 if not given"
+    )
+    parser.add_argument(
+        "--sentence", type=int, default=0, help="whose maps are shown, of those that have any, from 0"
+    )
+    given = parser.parse_args(arguments)
+    if given.resamples < FEWEST_RESAMPLES:
+        parser.error(
+            f"--resamples {given.resamples} gives no interval of 95 %; give {FEWEST_RESAMPLES} or more"
+        )
+    if given.output.suffix != ".html":
+        parser.error(f"--output {given.output} is no .html; give page.html, and page.md will stand beside it")
+    groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by)
+    write(groups, left_out, given.output, given.sentence)
+
+
+def compare(
+    folders: Sequence[Path], baseline: str | None, resamples: int, by: str = "attention"
+) -> tuple[list[Figures], list[LeftOut]]:
+    """The figures of every group, and the runs that have none."""
+    runs, left_out = read_runs(folders)
+    groups, repeated = grouped(runs, by)
+    check_baseline(groups, baseline)
+    return [figures_of(group, baseline, resamples) for group in groups], [*left_out, *repeated]
+
+
+def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:
+    if baseline is not None and not any(find_row(group.rows, baseline) for group in groups):
+        names = sorted({row.label for group in groups for row in group.rows})
+        raise UserError(
+            f"no finished run has {groups[0].by}={baseline}; choose the baseline from: {', '.join(names)}"
+        )
+
+
+def write(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: Path, sentence: int) -> None:
+    page.parent.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # that Matplotlib's font lacks, but a browser may have
+        page.write_text(html_page(groups, left_out, sentence), encoding="utf-8")
+    table = page.with_suffix(".md")
+    table.write_text(markdown_page(groups, left_out, page.name), encoding="utf-8")
+    rows, runs = sum(len(group.rows) for group in groups), sum(len(r.runs) for g in groups for r in g.rows)
+    print(f"wrote {page} and {table}: {rows} rows of {runs} runs, {len(left_out)} left out")
+    for name, reason in left_out:
+        print(f"left out: {name}: {reason}", file=sys.stderr)

@@ -1,0 +1,93 @@
+"""User errors, and the one sentence that any exception becomes; a bug keeps its traceback."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, final
+
+from seq2seq_attn.text import printable
+
+EXIT_CODE = 2  # of a user error; others are what a shell reports
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+@final
+class UserError(ValueError):
+    """A user's mistake: the message names the constraint, the values and the way out, without control characters."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+def reports_user_errors(main: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Wrap a `main`: a user error, or a path that cannot be read or written, is one sentence and exit code 2."""
+
+    @wraps(main)
+    def reporting(*arguments: Given.args, **options: Given.kwargs) -> Result:
+        try:
+            return main(*arguments, **options)
+        except Exception as error:
+            sentence = sentence_of(error) or sentence_of_path(error)
+            if sentence is None:
+                raise
+            print(printable(sentence), file=sys.stderr)
+            sys.exit(EXIT_CODE)
+
+    return reporting
+
+
+def sentence_of(error: BaseException) -> str | None:
+    """Return the sentence for a user's mistake or a full disk; None for a bug.
+
+    OmegaConf's errors are known by name: other environments import this module for its error alone.
+    """
+    for cause in causes(error):
+        name, key = type(cause).__name__, getattr(cause, "full_key", None)
+        if isinstance(cause, UserError):
+            return str(cause)
+        if name == "MissingMandatoryValue":
+            key = key or one_line(str(cause)).rpartition(" ")[2]
+            return f"The option '{key}' has no value; set it: `{command()} {key}=...`"
+        if name.startswith("Interpolation") and key is not None:
+            return f"The option '{key}' cannot be worked out: {one_line(str(cause))}"
+        if isinstance(cause, OSError) and cause.errno in UNWRITABLE:
+            if cause.filename is None:
+                return f"Standard output or a file cannot be written ({cause.strerror}); make room, or write elsewhere"
+            return (
+                f"{cause.filename} cannot be written ({cause.strerror}); make room or make it writable, or give "
+                "another hydra.run.dir"
+            )
+    return None
+
+
+def sentence_of_path(error: BaseException) -> str | None:
+    """Return the sentence for a path that cannot be read or written; None for another error."""
+    for cause in causes(error):
+        if isinstance(cause, OSError) and cause.filename is not None:
+            return f"{cause.filename} cannot be read or written ({cause.strerror}); give another path"
+    return None
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error, then what each was raised from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
+
+
+def one_line(text: Any) -> str:
+    """Return the first line, without its full stop."""
+    return str(text).strip().partition("\n")[0].rstrip(".")
+
+
+def command() -> str:
+    """Return the command as the user typed it: `python train.py`, or the name of an installed command."""
+    name = Path(sys.argv[0]).name
+    return f"python {name}" if name.endswith(".py") else name

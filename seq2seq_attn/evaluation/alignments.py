@@ -1,0 +1,186 @@
+"""Alignment error rate of a run's attention: `seq2seq-attn align RUN --corpus fra.txt`.
+
+The model reads each pair of docs/benchmarks/tatoeba_alignments.tsv with its French given, and each French word is
+linked to the English word that it looks at most: sum over the pieces of a source word, mean over those of a target
+word, and over the layers and heads that read the source. A word is what stands between blanks, so a mark of
+punctuation belongs to its word, or is one where the text sets it apart. The target's end piece is left out; a word
+that looks most at the source's end piece has no link. With links A, sure links S and possible links P, S among them
+(Och and Ney 2003, 5.2): precision |A and P| / |A|, recall |A and S| / |S|, error rate
+1 - (|A and S| + |A and P|) / (|A| + |S|), all in percent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from hydra.utils import instantiate
+from rich.table import Table
+
+from seq2seq_attn.alignment.forced_attention import attention_along
+from seq2seq_attn.alignment.word_alignment import Link, from_pharaoh, word_links, word_of_each
+from seq2seq_attn.checkpoint.load import Loaded, load
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.reading import read_lines, read_pairs
+from seq2seq_attn.data.tatoeba import TatoebaCorpus
+from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.text import plain_console
+
+GOLD = Path(__file__).parents[2] / "docs/benchmarks/tatoeba_alignments.tsv"
+DIGITS = 16  # of the hash
+
+
+class Aligned(NamedTuple):
+    """A pair with the links of its annotator; `sure` is a part of `possible`."""
+
+    source: str
+    target: str
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+
+class Agreement(NamedTuple):
+    """In percent, and the number of links that were judged."""
+
+    links: int
+    precision: float
+    recall: float
+    error_rate: float
+
+
+@reports_user_errors
+def main(arguments: Sequence[str] | None = None) -> dict[str, Agreement]:
+    """Print the table, and return its rows."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", help="a run folder or .ckpt file, trained from English to French")
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="Tatoeba's fra.txt, where the sentences are"
+    )
+    parser.add_argument(
+        "--alignments", type=Path, default=GOLD, help="hashes and links; %(default)s if not given"
+    )
+    chosen = parser.parse_args(arguments)
+    total, pairs = find(chosen.alignments, chosen.corpus)
+    loaded = load(chosen.run)
+    seen = trained_on(loaded.config["data"], chosen.corpus)
+    found = {"attention": [attended_links(loaded, pair) for pair in pairs]}
+    found["diagonal"] = [diagonal(*words(pair)) for pair in pairs]
+    found["diagonal, equal words first"] = [equal_or_diagonal(*words(pair)) for pair in pairs]
+    judged = {name: agreement(links, pairs) for name, links in found.items()}
+    show(judged)
+    in_training = sum(pair.source in seen for pair in pairs)
+    print(f"{len(pairs)} of {total} pairs are in {chosen.corpus}; {in_training} of them were trained on")
+    return judged
+
+
+def find(alignments: Path, corpus: Path) -> tuple[int, list[Aligned]]:
+    """How many pairs were aligned, and those whose text the corpus has, in its order.
+
+    Raises:
+        UserError: if there is none.
+    """
+    gold = read_alignments(alignments)
+    cleaned, _ = Cleaning().normalize(read_pairs(corpus))
+    texts = {fingerprint(pair.source, pair.target): (pair.source, pair.target) for pair in cleaned}
+    pairs = [Aligned(*text, *gold[digest]) for digest, text in texts.items() if digest in gold]
+    if not pairs:
+        raise UserError(
+            f"--corpus {corpus} has none of the {len(gold)} pairs of {alignments}; give Tatoeba's fra.txt"
+        )
+    return len(gold), pairs
+
+
+def read_alignments(path: Path) -> dict[str, tuple[frozenset[Link], frozenset[Link]]]:
+    """Sure and possible links, sure ones included, by the hash of their pair."""
+    gold = {}
+    for line in read_lines(path):
+        if not line.startswith("#"):
+            digest, *columns = line.split("\t")
+            sure, *more = (frozenset(from_pharaoh(column)) for column in columns)
+            gold[digest] = (sure, sure.union(*more))
+    return gold
+
+
+def fingerprint(source: str, target: str) -> str:
+    """Of a pair's cleaned text."""
+    return hashlib.sha256(f"{source}\t{target}".encode()).hexdigest()[:DIGITS]
+
+
+def trained_on(data: dict[str, Any], corpus: Path) -> set[str]:
+    """The source sentences of the run's training split, if it was trained on Tatoeba.
+
+    Raises:
+        UserError: if it translates from another language than English, or into another than French.
+    """
+    languages = data["source_language"], data["target_language"]
+    if languages != ("en", "fr"):
+        raise UserError(
+            f"the alignments are from en to fr, this run translates from {' to '.join(languages)}; give another run"
+        )
+    loader = instantiate(data | {"path": str(corpus)}, _convert_="all")
+    return set(loader.load().splits["train"].sources) if isinstance(loader, TatoebaCorpus) else set()
+
+
+def attended_links(loaded: Loaded, pair: Aligned) -> list[Link]:
+    """The links of the model's attention over the given target."""
+    model, tokenizer, _ = loaded
+    (source,), (target,) = tokenizer.encode_source([pair.source]), tokenizer.encode_target([pair.target])
+    slots = [
+        slot for slot in attention_along(model, tokenizer, source, target) if slot.slot.startswith("cross/")
+    ]
+    columns, rows = slots[0].columns, slots[0].rows
+    for pieces, text in ((columns, pair.source), (rows, pair.target)):
+        if word_of_each(pieces[:-1]).max(initial=-1) + 1 != len(text.split()):
+            raise UserError(
+                "the pieces of this run's tokenizer do not show where the words of a sentence begin, as those of "
+                "tokenizer=word where words are unknown; give a run with tokenizer=unigram or tokenizer=bpe"
+            )
+    return word_links(np.concatenate([slot.weights for slot in slots]), columns, rows)
+
+
+def words(pair: Aligned) -> tuple[list[str], list[str]]:
+    return pair.source.split(), pair.target.split()
+
+
+def diagonal(source: list[str], target: list[str]) -> list[Link]:
+    """Target word j of J to source word round(j (I - 1) / (J - 1))."""
+    step = (len(source) - 1) / max(1, len(target) - 1)
+    return [(round(place * step), place) for place in range(len(target))]
+
+
+def equal_or_diagonal(source: list[str], target: list[str]) -> list[Link]:
+    """The equal source word that is nearest to the diagonal, such as a name's; the diagonal where there is none."""
+    links = []
+    for on_diagonal, place in diagonal(source, target):
+        equal = [other for other, word in enumerate(source) if word == target[place]]
+        links.append((min(equal, key=lambda other: abs(other - on_diagonal), default=on_diagonal), place))
+    return links
+
+
+def agreement(links: list[list[Link]], pairs: list[Aligned]) -> Agreement:
+    """Of all sentences together."""
+    judged = list(zip(map(set, links), pairs, strict=True))
+    in_sure = sum(len(found & pair.sure) for found, pair in judged)
+    in_possible = sum(len(found & pair.possible) for found, pair in judged)
+    num_links, num_sure = sum(len(found) for found, _ in judged), sum(len(pair.sure) for pair in pairs)
+    return Agreement(
+        num_links,
+        100 * in_possible / max(1, num_links),
+        100 * in_sure / max(1, num_sure),
+        100 * (1 - (in_sure + in_possible) / max(1, num_links + num_sure)),
+    )
+
+
+def show(judged: dict[str, Agreement]) -> None:
+    table = Table()
+    for column in ("links of", "number", "precision", "recall", "error rate"):
+        table.add_column(column, justify="left" if column == "links of" else "right")
+    for name, (number, *percents) in judged.items():
+        table.add_row(name, str(number), *(f"{percent:.1f}" for percent in percents))
+    plain_console().print(table)

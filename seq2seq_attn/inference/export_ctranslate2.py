@@ -1,0 +1,252 @@
+"""Write a trained Transformer in CTranslate2's format: `seq2seq-attn export ctranslate2 RUN FOLDER`.
+
+The folder alone is enough to translate: `python translate.py engine=ctranslate2 ckpt_path=FOLDER`. What CTranslate2
+cannot express is refused in one sentence. It needs `pip install 'seq2seq-attn[serve]'`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.normalizer.softmax import SoftmaxNormalizer
+from seq2seq_attn.attention.pattern.full import FullPattern
+from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
+from seq2seq_attn.checkpoint.load import Loaded, load
+from seq2seq_attn.decoder.transformer import DecoderLayer, TransformerDecoder
+from seq2seq_attn.encoder.transformer import EncoderLayer, TransformerEncoder
+from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.feed_forward.gated import GatedFeedForward
+from seq2seq_attn.inference.ctranslate2_engine import FORMAT, MODEL_FILES, SETTINGS, import_ctranslate2
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.nn.residual import Residual
+from seq2seq_attn.position.learned import LearnedPosition
+from seq2seq_attn.position.none import NonePosition
+from seq2seq_attn.position.position_encoding import Position
+from seq2seq_attn.position.relative import RelativePosition
+from seq2seq_attn.position.rotary import RotaryPosition
+from seq2seq_attn.position.sinusoidal import SinusoidalPosition, sinusoids
+
+Side = TransformerEncoder | TransformerDecoder
+PLACES = 2048  # rows of a table of positions that could have any number of them
+
+
+@reports_user_errors
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("run", help="a run folder or a .ckpt file")
+    parser.add_argument("folder", type=Path, help="must not exist yet")
+    parser.add_argument(
+        "--places",
+        type=int,
+        default=PLACES,
+        help="pieces of the longest sentence, where positions have no end",
+    )
+    options = parser.parse_args(arguments)
+    export(load(options.run), options.folder, options.places)
+
+
+def export(loaded: Loaded, folder: Path, places: int = PLACES) -> None:
+    """Weights, vocabularies, tokenizer and settings.
+
+    Raises:
+        UserError: for a model that CTranslate2 cannot express, or a folder that is there already.
+    """
+    spec = specification(loaded, places)
+    if folder.exists():
+        raise UserError(f"{folder} is there already; give a new folder, or delete it")
+    spec.validate()
+    spec.optimize()  # a tied matrix is written once
+    folder.mkdir(parents=True)
+    spec.save(str(folder))
+    tokenizer, config = loaded.tokenizer, loaded.config
+    state = tokenizer.get_state()
+    for side in MODEL_FILES:
+        (folder / MODEL_FILES[side]).write_bytes(state.pop(f"{side}_model").numpy().tobytes())
+    settings = {
+        "format": FORMAT, "places": min(places, loaded.model.max_length or places), "tokenizer": state,
+        "config": {"search": config["search"], "data": {"cleaning": config["data"]["cleaning"]}},
+    }  # fmt: skip
+    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def specification(loaded: Loaded, places: int) -> Any:
+    """CTranslate2's `TransformerSpec` with all weights."""
+    model, tokenizer = loaded.model, loaded.tokenizer
+    check(model)
+    specs = import_ctranslate2().specs
+    spec = specs.TransformerSpec(
+        empty(specs.TransformerEncoderSpec, model.encoder), empty(specs.TransformerDecoderSpec, model.decoder)
+    )
+    spec.config.layer_norm_epsilon = next(m.eps for m in model.modules() if isinstance(m, nn.LayerNorm))
+    spec.config.add_source_eos = True
+    spec.register_source_vocabulary(tokenizer.source_pieces(list(range(tokenizer.source_vocab_size))))
+    spec.register_target_vocabulary(tokenizer.target_pieces(list(range(tokenizer.target_vocab_size))))
+    (embedded,) = spec.encoder.embeddings
+    embedded.weight, spec.decoder.embeddings.weight = (
+        numbers(embedding.weight) for embedding in (model.embed_source, model.embed_target)
+    )
+    fill_linear(spec.decoder.projection, model.output)
+    for filled, side in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+        filled.scale_embeddings = float(model.scale)
+        if hasattr(filled, "position_encodings"):
+            filled.position_encodings.encodings = numbers(table(side.position, places, model.embed_source))
+        if is_pre(side):
+            fill_norm(filled.layer_norm, side.norm)
+        for one, layer in zip(filled.layer, side.layers, strict=True):
+            fill_layer(one, layer)
+    return spec
+
+
+def check(model: EncoderDecoder) -> None:
+    """Refuse what the format has no place for."""
+    known: tuple[tuple[str, Any, type[Any]], ...] = (
+        ("encoder", model.encoder, TransformerEncoder), ("decoder", model.decoder, TransformerDecoder)
+    )  # fmt: skip
+    for name, side, kind in known:
+        if not isinstance(side, kind):
+            raise UserError(
+                f"model.{name} is {type(side).__name__}, which CTranslate2 does not know; use model=transformer"
+            )
+        if not isinstance(project := side.project, nn.Identity):
+            raise UserError(
+                f"model.{name}.dim={project.out_features} is not model.embedding_dim={project.in_features}, "
+                "and CTranslate2 has no projection between them; give both one width"
+            )
+        check_position(name, side.position)
+        for layer in side.layers:
+            check_layer(layer)
+
+
+def check_layer(layer: EncoderLayer | DecoderLayer) -> None:
+    if isinstance(layer, EncoderLayer):
+        return check_attention("attention", layer.attention)
+    check_attention("attention", layer.self_attention)
+    check_attention("cross_attention", layer.cross_attention)
+    own, source = layer.self_attention.num_heads, layer.cross_attention.num_heads
+    if own != source:
+        raise UserError(
+            f"attention.num_heads={own} and cross_attention.num_heads={source} differ, and a decoder of CTranslate2 "
+            "has one number of heads; give both the same"
+        )
+    return None
+
+
+def check_attention(option: str, attention: Attention) -> None:
+    """`option`: the config group that it comes from."""
+    parts = (
+        ("score", ScaledDotScore, "scaled_dot"), ("pattern", FullPattern, "full"),
+        ("normalizer", SoftmaxNormalizer, "softmax"),
+    )  # fmt: skip
+    for part, known, name in parts:
+        found = getattr(attention, part)
+        if not isinstance(found, known):
+            raise UserError(
+                f"{option}.{part} is {type(found).__name__}, and CTranslate2 knows {option}/{part}={name} only; train "
+                "with that, or translate without it"
+            )
+    if attention.project_values is None:
+        raise UserError(
+            f"{option}.project_values=false is not known to CTranslate2; train with {option}.project_values=true"
+        )
+
+
+def check_position(side: str, position: Position) -> None:
+    if isinstance(position, SinusoidalPosition | LearnedPosition) and position.join.project is not None:
+        raise UserError("position.join=concat is not known to CTranslate2; train with position.join=add")
+    known = (SinusoidalPosition, LearnedPosition, NonePosition, RotaryPosition, RelativePosition)
+    if not isinstance(position, known):
+        raise UserError(
+            f"model.{side}.position is {type(position).__name__}, which CTranslate2 does not know on both sides; train "
+            "with position=sinusoidal, learned, rotary, relative or none"
+        )
+
+
+def empty(of: Any, side: Side) -> Any:
+    """The specification of one side, without weights."""
+    first: Any = side.layers[0]
+    attention = first.self_attention if isinstance(first, DecoderLayer) else first.attention
+    gated = isinstance(first.feed_forward, GatedFeedForward)
+    name = "SWISH" if gated else first.feed_forward.activation.__name__.upper()  # their GELU is the exact one
+    told: dict[str, Any] = {"relative_position": isinstance(side.position, RelativePosition)}
+    if isinstance(
+        side.position, RotaryPosition
+    ):  # 0: the whole width of a head, of which the halves are pairs
+        told = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": side.position.base}
+    return of(
+        len(side.layers), attention.num_heads, pre_norm=is_pre(side), ffn_glu=gated,
+        activation=import_ctranslate2().specs.Activation[name], **told,
+    )  # fmt: skip
+
+
+def is_pre(side: Side) -> bool:
+    return isinstance(side.norm, nn.LayerNorm)
+
+
+def table(position: Position, places: int, embedding: nn.Embedding) -> Tensor:
+    """A row for each place: zeros where none is added, because without a table CTranslate2 makes its own."""
+    if isinstance(position, LearnedPosition):
+        return position.table
+    if isinstance(position, SinusoidalPosition):
+        return sinusoids(places, position.dim, position.base)
+    return torch.zeros(places, embedding.embedding_dim)
+
+
+def fill_layer(filled: Any, layer: Any) -> None:
+    if isinstance(layer, DecoderLayer):
+        fill_attention(filled.self_attention, layer.self_attention, itself=True)
+        fill_norm(filled.self_attention.layer_norm, norm_of(layer.self_residual))
+        fill_attention(filled.attention, layer.cross_attention, itself=False)
+        fill_norm(filled.attention.layer_norm, norm_of(layer.cross_residual))
+    else:
+        fill_attention(filled.self_attention, layer.attention, itself=True)
+        fill_norm(filled.self_attention.layer_norm, norm_of(layer.attention_residual))
+    fill_norm(filled.ffn.layer_norm, norm_of(layer.feed_forward_residual))
+    expand = layer.feed_forward.expand
+    if isinstance(layer.feed_forward, GatedFeedForward):
+        gate, value = expand.weight.chunk(2)
+        filled.ffn.linear_0.weight, filled.ffn.linear_0_noact.weight = numbers(gate), numbers(value)
+    else:
+        fill_linear(filled.ffn.linear_0, expand)
+    fill_linear(filled.ffn.linear_1, layer.feed_forward.reduce)
+
+
+def fill_attention(filled: Any, attention: Any, *, itself: bool) -> None:
+    """One product gives query, keys and values of a sentence that attends to itself, else keys and values."""
+    query, key = attention.score.projections
+    value, output = attention.project_values, attention.project_output[0]
+    groups = ([query, key, value], [output]) if itself else ([query], [key, value], [output])
+    for one, linears in zip(filled.linear, groups, strict=True):
+        fill_linear(one, *linears)
+    filled.queries_scale = float(attention.score.scale)
+    if itself and hasattr(filled, "relative_position_keys"):
+        keys, values = attention.relative.key_table, attention.relative.value_table
+        filled.relative_position_keys = numbers(keys)
+        filled.relative_position_values = numbers(torch.zeros_like(keys) if values is None else values)
+
+
+def fill_linear(filled: Any, *linears: nn.Linear) -> None:
+    """Rows of several maps of one input stand below each other."""
+    filled.weight = numbers(torch.cat(tuple(linear.weight for linear in linears)))
+    biases: list[torch.Tensor] = [linear.bias for linear in linears if linear.bias is not None]
+    if biases:
+        filled.bias = numbers(torch.cat(biases))
+
+
+def norm_of(residual: Residual) -> nn.Module:
+    return residual.before if isinstance(residual.before, nn.LayerNorm) else residual.after
+
+
+def fill_norm(filled: Any, norm: Any) -> None:
+    filled.gamma, filled.beta = numbers(norm.weight), numbers(norm.bias)
+
+
+def numbers(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().to("cpu", torch.float32).contiguous().numpy()

@@ -1,1 +1,0 @@
-"""Layers that encoders and decoders share."""

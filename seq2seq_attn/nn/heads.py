@@ -1,0 +1,83 @@
+"""Cut the last dimension into heads, and join it again."""
+
+from __future__ import annotations
+
+import math
+from math import gcd
+from typing import final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seq2seq_attn.errors import UserError
+
+
+def split_heads(
+    x: Float[Tensor, "batch length dim"], num_heads: int
+) -> Float[Tensor, "batch heads length width"]:
+    if num_heads == 1:
+        return x.unsqueeze(1)
+    batch, length, dim = x.shape
+    # not -1, which view cannot tell where there are no sentences or tokens
+    return x.view(batch, length, num_heads, dim // num_heads).transpose(1, 2)
+
+
+def join_heads(x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batch length dim"]:
+    if x.shape[1] == 1:
+        return x.squeeze(1)
+    return x.transpose(1, 2).flatten(-2)
+
+
+def most_heads(query_dim: int, value_dim: int) -> int:
+    """The most that divide both widths and leave each head 64 of the query's or more; at least one."""
+    both = gcd(query_dim, value_dim)
+    return next((heads for heads in range(query_dim // 64, 1, -1) if both % heads == 0), 1)
+
+
+def check_heads(name: str, dim: int, num_heads: int) -> None:
+    """Refuse a width that the heads do not divide."""
+    if dim % num_heads:
+        raise UserError(
+            f"attention.num_heads={num_heads} does not divide {name}={dim}; take a number of heads that does"
+        )
+
+
+@final
+class HeadLinear(nn.Module):
+    """W x + b, where every head has its own W and b.
+
+    Args:
+        input_dim, output_dim: widths of one head.
+    """
+
+    def __init__(self, *, num_heads: int, input_dim: int, output_dim: int, bias: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(num_heads, output_dim, input_dim))
+        self.bias = nn.Parameter(torch.zeros(num_heads, output_dim)) if bias else None
+        bound = math.sqrt(6 / (input_dim + output_dim))  # Xavier, of one head and not of all together
+        nn.init.uniform_(self.weight, -bound, bound)
+
+    def forward(
+        self, x: Float[Tensor, "*batch heads length input_dim"]
+    ) -> Float[Tensor, "*batch heads length output_dim"]:
+        outputs = x @ self.weight.mT
+        return outputs if self.bias is None else outputs + self.bias.unsqueeze(-2)
+
+    def at(
+        self, x: Float[Tensor, "*batch heads length input_dim"], place: Int[Tensor, "*blocks outputs"]
+    ) -> Float[Tensor, "*batch heads length outputs"]:
+        """The outputs at some places, which may be others in each block."""
+        outputs = x @ at_places(self.weight, place).mT
+        if self.bias is None:
+            return outputs
+        return outputs + at_places(self.bias.unsqueeze(-1), place).mT
+
+
+def at_places(
+    table: Float[Tensor, "heads places width"], place: Int[Tensor, "*blocks length"]
+) -> Float[Tensor, "*blocks heads length width"]:
+    """Rows of a table, the heads behind the blocks."""
+    # index_select: its backward is several times as fast as that of table[:, place].
+    rows = table.index_select(1, place.flatten()).unflatten(1, place.shape)
+    return rows.movedim(0, -3)

@@ -1,0 +1,229 @@
+"""The type and the range of every option, checked before anything reads one.
+
+Types are those of the constructor that a `_target_` names, or are listed here for options of the first level. A new
+number takes one name more in `RANGES`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
+
+from seq2seq_attn.errors import UserError
+
+Built, Factory, Group = (
+    object,
+    partial[Any],
+    dict[str, object],
+)  # a `_target_`, one that is `_partial_`, several
+COMMON: dict[str, Any] = {
+    "task_name": str, "num_threads": int | None, "batch_tokens": int | None, "device": str,
+    "paths": dict[str, str], "choices": dict[str, str | None],
+}  # fmt: skip
+TRAIN: dict[str, Any] = COMMON | {
+    "seed": int, "batch_tokens": int, "val_sentences": int | None, "log_text": bool, "label_smoothing": float,
+    "r_drop_alpha": float, "token_dropout": dict[str, float], "compile": bool, "profile": bool,
+    "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str,
+    "data": Built, "tokenizer": Built, "attention": Factory, "self_attention": Factory, "cross_attention": Factory,
+    "position": Factory, "feed_forward": Factory, "model": Built, "search": Built, "metric": Group,
+    "optimizer": Factory, "scheduler": Factory, "trainer": Built, "callback": Group, "profiling": Group,
+    "compiling": Group, "logger": Group,
+}  # fmt: skip
+TRANSLATE: dict[str, Any] = COMMON | {
+    "ckpt_path": str | list[str], "engine": Literal["torch", "ctranslate2"], "interactive": bool,
+    "input": str | None, "output": str | None, "prefixes": str | None, "nbest": str | None,
+    "alignments": str | None, "alignment_layer": int | None, "alignment_head": int | None, "maps": str | None,
+    "max_source_pieces": int, "batch_sentences": int, "read_ahead": int, "search": Built | None,
+}  # fmt: skip
+EVALUATE: dict[str, Any] = COMMON | {
+    "ckpt_path": str | list[str], "splits": str | list[str] | None, "score": str | list[str] | None,
+    "bootstrap": int, "precision": str | int | None, "data": Built | None, "search": Built | None, "metric": Group,
+}  # fmt: skip
+
+RANGES = {  # of numbers, by the end of the option's path; the longest end counts
+    "[0, 1)": "dropout projection_dropout token_dropout.source token_dropout.target label_smoothing decay betas",
+    "[0, 1]": "soft_probability sampling_alpha scheduler.factor",
+    "(0, 1]": "top_p",
+    "[0, inf)": """lr eps weight_decay gradient_clip_val r_drop_alpha log_prob_weight entropy_weight alpha diversity
+        coverage_penalty max_relative_length min_relative_length limit_train_batches limit_val_batches
+        limit_test_batches limit_predict_batches overfit_batches""",
+    "(0, inf)": """base temperature length_ratio qk_scale every_minutes search.patience deviations beta
+        val_check_interval""",
+    "[1, inf)": "max_ratio ratio",
+    "[1, 3]": "source_column target_column",
+    "[1, 1000]": """num_threads num_layers num_heads num_nodes beam_size num_best num_groups num_samples char_order
+        source_vocab_size target_vocab_size""",
+    "[0, 1000]": "no_repeat_ngram word_order alignment_layer alignment_head refresh_rate",
+    "[-1, 1000]": "devices save_top_k",
+    "[1, 16384]": "dim embedding_dim hidden_dim ff_dim rank factors kernel_size",
+    "[1, 1000000]": """batch_tokens batch_sentences read_ahead max_source_pieces val_sentences test_sentences vocab_size
+        max_length max_distance k min_words max_words max_characters finite.limit window_steps
+        accumulate_grad_batches check_val_every_n_epoch""",
+    "[0, 1000000]": """min_length max_extra_length top_k bootstrap num_sentences min_pieces max_pieces warm_up_steps
+        steps operator_steps operators""",
+    "[0, 1000000000]": """warmup_steps total_iters patience fast_dev_run log_every_n_steps
+        reload_dataloaders_every_n_epochs min_epochs min_steps""",
+    "[1, 1000000000]": "every_steps",
+    "[-1, 1000000000]": "max_epochs max_steps num_sanity_val_steps",
+    "[0, 4294967295]": "seed",
+    "[16, 64]": "precision",
+}  # fmt: skip
+INTERVALS = {name: interval for interval, names in RANGES.items() for name in names.split()}
+TEXTS = {  # of text whose constructor, not ours, takes any; METRIC stands for the names of the chosen metrics
+    "mode": "min|max",
+    "monitor": "step|epoch|train/loss|val/(loss|ppl|accuracy|attention_entropy|METRIC)",
+    "filename": r"[^/]+",
+}
+LONGEST = 255  # bytes of the name of a file
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
+
+
+def check_options(config: DictConfig, types: dict[str, Any]) -> None:
+    """Raises:
+    UserError: for a value of another type, outside of its range or none of the choices, and for an option that the
+        constructor does not take.
+    """
+    metrics = "|".join(map(re.escape, dict.fromkeys(["bleu", *(config.get("metric") or ())])))
+    for name, kind in types.items():
+        if name in config and not OmegaConf.is_missing(config, name):
+            value = config[name]
+            if OmegaConf.is_config(value):  # choices refer to what a config composed outside of Hydra lacks
+                value = OmegaConf.to_container(value, resolve=name != "choices")
+            check(name, value, kind, metrics)
+
+
+def check(key: str, value: Any, kind: Any, metrics: str = "") -> None:
+    """The option and those inside of it."""
+    interval, text = of_path(key, INTERVALS), of_path(key, TEXTS)
+    text = text and text.replace("METRIC", metrics)
+    if value == "???":
+        if key.endswith("_vocab_size"):
+            return  # the tokenizer knows it
+        raise UserError(f"The option '{key}' has no value; give {key}=...")
+    if not fits(value, kind, interval, text):
+        raise UserError(
+            f"{key}={shown(value)} is to be {in_words(kind, interval, text)}; `--cfg job` shows the default"
+        )
+    if isinstance(value, str) and ("\0" in value or max(map(len, os.fsencode(value).split(b"/"))) > LONGEST):
+        raise UserError(
+            f"{key}={shown(value)} holds a NUL, or more than {LONGEST} bytes between slashes; shorten it"
+        )
+    if isinstance(value, dict):
+        of_child = get_args(kind)[1] if get_origin(kind) is dict else Any
+        kinds = argument_types(key, value) if "_target_" in value else dict.fromkeys(value, of_child)
+        for name, child in value.items():
+            if not str(name).startswith("_"):
+                check(f"{key}.{name}", child, kinds.get(name, Any), metrics)
+
+
+def fits(value: Any, kind: Any, interval: str | None, text: str | None) -> bool:
+    """Whether a plain value may be given for an argument of this type."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(fits(value, one, interval, text) for one in inner)
+    if origin is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in inner)
+    if kind in (int, float):
+        return type(value) in (int, kind) and is_inside(value, interval or "(-inf, inf)")
+    if kind in (bool, NoneType):
+        return type(value) is kind
+    if kind in (str, Path):
+        return isinstance(value, str) and (text is None or re.fullmatch(text, value) is not None)
+    if isinstance(value, dict) and isinstance(origin, type) and issubclass(origin, Mapping):
+        return all(isinstance(name, str) for name in value)
+    if isinstance(value, dict):
+        return "_target_" in value and value.get("_partial_", False) is (origin is partial)
+    if isinstance(value, list) and origin is tuple and ... not in inner:
+        return len(value) == len(inner) and all(
+            map(partial(fits, interval=interval, text=text), value, inner)
+        )
+    if isinstance(value, list) and origin is not None:
+        return all(fits(child, inner[0], interval, text) for child in value)
+    return False
+
+
+def is_inside(number: int | float, interval: str) -> bool:
+    """Whether `interval`, as `[0, 1)`, holds a number; none holds a NaN or an infinity."""
+    low, high = map(float, interval[1:-1].split(","))
+    return (low < number or (number == low and interval[0] == "[")) and (
+        number < min(high, sys.float_info.max) or (number == high and interval[-1] == "]")
+    )
+
+
+def in_words(kind: Any, interval: str | None, text: str | None) -> str:
+    """What `fits` lets through."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        of_each = [in_words(one, interval, text) for one in inner if not (one is int and float in inner)]
+        return " or ".join(dict.fromkeys(of_each))
+    if origin is Literal:
+        return " or ".join(map(shown, inner))
+    if kind in (int, float):
+        return f"{WORDS[kind]} in {interval}" if interval else WORDS[kind]
+    if kind in (str, Path):
+        return f"text that matches {text}" if text else "text"
+    if kind in WORDS:
+        return WORDS[kind]
+    if origin in (list, tuple, Sequence):
+        return f"a list of {in_words(inner[0], interval, text)}"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "a group of options"
+    return f"a group with _target_ and _partial_={str(origin is partial).lower()}"
+
+
+def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
+    """The types of the arguments that the `_target_` of a node takes.
+
+    Raises:
+        UserError: if there is no such class or function, it does not take an option, or it lacks one.
+    """
+    try:
+        target = get_object(node["_target_"])
+        assert callable(target)
+    except Exception as error:  # whatever the import of a module raises
+        raise UserError(
+            f"{key}._target_={shown(node['_target_'])} is no class or function to import"
+        ) from error
+    try:
+        arguments = inspect.signature(target).parameters
+        types = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    except (NameError, ValueError):  # a name for type checkers alone, a class in C
+        return {}
+    if any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values()):
+        return types
+    for name in node:
+        if name not in arguments and not name.startswith("_"):
+            raise UserError(
+                f"{key}.{name} is no option of {node['_target_']}; it takes: {', '.join(arguments)}"
+            )
+    for name, argument in arguments.items():
+        if name not in node and argument.default is argument.empty and not node.get("_partial_"):
+            raise UserError(f"{key} lacks the option {name} of {node['_target_']}; give {key}.{name}=...")
+    return types
+
+
+def of_path(key: str, table: dict[str, str]) -> str | None:
+    """The entry of the longest end of a path."""
+    names = key.split(".")
+    ends = (".".join(names[start:]) for start in range(len(names)))
+    return next((table[end] for end in ends if end in table), None)
+
+
+def shown(value: Any) -> str:
+    """As it is typed on the command line, on one line and shortened."""
+    text = (
+        str(value).lower() if isinstance(value, bool) else "null" if value is None else repr(str(value))[1:-1]
+    )
+    return text if len(text) < 80 else f"{text[:76]}..."

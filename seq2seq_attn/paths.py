@@ -1,0 +1,29 @@
+"""Where the YAML files are, whoever asks: the commands, and an attention that is built alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from seq2seq_attn.errors import UserError
+
+
+def conf_directory() -> Path:
+    """`conf` inside the package (an installed wheel), else beside it (a checkout)."""
+    package = Path(__file__).parent
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+def given_path(path: Any, option: str) -> Path:
+    """The file or folder of an option, `~` being a home folder.
+
+    Raises:
+        UserError: if there is no such home folder.
+    """
+    try:
+        return Path(str(path)).expanduser()
+    except RuntimeError as error:
+        raise UserError(
+            f"{option}={path} names a home folder that is not there; write the path out"
+        ) from error

@@ -1,0 +1,92 @@
+"""The process of a command: its allocator, signals, standard streams and what libraries print."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import warnings
+from types import FrameType
+from typing import Any, NoReturn
+
+# of <malloc.h>
+TRIM_THRESHOLD, MMAP_MAX = -1, -4
+
+
+def keep_freed_memory() -> bool:
+    """Tell glibc's malloc so; whether it heard. With another C library, or where MALLOC_… is set, nothing changes.
+
+    By default malloc returns a large tensor to the system as soon as it is freed, and the next one costs a page fault
+    for every 4 KiB, in one thread at a time. See mallopt(3).
+    """
+    if any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ:
+        return False
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(MMAP_MAX, 0)) and bool(mallopt(TRIM_THRESHOLD, -1))
+
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+def leave_on_signals() -> None:
+    """Let the task close what it holds and end its processes; a signal that is ignored, as by nohup, stays so."""
+    for signum in ENDING:
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            signal.signal(signum, leave)
+
+
+def leave(signum: int, frame: FrameType | None) -> NoReturn:
+    """A handler."""
+    drop_closed_terminal()
+    raise SystemExit(128 + signum)
+
+
+def drop_closed_terminal() -> None:
+    """Send to /dev/null what is yet to be printed on a terminal that was closed: it would fail."""
+    for descriptor in (1, 2):
+        try:
+            os.write(descriptor, b"")
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def open_closed_streams() -> None:
+    """Open what the shell closed on the null device, or the next file gets its number, and what is printed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def is_closed(stream: Any) -> bool:
+    """Whether the shell closed a standard stream."""
+    return stream is None or getattr(stream, "name", None) == os.devnull
+
+
+def drop_unwritten() -> None:
+    """Discard what standard output refuses: the interpreter writes it once more on its way out, which must not fail."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def quieten() -> None:
+    """Leave out what Lightning says of itself and what its user cannot change."""
+    for library in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(library).setLevel(logging.WARNING)
+    for message in (
+        ".*Experiment logs directory.*",  # Hydra has written into the run folder before
+        "Checkpoint directory .* exists and is not empty.*",
+        "You're resuming from a checkpoint that ended before the epoch ended.*",  # our batches go on where they were
+        ".*treespec.*deprecated.*",
+        ".*weights_only.*",
+        ".*`tensorboardX` has been removed.*",
+        ".*sync_dist=True.*",  # what is logged at the end of an epoch is the same in every process
+        ".*called before the ``update`` method.*",  # a process that was left without a sentence of a small test set
+    ):
+        warnings.filterwarnings("ignore", message)

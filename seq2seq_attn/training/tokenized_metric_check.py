@@ -1,0 +1,31 @@
+"""Refuse to tokenise once more what is tokenised: its marks would fall apart into pieces that match too easily."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seq2seq_attn.errors import UserError
+
+BLEU, TOKENIZED_BLEU = (
+    "seq2seq_attn.metric.bleu.BLEU",
+    "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU",
+)
+
+
+def check_tokenised(data: dict[str, Any], metrics: dict[str, Any]) -> None:
+    """Args:
+        data, metrics: their options, metrics by name.
+
+    Raises:
+        UserError: for a BLEU that would split the tokens of a corpus whose suffix says that they are tokens.
+    """
+    suffix = data.get("suffix") or ""
+    if "tok" not in suffix.split("."):
+        return
+    for name, options in metrics.items():
+        splits = options["_target_"] == BLEU and options["tokenize"] != "none"
+        if splits or options["_target_"] == TOKENIZED_BLEU:
+            raise UserError(
+                f"data.suffix={suffix} is tokenised text, and metric.{name} would tokenise it once more; use "
+                "recipe=multi30k_tok to train, and recipe=evaluate_multi30k_tok metric=[bleu] to evaluate"
+            )

@@ -1,0 +1,157 @@
+"""seq2seq-attn average: means worked out by hand, in a checkpoint that translates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from configs import built, composed
+from small_checkpoint import SENTENCES, write_checkpoint
+from training.test_run import train
+
+from seq2seq_attn.checkpoint import average as script
+from seq2seq_attn.checkpoint.load import load, read_checkpoint
+from seq2seq_attn.search.search import TargetPieces
+
+BIAS = "model.output.bias"
+
+
+def with_bias(file: Path, value: float, **extra: Any) -> Path:
+    """A checkpoint whose output bias is one number, with more tensors or keys."""
+    checkpoint = write_checkpoint(file, step=extra.pop("step", 1))
+    checkpoint["state_dict"][BIAS].fill_(value)
+    checkpoint["state_dict"] |= extra
+    torch.save(checkpoint, file)
+    return file
+
+
+def run_of(folder: Path, bleu: dict[int, float]) -> Path:
+    """A run that kept a checkpoint of every step, whose bias is the step."""
+    for step in bleu:
+        with_bias(folder / "checkpoints" / f"epoch=0-step={step}.ckpt", float(step), step=step)
+    rows = [f"{step - 1},0.5,,\n{step - 1},,2.5,{score}\n" for step, score in bleu.items()]
+    (folder / "metrics.csv").write_text("step,train/loss,val/loss,val/bleu\n" + "".join(rows))
+    return folder
+
+
+def mean_bias(*arguments: object) -> float:
+    """What the script makes of the biases."""
+    output = Path(str(arguments[-1]))
+    script.main([*map(str, arguments[:-1]), "--output", str(output)])
+    (value,) = set(read_checkpoint(output)["state_dict"][BIAS].tolist())
+    return value
+
+
+def test_the_average_of_two_by_hand_translates(tmp_path: Path) -> None:
+    a, b, out = (
+        with_bias(tmp_path / "a.ckpt", 1.0),
+        with_bias(tmp_path / "b.ckpt", 4.0),
+        tmp_path / "new" / "c.ckpt",
+    )
+    torch.save(write_checkpoint(b, seed=1) | {"global_step": 2}, b)
+    script.main([str(a), str(b), "--output", str(out)])
+    states = [read_checkpoint(file)["state_dict"] for file in (a, b, out)]
+    assert states[2].keys() == states[0].keys()
+    for name, mean in states[2].items():
+        torch.testing.assert_close(mean, (states[0][name] + states[1][name]) / 2)
+    assert (states[2][BIAS] == 0.5).all()
+    loaded = load(str(out))
+    ids = torch.tensor(loaded.tokenizer.encode_source([SENTENCES[0]]))
+    search = built(composed("search.limits.max_length=7").search)
+    ((best,),) = search(
+        loaded.model, ids, torch.ones_like(ids, dtype=torch.bool), TargetPieces.of(loaded.tokenizer)
+    )
+    assert isinstance(loaded.tokenizer.decode_target([best.pieces])[0], str)
+
+
+def test_means_are_taken_in_float64_and_whole_numbers_are_the_last(tmp_path: Path) -> None:
+    values = [2.0**24, 1.0, 1.0]  # float32 would lose the ones
+    files = [
+        with_bias(
+            tmp_path / f"{n}.ckpt",
+            value,
+            count=torch.tensor([n]),
+            half=torch.tensor([n], dtype=torch.float16),
+        )
+        for n, value in enumerate(values)
+    ]
+    assert mean_bias(*files, tmp_path / "out.ckpt") == (2**24 + 2) / 3
+    state = read_checkpoint(tmp_path / "out.ckpt")["state_dict"]
+    assert state["count"].tolist() == [2]
+    assert state["half"].tolist() == [1.0]
+    assert state["half"].dtype == torch.float16
+    assert state[BIAS].dtype == torch.float32
+
+
+def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
+    files = [with_bias(tmp_path / f"{n}.ckpt", float(n)) for n in (1, 3)]
+    assert mean_bias(*files, tmp_path / "out.ckpt") == 2.0
+    state = read_checkpoint(tmp_path / "out.ckpt")["state_dict"]
+    assert state["model.output.weight"].data_ptr() == state["model.embed_target.weight"].data_ptr()
+
+
+def test_a_run_gives_its_last_or_those_of_best_validation_bleu(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {1: 30.0, 5: 10.0, 8: 20.0, 11: 25.0})
+    with_bias(run / "checkpoints" / "last.ckpt", 11.0, step=11)
+    assert mean_bias(run, "--last", 3, run / "checkpoints" / "average.ckpt") == (5 + 8 + 11) / 3
+    assert mean_bias(run, "--best", 2, tmp_path / "best.ckpt") == (1 + 11) / 2
+    # an average is none of the run's own
+    assert mean_bias(run, "--last", 4, tmp_path / "all.ckpt") == (1 + 5 + 8 + 11) / 4
+    assert read_checkpoint(tmp_path / "best.ckpt")["averaged"] == [
+        str(run / "checkpoints" / f"epoch=0-step={step}.ckpt") for step in (1, 11)
+    ]
+
+
+def test_what_was_saved_by_the_clock_is_left_out(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {2: 30.0, 5: 10.0})
+    with_bias(run / "checkpoints" / "previous.ckpt", 4.0, step=4)
+    with_bias(run / "checkpoints" / "last.ckpt", 9.0, step=9)
+    assert mean_bias(run, "--last", 2, tmp_path / "validated.ckpt") == (2 + 5) / 2
+    (run / "metrics.csv").unlink()  # nothing is known of any
+    assert mean_bias(run, "--last", 3, tmp_path / "any.ckpt") == (4 + 5 + 9) / 3
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    with pytest.raises(SystemExit, match="2"):
+        script.main([*map(str, arguments)])
+    return capsys.readouterr().err.rpartition("error: ")[2]
+
+
+def test_what_cannot_be_averaged_is_refused_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_of(tmp_path / "run", {2: 30.0, 5: 10.0})
+    a, out = run / "checkpoints" / "epoch=0-step=2.ckpt", ["--output", tmp_path / "out.ckpt"]
+    write_checkpoint(tmp_path / "words.ckpt", sentences=[*SENTENCES, "grün"])
+    write_checkpoint(tmp_path / "conv.ckpt", "model=conv")
+    assert f"{a} and {tmp_path / 'words.ckpt'} have different token" in refused(
+        capsys, a, tmp_path / "words.ckpt", *out
+    )
+    assert f"{a} and {tmp_path / 'conv.ckpt'} hold models of diff" in refused(
+        capsys, a, tmp_path / "conv.ckpt", *out
+    )
+    assert "an average is of two files at least, all different" in refused(capsys, a, a, *out)
+    assert f"--last and --best choose from one run folder, got {a}" in refused(capsys, a, "--last", 2, *out)
+    few = refused(capsys, run, "--last", 3, *out)
+    assert f"{run} has 2 checkpoints of different steps" in few
+    assert f"no more than these, got 3; a run keeps its last 5 if train.py is given '{script.HISTORY}'" in few
+    assert "is there already; give a new file, or delete it" in refused(
+        capsys, run, "--last", 2, "--output", a
+    )
+    (run / "metrics.csv").unlink()
+    assert f"{run} has no metrics.csv, where --best finds the" in refused(capsys, run, "--best", 2, *out)
+    assert not (tmp_path / "out.ckpt").exists()
+
+
+@pytest.mark.slow
+def test_the_override_that_is_named_keeps_the_last_five(tmp_path: Path) -> None:
+    run = train(tmp_path, "debug=fast", "trainer.max_steps=7", "trainer.val_check_interval=1", script.HISTORY)
+    names = {file.name for file in (run / "checkpoints").iterdir()}
+    kept = ["best.ckpt", "last.ckpt", "previous.ckpt", *(f"epoch=0-step={step}.ckpt" for step in range(3, 8))]
+    assert names == {f"{name}{end}" for name in kept for end in ("", ".sha256")}
+    files = script.chosen([str(run)], 5, None)
+    script.main([str(run), "--best", "2", "--output", str(tmp_path / "average.ckpt")])
+    assert [read_checkpoint(file)["global_step"] for file in files] == [3, 4, 5, 6, 7]
+    load(str(tmp_path / "average.ckpt"))

@@ -1,0 +1,248 @@
+"""A run that goes on with other options: they take effect and are named, or they are refused."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from configs import composed
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from small_run import KilledError, assert_same_run, rows, run_here, weights
+from torch import nn
+
+from seq2seq_attn.checkpoint.changes import changes
+from seq2seq_attn.checkpoint.exact_resume import adopt, reschedule
+from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.scheduler.schedule import cosine, inverse_sqrt
+
+pytestmark = pytest.mark.usefixtures("quiet")
+ONE_EPOCH = ["scheduler=constant", "trainer.max_epochs=1"]  # of 7 steps
+
+
+@pytest.fixture(scope="module")
+def complete(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("complete") / "run"
+    run_here(folder, *pairs, *ONE_EPOCH)
+    return folder
+
+
+@pytest.fixture
+def run(complete: Path, tmp_path: Path) -> Path:
+    """The complete run in a folder of this test."""
+    return Path(shutil.copytree(complete, tmp_path / "run"))
+
+
+def test_a_complete_run_that_is_made_longer_is_the_run_that_was_as_long_from_the_start(
+    pairs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short, long = tmp_path / "short", tmp_path / "long"
+    run_here(long, *pairs, *ONE_EPOCH, "trainer.max_epochs=2")
+    run_here(short, *pairs, *ONE_EPOCH)
+    capsys.readouterr()
+    run_here(short, *pairs, *ONE_EPOCH, "trainer.max_epochs=2", "resume=auto")
+    assert_same_run(short, long)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("From step")]
+    assert said == ["From step 7 on: trainer.max_epochs 1 → 2; the learning rate is 0.05"]
+
+
+def test_a_run_that_a_number_of_steps_has_ended_within_an_epoch_goes_on_within_it(
+    pairs: list[str], tmp_path: Path
+) -> None:
+    short, long = tmp_path / "short", tmp_path / "long"
+    given = [*pairs, "scheduler=constant", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0"]
+    run_here(long, *given, "trainer.max_steps=9")
+    run_here(short, *given, "trainer.max_steps=3")
+    run_here(short, *given, "trainer.max_steps=9", "resume=auto")
+    assert [row["train/loss"] for row in rows(short)] == [row["train/loss"] for row in rows(long)]
+    ours, theirs = (weights(folder, "last.ckpt") for folder in (short, long))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_changed_options_take_effect_are_named_and_are_on_record(
+    run: Path, pairs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {
+        "trainer.max_epochs": 2, "trainer.gradient_clip_val": 0.5, "optimizer.lr": 0.02, "optimizer.betas": [0.8, 0.9],
+        "model.dropout": 0.1, "label_smoothing": 0.0, "token_dropout.source": 0.1,
+        "callback.early_stopping.patience": 3,
+    }  # fmt: skip
+    overrides = [f"{key}={value}" for key, value in given.items()]
+    run_here(run, *pairs, *ONE_EPOCH, "scheduler=cosine", *overrides, "resume=auto")
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("From step 7 on: ")]
+    for named in (
+        "optimizer.lr 0.05 → 0.02", "optimizer.betas [0.9, 0.98] → [0.8, 0.9]", "model.dropout 0.3 → 0.1",
+        "label_smoothing 0.1 → 0.0", "token_dropout.source 0.0 → 0.1", "scheduler._target_ ",
+        "callback.early_stopping.patience 10 → 3", "trainer.gradient_clip_val 1.0 → 0.5",
+    ):  # fmt: skip
+        assert named in said
+    factor = cosine(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0), warmup_steps=200, total_steps=14)
+    assert said.endswith(
+        f"; the learning rate is {0.02 * factor.lr_lambdas[0](7):.3g}, its schedule is computed over 14 steps"
+    )
+    last = read_checkpoint(run / "checkpoints" / "last.ckpt")
+    (group,) = last["optimizer_states"][0]["param_groups"]
+    assert (group["betas"], last["global_step"]) == ((0.8, 0.9), 14)
+    assert last["lr_schedulers"][0]["base_lrs"] == [0.02]
+    (early,) = [state for key, state in last["callbacks"].items() if key.startswith("EarlyStopping")]
+    assert early["patience"] == 3
+    recorded = OmegaConf.load(run / "config.yaml")
+    assert {key: OmegaConf.select(recorded, key) for key in given} == given
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        (
+            "seed=2",
+            r"^seed=2 cannot take effect in a run that goes on: .*last.ckpt was trained with 1; leave",
+        ),
+        (
+            "optimizer=adamw",
+            r"^optimizer._target_=torch.optim.AdamW cannot take effect .* torch.optim.Adam; ",
+        ),
+        ("scheduler=plateau", r"^scheduler._target_=.*ReduceLROnPlateau cannot take effect"),
+        (
+            "trainer.max_epochs=0",
+            r"^trainer.max_epochs=0 is below what .*last.ckpt was trained for, 1 epochs",
+        ),
+        ("trainer.max_steps=3", r"^trainer.max_steps=3 is below what .* was trained for, 7 steps; give more"),
+    ],
+)
+def test_what_cannot_take_effect_is_refused_before_the_old_run_is_touched(
+    override: str, sentence: str, run: Path, pairs: list[str]
+) -> None:
+    (run / "results.json").unlink()  # as if it had not come so far
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    with pytest.raises(UserError, match=sentence):
+        run_here(run, *pairs, *ONE_EPOCH, override, "resume=auto")
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+def test_a_complete_run_says_that_it_is_too_short_for_what_was_changed(
+    run: Path, pairs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_here(run, *pairs, *ONE_EPOCH, "optimizer.lr=0.1", "resume=auto")
+    assert capsys.readouterr().out == (
+        f"{run} is complete; nothing is left to do; optimizer.lr 0.05 → 0.1: give a higher trainer.max_epochs too, "
+        "and it trains on with this\n"
+    )
+
+
+def test_a_run_that_stopped_early_trains_on_with_more_patience(tmp_path: Path, pairs: list[str]) -> None:
+    given = [*pairs, "trainer.max_epochs=9", "optimizer.lr=0.0", "callback.early_stopping.patience="]
+    assert run_here(tmp_path, *given[:-1], f"{given[-1]}1")["steps"] == 14
+    assert run_here(tmp_path, *given[:-1], f"{given[-1]}2", "resume=auto")["steps"] == 21
+
+
+def test_accumulation_changes_between_two_updates_of_the_new_kind(tmp_path: Path, pairs: list[str]) -> None:
+    killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:3}"
+    with pytest.raises(KilledError):
+        run_here(tmp_path, *pairs, "callback.autosave.every_steps=3", killer)
+    with pytest.raises(
+        UserError, match=r"^trainer.accumulate_grad_batches=2 does not divide the 3 batches of"
+    ):
+        run_here(tmp_path, *pairs, "trainer.accumulate_grad_batches=2", "resume=auto")
+
+
+def parts(
+    scheduler: partial[Any], lr: float, betas: tuple[float, float]
+) -> tuple[SimpleNamespace, SimpleNamespace]:
+    """A module's factories, and a trainer with what they make."""
+    optimizer = partial(torch.optim.Adam, lr=lr, betas=betas)
+    made = optimizer([nn.Parameter(torch.zeros(1))])
+    trainer = SimpleNamespace(
+        optimizers=[made], lr_scheduler_configs=[SimpleNamespace(scheduler=scheduler(made))], callbacks=[]
+    )
+    return SimpleNamespace(optimizer=optimizer, scheduler=scheduler), trainer
+
+
+SCHEDULES = {
+    "constant": partial(torch.optim.lr_scheduler.ConstantLR, factor=0.25, total_iters=7),
+    "cosine": partial(cosine, warmup_steps=3, total_steps=11),
+    "longer": partial(cosine, warmup_steps=2, total_steps=17),
+    "inverse_sqrt": partial(inverse_sqrt, warmup_steps=3),
+}
+
+
+@pytest.mark.parametrize("new", list(SCHEDULES))
+@pytest.mark.parametrize("old", list(SCHEDULES))
+def test_a_changed_schedule_has_the_rates_that_it_would_have_had_from_the_start(old: str, new: str) -> None:
+    _, before = parts(SCHEDULES[old], 0.1, (0.9, 0.98))
+    module, after = parts(SCHEDULES[new], 0.3, (0.8, 0.9))
+    _, never_stopped = parts(SCHEDULES[new], 0.3, (0.8, 0.9))
+    for trainer, steps in ((before, 5), (never_stopped, 5)):
+        advance(trainer, steps)
+    checkpoint = {
+        "callbacks": {}, "optimizer_states": [before.optimizers[0].state_dict()],
+        "lr_schedulers": [before.lr_scheduler_configs[0].scheduler.state_dict()],
+    }  # fmt: skip
+    changed = changes(
+        {"optimizer": {"lr": 0.1, "betas": [0.9, 0.98]}}, {"optimizer": {"lr": 0.3, "betas": [0.8, 0.9]}}
+    )
+    steps = adopt(changed, checkpoint, after, module)
+    assert (steps, checkpoint["lr_schedulers"]) == (5, [])
+    after.optimizers[0].load_state_dict(checkpoint["optimizer_states"][0])
+    reschedule(after, 5)
+    assert after.optimizers[0].param_groups[0]["betas"] == (0.8, 0.9)
+    assert advance(after, 9) == advance(never_stopped, 9)
+
+
+def advance(trainer: SimpleNamespace, steps: int) -> list[float]:
+    """The rates of so many steps."""
+    rates = []
+    for _ in range(steps):
+        rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+        trainer.optimizers[0].step()
+        trainer.lr_scheduler_configs[0].scheduler.step()
+    return rates
+
+
+def test_a_plateau_keeps_what_it_has_seen_and_takes_its_new_options_and_rate() -> None:
+    plateau = partial(torch.optim.lr_scheduler.ReduceLROnPlateau, mode="max")
+    _, before = parts(partial(plateau, factor=0.5, patience=1), 0.1, (0.9, 0.98))
+    module, after = parts(partial(plateau, factor=0.1, patience=4), 0.3, (0.9, 0.98))
+    schedule = before.lr_scheduler_configs[0].scheduler
+    for bleu in (3.0, 2.0, 1.0, 1.0):
+        schedule.step(bleu)
+    checkpoint = {
+        "callbacks": {}, "optimizer_states": [before.optimizers[0].state_dict()],
+        "lr_schedulers": [schedule.state_dict()],
+    }  # fmt: skip
+    changed = changes(
+        {"optimizer": {"lr": 0.1}, "scheduler": {"factor": 0.5, "patience": 1}},
+        {"optimizer": {"lr": 0.3}, "scheduler": {"factor": 0.1, "patience": 4}},
+    )
+    assert adopt(changed, checkpoint, after, module) is None
+    schedule = after.lr_scheduler_configs[0].scheduler
+    schedule.load_state_dict(checkpoint["lr_schedulers"][0])
+    after.optimizers[0].load_state_dict(checkpoint["optimizer_states"][0])
+    assert (schedule.best, schedule.num_bad_epochs) == (3.0, 1)
+    assert (schedule.factor, schedule.patience) == (0.1, 4)
+    for _ in range(4):
+        assert after.optimizers[0].param_groups[0]["lr"] == 0.3
+        schedule.step(2.0)
+    assert math.isclose(after.optimizers[0].param_groups[0]["lr"], 0.03)
+
+
+def test_a_part_is_named_once_and_folders_are_not() -> None:
+    saved, now = (
+        OmegaConf.to_container(
+            composed(
+                "model=transformer", "attention=multihead", f"attention.dropout={dropout}", f"paths.run_dir={folder}",
+                "choices.attention=null", "choices.model=null", "choices.data=null", *added,
+            ),
+            resolve=True,
+        )
+        for dropout, folder, added in ((0.1, "/runs/a", []), (0.2, "/other/b", ["+callback@callback=ema"]))
+    )  # fmt: skip
+    found = [str(change) for change in changes(saved, now)]
+    assert found == ["attention.dropout 0.1 → 0.2", "callback.ema none → EMA"]
+    assert instantiate(now["callback"]["ema"]).decay == 0.999

@@ -1,0 +1,244 @@
+"""Whatever happens to a run or a disk while it saves: a whole checkpoint stands, and a broken one is named."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from forked import ended, forked
+
+from seq2seq_attn.checkpoint import checkpoint_file
+from seq2seq_attn.checkpoint.checkpoint_file import (
+    Sink,
+    latest_checkpoint,
+    prepare_folder,
+    tensor_bytes,
+    write_checkpoint,
+)
+from seq2seq_attn.checkpoint.checkpoint_io import AtomicCheckpointIO
+from seq2seq_attn.checkpoint.load import read_tensors
+from seq2seq_attn.files import damage
+
+NUMBERS = 4099
+NAMES = {"last.ckpt", "last.ckpt.sha256", "previous.ckpt", "previous.ckpt.sha256"}
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+
+
+def save(folder: Path, *steps: int, name: str = "last.ckpt", numbers: int = NUMBERS, text: str = "") -> Path:
+    """As one process does, a checkpoint after the other."""
+    files = AtomicCheckpointIO(folder)
+    for step in steps:
+        weights = torch.full((numbers,), float(step))
+        files.save_checkpoint({"step": step, "weights": weights, "text": text}, folder / name)
+    return folder / name
+
+
+def step_of(file: Path) -> int:
+    """Of a checkpoint that is whole."""
+    checkpoint = read_tensors(file)
+    assert (checkpoint["weights"] == checkpoint["step"]).all()
+    return checkpoint["step"]
+
+
+def names(folder: Path) -> set[str]:
+    return {file.name for file in folder.iterdir()}
+
+
+def check_sums(folder: Path) -> None:
+    """As `sha256sum -c` does."""
+    files = list(folder.glob("*.ckpt"))
+    assert files
+    for file in files:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        assert (folder / f"{file.name}.sha256").read_text() == f"{digest}  {file.name}\n"
+
+
+@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")
+def flip_bit(file: Path, place: int | None = None) -> None:
+    """Of the tensor, in the middle, if no place is given."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2 if place is None else place] ^= 0x10
+    file.unlink()  # its other name, if it has one, stays as it is
+    file.write_bytes(content)
+
+
+def test_sha256sum_itself_agrees_and_sees_a_change(tmp_path: Path) -> None:
+    file = save(tmp_path, 1)
+    command = ["sha256sum", "-c", "last.ckpt.sha256"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout == "last.ckpt: OK\n"
+    flip_bit(file)
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 1
+
+
+def test_last_leaves_the_one_before_it_and_no_other_name_does(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    assert names(tmp_path) == {"last.ckpt", "last.ckpt.sha256"}
+    save(tmp_path, 2, 3)
+    save(tmp_path, 5, 7, name="best.ckpt")
+    assert names(tmp_path) == NAMES | {"best.ckpt", "best.ckpt.sha256"}
+    assert [step_of(tmp_path / f"{name}.ckpt") for name in ("last", "previous", "best")] == [3, 2, 7]
+    check_sums(tmp_path)
+
+
+def test_the_one_before_is_kept_without_links_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(source: Path, target: Path) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    save(tmp_path, 1, 2)
+    assert (step_of(tmp_path / "last.ckpt"), step_of(tmp_path / "previous.ckpt")) == (2, 1)
+    check_sums(tmp_path)
+
+
+def kill_at(moment: int) -> None:
+    """This process dies before the n-th of the calls that change the disk, as if by `kill -9`."""
+    left = moment
+
+    def counted(call: Callable[..., object]) -> Callable[..., object]:
+        def wrapper(*arguments: object, **options: object) -> object:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **options)
+
+        return wrapper
+
+    for name in ("link", "unlink", "replace", "fsync"):
+        setattr(os, name, counted(getattr(os, name)))
+    Sink.finish = counted(Sink.finish)  # type: ignore[method-assign]
+
+
+def test_killed_before_any_of_its_calls_a_save_leaves_whole_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes = set()
+    for moment in count(1):
+        folder = tmp_path / str(moment)
+        file = save(folder, 1, 2)
+
+        def work(folder: Path = folder, moment: int = moment) -> None:
+            kill_at(moment)
+            save(folder, 3)
+
+        status = ended(forked(work))
+        assert latest_checkpoint(folder) == file
+        assert not caplog.records
+        outcomes.add((step_of(folder / "previous.ckpt"), step_of(file)))
+        prepare_folder(folder)
+        assert names(folder) == NAMES
+        check_sums(folder)
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+        assert moment < 50
+    assert outcomes == {(1, 2), (1, 3), (2, 3)}
+    assert moment > 10
+
+
+def killed_while_saving(times: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With temporary files elsewhere: what is moved across file systems is half there for a while."""
+    elsewhere = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    folder.mkdir()
+    last = folder / "last.ckpt"
+    assert elsewhere.stat().st_dev != folder.stat().st_dev
+    drawn = random.Random(0)
+    try:
+        for _ in range(times):
+            before = step_of(last) if last.exists() else 0
+            inode = last.stat().st_ino if last.exists() else None
+
+            def work(before: int = before) -> None:
+                files = AtomicCheckpointIO(folder)
+                for step in count(before + 1):
+                    weights = torch.full((1_000_003,), float(step))
+                    files.save_checkpoint({"step": step, "weights": weights}, folder / "best.ckpt")
+                    files.save_checkpoint({"step": step, "weights": weights}, last)
+
+            child = forked(work)
+            while not last.exists() or last.stat().st_ino == inode:
+                time.sleep(0.001)
+            time.sleep(drawn.uniform(0.0, 0.2))
+            os.kill(child, signal.SIGKILL)
+            assert ended(child) == -signal.SIGKILL
+            assert latest_checkpoint(folder) == last
+            assert step_of(last) > before
+            for file in folder.glob("*.ckpt"):
+                assert damage(file) is None
+            prepare_folder(folder)
+            assert not names(folder) - NAMES - {"best.ckpt", "best.ckpt.sha256"}
+            check_sums(folder)
+        assert names(elsewhere) == set()
+    finally:
+        shutil.rmtree(elsewhere)
+
+
+on_two_file_systems = pytest.mark.skipif(
+    not os.access("/dev/shm", os.W_OK), reason="no second file system here"
+)
+
+
+@on_two_file_systems
+def test_killed_while_saving_last_always_loads_and_nothing_stale_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_while_saving(3, tmp_path / "checkpoints", monkeypatch)
+
+
+@pytest.mark.slow
+@on_two_file_systems
+def test_killed_thirty_times_while_saving_last_always_loads_and_nothing_stale_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_while_saving(30, tmp_path / "checkpoints", monkeypatch)
+
+
+def test_the_size_counts_what_tensors_share_once(tmp_path: Path) -> None:
+    weights = torch.zeros(7, 1009)
+    checkpoint = {"a": weights, "b": [weights.T, {"c": (weights[3:], torch.zeros(11, dtype=torch.uint8))}]}
+    assert tensor_bytes(checkpoint) == 7 * 1009 * 4 + 11
+    write_checkpoint(checkpoint, tmp_path / "a.ckpt")
+    assert (tmp_path / "a.ckpt").stat().st_size == pytest.approx(tensor_bytes(checkpoint), abs=3000)
+
+
+def test_a_fault_of_the_disk_is_told_at_the_end_however_well_the_rest_went() -> None:
+    class Faulty(io.BytesIO):
+        def write(self, data: Any) -> int:
+            if data == b"cde":
+                raise OSError(errno.EIO, "Input/output error")
+            return super().write(data)
+
+    sink = Sink(Faulty())
+    for data in (b"ab", b"cde", b"f"):
+        sink.write(data)
+    assert sink.size == 6
+    with pytest.raises(OSError, match="Input/output error"):
+        sink.finish()
+
+
+def test_an_interrupted_save_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, 1)
+
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint_file, "install", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        save(tmp_path, 2, name="best.ckpt")
+    assert names(tmp_path) == {"last.ckpt", "last.ckpt.sha256"}

@@ -1,0 +1,138 @@
+"""seq2seq-attn export safetensors: what is published says what the run says, and nothing of the machine it ran on."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import torch
+from safetensors.torch import load_file
+from small_checkpoint import SENTENCES, write_checkpoint
+
+from seq2seq_attn.checkpoint import export_safetensors as script
+from seq2seq_attn.checkpoint.load import load
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.translator import Translator
+
+FILES = {"model.safetensors", "config.json", "source.model", "target.model"}
+
+
+def exported(folder: Path, *overrides: str) -> Path:
+    write_checkpoint(folder / "run" / "checkpoints" / "best.ckpt", "search.limits.max_length=7", *overrides)
+    script.main([str(folder / "run"), str(folder / "published")])
+    return folder / "published"
+
+
+@pytest.mark.parametrize("tied", ["none", "target", "all"])
+def test_a_published_folder_translates_as_the_run_does(tied: str, tmp_path: Path) -> None:
+    folder = exported(tmp_path, f"model.tie_embeddings={tied}")
+    assert {file.name for file in folder.iterdir()} == FILES
+    assert len({file.stat().st_mode for file in folder.iterdir()}) == 1
+    run, published = load(str(tmp_path / "run")), load(str(folder))
+    assert published.tokenizer.fingerprint == run.tokenizer.fingerprint
+    weights = published.model.state_dict()
+    for name, weight in run.model.state_dict().items():
+        assert torch.equal(weights[name], weight), name
+    (texts, theirs) = (
+        [one.text for one in Translator.load(path, device="cpu").translate(SENTENCES)]
+        for path in (tmp_path / "run", folder)
+    )
+    assert texts == theirs
+    assert (
+        Translator.load(folder / "model.safetensors", device="cpu").translate(SENTENCES[:1])[0].text
+        == texts[0]
+    )
+
+
+def test_a_tied_matrix_is_written_once_and_tied_again(tmp_path: Path) -> None:
+    folder = exported(tmp_path, "model.tie_embeddings=all")
+    weights = load_file(folder / "model.safetensors")
+    matrices = {"embed_source.weight", "embed_target.weight", "output.weight"}
+    assert len(matrices & weights.keys()) == 1
+    model = load(str(folder)).model
+    assert model.output.weight is model.embed_target.weight
+    assert model.embed_source.weight is model.embed_target.weight
+
+
+def test_other_programs_read_the_parts(tmp_path: Path) -> None:
+    folder = exported(tmp_path)
+    loaded = load(str(tmp_path / "run"))
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.model"))
+    assert pieces.encode(SENTENCES) == loaded.tokenizer.encode_source(SENTENCES)
+    assert load_file(folder / "model.safetensors").keys() < loaded.model.state_dict().keys()
+    assert json.loads((folder / "config.json").read_text())["format"] == 2
+
+
+def test_paths_of_this_machine_stay_here(tmp_path: Path) -> None:
+    folder = exported(tmp_path, "data=tatoeba", "data.path=/home/someone/fra.txt")
+    text = (folder / "config.json").read_text()
+    data = json.loads(text)["config"]["data"]
+    assert (data["path"], data["cache_dir"], data["source_language"]) == (None, None, "en")
+    assert "/home" not in text
+    assert "~" not in text
+
+
+def test_a_folder_of_which_a_file_is_broken_or_gone_is_refused(tmp_path: Path) -> None:
+    folder = exported(tmp_path)
+    for name in sorted(FILES - {"model.safetensors"}):
+        (folder / name).rename(folder / "away")
+        with pytest.raises(
+            UserError, match=r"published is not a whole published model \(.*No such file.*\); give"
+        ):
+            load(str(folder))
+        (folder / "away").rename(folder / name)
+    load(str(folder))
+    os.truncate(folder / "model.safetensors", 1000)
+    with pytest.raises(
+        UserError, match=r"published is not a whole published model \(a file is missing or damag"
+    ):
+        load(str(folder))
+
+
+def test_a_published_folder_truncated_anywhere_is_one_sentence(tmp_path: Path) -> None:
+    folder = exported(tmp_path)
+    for file in (folder / "config.json", folder / "model.safetensors", folder / "source.model"):
+        whole = file.read_bytes()
+        for size in (0, 1, 9, 100, len(whole) // 3, len(whole) // 2, len(whole) - 2):
+            file.write_bytes(whole[:size])
+            with pytest.raises(
+                UserError, match=r"is not a whole published model|holds (no readable|a) tokenizer"
+            ):
+                load(str(folder))
+        file.write_bytes(whole)
+    settings = json.loads((folder / "config.json").read_text())
+    for key in ("format", "tokenizer", "config"):
+        for value in (None, 3, "text", [], {}):
+            (folder / "config.json").write_text(json.dumps(settings | {key: value}))
+            with pytest.raises(
+                UserError, match=r"is not a (whole published model|checkpoint)|holds no|has format"
+            ):
+                load(str(folder))
+
+
+def test_a_published_folder_names_no_foreign_code(tmp_path: Path) -> None:
+    folder = exported(tmp_path)
+    settings = json.loads((folder / "config.json").read_text())
+    settings["config"]["model"]["encoder"] = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
+    (folder / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(
+        UserError,
+        match=r"safetensors asks for os.mkdir, which is not a class of seq2seq_attn for encoder; it",
+    ):
+        load(str(folder))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = exported(tmp_path)
+    for run, said in (
+        (tmp_path / "run", f"{folder} is there already"),
+        (tmp_path / "no", "does not exist; give"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            script.main([str(run), str(folder)])
+        (sentence,) = capsys.readouterr().err.splitlines()
+        assert said in sentence

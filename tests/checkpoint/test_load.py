@@ -1,0 +1,318 @@
+"""A checkpoint's configuration names classes of ours, and nothing else, and a file from a stranger runs no code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkpoint.test_checkpoint_io import Hostile
+from configs import CONF, composed
+from omegaconf import OmegaConf
+from small_checkpoint import small_tokenizer, write_checkpoint
+from torch import nn
+
+from seq2seq_attn.checkpoint.admitted import check_targets, is_class_of
+from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint as write_whole
+from seq2seq_attn.checkpoint.load import find_checkpoint, load, read_checkpoint
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.translator import Translator
+
+OURS = "seq2seq_attn.search.greedy.GreedySearch"
+FOREIGN = ["os.mkdir", "seq2seq_attn.checkpoint.load.torch.load", "seq2seq_attn.nowhere.Search", 3]
+
+
+@pytest.mark.parametrize("target", FOREIGN)
+def test_a_foreign_target_is_refused_at_any_depth(target: Any) -> None:
+    for node in ({"_target_": target}, {"_target_": OURS, "parts": [{"a": {"_target_": target}}]}):
+        with pytest.raises(UserError, match=r"which is not a class of seq2seq_attn for \w+; it was not run$"):
+            check_targets(node, "search", Path("a.ckpt"))
+
+
+@pytest.mark.parametrize("key", ["_args_", "encoder"])
+@pytest.mark.parametrize("wrapped", [lambda node: [[node]], lambda node: {"a": node}], ids=["list", "dict"])
+def test_no_place_hides_a_foreign_target(key: str, wrapped: Any, tmp_path: Path) -> None:
+    call = {"_target_": "os.mkdir", "_args_": [str(tmp_path / "ran")]}
+    refuses(
+        tmp_path,
+        key,
+        wrapped(call),
+        r"asks for os.mkdir, which is not a class of seq2seq_attn for \w+; it was not run$",
+    )
+
+
+@pytest.mark.parametrize(
+    "hide", [lambda node: (node,), lambda node: OrderedDict(node)], ids=["tuple", "ordered"]
+)
+def test_what_no_run_saves_hides_nothing(hide: Any, tmp_path: Path) -> None:
+    call = {"_target_": "os.mkdir", "_args_": [str(tmp_path / "ran")]}
+    refuses(
+        tmp_path, "encoder", hide(call), r"holds a (tuple|OrderedDict) among its options, which no run saves$"
+    )
+
+
+def refuses(folder: Path, key: str, node: Any, sentence: str) -> None:
+    """`load`, of a whole checkpoint with this node in its model; nothing runs."""
+    checkpoint = write_checkpoint(folder / "a.ckpt")
+    checkpoint["config"]["model"][key] = node
+    torch.save(checkpoint, folder / "a.ckpt")
+    with pytest.raises(UserError, match=sentence):
+        load(str(folder / "a.ckpt"))
+    assert not (folder / "ran").exists()
+
+
+WRITES = {"_target_": "seq2seq_attn.logger.tensorboard_logger.TensorBoardRun", "save_dir": "ran"}
+MISPLACED = {  # by the option: classes of ours that are not for this slot, and what is no class
+    "model": [WRITES, {"_target_": OURS}, {"_target_": "seq2seq_attn.model.ensemble.Ensemble"}],
+    "model.encoder": [
+        WRITES, {"_target_": "seq2seq_attn.decoder.rnn.RNNDecoder"},
+        {"_target_": "seq2seq_attn.encoder.encoder.Encoder"}, {"_target_": "seq2seq_attn.encoder.rnn.GRU"},
+    ],
+    "model.decoder.attention.score": [{"_target_": "seq2seq_attn.attention.pattern.full.FullPattern"}],
+    "model.decoder.attention.pattern": [{"_target_": "seq2seq_attn.attention.score.dot.DotScore"}],
+    "model.decoder.attention.normalizer": [{"_target_": "torch.nn.Softmax"}],
+    "model.decoder.position": [{"_target_": "seq2seq_attn.encoder.rnn.RNNEncoder"}],
+    "search": [WRITES, {"_target_": "seq2seq_attn.search.limits.Limits"}],
+    "search.limits": [{"_target_": OURS}, [[{"_target_": "seq2seq_attn.search.finished.Finished"}]]],
+    "data": [WRITES, {"_target_": "seq2seq_attn.data.data_module.TranslationDataModule"}],
+    "data.cleaning": [{"_target_": "seq2seq_attn.data.demo.DemoCorpus"}],
+    "metric": [{"bleu": WRITES}, {"bleu": {"_target_": "seq2seq_attn.metric.token_mean.PieceMean"}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("option", MISPLACED)
+def test_a_class_of_ours_is_refused_in_a_slot_of_others(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for node in MISPLACED[option]:
+        changed(tmp_path / "a.ckpt", option, node)
+        with pytest.raises(
+            UserError, match=r"asks for .+, which is not a class of seq2seq_attn for \w+; it was"
+        ):
+            load(str(tmp_path / "a.ckpt"))
+    assert not (tmp_path / "ran").exists()
+
+
+def changed(file: Path, option: str, value: Any) -> None:
+    """A whole checkpoint with another value of one option; `None`: without it."""
+    checkpoint = write_checkpoint(file)
+    *path, last = ("config." + option).split(".")
+    node = checkpoint
+    for key in path:
+        node = node[key]
+    node[last] = node[last] | value if isinstance(value, dict) and last in node else value
+    if value is None:
+        del node[last]
+    torch.save(checkpoint, file)
+
+
+GROUPS = {
+    "model": "model", "encoder": "encoder", "decoder": "decoder", "attention": "cross_attention",
+    "attention/score": "score", "attention/pattern": "pattern", "attention/normalizer": "normalizer",
+    "position": "position", "feed_forward": "feed_forward", "search": "search", "metric": "metric",
+    "search/length_penalty": "length_penalty", "data": "data", "data/cleaning": "cleaning",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_choice_of_a_group_is_a_class_of_its_slot(group: str) -> None:
+    nodes = [OmegaConf.load(file) for file in sorted((CONF / group).glob("*.yaml"))]
+    if group == "metric":
+        nodes = [metric for node in nodes for metric in node.values()]
+    targets = [node._target_ for node in nodes if "_target_" in node]
+    assert targets
+    assert [target for target in targets if not is_class_of(GROUPS[group], target)] == []
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        ["model=transformer", "attention=alternating", "search=mbr", "data=documents"],
+        ["model=conv", "attention=synthesizer_dense_vanilla", "search=diverse_beam", "metric=[bleu,ter]"],
+    ],
+)
+def test_every_part_that_a_run_saves_is_in_its_slot(choices: list[str]) -> None:
+    config = composed(*choices, "model.source_vocab_size=7", "model.target_vocab_size=7")
+    for slot in ("model", "search", "data", "metric"):
+        check_targets(OmegaConf.to_container(config[slot], resolve=True), slot, Path("a.ckpt"))
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_a_pickle_with_code_is_refused_and_nothing_runs(legacy: bool, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt") | {"more": [Hostile(tmp_path / "ran")]}
+    torch.save(checkpoint, tmp_path / "a.ckpt", _use_new_zipfile_serialization=not legacy)
+    says = (
+        "is not a readable checkpoint"
+        if legacy
+        else "asks for posix.mkdir, which is no plain data; it was not run"
+    )
+    with pytest.raises(UserError, match=rf"a.ckpt {says}"):
+        load(str(tmp_path / "a.ckpt"))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_a_module_and_a_torchscript_are_refused(tmp_path: Path) -> None:
+    torch.save({"state_dict": nn.Linear(2, 3)}, tmp_path / "module.ckpt")
+    with pytest.raises(
+        UserError, match=r"module.ckpt asks for torch.nn.modules.linear.Linear, which is no plain"
+    ):
+        read_checkpoint(tmp_path / "module.ckpt")
+    if sys.version_info < (3, 14):  # where torch.jit is gone
+        torch.jit.script(nn.Linear(2, 3)).save(tmp_path / "script.ckpt")
+        with pytest.raises(UserError, match=r"script.ckpt is not a readable checkpoint"):
+            read_checkpoint(tmp_path / "script.ckpt")
+
+
+def test_another_format_and_a_file_of_another_program_are_refused(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    torch.save(checkpoint | {"format": 97}, tmp_path / "b.ckpt")
+    with pytest.raises(
+        UserError, match=r"b.ckpt has format 97, this version reads 2; use the version that wrote"
+    ):
+        load(str(tmp_path / "b.ckpt"))
+    for key in ("format", "config", "tokenizer", "state_dict"):
+        torch.save({k: v for k, v in checkpoint.items() if k != key}, tmp_path / "c.ckpt")
+        with pytest.raises(
+            UserError, match=r"c.ckpt is not a checkpoint of seq2seq-attn; give one that train.py"
+        ):
+            load(str(tmp_path / "c.ckpt"))
+    torch.save([checkpoint], tmp_path / "d.ckpt")
+    with pytest.raises(UserError, match=r"d.ckpt is not a checkpoint of seq2seq-attn"):
+        load(str(tmp_path / "d.ckpt"))
+
+
+def test_a_broken_best_is_named_and_no_other_model_takes_its_place(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
+    best = tmp_path / "checkpoints" / "best.ckpt"
+    write_whole(checkpoint, best)
+    assert find_checkpoint(str(tmp_path)) == best
+    load(str(tmp_path))
+    os.truncate(best, best.stat().st_size - 1)
+    with pytest.raises(
+        UserError, match=rf"^{best} is damaged: its SHA-256 is not the one in best.ckpt.sha256; use"
+    ):
+        load(str(tmp_path))
+
+
+def test_a_reference_is_refused_since_it_could_become_a_target() -> None:
+    hidden = "${oc.create:'{_target_: os.mkdir, path: here}'}"
+    for node in ({"_target_": OURS, "max_length": hidden}, {"parts": [{"_target_": OURS}, hidden]}):
+        with pytest.raises(
+            UserError, match=r"^a.ckpt holds the reference \$\{oc.create:.+\}, which no run saves; it was"
+        ):
+            check_targets(node, "search", Path("a.ckpt"))
+
+
+def test_plain_data_and_targets_of_ours_pass() -> None:
+    check_targets(
+        {"_target_": OURS, "_partial_": True, "max_length": 7, "names": ["a", None, "$b"]},
+        "search",
+        Path("a.ckpt"),
+    )
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["model", "search", "data", "data.cleaning", "data.source_language", "model.encoder", "search.limits"],
+)
+@pytest.mark.parametrize("value", [None, 7, "text", []], ids=str)
+def test_an_option_that_is_missing_or_of_another_type_is_a_sentence(
+    option: str, value: Any, tmp_path: Path
+) -> None:
+    if option == "data.source_language" and value == "text":
+        return
+    changed(tmp_path / "a.ckpt", option, value)
+    with pytest.raises(
+        UserError, match=r"a.ckpt holds (no [\w.]+ among its|options (from which|that describe) no)"
+    ):
+        load(str(tmp_path / "a.ckpt"))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("model_type", None), ("model_type", 3), ("source_model", None), ("source_model", torch.zeros(5)),
+     ("source_model", torch.zeros(5, dtype=torch.uint8)), ("source_model", "text"), ("sampling_alpha", {})],
+)  # fmt: skip
+def test_a_tokenizer_that_is_none_is_a_sentence(key: str, value: Any, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint["tokenizer"][key] = value
+    if value is None:
+        del checkpoint["tokenizer"][key]
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(UserError, match=r"a.ckpt holds no readable tokenizer \(.+\); use an intact file$"):
+        load(str(tmp_path / "a.ckpt"))
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint["tokenizer"] = small_tokenizer(["abc"]).get_state()
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(
+        UserError, match=r"a.ckpt holds a tokenizer of another vocabulary than its model; use an"
+    ):
+        load(str(tmp_path / "a.ckpt"))
+
+
+@pytest.mark.parametrize("key", ["config", "tokenizer", "state_dict", "weight", "name"])
+def test_a_checkpoint_with_something_else_in_a_key_is_no_checkpoint(key: str, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    name, weight = next(iter(checkpoint["state_dict"].items()))
+    wrong = {
+        "weight": {name: [0.0]}, "name": {3: weight},
+        "spread": {name: torch.zeros(1).expand(weight.shape)}, "nowhere": {name: weight.to("meta")},
+    }  # fmt: skip
+    for value in ([checkpoint[key]], None, "text") if key in checkpoint else wrong.values():
+        part = {key: value} if key in checkpoint else {"state_dict": checkpoint["state_dict"] | value}
+        torch.save(checkpoint | part, tmp_path / "a.ckpt")
+        with pytest.raises(
+            UserError, match=r"a.ckpt is not a checkpoint of seq2seq-attn; give one that train.py"
+        ):
+            load(str(tmp_path / "a.ckpt"))
+
+
+HUGE = [
+    ("model.encoder.num_layers", 10**7), ("model.decoder.num_layers", 10**9), ("model.encoder.dim", 10**9),
+    ("model.decoder.dim", 10**6), ("model.embedding_dim", 10**12), ("model.source_vocab_size", 10**30),
+    ("model.decoder.attention.num_heads", 10**9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("option", "value"), HUGE)
+def test_options_of_a_model_that_its_weights_cannot_be_are_refused_at_once(
+    option: str, value: int, tmp_path: Path
+) -> None:
+    changed(tmp_path / "a.ckpt", option, value)
+    begin = time.monotonic()
+    with pytest.raises(
+        UserError, match=r"a.ckpt (has options for another model than its weights: \w+ is over|holds)"
+    ):
+        load(str(tmp_path / "a.ckpt"))
+    assert time.monotonic() - begin < 5.0
+
+
+@pytest.mark.parametrize(("option", "value"), [("model.encoder.dim", 16), ("model.encoder.num_layers", 2)])
+def test_weights_that_do_not_fit_their_options_are_named(option: str, value: int, tmp_path: Path) -> None:
+    changed(tmp_path / "a.ckpt", option, value)
+    with pytest.raises(
+        UserError, match=r"a.ckpt holds weights that do not fit its options, (en|de)coder\.\S+ first;"
+    ):
+        load(str(tmp_path / "a.ckpt"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_of_a_training_that_diverged_are_refused(value: float, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint["state_dict"]["model.output.bias"][3] = value
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(
+        UserError,
+        match=r"^\S+a.ckpt holds NaN or infinity in output.bias: its training diverged; use an earlier",
+    ):
+        Translator.load(tmp_path / "a.ckpt")

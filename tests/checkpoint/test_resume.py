@@ -1,0 +1,233 @@
+"""A run that was stopped anywhere and resumed is the run that was never stopped, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from checkpoint.test_checkpoint_file import flip_bit
+from configs import built, composed
+from small_run import KilledError, assert_same_run, run_here, said, start, told
+
+from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint
+from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.checkpoint.resume import results_of_complete, starting_point
+from seq2seq_attn.distributed.run_folder import VARIABLE
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.logger.wandb_logger import run_id
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+def stopped_and_resumed(folder: Path, options: list[str], *stops: tuple[str, int]) -> None:
+    """Run, die at each of the stops in turn, resume after each."""
+    for hook, step in stops:
+        killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step}}}"
+        with pytest.raises(KilledError):
+            run_here(folder, "resume=auto", *options, killer)
+    run_here(folder, "resume=auto", *options)
+
+
+EVERY_TWO = "callback.autosave.every_steps=2"
+SCENARIOS = {  # an epoch has 7 batches; what the run is of, and where it dies in turn
+    "within epochs and a validation": ([EVERY_TWO], [("backward", 4), ("validation", 7), ("batch_end", 13)]),
+    "around the end of an epoch": (
+        [EVERY_TWO, "model=transformer", "attention=multihead", "scheduler=plateau", "scheduler.patience=0"],
+        [("validation_end", 7), ("epoch_end", 7), ("batch_start", 14), ("backward", 15)],
+    ),
+    "saved after validations alone": (
+        [],
+        [("backward", 3), ("batch_start", 7), ("backward", 13), ("epoch_end", 21)],
+    ),
+    "with nothing but its best checkpoint": (
+        [
+            "callback=[seeding,throughput,checkpoint,early_stopping]",
+            "scheduler=plateau",
+            "scheduler.patience=0",
+        ],
+        [("backward", 9), ("epoch_end", 14)],
+    ),
+    "in the test": ([EVERY_TWO], [("test", 21)]),
+    "read twice, with words dropped": (
+        [
+            EVERY_TWO,
+            "attention=bahdanau",
+            "r_drop_alpha=5.0",
+            "token_dropout.source=0.2",
+            "token_dropout.target=0.2",
+        ],
+        [("backward", 5), ("batch_end", 11)],
+    ),
+    "accumulated batches": (
+        [EVERY_TWO, "trainer.accumulate_grad_batches=2"],
+        [("backward", 3), ("validation", 4), ("backward", 9)],
+    ),
+    "a number of steps": (
+        [EVERY_TWO, "trainer.max_steps=10"],
+        [("backward", 9), ("validation", 10), ("test", 10)],
+    ),
+    "stopped early": (
+        ["callback.early_stopping.patience=1", "trainer.max_epochs=9", "optimizer.lr=0.0"],
+        [("backward", 9), ("test", 14)],
+    ),
+    "two validations an epoch": (
+        [EVERY_TWO, "trainer.val_check_interval=3"],
+        [("validation", 3), ("batch_start", 6), ("backward", 10)],
+    ),
+}
+
+
+FAST = ("within epochs and a validation", "in the test", "read twice, with words dropped")
+
+
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in SCENARIOS]
+)
+def test_a_run_that_died_and_was_resumed_is_the_run_that_never_died(
+    scenario: str, tmp_path: Path, pairs: list[str]
+) -> None:
+    options, stops = SCENARIOS[scenario]
+    run_here(tmp_path / "whole", *pairs, *options)
+    stopped_and_resumed(tmp_path / "stopped", [*pairs, *options], *stops)
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("place", [0, None], ids=["empty", "one bit flipped"])
+def test_a_run_whose_last_checkpoint_is_broken_goes_on_exactly_from_the_one_before(
+    place: int | None, tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    run_here(tmp_path / "whole", *pairs)
+    killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:13}"
+    with pytest.raises(KilledError):
+        run_here(tmp_path / "broken", *pairs, EVERY_TWO, killer)
+    last = tmp_path / "broken" / "checkpoints" / "last.ckpt"
+    steps = [read_checkpoint(file)["global_step"] for file in (last, last.with_name("previous.ckpt"))]
+    assert steps == [12, 10]
+    if place is None:
+        flip_bit(last)
+    else:
+        os.truncate(last, place)
+    caplog.clear()
+    run_here(tmp_path / "broken", *pairs, "resume=auto")
+    (named,) = [record.getMessage() for record in caplog.records if "is damaged" in record.getMessage()]
+    assert named.startswith(f"{last} is damaged")
+    assert_same_run(tmp_path / "broken", tmp_path / "whole")
+
+
+def test_a_complete_run_is_not_run_again(
+    tmp_path: Path, pairs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*pairs, "trainer.max_steps=1"]
+    results = run_here(tmp_path, *given, "resume=auto")
+    assert f"The run starts in {tmp_path}\n" in capsys.readouterr().out
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert VARIABLE not in os.environ
+    assert run_here(tmp_path, *given, "resume=auto") == results
+    assert VARIABLE not in os.environ
+    assert capsys.readouterr().out == f"{tmp_path} is complete; nothing is left to do\n"
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == stamps
+
+
+def test_a_new_run_in_a_folder_is_not_taken_for_the_one_before(tmp_path: Path, pairs: list[str]) -> None:
+    run_here(tmp_path, *pairs, "trainer.max_steps=1")
+    with pytest.raises(KilledError):
+        run_here(tmp_path, *pairs, "+callback.killed={_target_:small_run.Killed,hook:backward,step:1}")
+    assert not (tmp_path / "results.json").exists()
+    assert starting_point("auto", None, tmp_path) is None
+
+
+def test_the_rest_of_an_epoch_of_other_batches_is_refused(tmp_path: Path, pairs: list[str]) -> None:
+    with pytest.raises(KilledError):
+        run_here(
+            tmp_path, *pairs, EVERY_TWO, "+callback.killed={_target_:small_run.Killed,hook:backward,step:4}"
+        )  # fmt: skip
+    with pytest.raises(
+        UserError, match=r"^the run was stopped within an epoch of 7 batches for each of 1 devices with "
+    ):
+        run_here(tmp_path, *pairs, "resume=auto", "batch_tokens=200")
+
+
+def test_a_time_limit_counts_what_was_trained_before(tmp_path: Path, pairs: list[str]) -> None:
+    given = [*pairs, EVERY_TWO, "trainer.max_time=00:01:00:00", "resume=auto"]
+    with pytest.raises(KilledError):
+        run_here(tmp_path, *given, "+callback.killed={_target_:small_run.Killed,hook:backward,step:5}")
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    checkpoint = read_checkpoint(last)
+    assert checkpoint["callbacks"]["Timer"]["time_elapsed"]["train"] > 0
+    checkpoint["callbacks"]["Timer"]["time_elapsed"]["train"] = 3600.0
+    write_checkpoint(checkpoint, last)
+    assert run_here(tmp_path, *given)["steps"] == checkpoint["global_step"] == 4
+
+
+def test_another_word_than_auto_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"^resume=yes is unknown; use resume=auto, or leave it out to start anew$"
+    ):
+        results_of_complete("yes", tmp_path)
+
+
+def test_a_run_that_goes_on_is_the_same_run_at_wandb_and_a_new_one_is_another(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "wandb_run_id"
+    first = run_id(file, "auto")
+    assert run_id(file, "auto") == first
+    assert run_id(file, None) != first
+    chosen = [
+        "logger=wandb",
+        "logger.wandb.name=any",
+        "logger.wandb.tags=[]",
+        "logger.wandb.offline=true",
+        "resume=auto",
+    ]
+    assert built(composed(*chosen, f"paths.run_dir={file.parent}").logger.wandb).version == run_id(
+        file, "auto"
+    )
+
+
+PATIENCE = 600.0  # seconds for a command to come so far, on a machine that does other things
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ranks", "kills"), [(1, 20), (2, 5)])
+def test_a_run_killed_at_random_moments_is_the_run_that_was_never_killed_on_every_rank(
+    ranks: int, kills: int, pairs: list[str], tmp_path: Path
+) -> None:
+    interval, random = 5, Random(7)
+    long = ["trainer.max_epochs=60", "callback.early_stopping.patience=99"]
+    options = [*pairs, *long, f"callback.autosave.every_steps={interval}"]
+    options += ["trainer=ddp_cpu"] if ranks == 2 else []
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start(whole, *options).wait(PATIENCE) == 0, said(whole)
+    for _ in range(kills):
+        further = len(told(killed)) + ranks * random.randint(1, 3 * interval)
+        process = start(killed, *options, seconds=0.05)
+        latest = time.monotonic() + PATIENCE
+        while len(told(killed)) < further:
+            assert process.poll() is None, said(killed)
+            assert time.monotonic() < latest, said(killed)
+            time.sleep(0.01)
+        time.sleep(random.uniform(0.0, 0.1))
+        os.killpg(process.pid, signal.SIGKILL)
+        assert process.wait(PATIENCE) == -signal.SIGKILL
+    assert start(killed, *options).wait(PATIENCE) == 0, said(killed)
+    assert said(killed).count("The run goes on") >= kills // 2
+    assert_same_run(killed, whole)
+    assert losses(killed) == losses(whole)
+    assert len(losses(whole)) == ranks * max(line.step + 1 for line in told(whole) if line.stage == "train")
+    steps = [line.step for line in told(killed) if line.stage == "train" and line.rank == 0]
+    again = [before - after for before, after in pairwise(steps) if after <= before]
+    assert len(again) > kills // 2
+    assert max(again) <= interval
+
+
+def losses(folder: Path) -> dict[tuple[int, int], set[str]]:
+    """By rank and step, every loss that was told of it; a step that was done again told it again."""
+    found: dict[tuple[int, int], set[str]] = {}
+    for line in told(folder):
+        if line.stage == "train":
+            found.setdefault((line.rank, line.step), set()).add(line.loss)
+    return found

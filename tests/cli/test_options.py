@@ -1,0 +1,222 @@
+"""Every option has a type and a range, and a value outside of them is answered with one sentence."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+import pytest
+import yaml
+from configs import CONF, composed
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.evaluation.evaluate import evaluate
+from seq2seq_attn.inference.translate import translate
+from seq2seq_attn.options import (
+    EVALUATE,
+    INTERVALS,
+    TRAIN,
+    TRANSLATE,
+    argument_types,
+    check,
+    check_options,
+    of_path,
+)
+
+MODELS = ("rnn", "transformer", "conv")
+FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE}
+KEYED = ("callback", "logger", "metric")  # a file holds one named group
+GIVEN = ["paths.run_dir=nowhere", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
+
+
+class Option(NamedTuple):
+    path: str
+    default: Any
+    kind: Any
+
+
+def options_below(node: dict[str, Any], path: str, kinds: dict[str, Any]) -> Iterator[Option]:
+    """The leaves, with the type that the constructor around each declares."""
+    for name, child in node.items():
+        where = f"{path}.{name}".lstrip(".")
+        if isinstance(child, dict):
+            inner = get_args(kinds.get(name, Any))
+            of_child = inner[1] if len(inner) == 2 else Any
+            yield from options_below(
+                child, where, argument_types(where, child | {"_partial_": True}) if "_target_" in child
+                else dict.fromkeys(child, of_child),
+            )  # fmt: skip
+        elif not name.startswith("_"):
+            yield Option(where, child, kinds.get(name, Any))
+
+
+def every_option() -> list[Option]:
+    """Of every file of conf/ that names a constructor, by its path in a composed config, and of the first level."""
+    found: list[Option] = []
+    for file in sorted(CONF.rglob("*.yaml")):
+        folder = file.relative_to(CONF).parts[:-1]
+        node = yaml.safe_load(file.read_text("utf-8"))
+        node = {name: child for name, child in node.items() if name not in ("defaults", "hydra")}
+        if not folder or folder[0] in KEYED:
+            found += options_below(node, ".".join(folder), FIRST_LEVEL.get(file.stem, {}))
+        elif "_target_" in node and folder[0] != "hydra":  # Hydra reads its own before the job
+            node["_partial_"] = True  # its parent gives the rest
+            found += options_below(node, ".".join(folder), argument_types("", node))
+    return found
+
+
+def kinds_in(kind: Any) -> set[Any]:
+    """A type and those that it is made of, as far as its own value goes."""
+    inner = () if get_origin(kind) in (Literal, dict) else get_args(kind)
+    return {kind, get_origin(kind)}.union(*map(kinds_in, inner))
+
+
+def test_every_option_declares_its_type_and_a_number_its_range() -> None:
+    found = every_option()
+    assert len(found) > 300
+    for path, default, kind in found:
+        kinds = kinds_in(kind)
+        assert kind is not Any or isinstance(default, str), f"{path} has no type; add it to option_types.py"
+        if not (isinstance(default, str) and default.startswith(("${", "???"))):
+            check(path, default, kind, "bleu|chrf")
+        for value, said in outside(path, kinds):
+            with pytest.raises(UserError, match=rf"^{path}=.* is to be .*{re.escape(said)}"):
+                check(path, [value, value] if kinds & {list, tuple} else value, kind)
+
+
+def outside(path: str, kinds: set[Any]) -> Iterator[tuple[Any, str]]:
+    """Values that an option refuses, and what its sentence says of them."""
+    choices = [get_args(kind) for kind in kinds if get_origin(kind) is Literal]
+    if kinds & {int, float}:
+        interval = of_path(path, INTERVALS)
+        assert interval is not None, f"{path} has no range; add its name to RANGES of option_types.py"
+        low, high = map(float, interval[1:-1].split(","))
+        refused = [int(low) - 1, high + 1, math.nan]
+        refused += [low] * (interval[0] == "(") + [high] * (interval[-1] == ")")
+        yield from ((value, interval) for value in refused)
+    elif bool in kinds:
+        yield 99999, "true or false"
+    elif choices and str not in kinds:
+        yield "nope", str(choices[0][0])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_composed_options_are_within_their_ranges(model: str) -> None:
+    check_options(composed(f"model={model}", *GIVEN), TRAIN)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("seed", "abc", "a whole number in [0, 4294967295]"),
+        ("seed", -1, "a whole number in [0, 4294967295]"),
+        ("batch_tokens", None, "a whole number in [1, 1000000]"),
+        ("num_threads", 1.5, "a whole number in [1, 1000] or null"),
+        ("num_threads", 0, "a whole number in [1, 1000] or null"),
+        ("val_sentences", True, "a whole number in [1, 1000000] or null"),
+        ("label_smoothing", "abc", "a number in [0, 1)"),
+        ("label_smoothing", 1, "a number in [0, 1)"),
+        ("r_drop_alpha", math.nan, "a number in [0, inf)"),
+        ("token_dropout", 3, "a group of options"),
+        ("token_dropout.source", -0.1, "a number in [0, 1)"),
+        ("optimizer.lr", -1, "a number in [0, inf)"),
+        ("optimizer.lr", math.nan, "a number in [0, inf)"),
+        ("optimizer.lr", 10**400, "a number in [0, inf)"),
+        ("optimizer.betas", [], "a list of a number in [0, 1)"),
+        ("optimizer.betas", [0.9, 1.0], "a list of a number in [0, 1)"),
+        ("scheduler.warmup_steps", -1, "a whole number in [0, 1000000000]"),
+        ("scheduler.warmup_steps", 1.5, "a whole number in [0, 1000000000]"),
+        ("attention.num_heads", 0, "a whole number in [1, 1000] or null"),
+        ("attention.dropout", 1.5, "a number in [0, 1)"),
+        ("attention.score.hidden_dim", 0, "a whole number in [1, 16384] or null"),
+        ("feed_forward.ff_dim", 0, "a whole number in [1, 16384] or null"),
+        ("position.base", 0, "a number in (0, inf)"),
+        ("position.base", math.nan, "a number in (0, inf)"),
+        ("model.encoder.num_layers", 0, "a whole number in [1, 1000]"),
+        ("model.encoder.num_layers", 10**7, "a whole number in [1, 1000]"),
+        ("model.encoder.dim", -3, "a whole number in [1, 16384]"),
+        ("model.encoder.cell", "nope", "gru or lstm"),
+        ("model.tie_embeddings", "nope", "none or target or all or false"),
+        ("model.tie_embeddings", True, "none or target or all or false"),
+        ("model.encoder", None, "a group with _target_ and _partial_=true"),
+        ("tokenizer.joint", 99999, "true or false"),
+        ("data.cleaning.max_words", None, "a whole number in [1, 1000000]"),
+        ("trainer.gradient_clip_val", math.nan, "a number in [0, inf) or null"),
+        ("trainer.gradient_clip_val", -1, "a number in [0, inf) or null"),
+        ("trainer.accumulate_grad_batches", 0, "a whole number in [1, 1000000]"),
+        ("trainer.val_check_interval", 0, "a number in (0, inf) or text or"),
+        ("trainer.max_epochs", "abc", "a whole number in [-1, 1000000000] or null"),
+        ("callback.attention_map.slots", ["nope"], "a list of cross or self or encoder"),
+        ("callback.checkpoint.filename", "../../x", "text that matches [^/]+"),
+        ("callback.checkpoint.monitor", "nope", "val/(loss|ppl|accuracy|attention_entropy|bleu|chrf)"),
+        ("callback.early_stopping.monitor", "val/ter", "val/(loss|ppl|accuracy|attention_entropy|bleu|chrf)"),
+        ("callback.early_stopping.patience", -1, "a whole number in [0, 1000000000]"),
+        ("callback.autosave.every_steps", 0.5, "a whole number in [1, 1000000000] or null"),
+    ],
+)
+def test_a_value_outside_is_refused_by_its_name(key: str, value: Any, said: str) -> None:
+    config = copy.deepcopy(composed("model=rnn", *GIVEN))
+    OmegaConf.update(config, key, value, merge=False)
+    section = key.partition(".")[0]
+    with pytest.raises(
+        UserError, match=f"^{key}=.* is to be .*{re.escape(said)}.*; `--cfg job` shows the default$"
+    ):
+        check_options(config, {section: TRAIN[section]})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (
+            ["search=beam", "search.beam_size=100000"],
+            r"^search.beam_size=100000 is to be .* in \[1, 1000\]; ",
+        ),
+        (
+            ["search=sampling", "search.temperature=nan"],
+            r"^search.temperature=nan is to be .* in \(0, inf\); ",
+        ),
+        (
+            ["model=conv", "model.decoder.num_layers=0"],
+            r"^model.decoder.num_layers=0 is to be .* in \[1, 1000\]; ",
+        ),
+        (["optimizer.lr='???'"], r"^The option 'optimizer.lr' has no value; give optimizer.lr=...$"),
+        (["trainer.accelerator='???'"], r"^The option 'trainer.accelerator' has no value; "),
+        (["+optimizer.nope=3"], "^optimizer.nope is no option of torch.optim.Adam; it takes: params, lr, "),
+        (["~search.limits"], "^search lacks the option limits of .*GreedySearch; give search.limits=...$"),
+        (["model._target_=nope"], "^model._target_=nope is no class or function to import$"),
+        (["model._target_=os"], "^model._target_=os is no class or function to import$"),
+        ([f"data.path={'x' * 5000}"], "^data.path=xxx.* holds a NUL, or more than 255 bytes between slashes"),
+    ],
+)
+def test_an_override_that_fits_no_constructor_is_refused(overrides: list[str], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence) as refused:
+        check_options(composed(*GIVEN, *overrides), TRAIN)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("option", ["+trainer.strategy={_target_:pytorch_lightning.strategies.DDPStrategy}"[1:],
+    "+callback.checkpoint.train_time_interval={_target_:datetime.timedelta,minutes:3}", "trainer.devices=[0,1]",
+    "trainer.max_time={minutes:3}", "trainer.val_check_interval=0.5", "trainer.precision=64", "optimizer.fused=null",
+    "model.tie_embeddings=false"])  # fmt: skip
+def test_what_a_library_takes_is_let_through(option: str) -> None:
+    check_options(composed(*GIVEN, option), TRAIN)
+
+
+@pytest.mark.parametrize(
+    ("command", "override"),
+    [
+        ("translate", "batch_sentences=0"), ("translate", "engine=nope"), ("translate", "num_threads=-1"),
+        ("translate", "interactive=99999"), ("evaluate", "bootstrap=-1"), ("evaluate", "batch_tokens=0"),
+    ],
+)  # fmt: skip
+def test_translate_and_evaluate_check_before_they_read_the_checkpoint(command: str, override: str) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        given = [] if command == "translate" else ["paths.run_dir=nowhere", "choices.data=null"]
+        config = compose(command, [*given, "ckpt_path=nowhere", override])
+    with pytest.raises(UserError, match=f"^{override} is to be "):
+        {"translate": translate, "evaluate": evaluate}[command](config)

@@ -1,0 +1,105 @@
+"""Learning curves of runs, drawn and kept as points that can be drawn again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from comparison.made_runs import write_log
+from PIL import Image
+
+from seq2seq_attn.comparison import curves as script
+
+
+def written(folder: Path, *validations: tuple[int, float]) -> Path:
+    folder.mkdir()
+    write_log(folder, validations)
+    return folder
+
+
+def test_points_are_validations_after_their_updates_by_the_name_given(tmp_path: Path) -> None:
+    first, second = written(tmp_path / "1", (9, 20.0), (19, 60.0)), written(tmp_path / "2", (4, 5.5))
+    script.main([str(first), f"second={second}", "--output", str(tmp_path / "made" / "both.png")])
+    assert (tmp_path / "made" / "both.tsv").read_text(encoding="utf-8").splitlines() == [
+        "run\tupdates\tval/bleu", "1\t10\t20.000", "1\t20\t60.000", "second\t5\t5.500",
+    ]  # fmt: skip
+    with Image.open(tmp_path / "made" / "both.png") as picture:
+        assert len(picture.convert("RGB").getcolors(1 << 24)) > 2
+
+
+def test_points_written_are_drawn_with_a_later_run_and_give_way_to_one_of_their_name(tmp_path: Path) -> None:
+    points = tmp_path / "points.tsv"
+    points.write_text("run\tupdates\tval/bleu\nold\t3\t1.500\nagain\t3\t2.000\n", encoding="utf-8")
+    again = written(tmp_path / "again", (6, 7.0))
+    curves = script.read([str(points), str(again)], "val/bleu")
+    assert curves == {"old": [(3, 1.5)], "again": [(7, 7.0)]}
+
+
+def test_a_folder_with_an_equals_sign_is_no_name(tmp_path: Path) -> None:
+    folder = written(tmp_path / "seed=1", (6, 7.0))
+    assert script.read([str(folder), f"x={folder}"], "val/bleu") == {"seed=1": [(7, 7.0)], "x": [(7, 7.0)]}
+
+
+def test_the_folder_one_stands_in_is_named_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(written(tmp_path / "run", (6, 7.0)))
+    assert script.read(["."], "val/bleu") == {"run": [(7, 7.0)]}
+
+
+def test_the_axis_begins_where_asked(tmp_path: Path) -> None:
+    run = written(tmp_path / "1", (9, 50.0), (19, 60.0))
+    script.main([str(run), "--lowest", "40", "--output", str(tmp_path / "x.svg")])
+    text = (tmp_path / "x.svg").read_text(encoding="utf-8")
+    assert "<!-- 40.0 -->" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("", None, "has logged no val/chrf; --figure is one of train/loss, val/bleu"),
+        ("/nowhere", None, "/nowhere has logged no val/chrf; give run folders of train.py"),
+        ("/none.tsv", None, "none.tsv does not hold curves (No such file or directory)"),
+        ("/other.tsv", "a\tb\n", "its header is not run, updates, val/chrf"),
+        ("/cut.tsv", "run\tupdates\tval/chrf\nx\t3\n", "cut.tsv does not hold curves"),
+        ("/empty.tsv", "", "empty.tsv does not hold curves"),
+        ("/long.tsv", "x" * 200_000, "does not hold curves (field larger than"),
+    ],
+)
+def test_what_is_no_run_is_told_in_a_sentence(
+    name: str, content: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = written(tmp_path / "run", (9, 20.0))
+    place = f"{run}{name}"
+    if content is not None:
+        Path(place).write_text(content, encoding="utf-8")
+    with pytest.raises(SystemExit):
+        script.main([place, "--figure", "val/chrf", "--output", str(tmp_path / "x.png")])
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "x.png").exists()
+
+
+def test_a_figure_that_was_nan_is_a_gap(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", (9, float("nan")))
+    script.main([str(run), "--output", str(tmp_path / "x.png")])
+    assert (tmp_path / "x.tsv").read_text(encoding="utf-8").splitlines()[1:] == ["run\t10\tnan"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "output", "said"),
+    [
+        (["a/0", "b/0"], "x.png", "two runs are named 0; name"),
+        (["a/0"], "x.bmp", "x.bmp is no picture's name; end it in one of .png, .svg, .pdf"),
+        (["a/0"], "x", "x is no picture's name"),
+    ],
+)
+def test_nothing_is_lost_silently(
+    runs: list[str], output: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name / "0", (9, 20.0))
+    with pytest.raises(SystemExit):
+        script.main([*(str(tmp_path / run) for run in runs), "--output", str(tmp_path / output)])
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.glob("x*"))

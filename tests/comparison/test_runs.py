@@ -1,0 +1,247 @@
+"""The page that compares attentions: its figures are those of the runs, and nothing is left out without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from comparison.made_runs import (
+    METRIC,
+    REFERENCES,
+    SOURCES,
+    bleu_of,
+    only_group,
+    spoilt,
+    write_log,
+    write_run,
+)
+
+from seq2seq_attn.comparison import figures as figures_of_group
+from seq2seq_attn.comparison import page, significance, table, translations
+from seq2seq_attn.comparison import rows as rows_of_runs
+from seq2seq_attn.comparison import runs as script
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.metric.bleu import BLEU
+from seq2seq_attn.metric.by_length import score_by_length
+
+
+def test_with_one_seed_the_test_is_that_of_compare_translations(tmp_path: Path) -> None:
+    said = {"baseline": spoilt(4), "good": spoilt(9), "poor": spoilt(2), "near": spoilt(4, shift=1)}
+    for name, hypotheses in said.items():
+        write_run(tmp_path / name, name, hypotheses)
+    found = only_group(tmp_path, baseline="baseline", resamples=300).differences
+    systems = [translations.read_system(tmp_path / name, "test") for name in said]
+    base, *others = translations.compare(systems, ["bleu"], "bootstrap", 300).results["bleu"]
+    assert list(found) != list(said)  # sorted by BLEU, and without the baseline
+    for name, other in zip([name for name in said if name != "baseline"], others, strict=True):
+        assert found[name].p == pytest.approx(other.p_value)
+        assert found[name].value == pytest.approx(other.score - base.score)
+        assert found[name].low <= found[name].value <= found[name].high
+    assert found["poor"].significant
+    assert not found["near"].significant
+
+
+def test_seeds_that_say_the_same_change_no_p_value(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        write_run(tmp_path / f"base{seed}", "base", spoilt(4), seed=seed)
+        write_run(tmp_path / f"other{seed}", "other", spoilt(3), seed=seed)
+    every = only_group(tmp_path, baseline="base").differences
+    one = only_group(tmp_path / "base1", tmp_path / "other1", baseline="base").differences
+    assert every["other"] == pytest.approx(one["other"])
+
+
+def test_a_row_with_several_seeds_is_tested_by_their_mean(tmp_path: Path) -> None:
+    said = [spoilt(3), spoilt(5)]
+    write_run(tmp_path / "base", "base", spoilt(4))
+    for seed, hypotheses in enumerate(said):
+        write_run(tmp_path / f"other{seed}", "other", hypotheses, seed=seed)
+    found = only_group(tmp_path, baseline="base").differences["other"]
+    assert found.value == pytest.approx(sum(map(bleu_of, said)) / 2 - bleu_of(spoilt(4)))
+
+
+def test_a_baseline_that_is_repeated_has_no_p_value(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "a", spoilt(4))
+    write_run(tmp_path / "b", "b", spoilt(4))
+    group = only_group(tmp_path, baseline="a")
+    assert group.differences["b"] == (0.0, 0.0, 0.0, None, False)
+    assert "Against a: not told apart from it: b." in figures_of_group.verdict(group)
+
+
+def test_holm_stops_at_the_first_p_value_that_may_be_chance() -> None:
+    p_values = {"d": 0.049, "a": 0.012, "c": 0.02, "b": 0.03, "same": None}
+    found = significance.holm(
+        {name: significance.Difference(1.0, 0.5, 1.5, p, False) for name, p in p_values.items()}
+    )
+    assert [name for name, one in found.items() if one.significant] == []  # 0.012 × 5
+    del p_values["same"]
+    found = significance.holm(
+        {name: significance.Difference(1.0, 0.5, 1.5, p, False) for name, p in p_values.items()}
+    )
+    assert [name for name, one in found.items() if one.significant] == ["a"]  # 0.012 × 4, but 0.02 × 3 = 0.06
+
+
+def test_bleu_by_length_is_that_of_an_evaluation(sweep: Path) -> None:
+    group = only_group(sweep)
+    buckets = score_by_length(
+        BLEU(**METRIC["bleu"]), SOURCES, spoilt(4), [[reference] for reference in REFERENCES]
+    )
+    assert len(buckets) > 2
+    assert group.lengths == {bucket.words: bucket.sentences for bucket in buckets}
+    assert group.by_length["fair"] == pytest.approx({bucket.words: bucket.score for bucket in buckets})
+
+
+def test_a_mean_over_seeds_has_the_deviation_of_a_sample(tmp_path: Path) -> None:
+    for seed, speed in enumerate((1000.0, 1200.0, 1700.0)):
+        write_run(tmp_path / str(seed), "sparse", spoilt(4), seed=seed, tokens_per_second=speed)
+    group = only_group(tmp_path)
+    assert group.means["sparse"]["tokens_per_second"] == pytest.approx((1300.0, 130000**0.5))
+    assert "| 1,300 ± 361 |" in script.markdown_page([group], [], "page.html")
+    assert not any("one seed" in note for note in group.notes)
+
+
+def test_runs_that_differ_in_seed_and_folder_alone_share_a_row(sweep: Path) -> None:
+    group = only_group(sweep)
+    assert [(row.label, [run.seed for run in row.runs]) for row in group.rows] == [
+        ("good", [1, 2]),
+        ("fair", [1]),
+        ("poor", [1]),
+    ]
+    assert [note for note in group.notes if "Rows differ" in note] == []
+    assert group.notes[0].startswith("2 of 3 rows have one seed: how far")
+
+
+def test_another_setting_is_a_row_of_its_own_that_says_so(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "multihead", spoilt(4), options={"label_smoothing": 0.1})
+    write_run(tmp_path / "b", "multihead", spoilt(3), seed=2, options={"label_smoothing": 0.2})
+    group = only_group(tmp_path)
+    assert [row.label for row in group.rows] == [
+        "multihead (label_smoothing=0.1)",
+        "multihead (label_smoothing=0.2)",
+    ]
+    assert "Rows differ in more than their attention: label_smoothing (0.1 in 1, 0.2 in 1)." in group.notes
+    with pytest.raises(
+        UserError, match=r"baseline multihead could be any of multihead \(label_smoothing=0.1\), mult"
+    ):
+        script.compare([tmp_path], "multihead", 50)
+    assert only_group(tmp_path, baseline="multihead (label_smoothing=0.2)").chosen
+
+
+def test_a_slot_that_repeats_the_attention_is_no_difference_beside_it() -> None:
+    def config(name: str, cross: str) -> dict[str, Any]:
+        return {
+            "seed": 1, "paths": {}, "attention": {"name": name}, "cross_attention": {"name": cross},
+            "self_attention": None,
+            "model": {"self_attention": {"name": name}, "cross_attention": {"name": cross}},
+        }  # fmt: skip
+
+    alike = [rows_of_runs.settings(config(name, "multihead")) for name in ("sparse", "multihead")]
+    assert rows_of_runs.differing(alike) == ["attention.name"]
+    apart = [rows_of_runs.settings(config("sparse", cross)) for cross in ("sparse", "multihead")]
+    assert rows_of_runs.differing(apart) == ["cross_attention.name"]
+
+
+def test_of_runs_with_one_seed_the_last_counts_and_the_other_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs" / "9", "sparse", spoilt(4))
+    write_run(tmp_path / "runs" / "10", "sparse", spoilt(5))
+    (group,), left_out = script.compare([tmp_path / "runs"], None, 50)
+    assert [run.name for run in group.rows[0].runs] == ["runs/10"]
+    assert left_out == [("runs/9", "has the configuration and seed of runs/10, which comes after it")]
+
+
+def test_another_model_or_test_set_is_another_group(tmp_path: Path) -> None:
+    others = [*REFERENCES[1:], "Oui."]
+    write_run(tmp_path / "0", "sparse", spoilt(4))
+    write_run(tmp_path / "1", "sparse", spoilt(4), model="rnn")
+    write_run(tmp_path / "2", "sparse", spoilt(3), references=others)
+    write_run(tmp_path / "3", "local", spoilt(3))
+    groups, left_out = script.compare([tmp_path], None, 50)
+    assert [(group.title, [row.label for row in group.rows]) for group in groups] == [
+        ("transformer on demo, test set 1", ["sparse", "local"]),
+        ("rnn on demo", ["sparse"]),
+        ("transformer on demo, test set 2", ["sparse"]),
+    ]
+    assert left_out == []
+    (first, *rest), _ = script.compare([tmp_path], "local", 50)
+    assert first.baseline == "local"
+    assert any("No run here has attention=local: the baseline is" in note for note in rest[0].notes)
+
+
+def test_rows_that_no_other_beats_at_both_are_the_front(tmp_path: Path) -> None:
+    speeds = {"slow": (9, 100.0), "quick": (2, 900.0), "middle": (4, 500.0), "beaten": (3, 400.0)}
+    for name, (every, speed) in speeds.items():
+        write_run(tmp_path / name, name, spoilt(every), tokens_per_second=speed)
+    group = only_group(tmp_path)
+    front = [
+        row.label for row in figures_of_group.efficient(group, group.rows, "tokens_per_second", lower=False)
+    ]
+    assert front == ["slow", "middle", "quick"]
+    least = [
+        row.label for row in figures_of_group.efficient(group, group.rows, "tokens_per_second", lower=True)
+    ]
+    assert least == ["slow"]
+    assert figures_of_group.verdict(group)[-1].endswith(": slow, middle and quick.")
+
+
+def test_the_verdict_tells_better_from_worse_and_from_neither(tmp_path: Path) -> None:
+    for name, hypotheses in {
+        "good": REFERENCES,
+        "base": spoilt(3),
+        "near": spoilt(3, 1),
+        "bad": spoilt(1),
+    }.items():
+        write_run(tmp_path / name, name, hypotheses)
+    first, second, _ = figures_of_group.verdict(only_group(tmp_path, baseline="base"))
+    assert first == f"Highest BLEU: good, 100.0, {100 - bleu_of(spoilt(3, 1)):.1f} above near."
+    assert second == "Against base: better: good; not told apart from it: near; worse: the other 1."
+
+
+def test_a_run_that_diverged_stands_last(tmp_path: Path) -> None:
+    write_run(tmp_path / "0", "diverged", spoilt(4), **{"test/bleu": float("nan"), "test/ppl": float("nan")})
+    write_run(tmp_path / "1", "poor", spoilt(1))
+    write_run(tmp_path / "2", "fair", spoilt(2), **{"test/ppl": 1.25})
+    group = only_group(tmp_path)
+    assert [row.label for row in group.rows] == ["fair", "poor", "diverged"]
+    assert "| **1.25** |" in script.markdown_page([group], [], "page.html")
+    assert page.html_page([group], [], 0).count('class="best"') == 2  # BLEU and perplexity; all else is equal
+
+
+def test_attentions_that_have_learned_nothing_have_a_page_too(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_log(write_run(tmp_path / name, name, ["Non !"] * len(REFERENCES)), [(9, 0.0)])
+    group = only_group(tmp_path)
+    assert figures_of_group.verdict(group)[0] == "Highest BLEU: a, 0.0, as b has."
+    assert 'class="best"' not in page.html_page([group], [], 0)
+
+
+def test_rows_named_by_folder_are_runs_that_differ_in_anything(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / "plain" / str(seed), "same", spoilt(4), seed=seed, options={"r_drop_alpha": 0.0})
+        write_run(
+            tmp_path / "r_drop" / str(seed), "same", spoilt(7), seed=seed, options={"r_drop_alpha": 5.0}
+        )
+    found = only_group(tmp_path / "plain", tmp_path / "r_drop", baseline="plain", by="folder")
+    assert [(row.label, [run.seed for run in row.runs]) for row in found.rows] == [
+        ("r_drop", [1, 2]),
+        ("plain", [1, 2]),
+    ]
+    assert list(found.differences) == ["r_drop"]
+    assert "Rows differ in r_drop_alpha (0.0 in 1, 5.0 in 1)." in found.notes
+    assert table.head_of(found)[0] == "folder"
+    assert table.markdown_page([found], [], "page.html").startswith("# Runs compared\n")
+
+
+def test_folders_with_folders_inside_give_each_run_to_the_innermost(tmp_path: Path) -> None:
+    write_run(tmp_path / "all" / "0", "same", spoilt(4))
+    write_run(tmp_path / "all" / "ema" / "0", "same", spoilt(7), options={"ema": 0.9})
+    found = only_group(tmp_path / "all", tmp_path / "all" / "ema", by="folder")
+    assert [row.label for row in found.rows] == ["all/ema", "all"]
+
+
+def test_a_folder_of_runs_that_differ_in_more_than_their_seed_makes_no_row(tmp_path: Path) -> None:
+    write_run(tmp_path / "mixed" / "0", "same", spoilt(4), options={"r_drop_alpha": 0.0})
+    write_run(tmp_path / "mixed" / "1", "same", spoilt(4), options={"r_drop_alpha": 5.0}, seed=2)
+    with pytest.raises(
+        UserError, match=r"runs in mixed differ in r_drop_alpha; with --by folder give a folder"
+    ):
+        only_group(tmp_path / "mixed", by="folder")

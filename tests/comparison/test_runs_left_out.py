@@ -1,0 +1,131 @@
+"""Runs that the page leaves out, and what it points out of those that it shows."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from comparison.made_runs import bleu_of, only_group, spoilt, write_run
+
+from seq2seq_attn.comparison import read
+from seq2seq_attn.comparison import runs as script
+from seq2seq_attn.errors import UserError
+
+
+def spoil(folder: Path, name: str, content: str | None) -> None:
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(content, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"results.json": None}, "stopped after 30 updates, before its test"),
+        ({"results.json": None, "metrics.csv": None}, "stopped before anything was logged"),
+        (
+            {"results.json": None, "metrics.csv": "epoch,step,train/loss\n0,19,3.1\n0,39", "train.log": "a\nKilled\n"},
+            "stopped after 20 updates, before its test; its log ends: Killed",
+        ),
+        ({"results.json": '{"test/bleu": 3'}, r"results.json, config.yaml or provenance.json is damaged \(.+\)"),
+        (
+            {"results.json": '{"test/bleu": "3"}', "provenance.json": "[]"},
+            r"results.json, config.yaml or provenance.json is damaged \(.+\)",
+        ),
+        ({"config.yaml": None}, "config.yaml is missing"),
+        ({"translations.tsv": None}, r"translations.tsv cannot be read \(No such file or directory\)"),
+        ({"results.json": None, "evaluation.json": "{}"}, "a folder of evaluate.py; give that of the run"),
+    ],
+)  # fmt: skip
+def test_a_run_that_did_not_finish_has_the_reason(
+    tmp_path: Path, files: dict[str, str | None], reason: str
+) -> None:
+    write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))
+    other = write_run(tmp_path / "runs" / "1", "local", spoilt(4))
+    for name, content in files.items():
+        spoil(other, name, content)
+    runs, [left_out] = read.read_runs([tmp_path / "runs"])
+    assert [run.name for run in runs] == ["runs/0"]
+    assert left_out.name == "runs/1"
+    assert re.fullmatch(reason, left_out.reason)
+
+
+def test_what_is_left_out_is_told_on_the_page_in_the_table_and_on_the_screen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))
+    spoil(write_run(tmp_path / "runs" / "1", "local", spoilt(4)), "results.json", None)
+    output = tmp_path / "page.html"
+    script.main([str(tmp_path / "runs"), "--output", str(output), "--resamples", "50"])
+    reason = "stopped after 30 updates, before its test"
+    assert f"left out: runs/1: {reason}\n" in capsys.readouterr().err
+    assert f"\n- runs/1: {reason}\n" in output.with_suffix(".md").read_text(encoding="utf-8")
+    assert f"<b>runs/1</b>: {reason}</li>" in output.read_text(encoding="utf-8")
+
+
+def test_a_job_that_never_began_is_named(sweep: Path) -> None:
+    (sweep / "3" / ".hydra").mkdir(parents=True)
+    _, left_out = script.compare([sweep], None, 50)
+    assert left_out == [("sweep/3", "stopped before training began")]
+
+
+def test_folders_without_a_finished_run_are_refused(tmp_path: Path) -> None:
+    spoil(write_run(tmp_path / "0", "sparse", spoilt(4)), "results.json", None)
+    with pytest.raises(
+        UserError, match=r"no finished run in \S+ \(\S+/0: stopped after 30 updates, before its test\);"
+    ):
+        script.compare([tmp_path], None, 50)
+    with pytest.raises(
+        UserError, match=r"none is no folder; give run folders of train.py, or folders of them"
+    ):
+        script.compare([tmp_path / "none"], None, 50)
+
+
+def test_an_unknown_baseline_is_answered_with_the_names(sweep: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"no finished run has attention=best; choose the baseline from: fair, good, p"
+    ):
+        script.compare([sweep], "best", 50)
+
+
+def test_runs_are_found_once_and_in_natural_order(sweep: Path) -> None:
+    (sweep / "1" / "attention_maps").mkdir()
+    shutil.copy(sweep / "0" / "results.json", sweep / "1" / "attention_maps")  # inside of a run
+    found = read.find_runs([sweep, sweep / "0"])
+    assert [place.name for place in found] == ["0", "1", "2", "10"]
+    assert [name for name, _, _ in read.named(found, [sweep])] == [
+        "sweep/0",
+        "sweep/1",
+        "sweep/2",
+        "sweep/10",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "number", "shown"),
+    [
+        ("hydra._internal.core_plugins.basic_launcher.BasicLauncher", 1, "≤ 500"),
+        ("hydra._internal.core_plugins.basic_launcher.BasicLauncher", 0, "500"),
+        ("hydra_plugins.hydra_submitit_launcher.submitit_launcher.SlurmLauncher", 1, "500"),
+    ],
+)
+def test_memory_of_a_job_that_follows_others_in_its_process_is_a_bound(
+    tmp_path: Path, launcher: str, number: int, shown: str
+) -> None:
+    folder = write_run(tmp_path / "0", "sparse", spoilt(4)) / ".hydra"
+    folder.mkdir()
+    hydra = {"mode": "MULTIRUN", "launcher": {"_target_": launcher}, "job": {"num": number}}
+    (folder / "hydra.yaml").write_text(yaml.safe_dump({"hydra": hydra}), encoding="utf-8")
+    group = only_group(tmp_path)
+    assert f"| {shown} |" in script.markdown_page([group], [], "page.html")
+    assert any("inherits the peak memory" in note for note in group.notes) == shown.startswith("≤")
+
+
+def test_translations_of_other_results_are_pointed_out(tmp_path: Path) -> None:
+    write_run(tmp_path / "0", "sparse", spoilt(4), **{"test/bleu": 12.5})
+    found = f"0: results.json has BLEU 12.50, its translations have {bleu_of(spoilt(4)):.2f}"
+    assert any(found in note for note in only_group(tmp_path).notes)

@@ -1,0 +1,185 @@
+"""Two systems on one test set: as the `sacrebleu` command compares them, and refused on two test sets."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seq2seq_attn.comparison import translations as script
+from seq2seq_attn.errors import UserError
+
+SUBJECTS = {
+    "le chat": "un chat",
+    "la fille": "une fille",
+    "un homme": "l'homme",
+    "le vieux chien": "ce chien",
+}
+VERBS = ("dort", "mange", "court vite", "regarde la mer", "lit un livre")
+REFERENCES = [
+    [f"{a.capitalize()} {verb}.", f"{b.capitalize()} {verb}."] for a, b in SUBJECTS.items() for verb in VERBS
+]
+SOURCES = [f"Sentence {number}." for number in range(len(REFERENCES))]
+GOOD = [options[row % 2] for row, options in enumerate(REFERENCES)]
+POOR = [text if row % 3 else text.replace(" ", " pas ", 1) for row, text in enumerate(GOOD)]
+BAD = [" ".join(text.split()[::-1]) for text in GOOD]
+
+
+def write(
+    folder: Path, hypotheses: list[str], references: list[list[str]] = REFERENCES, sources: list[str] = SOURCES,
+    suffix: str = "",
+) -> Path:  # fmt: skip
+    """As train.py and evaluate.py write."""
+    folder.mkdir(exist_ok=True)
+    most = max(map(len, references))
+    rows = zip(sources, references, hypotheses, strict=True)
+    (folder / f"translations{suffix}.tsv").write_text(
+        "".join(f"{source}\t{options[0]}\t{hypothesis}\n" for source, options, hypothesis in rows),
+        encoding="utf-8",
+    )
+    filled = ["\t".join(options + options[:1] * (most - len(options))) for options in references]
+    (folder / f"translations{suffix}.references").write_text("\n".join(filled) + "\n", encoding="utf-8")
+    (folder / f"translations{suffix}.hypotheses").write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("method", "flag", "resamples", "metrics"),
+    [
+        ("bootstrap", "bs", 1000, {"bleu": "BLEU"}),
+        ("randomisation", "ar", 500, {"bleu": "BLEU", "chrf": "chrF2"}),
+    ],
+)
+def test_p_values_and_intervals_are_those_of_the_sacrebleu_command(
+    tmp_path: Path, method: str, flag: str, resamples: int, metrics: dict[str, str]
+) -> None:
+    """Of a bootstrap, the command cannot write chrF's interval as JSON."""
+    folders = [write(tmp_path / name, rows) for name, rows in (("good", GOOD), ("poor", POOR), ("bad", BAD))]
+    systems = [script.read_system(folder, "test") for folder in folders]
+    found = script.compare(systems, list(metrics), method, 0 if method == "bootstrap" else resamples)
+    files = [
+        shutil.copy(folder / "translations.hypotheses", tmp_path / f"{folder.name}.txt") for folder in folders
+    ]
+    command = [
+        sys.executable, "-m", "sacrebleu", str(folders[0] / "translations.references"), "--num-refs", "2", "-i", *files,
+        "-m", *metrics, f"--paired-{flag}", f"--paired-{flag}-n", str(resamples), "-f", "json", "-w", "4",
+        "--force",
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONUTF8": "1", "SACREBLEU_SEED": "12345"}
+    done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, check=True)
+    theirs = json.loads(done.stdout)
+    assert len(theirs) == 3
+    for place, of_system in enumerate(theirs):
+        for ours, name in metrics.items():
+            result, said = found.results[ours][place], of_system[name]
+            assert result.score == pytest.approx(said["score"], abs=1e-4)
+            assert result.p_value == (None if place == 0 else pytest.approx(said["p_value"], abs=1e-4))
+            if method == "bootstrap":
+                assert result.ci == pytest.approx(said["ci"], abs=1e-4)
+    assert found.results["bleu"][2].p_value < 0.05
+    assert f"|{flag}:{resamples}|seed:12345|" in found.signatures["bleu"]
+
+
+def test_a_system_that_says_the_same_is_no_better(tmp_path: Path) -> None:
+    system = script.read_system(write(tmp_path / "good", GOOD), "test")
+    found = script.compare([system, system], ["bleu", "chrf", "ter"], "bootstrap", 50)
+    assert {name: results[1].p_value for name, results in found.results.items()} == dict.fromkeys(
+        ("bleu", "chrf", "ter")
+    )
+
+
+def test_versions_that_fill_up_a_line_count_once(tmp_path: Path) -> None:
+    ragged = [options[: 1 + row % 2] for row, options in enumerate(REFERENCES)]
+    system = script.read_system(write(tmp_path / "ragged", GOOD, ragged), "test")
+    assert system.references == ragged
+    found = script.compare([system, system], ["ter"], "bootstrap", 50)
+    assert found.signatures["ter"].startswith("nrefs:var|")
+
+
+def test_a_file_alone_has_the_reference_of_its_second_column(tmp_path: Path) -> None:
+    folder = write(tmp_path / "good", GOOD, suffix="_val")
+    assert script.read_system(folder / "translations_val.tsv", "test") == script.read_system(
+        folder, "val"
+    )._replace(name=str(folder / "translations_val.tsv"))
+    (folder / "translations_val.references").unlink()
+    assert script.read_system(folder, "val").references == [options[:1] for options in REFERENCES]
+
+
+def test_the_table_has_a_row_for_each_system_and_marks_what_chance_would_hardly_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    for name, rows in (("good", GOOD), ("bad", BAD)):
+        write(Path(name), rows)
+    script.main(["good", "bad", "good", "--metrics", "bleu", "--resamples", "100"])
+    printed = capsys.readouterr().out
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:4]] for line in printed.splitlines() if line[:1] == "│"
+    ]
+    assert [row[0] for row in rows] == ["good", "bad", "good"]
+    assert rows[0] == ["good", "100.00 ± 0.00", ""]
+    assert rows[1][2] == "0.0099*"  # 1 / (100 + 1), the least there is
+    assert rows[2][1:] == ["100.00 ± 0.00", "same"]
+    assert "20 sentences; the baseline is good" in printed
+    assert "bleu: nrefs:2|bs:100|seed:12345|" in printed
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"sources": ["Another.", *SOURCES[1:]]}, "other sources in line 1"),
+        ({"references": [*REFERENCES[:4], ["Oui."], *REFERENCES[5:]]}, "other references in line 5"),
+    ],
+)
+def test_another_test_set_is_refused(tmp_path: Path, changes: dict[str, list[str]], why: str) -> None:
+    systems = [
+        script.read_system(write(tmp_path / "a", GOOD), "test"),
+        script.read_system(write(tmp_path / "b", POOR, **changes), "test"),
+    ]
+    with pytest.raises(
+        UserError, match=rf"a and .*b have translated different test sets \({why}\); compare systems on"
+    ):
+        script.compare(systems, ["bleu"], "bootstrap", 50)
+
+
+def test_another_number_of_lines_is_refused(tmp_path: Path) -> None:
+    short = write(tmp_path / "b", GOOD[:7], REFERENCES[:7], SOURCES[:7])
+    systems = [script.read_system(folder, "test") for folder in (write(tmp_path / "a", GOOD), short)]
+    with pytest.raises(
+        UserError, match=r"different test sets \(20 and 7 lines\); compare systems on the same data"
+    ):
+        script.compare(systems, ["bleu"], "bootstrap", 50)
+
+
+def test_what_is_no_translation_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(
+        UserError, match=r"none/?\S* cannot be read \(No such file or directory\); give a folder of"
+    ):
+        script.read_system(tmp_path / "none", "test")
+    folder = write(tmp_path / "a", GOOD)
+    (folder / "pairs.tsv").write_text("a\tb\n")
+    with pytest.raises(
+        UserError, match=r"pairs.tsv, line 1: 2 tab-separated columns instead of source, reference"
+    ):
+        script.read_system(folder / "pairs.tsv", "test")
+    (folder / "translations.references").write_text("other\n" * 20)
+    with pytest.raises(
+        UserError, match=r"translations.references does not belong to .*translations.tsv; give the"
+    ):
+        script.read_system(folder, "test")
+
+
+def test_a_folders_name_is_no_markup_of_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    folders = [write(tmp_path / name, GOOD) for name in ("[bold]x", "y[", ":smile:")]
+    script.main([*map(str, folders), "--metrics", "bleu", "--resamples", "50"])
+    said = capsys.readouterr().out
+    assert all(said.count(str(folder)) == 1 + (folder == folders[0]) for folder in folders)

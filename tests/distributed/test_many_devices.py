@@ -1,0 +1,274 @@
+"""Several processes, or several accumulated batches, are the same mathematics as one."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from configs import built, composed, model_of
+from distributed.ranks import on_ranks
+from pytorch_lightning.callbacks import EarlyStopping
+from small_checkpoint import small_tokenizer
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from seq2seq_attn.batch import Batch
+from seq2seq_attn.callback.throughput import Throughput
+from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
+from seq2seq_attn.data.data_module import TranslationDataModule, as_is
+from seq2seq_attn.distributed.collectives import of_all_ranks, sum_over_ranks
+from seq2seq_attn.scheduler.schedule import inverse_sqrt
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.reinforce import Reinforce
+from seq2seq_attn.training.run import quieten
+from seq2seq_attn.training.translation_module import TranslationModule
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning"),  # Python 3.12's
+    pytest.mark.filterwarnings("ignore:.*but have no `val_dataloader`.*:UserWarning"),
+    pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning"),
+]
+TEXT = "the cat sees a red house and small dogs hear some birds where is my old book"
+WORDS = TEXT.split()
+SIZES = {"train": 67, "val": 13, "test": 5, "test_unseen": 2}  # odd, and fewer than devices
+
+
+@cache
+def corpus() -> LoadedCorpus:
+    splits = {}
+    for start, (name, size) in enumerate(SIZES.items()):
+        numbers = range(100 * start, 100 * start + size)
+        sources = [" ".join(WORDS[(7 * i + 3 * k) % len(WORDS)] for k in range(1 + i % 5)) for i in numbers]
+        targets = [
+            " ".join(source.split()[::-1][: 1 + i % 3]) for i, source in zip(numbers, sources, strict=True)
+        ]
+        splits[name] = Split(sources, targets, [[target] for target in targets])
+    return LoadedCorpus(splits, CleaningReport({}), "en", "fr")
+
+
+@cache
+def tokenizer() -> SentencePieceTokenizer:
+    return small_tokenizer(corpus().splits["train"].sources)
+
+
+def module(lr: float = 0.1, dropout: float = 0.0) -> TranslationModule:
+    """Scaled, so that translations are not near-ties, in float64."""
+    size = tokenizer().source_vocab_size
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(3)
+    dropouts = [f"model.{part}dropout={dropout}" for part in ("", "encoder.", "decoder.")]
+    model = model_of(*dropouts, source_vocab_size=size, target_vocab_size=size)
+    for parameter in model.parameters():
+        parameter.data *= 3
+    return TranslationModule(
+        model=model, tokenizer=tokenizer(), search=built(composed("search.limits.max_length=23").search),
+        metrics={"bleu": built(composed().metric.bleu)}, test_names=["test", "test_unseen"],
+        optimizer=partial(torch.optim.SGD, lr=lr), scheduler=partial(inverse_sqrt, warmup_steps=1),
+        label_smoothing=0.1, config={},
+    )  # fmt: skip
+
+
+def data(folder: Path, **settings: Any) -> TranslationDataModule:
+    made = TranslationDataModule(
+        corpus(), tokenizer(), **{"batch_tokens": 128, "seed": 1, "cache_dir": str(folder), **settings}
+    )
+    made.prepare_data()
+    return made
+
+
+def trainer(ranks: int, **settings: Any) -> pl.Trainer:
+    quieten()
+    common = {
+        "accelerator": "cpu", "devices": ranks, "strategy": "ddp" if ranks > 1 else "auto", "logger": False,
+        "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False,
+        "use_distributed_sampler": False, "num_sanity_val_steps": 0,
+    }  # fmt: skip
+    return pl.Trainer(**(common | settings))
+
+
+class Recorder(pl.Callback):
+    """Notes gradients before an update, the loss as it is logged, and rows by stage."""
+
+    def __init__(self) -> None:
+        self.gradients: dict[str, Tensor] = {}
+        self.losses: list[float] = []
+        self.rows: dict[str, list[list[int]]] = {}
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        self.gradients = {name: p.grad.clone() for name, p in pl_module.named_parameters()}
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        self.losses.append(float(trainer.callback_metrics["train/loss"]))
+        self.rows.setdefault(f"train {trainer.current_epoch}", []).append(batch.index.tolist())
+
+    def on_validation_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, *_: Any
+    ) -> None:
+        self.rows.setdefault("val", []).append(batch.index.tolist())
+
+    def on_test_batch_end(
+        self,
+        trainer: Any,
+        pl_module: Any,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        self.rows.setdefault(pl_module.test_names[dataloader_idx], []).append(batch.index.tolist())
+
+
+BATCHES = [[0, 1, 2], [3, 4, 5, 6, 7], [8], [9, 10, 11, 12]]  # of different numbers of pieces
+
+
+def one_update(folder: Path, ranks: int, accumulated: int) -> tuple[dict[str, Tensor], float]:
+    """Its gradients, and its loss, where `ranks` processes read the batches in `accumulated` parts each."""
+    recorder, datamodule = Recorder(), data(folder)
+    training = trainer(ranks, max_steps=1, accumulate_grad_batches=accumulated, callbacks=[recorder])
+    parts = [
+        [row for batch in BATCHES[part :: ranks * accumulated] for row in batch]
+        for part in range(ranks * accumulated)
+    ]
+    rows = parts[training.global_rank :: ranks]
+    datamodule.setup()
+    dataset = datamodule.train_dataloader().dataset
+    training.fit(module(), DataLoader(dataset, batch_sampler=rows, collate_fn=as_is))  # type: ignore[arg-type]
+    return recorder.gradients, recorder.losses[-1]
+
+
+@pytest.mark.usefixtures("double")
+def test_one_process_with_all_batches_is_several_processes_or_accumulated_batches(tmp_path: Path) -> None:
+    data(tmp_path)
+    ((expected, loss),) = on_ranks(1, one_update, tmp_path, tmp_path, 1, 1)
+    assert len(expected) > 10
+    assert min(gradient.abs().max() for gradient in expected.values()) > 1e-6
+    for ranks, accumulated in [(1, 4), (2, 1), (2, 2)]:
+        for gradients, found in on_ranks(ranks, one_update, tmp_path, tmp_path, ranks, accumulated):
+            for name, gradient in gradients.items():
+                torch.testing.assert_close(gradient, expected[name], rtol=0, atol=1e-10)
+            assert found == pytest.approx(loss, abs=1e-12)
+
+
+def whole_run(folder: Path, ranks: int) -> dict[str, Any]:
+    """Trained at a rate of 0 until BLEU does not rise, and tested."""
+    recorder, throughput, translator = Recorder(), Throughput(), module(lr=0.0)
+    callbacks = [recorder, throughput, EarlyStopping("val/bleu", mode="max", patience=1)]
+    training = trainer(ranks, max_epochs=7, callbacks=callbacks)
+    datamodule = data(folder)
+    training.fit(translator, datamodule=datamodule)
+    figures = {name: value.item() for name, value in training.callback_metrics.items() if "val/" in name}
+    steps, validated = training.global_step, recorder.rows.pop("val")
+    training.test(translator, datamodule=datamodule, verbose=False)
+    figures |= {name: value.item() for name, value in training.callback_metrics.items() if "test" in name}
+    return {
+        "rows": recorder.rows | {"val": validated[: len(validated) // 2]}, "steps": steps,
+        "epochs": training.current_epoch, "tokens": throughput.tokens,
+        "figures": figures | {"entropy": translator.attention_entropy.compute().item()},
+        "said": (translator.translations, translator.signatures, translator.decode_seconds),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
+    """What each process of a whole run has, by their number."""
+    folder = tmp_path_factory.mktemp("runs")
+    torch.set_default_dtype(torch.float64)
+    try:
+        data(folder)
+        return {ranks: on_ranks(ranks, whole_run, folder, folder, ranks) for ranks in (1, 2, 3)}
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_processes_share_an_odd_corpus_in_as_many_batches_and_each_sentence_is_read_once(
+    runs: dict[int, list[dict[str, Any]]], ranks: int
+) -> None:
+    stages = ["train 0", "train 1", *list(SIZES)[1:]]
+    assert set(runs[ranks][0]["rows"]) == set(stages)
+    for stage in stages:
+        shares = [of_rank["rows"][stage] for of_rank in runs[ranks]]
+        assert len({len(share) for share in shares}) == 1
+        rows = sorted(row for share in shares for batch in share for row in batch)
+        assert rows == list(range(SIZES[stage.partition(" ")[0]])), stage
+    assert [] in [batch for of_rank in runs[ranks] for batch in of_rank["rows"]["test_unseen"]]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_every_process_has_the_figures_of_one_alone_to_the_last_digit(
+    runs: dict[int, list[dict[str, Any]]], ranks: int
+) -> None:
+    (alone,) = runs[1]
+    assert {"val/loss", "val/ppl", "val/bleu", "test/accuracy", "test_unseen/bleu"} <= set(alone["figures"])
+    assert alone["figures"]["test/ppl"] > 1
+    assert {name: len(rows) for name, rows in alone["said"][0].items()} == {"test": 5, "test_unseen": 2}
+    for of_rank in runs[ranks]:
+        assert of_rank["figures"] == alone["figures"]
+        assert of_rank["said"][:2] == alone["said"][:2]
+        assert of_rank["tokens"] == alone["tokens"]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_all_processes_stop_early_at_the_same_step_and_decode_as_long_as_the_slowest(
+    runs: dict[int, list[dict[str, Any]]], ranks: int
+) -> None:
+    assert {of_rank["epochs"] for of_rank in runs[ranks]} == {2}
+    assert len({of_rank["steps"] for of_rank in runs[ranks]}) == 1
+    assert len({of_rank["said"][2] for of_rank in runs[ranks]}) == 1
+
+
+def hurried(folder: Path, ranks: int) -> int:
+    training = trainer(ranks, max_epochs=-1, max_time={"seconds": 1}, limit_val_batches=0)
+    training.fit(module(dropout=0.1), datamodule=data(folder))
+    return training.global_step
+
+
+@pytest.mark.usefixtures("double")
+def test_a_time_limit_stops_all_processes_at_the_same_step(tmp_path: Path) -> None:
+    data(tmp_path)
+    first, second = on_ranks(2, hurried, tmp_path, tmp_path, 2)
+    assert first == second > 0
+
+
+REWARD, PIECES = torch.tensor([-6.0, -2.0, -4.0, -1.0]), torch.tensor([3, 1, 2, 5])
+
+
+def baseline(slices: list[slice]) -> tuple[float, float]:
+    """Of hard attention, after two batches of which this process reads its share."""
+    share = slices[connect()]
+    reinforce = Reinforce(momentum=0.75)
+    for scale in (1, 2):
+        reinforce(scale * REWARD[share], PIECES[share], torch.zeros(4)[share], torch.zeros(4)[share])
+    return reinforce.running_reward.item(), reinforce.running_pieces.item()
+
+
+def connect() -> int:
+    """The rank of this process, which finds the others."""
+    torch.distributed.init_process_group("gloo")
+    return torch.distributed.get_rank()
+
+
+def test_the_baseline_of_hard_attention_is_that_of_all_sentences(tmp_path: Path) -> None:
+    (alone,) = on_ranks(1, baseline, tmp_path, [slice(None)])
+    assert on_ranks(2, baseline, tmp_path, [slice(0, 1), slice(1, 4)]) == [alone, alone]
+    assert alone == pytest.approx((-13 * (0.25 * 0.75 + 2 * 0.25), 11 * (0.25 * 0.75 + 0.25)))
+
+
+def spoken() -> tuple[list[float], list[str]]:
+    rank = connect()
+    mine = torch.tensor([1.0, 10.0**rank])
+    total = sum_over_ranks(mine)
+    assert mine.tolist() == [1.0, 10.0**rank]
+    return total.tolist(), of_all_ranks(f"rank {rank}")
+
+
+def test_ranks_hear_each_other_in_order(tmp_path: Path) -> None:
+    assert on_ranks(3, spoken, tmp_path) == [([3.0, 111.0], ["rank 0", "rank 1", "rank 2"])] * 3
+    assert sum_over_ranks(torch.tensor([7.0])).tolist() == [7.0]
+    assert of_all_ranks("alone") == ["alone"]

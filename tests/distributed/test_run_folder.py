@@ -1,0 +1,165 @@
+"""However a run is started, it has one folder, whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from configs import ROOT
+from distributed.ranks import on_ranks
+
+from seq2seq_attn.distributed.run_folder import VARIABLE, announce, first_run_dir, shared_run_dir
+from seq2seq_attn.distributed.sweep_job import of_one_job
+from seq2seq_attn.errors import UserError
+
+SLURM = {
+    "SLURM_NTASKS": "2",
+    "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_NODELIST": "127.0.0.1",
+    "SLURM_NODEID": "0",
+}
+SLURM |= {"SLURM_JOB_NAME": "train", "SLURM_NNODES": "1", "SLURM_JOB_ID": "4321"}
+
+
+def told(launcher: str) -> tuple[str, int]:
+    """The folder that this process takes, and its rank in the group that is made afterwards."""
+    rank = os.environ["RANK"]
+    if launcher == "slurm":
+        os.environ |= SLURM | {"SLURM_PROCID": rank, "SLURM_LOCALID": rank}
+    else:
+        os.environ |= {"TORCHELASTIC_RUN_ID": "none"}
+    if rank == "0":
+        time.sleep(0.2)  # the others are at the meeting place first
+    run_dir = first_run_dir(f"/runs/of rank {rank}")
+    announce(run_dir)
+    torch.distributed.init_process_group("gloo")
+    again = first_run_dir(f"/runs/second job of rank {rank}")
+    announce(again)
+    return f"{run_dir}, {again}", torch.distributed.get_rank()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("launcher", ["torchrun", "slurm"])
+def test_processes_started_by_others_take_the_folder_of_the_first(launcher: str, tmp_path: Path) -> None:
+    folders = "/runs/of rank 0, /runs/second job of rank 0"
+    assert on_ranks(3 if launcher == "torchrun" else 2, told, tmp_path, launcher) == [
+        (folders, rank) for rank in range(3 if launcher == "torchrun" else 2)
+    ]
+
+
+def test_one_process_keeps_its_own_folder_and_tells_those_that_it_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, "of a run before")
+    assert first_run_dir("mine") == "mine"
+    announce("mine")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert first_run_dir(".") == "mine"
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_run_leaves_nothing_of_its_folder_to_the_next_one_of_its_process(
+    rank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    for ends in (nullcontext(), pytest.raises(KeyError, match="died")):
+        monkeypatch.setenv(VARIABLE, "/runs/first")
+        with ends, shared_run_dir("/runs/own") as folder:
+            assert folder == ("/runs/own" if rank == "0" else "/runs/first")
+            announce(folder)
+            assert os.environ[VARIABLE] == folder  # processes that it starts now see it
+            if ends.__class__ is not nullcontext:
+                raise KeyError("died")
+        assert VARIABLE not in os.environ
+
+
+def test_a_node_started_by_hand_must_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_RANK", "1")
+    assert first_run_dir("/runs/shared") == "/runs/shared"
+    with pytest.raises(UserError, match="give all of them the same one with hydra"):
+        first_run_dir(os.getcwd())
+
+
+def test_a_job_of_a_sweep_has_the_flags_of_the_sweep_and_its_own_overrides() -> None:
+    typed = [
+        "--config-dir",
+        "mine",
+        "-m",
+        "seed=1,2",
+        "~logger",
+        "hydra.sweep.dir=there",
+        "--config-path=conf",
+    ]
+    assert of_one_job(typed, ["seed=2", "~logger"]) == [
+        "--config-dir", "mine", "--config-path=conf", "seed=2", "~logger", "hydra.mode=RUN",
+    ]  # fmt: skip
+
+
+SMALL = ["tokenizer.vocab_size=500", "model.embedding_dim=32", "model.encoder.dim=32", "model.decoder.dim=32"]
+SMALL += ["trainer.enable_progress_bar=false", "num_threads=1", "debug=fast", "trainer=ddp_cpu"]
+STARTS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "lightning": ([], {}),
+    "torchrun": (["-m", "torch.distributed.run", "--nproc-per-node", "2"], {}),
+    "slurm": ([], SLURM),
+}
+
+
+def started(folder: Path, start: str, *overrides: str) -> list[subprocess.Popen[bytes]]:
+    arguments, environment = STARTS[start]
+    ranks = range(2) if start == "slurm" else range(1)
+    return [
+        subprocess.Popen(
+            [sys.executable, *arguments, str(ROOT / "train.py"), *SMALL, *overrides], cwd=folder,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=os.environ | environment | ({"SLURM_PROCID": f"{r}", "SLURM_LOCALID": f"{r}"} if environment else {}),
+        )
+        for r in ranks
+    ]  # fmt: skip
+
+
+def outcome(processes: list[subprocess.Popen[bytes]]) -> str:
+    """What they said on standard output, all together."""
+    said = [process.communicate(timeout=1500) for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), said
+    return b"".join(out for out, _ in said).decode()
+
+
+def check_whole(run: Path) -> dict[str, Any]:
+    files = {
+        "config.yaml",
+        "provenance.json",
+        "metrics.csv",
+        "results.json",
+        "train.log",
+        "translations.tsv",
+        ".hydra",
+    }
+    assert files <= {path.name for path in run.iterdir()}
+    return json.loads((run / "results.json").read_text("utf-8"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", list(STARTS))
+def test_a_run_of_two_processes_leaves_one_folder_and_speaks_once(start: str, tmp_path: Path) -> None:
+    said = outcome(started(tmp_path, start))
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    (run,) = (tmp_path / "runs" / "debug").iterdir()
+    assert check_whole(run)["steps"] == 2
+    assert (said.count("Run folder:"), said.count("Data: en")) == (1, 1)
+
+
+@pytest.mark.slow
+def test_each_job_of_a_sweep_on_two_processes_has_its_folder(tmp_path: Path) -> None:
+    said = outcome(started(tmp_path, "lightning", "seed=1,2", "-m"))
+    (sweep,) = (tmp_path / "runs" / "debug").iterdir()
+    assert {path.name for path in sweep.iterdir()} == {"0", "1", "multirun.yaml"}
+    assert [check_whole(sweep / job)["seed"] for job in ("0", "1")] == [1, 2]
+    assert said.count("Run folder:") == 2

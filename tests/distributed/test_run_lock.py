@@ -1,0 +1,105 @@
+"""A run folder has one process at work in it, and a second one leaves it as it is."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from configs import ROOT
+from forked import ended, forked
+from small_run import run_here
+
+from seq2seq_attn.distributed import run_lock
+from seq2seq_attn.distributed.run_lock import LOCK, is_locked, locked
+from seq2seq_attn.errors import UserError
+
+
+@contextmanager
+def another_at_work(folder: Path) -> Iterator[None]:
+    """As another process has the lock: by a file that it has opened itself."""
+    with (folder / LOCK).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def everything(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file of a folder, its time and its content."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_run_in_the_folder_of_a_running_one_is_refused_and_changes_nothing_there(
+    tmp_path: Path, pairs: list[str]
+) -> None:
+    (tmp_path / "results.json").write_text("{}")
+    with another_at_work(tmp_path):
+        before = everything(tmp_path)
+        with pytest.raises(
+            UserError, match=f"^another process is at work in {tmp_path}; wait for it, or end"
+        ):
+            run_here(tmp_path, *pairs, "resume=auto")
+        assert everything(tmp_path) == before
+
+
+def test_the_command_leaves_before_hydra_writes_into_the_folder_of_a_running_one(tmp_path: Path) -> None:
+    folder = tmp_path / "a[b]"
+    folder.mkdir()
+    with another_at_work(folder):
+        before = everything(folder)
+        done = subprocess.run(
+            [sys.executable, "train.py", f"hydra.run.dir='{folder}'", "resume=auto"], cwd=ROOT, text=True,
+            capture_output=True, timeout=120,
+        )  # fmt: skip
+        assert everything(folder) == before
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"another process is at work in {folder}; wait for it, or end it, or give another folder\n"
+    )
+
+
+def test_ranks_that_are_not_the_first_need_no_lock(
+    tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes as far as the corpus, past the lock of its own rank 0."""
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with another_at_work(tmp_path), pytest.raises(UserError, match=r"nowhere"):
+        run_here(tmp_path, *pairs, "data.train=nowhere.tsv")
+
+
+def test_a_killed_process_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
+    def work() -> None:
+        with locked(tmp_path):
+            (tmp_path / "ready").touch()
+            time.sleep(60)
+
+    child = forked(work)
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.01)
+    assert is_locked(tmp_path)
+    os.kill(child, signal.SIGKILL)
+    ended(child)
+    assert not is_locked(tmp_path)
+    with locked(tmp_path), locked(tmp_path / "sub" / ".."):  # a process that has it may ask again
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
+
+
+def test_a_file_system_without_locks_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unable(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(run_lock.fcntl, "flock", unable)
+    with locked(tmp_path / "new"):
+        assert not is_locked(tmp_path / "new")

@@ -1,0 +1,274 @@
+"""evaluate.py gives the figures that training logged, and that the sacrebleu command gives for its files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import torch
+from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
+from configs import CONF
+from evaluation.learned import (
+    best_validation,
+    clauses,
+    columns,
+    evaluated,
+    learn,
+    report,
+    sacrebleu_command,
+    write,
+)
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from training.test_run import command
+
+from seq2seq_attn.checkpoint.load import load
+from seq2seq_attn.data.collate import collate_pairs
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.translator import Translator
+
+with warnings.catch_warnings():
+    # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
+    warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.evaluation.evaluate import evaluate
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return learn(tmp_path_factory.mktemp("learned"))
+
+
+@pytest.fixture(scope="module")
+def evaluation(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All that evaluate.py writes for the run's validation and test sets, and what it printed."""
+    folder = tmp_path_factory.mktemp("evaluation")
+    done = command(
+        "evaluate.py", f"ckpt_path={run}", "splits=[val,test]", "num_threads=1", f"hydra.run.dir={folder}"
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    (folder / "printed").write_bytes(done.stdout)
+    return folder
+
+
+def test_figures_of_the_test_set_are_those_of_the_training_run_to_the_last_digit(
+    run: Path, evaluation: Path
+) -> None:
+    logged, found = json.loads((run / "results.json").read_text()), report(evaluation)["splits"]["test"]
+    assert 5 < found["bleu"] < 95
+    for name in ("loss", "ppl", "accuracy", "bleu", "chrf", "tokenized_bleu"):
+        assert found[name] == logged[f"test/{name}"], name
+    for name in ("bleu", "chrf", "tokenized_bleu"):
+        assert found["signatures"][name] == logged[f"test/{name}_signature"]
+    assert found["signatures"]["tokenized_bleu"].startswith("nrefs:2|case:lc|eff:no|tok:moses-fr|")
+
+
+def test_bleu_of_the_validation_set_is_that_of_the_best_validation(run: Path, evaluation: Path) -> None:
+    best, found = best_validation(run), report(evaluation)["splits"]["val"]
+    assert found["bleu"] > 5
+    for name in ("bleu", "chrf", "tokenized_bleu", "loss", "ppl", "accuracy"):
+        assert found[name] == pytest.approx(float(best[f"val/{name}"]), rel=1e-6), name
+
+
+@pytest.mark.parametrize(("split", "suffix", "versions"), [("val", "_val", 1), ("test", "", 2)])
+def test_bleu_chrf_and_ter_equal_the_sacrebleu_command_on_the_written_files(
+    evaluation: Path, split: str, suffix: str, versions: int
+) -> None:
+    found = report(evaluation)["splits"][split]
+    assert found["references"] == {"min": versions, "max": versions}
+    for name, theirs in sacrebleu_command(evaluation, suffix, versions).items():
+        assert theirs["score"] == round(found[name], 14)
+        assert theirs["signature"] == found["signatures"][name]
+
+
+@pytest.mark.parametrize(("split", "suffix", "versions"), [("val", "_val", 1), ("test", "", 2)])
+def test_intervals_equal_the_sacrebleu_commands_bootstrap_on_the_written_files(
+    evaluation: Path, split: str, suffix: str, versions: int
+) -> None:
+    found = report(evaluation)["splits"][split]["confidence"]
+    assert set(found) == {"bleu", "chrf", "ter", "tokenized_bleu"}
+    for name, theirs in sacrebleu_command(evaluation, suffix, versions, "--confidence").items():
+        assert found[name]["margin"] > 0
+        assert found[name]["mean"] == pytest.approx(theirs["confidence_mean"], rel=1e-12)
+        assert found[name]["margin"] == pytest.approx(theirs["confidence_var"], rel=1e-12)
+        assert found[name]["signature"] == theirs["signature"]
+    assert "|bs:1000|seed:12345|" in found["tokenized_bleu"]["signature"]
+    assert "|norm:moses-fr|" in found["tokenized_bleu"]["signature"]
+
+
+def test_length_ratio_and_repetition_are_those_of_the_written_files(evaluation: Path) -> None:
+    hypotheses = (evaluation / "translations.hypotheses").read_text(encoding="utf-8").splitlines()
+    references = columns(evaluation / "translations.references")
+    found = report(evaluation)["splits"]["test"]
+    theirs = sacrebleu.BLEU().corpus_score(hypotheses, references)
+    assert found["length_ratio"] == pytest.approx(theirs.sys_len / theirs.ref_len, rel=1e-12)
+    words = [line.split() for line in hypotheses]
+    runs = [[tuple(line[i : i + 4]) for i in range(len(line) - 3)] for line in words]
+    again = sum(run[:place].count(ngram) > 0 for run in runs for place, ngram in enumerate(run))
+    assert found["repetition"] == again / sum(map(len, runs))
+
+
+def test_attention_of_the_test_set_is_as_sharp_as_training_said_and_covers_a_share_of_the_source(
+    run: Path, evaluation: Path
+) -> None:
+    logged, found = json.loads((run / "results.json").read_text()), report(evaluation)["splits"]
+    assert found["test"]["attention_entropy"] == pytest.approx(logged["attention_entropy"], rel=1e-5)
+    assert found["val"]["attention_entropy"] != found["test"]["attention_entropy"]
+    assert 0 < found["test"]["attention_coverage"] <= 1
+
+
+def test_the_same_search_named_on_the_command_line_changes_nothing(
+    run: Path, evaluation: Path, tmp_path: Path
+) -> None:
+    for search in (["search=greedy"], ["search=beam", "search.beam_size=1"]):
+        found = evaluated(tmp_path, f"ckpt_path={run}", "splits=val", "bootstrap=0", *search)
+        assert found["splits"]["val"]["bleu"] == report(evaluation)["splits"]["val"]["bleu"]
+        assert found["splits"]["val"]["confidence"] == {}
+        written = [(folder / "translations_val.tsv").read_bytes() for folder in (tmp_path, evaluation)]
+        assert written[0] == written[1]
+
+
+def test_a_run_validated_by_beam_search_is_evaluated_by_it_with_the_same_bleu_and_sacrebleus(
+    tmp_path: Path,
+) -> None:
+    run = learn(tmp_path, "search=beam", "search.beam_size=3")
+    best = best_validation(run)
+    found = evaluated(tmp_path / "own", f"ckpt_path={run}", "splits=[val,test]", "bootstrap=0")
+    assert found["search"]["beam_size"] == 3
+    named = evaluated(
+        tmp_path / "named", f"ckpt_path={run}", "splits=[val,test]", "bootstrap=0", "search=beam",
+        "search.beam_size=3",
+    )  # fmt: skip
+    for of in (found, named):
+        assert of["splits"]["val"]["bleu"] == pytest.approx(float(best["val/bleu"]), rel=1e-6)
+    assert found["splits"] == named["splits"]
+    assert found["splits"]["test"]["bleu"] == json.loads((run / "results.json").read_text())["test/bleu"]
+    for name, theirs in sacrebleu_command(tmp_path / "own", "", 2).items():
+        assert theirs["score"] == round(found["splits"]["test"][name], 14)
+    assert 5 < found["splits"]["val"]["bleu"] < 95
+
+
+def test_an_ensemble_of_twice_the_run_is_the_run(run: Path, evaluation: Path, tmp_path: Path) -> None:
+    found = evaluated(tmp_path, f"ckpt_path=[{run},{run}]", "splits=[val,test]")
+    alone = report(evaluation)
+    assert found["checkpoint"] == [alone["checkpoint"]] * 2
+    assert found["sha256"] == [alone["sha256"]] * 2
+    assert found["num_parameters"] == 2 * alone["num_parameters"]
+    for split in ("val", "test"):
+        ours, theirs = found["splits"][split], alone["splits"][split]
+        assert list(ours) == list(theirs)
+        for name in ("sentences", "references", "signatures", "confidence", "bleu_by_length", "length_ratio"):
+            assert ours[name] == theirs[name], name
+        for name in ("loss", "ppl", "accuracy", "bleu", "ter", "attention_entropy", "attention_coverage"):
+            assert ours[name] == pytest.approx(theirs[name], rel=1e-5), name
+    for name in ("translations.tsv", "translations_val.hypotheses", "translations.references"):
+        assert (tmp_path / name).read_bytes() == (evaluation / name).read_bytes()
+
+
+def test_a_translation_is_scored_as_its_search_reported(run: Path, evaluation: Path, tmp_path: Path) -> None:
+    sources = columns(evaluation / "translations_val.tsv")[0]
+    found = Translator.load(run, device="cpu").translate(sources)
+    pairs = [(source, one.text) for source, one in zip(sources, found, strict=True)]
+    options = [
+        f"ckpt_path={run}",
+        f"score={write(tmp_path / 'pairs.tsv', pairs)}",
+        f"paths.run_dir={tmp_path}",
+    ]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        sums = evaluate(compose("evaluate", [*options, "device=cpu"]))
+    log_probs = [float(log_prob) for log_prob in columns(tmp_path / "scores.tsv")[0]]
+    assert log_probs == pytest.approx([one.log_prob for one in found], abs=1e-4)
+    assert sums["pairs"] == len(sources)
+
+
+def test_bleu_by_length_is_bleu_of_the_sentences_of_that_length(evaluation: Path) -> None:
+    sources, references, hypotheses = columns(evaluation / "translations_val.tsv")
+    buckets = {bucket["words"]: bucket for bucket in report(evaluation)["splits"]["val"]["bleu_by_length"]}
+    assert set(buckets) == {"1-5", "6-10", "11-20"}
+    for words, bucket in buckets.items():
+        first, last = map(int, words.split("-"))
+        rows = [row for row, source in enumerate(sources) if first <= len(source.split()) <= last]
+        assert len(rows) == bucket["sentences"]
+        theirs = sacrebleu.corpus_bleu([hypotheses[row] for row in rows], [[references[row] for row in rows]])
+        assert bucket["score"] == theirs.score
+
+
+def test_accuracy_is_the_share_of_pieces_that_a_teacher_forced_pass_ranks_first(
+    run: Path, evaluation: Path
+) -> None:
+    sources, references, _ = columns(evaluation / "translations_val.tsv")
+    model, tokenizer, _ = load(str(run))
+    batch = collate_pairs(
+        tokenizer.encode_source(sources), tokenizer.encode_target(references), list(range(len(sources))),
+        pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
+    )  # fmt: skip
+    with torch.inference_mode():
+        best = model.logits(model(batch.source, batch.source_mask, batch.target_input).hidden).argmax(-1)
+    right = (best == batch.target_output)[batch.target_mask].double().mean().item()
+    assert report(evaluation)["splits"]["val"]["accuracy"] == pytest.approx(right, abs=1e-6)
+
+
+def test_the_report_says_what_was_evaluated_and_how(run: Path, evaluation: Path) -> None:
+    found = report(evaluation)
+    file = run / "checkpoints" / "best.ckpt"
+    assert (found["checkpoint"], found["sha256"]) == (
+        str(file),
+        hashlib.sha256(file.read_bytes()).hexdigest(),
+    )
+    assert (found["seed"], found["languages"]) == (1, ["en", "fr"])
+    assert found["choices"] == {"attention": "bahdanau", "model": "rnn", "data": "parallel"}
+    assert found["search"]["_target_"] == "seq2seq_attn.search.greedy.GreedySearch"
+    ours, theirs = found["provenance"], json.loads((run / "provenance.json").read_text())
+    assert ours["data_fingerprint"] == theirs["data_fingerprint"]
+    assert ours["versions"]["sacrebleu"] == sacrebleu.__version__
+    assert [split["sentences"] for split in found["splits"].values()] == [20, 40]
+
+
+def test_the_screen_shows_a_column_for_each_split_and_each_signature_once(evaluation: Path) -> None:
+    printed = (evaluation / "printed").read_text(encoding="utf-8")
+    found = report(evaluation)["splits"]
+    for name in ("bleu", "chrf", "ter", "ppl", "tokenized_bleu"):
+        (row,) = [line for line in printed.splitlines() if line.startswith(f"│ {name} ")]
+        assert [cell.strip() for cell in row.split("│")[2:4]] == [
+            f"{found[s][name]:.2f}" for s in ("val", "test")
+        ]
+    for name in ("bleu", "ter"):
+        (row,) = [line for line in printed.splitlines() if line.startswith(f"│ ± {name} ")]
+        intervals = [found[s]["confidence"][name] for s in ("val", "test")]
+        assert [cell.strip() for cell in row.split("│")[2:4]] == [
+            f"{interval['mean']:.2f} ± {interval['margin']:.2f}" for interval in intervals
+        ]
+    assert f"│ {found['val']['length_ratio']:.3f} │" in printed
+    assert f"│ {found['val']['attention_coverage']:.1%} │" in printed
+    assert printed.count("ter: nrefs:1|case:lc|") == printed.count("ter: nrefs:2|case:lc|") == 1
+
+
+def test_other_data_and_other_metrics_are_scored_and_the_runs_metrics_stay(run: Path, tmp_path: Path) -> None:
+    pairs = write(tmp_path / "other.tsv", clauses()[:30])
+    options = ["data=parallel", f"data.train={pairs}", "data.val_sentences=3", "data.test_sentences=5"]
+    options += ["metric=[chrf]", "metric.chrf.word_order=2", "splits=test", "choices.data=parallel"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose(
+            "evaluate", [f"ckpt_path={run}", *options, "device=cpu", f"paths.run_dir={tmp_path}"]
+        )
+    evaluate(config)
+    found = report(tmp_path)["splits"]
+    assert (list(found), found["test"]["sentences"]) == (["test"], 5)
+    assert set(found["test"]["signatures"]) == {"chrf", "bleu", "tokenized_bleu"}
+    assert "|nw:2|" in found["test"]["signatures"]["chrf"]
+
+
+def test_a_metric_of_the_checkpoint_that_is_foreign_code_is_refused(run: Path, tmp_path: Path) -> None:
+    checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    checkpoint["config"]["metric"]["bleu"] = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
+    torch.save(checkpoint, tmp_path / "hostile.ckpt")
+    config = {"ckpt_path": str(tmp_path / "hostile.ckpt"), "num_threads": None, "device": "cpu"}
+    with pytest.raises(
+        UserError,
+        match=r"hostile.ckpt asks for os.mkdir, which is not a class of seq2seq_attn for metric; it was not run$",
+    ):
+        evaluate(OmegaConf.create(config))
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,139 @@
+"""What evaluate.py takes from the command line, what from the run, and what it refuses."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
+from omegaconf import OmegaConf
+from tiny import write_checkpoint
+
+from seq2seq_attn.checkpoint.load import load, read_checkpoint
+from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.models import choose_device
+
+with warnings.catch_warnings():
+    # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
+    warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.evaluation.evaluate import check_languages, choose, choose_splits, evaluate
+    from seq2seq_attn.inference.models import load_models
+
+
+def corpus(*names: str, source: str = "en", target: str = "fr") -> LoadedCorpus:
+    splits = {name: Split(["A"], ["B"], [["B"]]) for name in ("train", *names)}
+    return LoadedCorpus(splits, CleaningReport({}), source, target)
+
+
+def test_every_test_set_is_scored_unless_splits_are_named() -> None:
+    loaded = corpus("val", "test", "test_unseen")
+    assert choose_splits(None, loaded) == ["test", "test_unseen"]
+    assert choose_splits("val", loaded) == ["val"]
+    assert choose_splits(OmegaConf.create(["test", "val", "test"]), loaded) == ["test", "val"]
+
+
+@pytest.mark.parametrize("name", ["tset", "train"])
+def test_a_split_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
+    with pytest.raises(
+        UserError, match=rf"^splits names '{name}', which this data does not have; choose from: val, test$"
+    ):
+        choose_splits(OmegaConf.create(["val", name]), corpus("val", "test"))
+
+
+def test_data_in_other_languages_is_refused(tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path / "a.ckpt")
+    with pytest.raises(
+        UserError,
+        match=r"^the data goes from fr to en, but this model translates from en to fr; set data.source_language=en "
+        r"data.target_language=fr, or choose other data$",
+    ):
+        check_languages(corpus("test", source="fr", target="en"), load(str(run)))
+
+
+def test_the_cache_is_that_of_this_machine_and_the_rest_is_that_of_the_run() -> None:
+    composed = OmegaConf.create(
+        {
+            "paths": {"cache_dir": "here"},
+            "metric": {"tokenized_bleu": {"language": "${data.target_language}"}},
+            "batch_tokens": None,
+            "precision": None,
+            "choices": {"data": None},
+        }
+    )
+    run = {
+        "data": {"cache_dir": "there", "target_language": "fr"},
+        "search": {"max_length": 7},
+        "metric": {"bleu": {"lowercase": False}, "tokenized_bleu": {"language": "en"}},
+        "batch_tokens": 11,
+        "trainer": {"precision": "32-true"},
+        "choices": {"data": "tatoeba"},
+    }
+    OmegaConf.set_struct(composed, True)
+    assert choose(composed, run) == {
+        "data": {"cache_dir": "here", "target_language": "fr"},
+        "search": {"max_length": 7},
+        "metric": {"tokenized_bleu": {"language": "fr"}, "bleu": {"lowercase": False}},
+        "batch_tokens": 11,
+        "precision": "32-true",
+        "choices": {"data": "tatoeba"},
+    }
+
+
+def test_a_missing_checkpoint_is_asked_for() -> None:
+    with pytest.raises(UserError, match=r"^evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file$"):
+        evaluate(OmegaConf.create({"ckpt_path": "???"}))
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    assert choose_device("cpu").type == "cpu"
+    for name in ("gpu", "cuda:77"):
+        with pytest.raises(
+            UserError, match=f"^device={name} cannot be used here; use auto, cpu, cuda or cuda:1$"
+        ):
+            choose_device(name)
+
+
+EVALUATED = {
+    "metric": {}, "choices": {}, "trainer": {"precision": "32-true"}, "seed": 1, "batch_tokens": 7,
+    "label_smoothing": 0.1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("option", EVALUATED)
+def test_a_run_whose_options_are_gone_or_of_another_type_is_a_sentence(option: str, tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint = read_checkpoint(run)
+    config = {
+        "ckpt_path": str(run),
+        "device": "cpu",
+        "num_threads": None,
+        "precision": None,
+        "batch_tokens": None,
+    }
+    checkpoint["config"] |= EVALUATED  # of which each in turn is none
+    for value in ("text", None):
+        torch.save(checkpoint | {"config": checkpoint["config"] | {option: value}}, run)
+        with pytest.raises(
+            UserError, match=rf"a.ckpt holds no {option}\S* among its options; give a checkpoint"
+        ):
+            evaluate(OmegaConf.create(config))
+        if option in ("trainer", "batch_tokens"):
+            with pytest.raises(
+                UserError, match=rf"a.ckpt holds no {option}\S* among its options; give a checkpoint"
+            ):
+                evaluate(OmegaConf.create(config | {"score": "pairs.tsv"}))
+
+
+def test_weights_of_a_training_that_diverged_are_not_evaluated(tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint = read_checkpoint(run)
+    checkpoint["state_dict"]["model.output.bias"].fill_(float("nan"))
+    torch.save(checkpoint, run)
+    asked = OmegaConf.create({"ckpt_path": [str(run)], "device": "cpu", "num_threads": None})
+    with pytest.raises(
+        UserError, match=r"a.ckpt holds NaN or infinity in \S+: its training diverged; use an earlier"
+    ):
+        load_models(asked)

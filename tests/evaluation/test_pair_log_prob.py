@@ -1,0 +1,214 @@
+"""Forced scoring by `evaluate.py score=...`: laws, order, memory and refusals."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
+from configs import CONF
+from hydra import compose, initialize_config_dir
+from tiny import SENTENCES, tokenizer, write_checkpoint
+
+from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.evaluation import pair_log_prob as scoring
+from seq2seq_attn.inference.choose_search import choose_search
+from seq2seq_attn.inference.models import Models, load_models
+from seq2seq_attn.search.search import TargetPieces
+
+with warnings.catch_warnings():
+    # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
+    warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.evaluation.evaluate import evaluate
+
+PAIRS = [(SENTENCES[i], SENTENCES[(5 * i + 1) % 60]) for i in range(23)]
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("tiny")
+    return {
+        "rnn": write_checkpoint(folder / "rnn.ckpt"),
+        "other": write_checkpoint(folder / "other.ckpt", seed=5),
+        "transformer": write_checkpoint(
+            folder / "transformer.ckpt", "model=transformer", "position=learned", "position.max_length=29"
+        ),
+    }
+
+
+def config(ckpt_path: str, folder: Path, *overrides: str) -> Any:
+    fixed = ["device=cpu", "precision=32-true", "batch_tokens=80", f"paths.run_dir={folder}"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("evaluate", [f"ckpt_path={ckpt_path}", *fixed, *overrides])
+
+
+def models(*files: Path) -> Models:
+    return load_models(config(f"[{','.join(map(str, files))}]", Path()))
+
+
+def write(file: Path, lines: list[str]) -> Path:
+    content = "".join(f"{line}\n" for line in lines).encode()
+    file.write_bytes(gzip.compress(content) if file.suffix == ".gz" else content)
+    return file
+
+
+def rows(folder: Path) -> list[tuple[float, int, float]]:
+    lines = (folder / "scores.tsv").read_text().splitlines()
+    return [(float(a), int(b), float(c)) for a, b, c in (line.split("\t") for line in lines)]
+
+
+@pytest.mark.parametrize("names", [["rnn"], ["transformer"], ["rnn", "other"], ["rnn", "transformer"]])
+@pytest.mark.parametrize("search", [{"name": "greedy"}, {"name": "beam", "beam_size": 3, "num_best": 3}])
+def test_what_a_search_found_has_the_log_prob_that_it_reported(
+    checkpoints: dict[str, Path], names: list[str], search: dict[str, Any]
+) -> None:
+    chosen = models(*(checkpoints[name] for name in names))
+    sources = tokenizer().encode_source(SENTENCES[:7])
+    source, _, mask = collate_sources(sources, pad_id=tokenizer().pad_id, eos_id=tokenizer().eos_id)
+    limits = {"limits": {"max_length": 11}}
+    found = choose_search({**search, **limits}, {})(chosen.model, source, mask, TargetPieces.of(tokenizer()))
+    flat = [(ids, one) for ids, of_one in zip(sources, found, strict=True) for one in of_one]
+    assert len(flat) == 7 * search.get("num_best", 1)
+    with torch.inference_mode():
+        scored = scoring.pieces_log_prob(chosen, [ids for ids, _ in flat], [one.pieces for _, one in flat])
+    assert scored.tolist() == pytest.approx([one.log_prob for _, one in flat], abs=1e-4)
+
+
+def test_scores_stand_line_for_line_and_depend_on_no_other_line(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in PAIRS])
+    sums = evaluate(config(str(checkpoints["rnn"]), tmp_path, f"score={file}"))
+    alone = models(checkpoints["rnn"])
+    found = rows(tmp_path)
+    assert len(found) == len(PAIRS)
+    assert len({pieces for _, pieces, _ in found}) > 3
+    for (source, target), (log_prob, pieces, of_piece) in zip(PAIRS, found, strict=True):
+        ids = tokenizer().encode_source([source]), tokenizer().encode_target([target])
+        with torch.inference_mode():
+            assert log_prob == pytest.approx(scoring.pieces_log_prob(alone, *ids).item(), abs=1e-4)
+        assert pieces == len(ids[1][0]) + 1
+        assert of_piece == pytest.approx(log_prob / pieces, abs=1e-6)
+    assert sums["pieces"] == sum(pieces for _, pieces, _ in found)
+    assert sums["log_prob"] == pytest.approx(sum(log_prob for log_prob, _, _ in found), abs=1e-3)
+
+
+def test_one_file_packed_or_not_and_two_files_give_the_same_scores(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    columns = [[pair[side] for pair in PAIRS] for side in (0, 1)]
+    joined = ["\t".join(pair) for pair in PAIRS]
+    inputs = {
+        "plain": write(tmp_path / "pairs.tsv", joined),
+        "packed": write(tmp_path / "pairs.tsv.gz", joined),
+        "more": write(tmp_path / "more.tsv", [f"{line}\tanything" for line in joined]),
+        "two": f"[{write(tmp_path / 'a.en', columns[0])},{write(tmp_path / 'b.fr.gz', columns[1])}]",
+    }
+    for name, score in inputs.items():
+        evaluate(config(str(checkpoints["rnn"]), tmp_path / name, f"score={score}"))
+    assert rows(tmp_path / "plain") == rows(tmp_path / "packed") == rows(tmp_path / "two")
+    assert rows(tmp_path / "plain") == rows(tmp_path / "more")
+
+
+def test_text_is_normalised_as_for_translation(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    odd = ["\u00a0the  cat\u2009sees \ta red\x07house ", "the cat sees\ta red house"]
+    evaluate(config(str(checkpoints["rnn"]), tmp_path, f"score={write(tmp_path / 'odd.tsv', odd)}"))
+    assert rows(tmp_path)[0] == rows(tmp_path)[1]
+
+
+def test_an_ensemble_of_twice_the_same_model_scores_as_the_model(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in PAIRS])
+    for name, path in {
+        "one": checkpoints["rnn"],
+        "two": f"[{checkpoints['rnn']},{checkpoints['rnn']}]",
+    }.items():
+        evaluate(config(str(path), tmp_path / name, f"score={file}"))
+    flat = [list(itertools.chain(*rows(tmp_path / name))) for name in ("one", "two")]
+    assert flat[0] == pytest.approx(flat[1], abs=1e-4)
+
+
+def test_no_more_than_a_window_is_read_ahead(
+    checkpoints: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, ahead = 0, []
+    given, pairs = scoring.read_given, scoring.score_pairs
+
+    def counted(files: list[str]) -> Iterator[scoring.GivenPair]:
+        nonlocal read
+        for pair in given(files):
+            read += 1
+            yield pair
+
+    def watched(
+        chosen: Models, window: list[scoring.GivenPair], batch_tokens: int
+    ) -> list[scoring.PairScore]:
+        ahead.append((read, len(window)))
+        return pairs(chosen, window, batch_tokens)
+
+    monkeypatch.setattr(scoring, "WINDOW", 7)
+    monkeypatch.setattr(scoring, "read_given", counted)
+    monkeypatch.setattr(scoring, "score_pairs", watched)
+    file = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in PAIRS])
+    evaluate(config(str(checkpoints["rnn"]), tmp_path, f"score={file}"))
+    assert ahead == [(7, 7), (14, 7), (21, 7), (23, 2)]
+    assert len(rows(tmp_path)) == 23
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (
+            b"a\tb\nc\n",
+            "line 2: 1 tab-separated column instead of 2 or 3 (source, target, anything); mend or remove",
+        ),
+        (b"a\tb\tc\td\n", "line 1: 4 tab-separated columns instead of 2 or 3"),
+        (b"a\tb\na\tb\na\t\xff\n", "line 3: not UTF-8; mend or remove the line"),
+        (b"", "is empty; give a file with a source and a translation on each line"),
+    ],
+)
+def test_a_line_that_is_no_pair_is_named(
+    checkpoints: dict[str, Path], tmp_path: Path, content: bytes, sentence: str
+) -> None:
+    (tmp_path / "bad.tsv").write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        evaluate(config(str(checkpoints["rnn"]), tmp_path / "run", f"score={tmp_path / 'bad.tsv'}"))
+    assert str(tmp_path / "bad.tsv") in str(caught.value)
+    assert sentence in str(caught.value)
+    assert not (tmp_path / "run" / "scores.tsv").exists()
+
+
+def test_a_pair_too_long_for_the_model_is_named_and_not_cut(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "long.tsv", ["the cat\ta house", "the cat\t" + "house " * 40])
+    with pytest.raises(
+        UserError,
+        match=r"long.tsv, line 2: \d+ pieces, and the model has places for 29; shorten or remove the line$",
+    ):
+        evaluate(config(str(checkpoints["transformer"]), tmp_path, f"score={file}"))
+
+
+def test_files_that_are_not_in_step_or_not_two_or_not_there_are_refused(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    one, two = write(tmp_path / "one", ["a", "b", "c"]), write(tmp_path / "two", ["a", "b"])
+    for score, sentence in (
+        (
+            f"[{one},{two}]",
+            f"{two} ends before line 3, which {one} has; files in step need the same number of lines$",
+        ),
+        (f"[{two},{one}]", f"{two} ends before line 3, which {one} has"),
+        (f"[{one},{one},{one}]", r"^score names 3 files; give score=FILE, or score=\[SOURCE,TARGET\]$"),
+        (str(tmp_path / "none.tsv"), r"^score=.*none.tsv cannot be read \(No such file or directory\)$"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            evaluate(config(str(checkpoints["rnn"]), tmp_path, f"score={score}"))

@@ -1,0 +1,44 @@
+"""Teacher forcing of one model is training's loss, and of several that of their mean probability."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from configs import model_of
+
+from seq2seq_attn.data.collate import collate_pairs
+from seq2seq_attn.evaluation.teacher_forcing import mean_loss, read_pairs
+from seq2seq_attn.training.loss import CHUNK, label_smoothed_cross_entropy
+
+pytestmark = pytest.mark.usefixtures("double")
+SOURCES = [[4, 5, 6, 7, 8], [9, 10], [11]] * 23
+TARGETS = [[4, 5, 6], [7], [8, 9, 10, 11, 12, 13, 14]] * 23
+BATCH = collate_pairs(SOURCES, TARGETS, range(len(SOURCES)), pad_id=0, bos_id=2, eos_id=3)
+
+
+def test_one_model_has_the_loss_of_training_in_every_part() -> None:
+    assert int(BATCH.target_mask.sum()) > CHUNK  # more than one chunk
+    model = model_of().eval()
+    decoded = read_pairs([model], BATCH)
+    found = mean_loss([model], decoded, BATCH, 0.1)
+    expected = label_smoothed_cross_entropy(
+        decoded[0].hidden[BATCH.target_mask], model.output.weight, model.output.bias,
+        BATCH.target_output[BATCH.target_mask], 0.1, count_correct=True,
+    )  # fmt: skip
+    for name in ("smoothed", "nll", "nll_by_piece", "loss_by_piece", "correct"):
+        assert torch.allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-12), name
+    assert found.tokens == expected.tokens
+
+
+def test_two_models_give_a_piece_the_mean_of_their_probabilities() -> None:
+    models = [model_of().eval(), model_of().eval()]
+    probabilities = []
+    for model in models:
+        logits = model.logits(model(BATCH.source, BATCH.source_mask, BATCH.target_input).hidden)
+        probabilities.append(logits.softmax(-1)[BATCH.target_mask])
+    mean = (probabilities[0] + probabilities[1]) / 2
+    target = BATCH.target_output[BATCH.target_mask]
+    found = mean_loss(models, read_pairs(models, BATCH), BATCH, 0.1)
+    assert torch.allclose(found.nll_by_piece, -mean.gather(-1, target[:, None])[:, 0].log(), atol=1e-12)
+    assert found.correct == (mean.argmax(-1) == target).sum()
+    assert found.smoothed.item() == pytest.approx((0.9 * found.nll - 0.1 * mean.log().mean(-1).sum()).item())

@@ -1,0 +1,182 @@
+"""CTranslate2 is asked for what our search means, or not at all."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from small_transformer import decoded, search_of, sentences, small_transformer, taught
+
+from seq2seq_attn.checkpoint.load import Loaded
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference import export_ctranslate2
+from seq2seq_attn.inference.ctranslate2_engine import (
+    FORMAT,
+    MODEL_FILES,
+    SETTINGS,
+    CTranslate2Engine,
+    mapped,
+    read_exported,
+)
+from seq2seq_attn.search.search import Search
+
+CPU = torch.device("cpu")
+BEAM = ("search=beam", "search.beam_size=5", "search.patience=1.0", "search.limits.max_length=40")
+
+
+@pytest.fixture(scope="module")
+def ctranslate2() -> ModuleType:
+    return pytest.importorskip("ctranslate2", reason="pip install 'seq2seq-attn[serve]'")
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Loaded:
+    return taught()
+
+
+@pytest.fixture(scope="module")
+def folder(ctranslate2: ModuleType, loaded: Loaded, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("exports") / "export"
+    export_ctranslate2.export(loaded, folder, places=64)
+    return str(folder)
+
+
+def engine_of(folder: str, search: Search) -> CTranslate2Engine:
+    return CTranslate2Engine(folder, search=search, device=CPU, num_threads=1)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("search.num_best=3",),
+        ("search.length_penalty.alpha=0.0",),
+        ("search.length_penalty.alpha=1.5",),
+        ("search/length_penalty=mean", "search.num_best=2"),
+        ("search.length_penalty.alpha=0.0", "search.patience=null"),
+        ("search.patience=2.0", "search.num_best=5"),
+        ("search.patience=null",),
+        ("search.beam_size=1", "search.patience=1.0"),
+    ],
+    ids=" ".join,
+)
+def test_a_beam_finds_what_ours_finds(folder: str, loaded: Loaded, overrides: tuple[str, ...]) -> None:
+    search, lines = search_of(*BEAM, *overrides), sentences()
+    expected = decoded(loaded, search, lines)
+    found = engine_of(folder, search)(loaded.tokenizer.encode_source(lines), 3)
+    others = 0
+    for hypotheses, ours in zip(found, expected, strict=True):
+        assert hypotheses[0].pieces == ours[0].pieces
+        scores = {tuple(one.pieces): one.score for one in ours}
+        for one, own in zip(hypotheses, ours, strict=True):
+            # its search may stop a little earlier, and miss one of the last of a list; it never finds a better one
+            assert one.score <= own.score + 1e-3
+            assert one.score == pytest.approx(scores.get(tuple(one.pieces), one.score), abs=1e-3)
+        others += [one.pieces for one in hypotheses] != [own.pieces for own in ours]
+    assert others <= 1
+
+
+def test_each_sentence_has_its_own_limit(folder: str, loaded: Loaded) -> None:
+    lines = sentences((11, 2, 1, 7))
+    search = search_of(
+        "search=greedy", "search.limits.max_relative_length=0.5", "search.limits.max_extra_length=0"
+    )
+    found = engine_of(folder, search)(loaded.tokenizer.encode_source(lines), 2)
+    assert [one.pieces for one, *_ in found] == [one.pieces for one, *_ in decoded(loaded, search, lines)]
+    assert [len(one.pieces) for one, *_ in found][1:3] == [1, 1]
+
+
+def test_the_fewest_pieces_of_greedy_search_are_ours(folder: str, loaded: Loaded) -> None:
+    lines = sentences((1, 2, 3))
+    search = search_of("search=greedy", "search.limits.min_length=23", "search.limits.max_length=29")
+    found = engine_of(folder, search)(loaded.tokenizer.encode_source(lines), 2)
+    assert [one.pieces for one, *_ in found] == [one.pieces for one, *_ in decoded(loaded, search, lines)]
+    assert min(len(one.pieces) for one, *_ in found) >= 23
+
+
+def test_no_banned_piece_is_said(ctranslate2: ModuleType, tmp_path: Path) -> None:
+    loaded, search = small_transformer(), search_of("search=greedy", "search.limits.max_length=7")
+    tokenizer = loaded.tokenizer
+    with torch.no_grad():
+        loaded.model.output.bias[[tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id]] += 100.0
+    export_ctranslate2.export(loaded, tmp_path / "export")
+    found = engine_of(str(tmp_path / "export"), search)(tokenizer.encode_source(sentences()), 7)
+    assert [one.pieces for one, *_ in found] == [
+        one.pieces for one, *_ in decoded(loaded, search, sentences())
+    ]
+    assert min(min(one.pieces) for one, *_ in found if one.pieces) > tokenizer.eos_id
+
+
+def test_nothing_is_translated_to_nothing(folder: str) -> None:
+    assert engine_of(folder, search_of("search=greedy"))([], 7) == []
+
+
+def test_a_sentence_longer_than_the_table_of_places_is_refused(folder: str, loaded: Loaded) -> None:
+    engine = engine_of(folder, search_of("search=greedy"))
+    with pytest.raises(UserError, match="a sentence of 65 pieces is longer than the 64 places"):
+        engine(loaded.tokenizer.encode_source(sentences((3, 64))), 7)
+    (found,) = engine(loaded.tokenizer.encode_source(sentences((63,))), 7)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (("search=sampling",), "has no SamplingSearch; use search=greedy or search=beam"),
+        ((*BEAM, "search.coverage_penalty=0.2"), "search.coverage_penalty=0.2 does not mean the same"),
+        ((*BEAM, "search.no_repeat_ngram=3"), "search.no_repeat_ngram=3 does not mean the same"),
+        ((*BEAM, "search.limits.min_length=3"), "search.limits.min_length=3 does not mean the same"),
+        (("search=greedy", "search.limits.min_relative_length=0.5"), "search.limits.min_relative_length=0.5"),
+        ((*BEAM, "search.patience=1.5"), "search.patience=1.5 does not mean the same"),
+        (
+            (*BEAM, "search.beam_size=1", "search.patience=null"),
+            "search.patience=null does not mean the same",
+        ),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
+)
+def test_a_search_that_means_something_else_there_is_refused(
+    overrides: tuple[str, ...], sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        mapped(search_of(*overrides))
+
+
+def test_without_ctranslate2_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(UserError, match=r"pip install 'seq2seq-attn\[serve\]'"):
+        engine_of("anywhere", search_of("search=greedy"))
+
+
+def test_a_folder_of_another_kind_or_version_is_refused(
+    folder: str, ctranslate2: ModuleType, tmp_path: Path
+) -> None:
+    search = search_of("search=greedy")
+    with pytest.raises(UserError, match=r"is not a folder of seq2seq-attn export ctranslate2"):
+        engine_of(str(tmp_path), search)
+    for file in Path(folder).iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    settings = json.loads((tmp_path / "seq2seq_attn.json").read_text())
+    (tmp_path / "seq2seq_attn.json").write_text(json.dumps({**settings, "format": 2}))
+    with pytest.raises(UserError, match="has format 2, this version reads 1; export the run again"):
+        engine_of(str(tmp_path), search)
+    settings["config"]["search"]["_target_"] = "os.system"
+    (tmp_path / "seq2seq_attn.json").write_text(json.dumps(settings))
+    with pytest.raises(UserError, match=r"asks for os.system, which is not a class of seq2seq_attn"):
+        CTranslate2Engine(str(tmp_path), search=None, device=CPU, num_threads=1)
+
+
+def test_an_exported_folder_names_no_foreign_code(tmp_path: Path) -> None:
+    for name in MODEL_FILES.values():
+        (tmp_path / name).write_bytes(b"not read before the settings are")
+    call = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
+    settings = {"format": FORMAT, "tokenizer": {}, "config": {"search": {"limits": call}}, "places": 7}
+    (tmp_path / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"asks for os.mkdir, which is not a class of seq2seq_attn for search; it was"
+    ):
+        read_exported(tmp_path)
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,161 @@
+"""What CTranslate2 makes of an export is what our model makes, whatever the model is made of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from small_transformer import decoded, search_of, sentences, small_transformer
+
+from seq2seq_attn.checkpoint.load import Loaded
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference import export_ctranslate2 as script
+from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
+from seq2seq_attn.search.search import Search
+
+ctranslate2 = pytest.importorskip("ctranslate2", reason="pip install 'seq2seq-attn[serve]'")
+CPU = torch.device("cpu")
+GREEDY = ("search=greedy", "search.limits.max_length=19")
+MOST = 19
+
+
+def engine_of(loaded: Loaded, folder: Path, search: Search | None) -> CTranslate2Engine:
+    script.export(loaded, folder)
+    return CTranslate2Engine(str(folder), search=search, device=CPU, num_threads=1)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        (
+            "model.encoder.norm=post",
+            "model.decoder.norm=post",
+            "feed_forward=gelu",
+            "model.tie_embeddings=none",
+        ),
+        (
+            "model.encoder.norm=post",
+            "model.encoder.num_layers=1",
+            "model.decoder.num_layers=3",
+            "position.base=50.0",
+        ),
+        ("feed_forward=swiglu", "model.scale_embeddings=false", "model.tie_embeddings=all"),
+        ("position=learned", "position.max_length=64", "attention.qk_scale=0.7"),
+        (
+            "position=none",
+            "cross_attention.qk_scale=0.7",
+            "attention.qkv_bias=true",
+            "cross_attention.qkv_bias=true",
+        ),
+        ("position=rotary", "position.base=100.0", "attention.num_heads=2", "cross_attention.num_heads=2"),
+        ("position=relative", "position.max_distance=3", "feed_forward.ff_dim=37"),
+        ("position=relative", "position.max_distance=3", "position.values=false", "attention.qkv_bias=true"),
+    ],
+    ids=" ".join,
+)
+def test_what_an_export_says_is_as_likely_in_the_model_it_is_of(
+    overrides: tuple[str, ...], tmp_path: Path
+) -> None:
+    loaded, lines = small_transformer(*overrides), sentences()
+    script.export(loaded, tmp_path / "export")
+    translator = ctranslate2.Translator(str(tmp_path / "export"), device="cpu", intra_threads=1)
+    ctranslate2.set_random_seed(1)
+    sources = loaded.tokenizer.encode_source(lines)
+    drawn = translator.translate_batch(
+        [loaded.tokenizer.source_pieces(source) for source in sources], beam_size=1, sampling_topk=0, num_hypotheses=5,
+        min_decoding_length=0, max_decoding_length=MOST, return_scores=True, length_penalty=0.0, max_batch_size=3,
+    )  # fmt: skip
+    said = 0
+    for source, result in zip(sources, drawn, strict=True):
+        for pieces, score in zip(result.hypotheses, result.scores, strict=True):
+            target = [loaded.tokenizer.target_model.piece_to_id(piece) for piece in pieces]
+            ended = [loaded.tokenizer.eos_id] * (len(target) < MOST)
+            assert score == pytest.approx(log_prob(loaded, source, target + ended), rel=1e-4)
+            said += len(target)
+    assert said > 5 * len(lines)
+
+
+def log_prob(loaded: Loaded, source: list[int], target: list[int]) -> float:
+    """By one pass over all of it."""
+    read = torch.tensor([[*source, loaded.tokenizer.eos_id]])
+    begun = torch.tensor([[loaded.tokenizer.bos_id, *target[:-1]]])
+    logits = loaded.model.logits(loaded.model(read, torch.ones_like(read, dtype=torch.bool), begun).hidden)
+    return logits[0].log_softmax(-1).gather(-1, torch.tensor(target)[:, None]).sum().item()
+
+
+def test_two_vocabularies_are_two(tmp_path: Path) -> None:
+    loaded, lines = small_transformer(joint=False), sentences()
+    search = search_of(*GREEDY)
+    found = engine_of(loaded, tmp_path / "export", search)(loaded.tokenizer.encode_source(lines), 7)
+    assert loaded.tokenizer.source_vocab_size != loaded.tokenizer.target_vocab_size
+    assert [one.pieces for one, *_ in found] == [one.pieces for one, *_ in decoded(loaded, search, lines)]
+
+
+def test_a_folder_alone_is_enough(tmp_path: Path) -> None:
+    loaded, lines = small_transformer(), sentences()
+    script.export(loaded, tmp_path / "export")
+    engine = CTranslate2Engine(str(tmp_path / "export"), search=None, device=CPU, num_threads=1)
+    found = engine(engine.tokenizer.encode_source(lines), 7)
+    expected = decoded(loaded, search_of("search=greedy"), lines)
+    assert engine.config == loaded.config
+    assert engine.tokenizer.decode_target(
+        [one.pieces for one, *_ in found]
+    ) == loaded.tokenizer.decode_target([one.pieces for one, *_ in expected])
+
+
+def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
+    sizes = []
+    for tied in ("all", "target", "none"):
+        script.export(small_transformer(f"model.tie_embeddings={tied}"), tmp_path / tied)
+        sizes.append((tmp_path / tied / "model.bin").stat().st_size)
+    matrix = small_transformer().model.embed_source.weight.numel() * 4
+    assert sizes[1] - sizes[0] == pytest.approx(matrix, abs=100)
+    assert sizes[2] - sizes[1] == pytest.approx(matrix, abs=100)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (
+            ("model=rnn", "model.encoder.num_layers=1", "model.decoder.num_layers=1"),
+            "model.encoder is RNNEncoder",
+        ),
+        (("model.embedding_dim=11",), "model.encoder.dim=24 is not model.embedding_dim=11"),
+        (("attention=bahdanau",), "attention.score is AdditiveScore, .* attention/score=scaled_dot only"),
+        (("attention@cross_attention=luong_general",), "cross_attention.score is GeneralScore"),
+        (("attention=local",), "attention.pattern is LocalPattern, .* attention/pattern=full only"),
+        (
+            ("attention=sparsemax", "attention/score=scaled_dot"),
+            "attention.normalizer is SparsemaxNormalizer",
+        ),
+        (("attention.project_values=false",), "attention.project_values=false is not known"),
+        (("cross_attention.num_heads=2",), "num_heads=3 and cross_attention.num_heads=2 differ"),
+        (("position.join=concat",), "position.join=concat is not known"),
+        (("position=alibi",), "model.encoder.position is AlibiPosition"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
+)
+def test_what_ctranslate2_cannot_express_is_refused(
+    overrides: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        script.export(small_transformer(*overrides), tmp_path / "export")
+    assert not (tmp_path / "export").exists()
+
+
+def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is there already; give a new folder"):
+        script.export(small_transformer(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_places_are_those_of_the_table_that_has_fewest(tmp_path: Path) -> None:
+    for name, overrides, places in (
+        ("learned", ("position=learned", "position.max_length=19"), 19), ("sinusoidal", (), 300)
+    ):  # fmt: skip
+        script.export(small_transformer(*overrides), tmp_path / name, places=300)
+        settings = json.loads((tmp_path / name / "seq2seq_attn.json").read_text())
+        assert settings["places"] == places

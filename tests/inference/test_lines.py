@@ -1,0 +1,144 @@
+"""Lines of a byte stream: they end at line feeds only, and are read no further ahead than one window."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import warnings
+from pathlib import Path
+
+import pytest
+from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
+
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference import lines
+from seq2seq_attn.inference.line_count import describe
+from seq2seq_attn.inference.lines import Line, opened, read_lines, windows
+from seq2seq_attn.inference.translator import Translation
+
+with warnings.catch_warnings():
+    # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
+    warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.inference.translate import answered, lines_ahead, num_lines
+
+
+def read(content: bytes) -> list[Line]:
+    return list(read_lines(io.BytesIO(content), "a.txt"))
+
+
+def test_lines_end_at_line_feeds_only_and_the_last_needs_none() -> None:
+    found = read("\ufeffun\r\ndeux\x0b\u2028 trois\r\r\n\n\x00\nquatre".encode())
+    assert found == [
+        Line(1, "un", []), Line(2, "deux\x0b\u2028 trois\r", []), Line(3, "", []), Line(4, "\x00", []),
+        Line(5, "quatre", []),
+    ]  # fmt: skip
+    assert read(b"") == []
+    assert read(b"\n") == [Line(1, "", [])]
+
+
+def test_what_is_not_utf8_is_replaced_and_noted() -> None:
+    bad, good = read("déjà\n".encode("latin-1") + "déjà\n".encode())
+    assert bad == Line(1, "d�j�", ["not UTF-8; what cannot be read is replaced"])
+    assert good == Line(2, "déjà", [])
+
+
+def test_a_line_beyond_all_bounds_is_cut_between_letters_and_the_next_is_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lines, "MOST_BYTES", 8)
+    note = "longer than 8 bytes; the rest is left out"
+    assert read(f"abcdefgé{'x' * 30}\nnext\n".encode()) == [Line(1, "abcdefg", [note]), Line(2, "next", [])]
+    assert read(b"abcdefgh\nabcdefg\nabcdefgh") == [
+        Line(1, "abcdefgh", []), Line(2, "abcdefg", []), Line(3, "abcdefgh", [])
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "endless.gz"])
+def test_a_line_without_an_end_is_refused(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MOST_SKIPPED", 1 << 21)
+    if path.endswith(".gz"):
+        path = str(tmp_path / path)
+        Path(path).write_bytes(gzip.compress(b"x" * (1 << 24), 1))
+    sentence = rf"^{path}, line 1: no line end within 2,097,152 bytes; give a text file$"
+    with opened("input", path) as stream, pytest.raises(UserError, match=sentence):
+        next(read_lines(stream, path))
+
+
+def test_a_stream_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "written", os.O_WRONLY | os.O_CREAT)
+    sentence = r"^standard input cannot be read \(Bad file descriptor\)$"
+    with io.FileIO(descriptor, "r") as stream, pytest.raises(UserError, match=sentence):
+        next(read_lines(stream, "standard input"))
+    with pytest.raises(UserError, match=r"^input=.+ cannot be read \(Is a directory\)$"):
+        opened("input", str(tmp_path))
+
+
+def test_a_broken_gz_file_is_named(tmp_path: Path) -> None:
+    for number, content in enumerate((b"no gz", gzip.compress(os.urandom(5000))[:2000])):
+        broken = tmp_path / f"{number}.gz"
+        broken.write_bytes(content)
+        with (
+            gzip.open(broken) as stream,
+            pytest.raises(UserError, match=r"^b.gz is a broken gz file \(.+\); get it"),
+        ):
+            list(read_lines(stream, "b.gz"))
+
+
+def test_a_window_has_so_many_lines_or_fewer_long_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MOST_CHARACTERS", 10)
+    given = [Line(number, "x" * length, []) for number, length in enumerate([1, 2, 3, 4, 30, 0, 0, 0, 0])]
+    found = [[line.number for line in block] for block in windows(iter(given), 3)]
+    assert found == [[0, 1, 2], [3, 4], [5, 6, 7], [8]]
+
+
+class Counted:
+    """Lines that are made as they are read."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.read_lines = total, 0
+
+    def readline(self, size: int, /) -> bytes:
+        if self.read_lines == self.total:
+            return b""
+        self.read_lines += 1
+        return b"%d\n" % self.read_lines
+
+
+def test_lines_are_read_no_further_ahead_than_one_window_and_none_is_kept() -> None:
+    stream, written, ahead, texts_held = Counted(20_000), 0, 0, 0
+
+    def answer(texts: list[str], *, prefixes: list[str] | None) -> list[Translation]:
+        nonlocal texts_held
+        assert prefixes is None
+        texts_held = max(texts_held, len(texts))
+        return [Translation(text, 0.0, 0.0, [], [], [], []) for text in texts]
+
+    for block, translations in answered(answer, stream, "a.txt", 1024, None):
+        ahead = max(ahead, stream.read_lines - written)
+        assert [line.number for line in block] == [int(one.text) for one in translations]
+        assert block[0].number == written + 1
+        written += len(block)
+    assert (written, ahead, texts_held) == (20_000, 1024, 1024)
+
+
+def test_lines_read_ahead_fill_the_batches_that_are_sorted() -> None:
+    assert lines_ahead(read_ahead=7, batch_sentences=11, batch_tokens=None) == 77
+    assert lines_ahead(read_ahead=1, batch_sentences=1, batch_tokens=None) == 1
+    assert lines_ahead(read_ahead=3, batch_sentences=11, batch_tokens=40) == 9
+    with pytest.raises(UserError, match=r"^read_ahead=0 reads nothing; use 1 or more$"):
+        lines_ahead(read_ahead=0, batch_sentences=11, batch_tokens=None)
+
+
+def test_progress_says_lines_and_lines_a_second() -> None:
+    assert describe(1234, None, 10.0) == "1,234 lines, 123.4 lines/s"
+    assert describe(0, 5000, 0.0) == "0 of 5,000 lines, 0.0 lines/s"
+
+
+def test_lines_are_counted_in_plain_files_only(tmp_path: Path) -> None:
+    for content, count in ((b"", 0), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3)):
+        (tmp_path / "a.txt").write_bytes(content)
+        assert num_lines(str(tmp_path / "a.txt")) == count
+    assert num_lines(None) is None
+    assert num_lines("a.txt.gz") is None
+    assert num_lines("/dev/stdin") is None

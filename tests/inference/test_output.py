@@ -1,0 +1,89 @@
+"""An output file is whole under its name, or as it was before; what is no regular file is written directly."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.output import written
+
+
+def write(path: Path | str, content: bytes = b"new\n") -> None:
+    with written("output", str(path)) as stream:
+        stream.write(content)
+
+
+@pytest.mark.parametrize("name", ["out.txt", "out.txt.gz"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+def test_what_is_interrupted_leaves_the_file_of_before_and_nothing_beside(
+    name: str, error: type[BaseException], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(b"old")
+    with pytest.raises(error), written("output", str(tmp_path / name)) as stream:  # noqa: PT012
+        stream.write(b"half a li" * 10_000)
+        stream.flush()
+        assert (tmp_path / name).read_bytes() == b"old"
+        raise error
+    assert (tmp_path / name).read_bytes() == b"old"
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_file_is_replaced_with_its_permissions_and_a_link_stays_one(tmp_path: Path) -> None:
+    file, link = tmp_path / "out.txt", tmp_path / "link"
+    file.write_bytes(b"longer than what is new\n")
+    file.chmod(0o640)
+    link.symlink_to("out.txt")
+    write(link)
+    assert link.is_symlink()
+    assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (b"new\n", 0o640)
+    write(tmp_path / "other.gz")
+    assert gzip.decompress((tmp_path / "other.gz").read_bytes()) == b"new\n"
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "third")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "third").stat().st_mode) == 0o640
+
+
+def test_pipes_and_devices_are_written_directly_and_stay(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write(pipe)
+    reader.join()
+    assert read == [b"new\n"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    write("/dev/null")
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_an_open_descriptor_is_written_behind_what_it_has_written(tmp_path: Path) -> None:
+    """As `>> out.txt` opens it, for `output=/dev/stdout`."""
+    (tmp_path / "out.txt").write_bytes(b"old\n")
+    descriptor = os.open(tmp_path / "out.txt", os.O_WRONLY | os.O_APPEND)
+    for path in (f"/dev/fd/{descriptor}", f"/proc/self/fd/{descriptor}"):
+        write(path)
+    os.close(descriptor)
+    assert (tmp_path / "out.txt").read_bytes() == b"old\nnew\nnew\n"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for path, why in (
+        ("/dev/full", "No space left on device"), (str(tmp_path / "loop"), "Too many levels of symbolic links"),
+        (str(tmp_path), "Is a directory"), (str(tmp_path / "no" / "out"), "No such file or directory"),
+        ("/dev/fd/987", "Bad file descriptor"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=rf"^output={path} cannot be written \({why}\)$"):
+            write(path, b"new\n" * 10_000)
+    assert os.listdir(tmp_path) == ["loop"]

@@ -1,0 +1,371 @@
+"""translate.py: one line out for each line in, in order, in bounded memory, whatever stands in a line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import pty
+import subprocess
+import sys
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
+from configs import CONF, ROOT
+from hydra import compose, initialize_config_dir
+from tiny import SENTENCES, write_checkpoint
+
+from seq2seq_attn.alignment.forced_attention import SlotMap
+from seq2seq_attn.alignment.word_alignment import from_pharaoh
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.interactive import interact
+from seq2seq_attn.inference.lines import Line
+from seq2seq_attn.inference.translator import Translation, Translator
+
+with warnings.catch_warnings():
+    # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
+    warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.inference.translate import translate
+from seq2seq_attn.inference.translation_files import TranslationFiles, WantedFiles, alignment
+
+BEAM = ["search=beam", "search.beam_size=3", "search.num_best=3", "search.limits.max_length=6"]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(
+        tmp_path_factory.mktemp("tiny") / "transformer.ckpt", "model=transformer", scale=1.5
+    )
+
+
+def run(folder: Path, checkpoint: Path, content: bytes, *overrides: str) -> list[str]:
+    """The lines of the output; the input is `in.txt`, so warnings have a name to say."""
+    (folder / "in.txt").write_bytes(content)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        files = [f"input={folder / 'in.txt'}", f"output={folder / 'out.txt'}"]
+        translate(compose("translate", [f"ckpt_path={checkpoint}", "device=cpu", *files, *overrides]))
+    said = (folder / "out.txt").read_bytes().decode()
+    assert said.endswith("\n")
+    return said.removesuffix("\n").split("\n")
+
+
+def text_of(sentences: Sequence[str]) -> bytes:
+    return "".join(f"{sentence}\n" for sentence in sentences).encode()
+
+
+def test_windows_and_batches_change_nothing(file: Path, tmp_path: Path) -> None:
+    content = text_of(SENTENCES[:15])
+    expected = run(tmp_path, file, content, *BEAM)
+    assert len(set(expected)) > 5
+    for limits in (["batch_sentences=3", "read_ahead=2"], ["batch_tokens=40", "read_ahead=1"]):
+        assert run(tmp_path, file, content, *BEAM, *limits) == expected
+
+
+def test_one_line_comes_out_for_each_line_and_what_was_changed_names_the_line(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = [
+        SENTENCES[0].encode(),
+        b"",
+        b"the\x00cat",
+        b"caf\xe9",
+        b"the cat " * 40,
+        b"\r",
+        b"\xff\xfe\x00",
+        b" ",
+    ]
+    found = run(tmp_path, file, b"\n".join(odd), "max_source_pieces=11", "batch_sentences=2", "read_ahead=1")
+    assert len(found) == len(odd)
+    assert [bool(line) for line in found] == [True, False, True, True, True, False, True, False]
+    name, said = tmp_path / "in.txt", capsys.readouterr().err.splitlines()
+    assert said == [
+        f"{name}, line 3: control characters are replaced by blanks",
+        f"{name}, line 4: not UTF-8; what cannot be read is replaced",
+        f"{name}, line 5: cut from 80 to 11 pieces, the most that max_source_pieces allows",
+        f"{name}, line 7: not UTF-8; what cannot be read is replaced",
+        f"{name}, line 7: control characters are replaced by blanks",
+    ]
+
+
+def test_the_n_best_list_is_in_the_form_of_moses_and_its_first_are_the_translations(
+    file: Path, tmp_path: Path
+) -> None:
+    texts = [SENTENCES[3], "", SENTENCES[5]]
+    best = run(tmp_path, file, text_of(texts), *BEAM, f"nbest={tmp_path / 'nbest'}")
+    rows = [line.split(" ||| ") for line in (tmp_path / "nbest").read_text("utf-8").splitlines()]
+    expected = Translator.load(file).translate(
+        texts, search={"name": "beam", "beam_size": 3, "num_best": 3, "limits": {"max_length": 6}}
+    )
+    assert [int(number) for number, *_ in rows] == [0, 0, 0, 1, 2, 2, 2]
+    for number, one in enumerate(expected):
+        said = [row[1:] for row in rows if row[0] == str(number)]
+        assert said[0][0] == best[number]
+        for row, other in zip(said, (one, *one.alternatives), strict=True):
+            assert row[0] == other.text
+            assert [float(figure) for figure in row[1:]] == pytest.approx(
+                [other.log_prob, other.score], abs=1e-5
+            )
+
+
+def test_alignments_have_a_line_for_each_line_and_point_at_words(tmp_path: Path) -> None:
+    texts, links = [SENTENCES[8], "", SENTENCES[2]], tmp_path / "links.gz"
+    model = write_checkpoint(tmp_path / "rnn.ckpt", scale=1.5)
+    best = run(tmp_path, model, text_of(texts), *BEAM, f"alignments={links}", "alignment_layer=0")
+    found = [from_pharaoh(line) for line in gzip.decompress(links.read_bytes()).decode().split("\n")[:-1]]
+    assert len(found) == 3
+    assert found[0]
+    assert found[1] == []
+    for text, translation, of_line in zip(texts, best, found, strict=True):
+        assert all(source < len(text.split()) for source, _ in of_line)
+        assert all(target < len(translation.split()) for _, target in of_line)
+
+
+def test_an_alignment_is_the_mean_over_layers_and_heads_or_the_one_asked_for() -> None:
+    first = np.array([[[0.9, 0.1, 0.0], [0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
+    second = np.array([[[0.6, 0.4, 0.0], [0.0, 0.0, 1.0]], [[0.8, 0.2, 0.0], [0.0, 0.0, 1.0]]])
+    axes = (["▁a", "▁b", "</s>"], ["▁c", "</s>"])
+    maps = [SlotMap(f"cross/{n}", weights, *axes) for n, weights in enumerate((first, second))]
+    maps.append(SlotMap("self/0", np.ones((2, 2, 2)), ["<s>", "▁c"], ["▁c", "</s>"]))
+    # means: all 0.575, layer 0 0.45, head 1 of both 0.4, head 1 of layer 1 0.8 on the first word
+    assert alignment(maps, None, None) == "0-0"
+    assert alignment(maps, 0, None) == "1-0"
+    assert alignment(maps, None, 1) == "1-0"
+    assert alignment(maps, 1, 1) == "0-0"
+    assert alignment([], 5, 5) == ""
+    with pytest.raises(UserError, match=r"^alignment_layer=2 is not there; choose from: 0, 1$"):
+        alignment(maps, 2, None)
+    with pytest.raises(UserError, match=r"^alignment_head=2 is not there; choose from 0 to 1$"):
+        alignment(maps, None, 2)
+
+
+def test_maps_are_a_picture_and_an_array_of_every_slot_named_by_the_line(file: Path, tmp_path: Path) -> None:
+    run(tmp_path, file, text_of(["", SENTENCES[1]]), "search.limits.max_length=3", "search=greedy",
+        f"maps={tmp_path / 'a/maps'}")  # fmt: skip
+    (one,) = Translator.load(file).translate(
+        [SENTENCES[1]], search={"name": "greedy", "limits": {"max_length": 3}}, maps=True
+    )
+    assert {slot.partition("/")[0] for slot, *_ in one.maps} == {"cross", "self", "encoder"}
+    expected = {f"000002_{slot.replace('/', '_')}": weights for slot, weights, *_ in one.maps}
+    found = {path.stem: path for path in (tmp_path / "a/maps").glob("*.npz")}
+    assert set(found) == set(expected) == {path.stem for path in (tmp_path / "a/maps").glob("*.png")}
+    for name, path in found.items():
+        np.testing.assert_array_equal(np.load(path)["weights"], expected[name])
+
+
+def test_prefixes_go_with_their_lines_across_windows(file: Path, tmp_path: Path) -> None:
+    begun = ["my house", "", "where is", "", "water"]
+    (tmp_path / "begun").write_bytes(text_of(begun))
+    windowed = ["batch_sentences=2", "read_ahead=1", f"prefixes={tmp_path / 'begun'}", "search=greedy"]
+    windowed.append("search.limits.max_length=6")
+    found = run(tmp_path, file, text_of(SENTENCES[:5]), *windowed)
+    assert [line.startswith(prefix) for line, prefix in zip(found, begun, strict=True)] == [True] * 5
+    for texts, sentence in (
+        (
+            SENTENCES[:6],
+            r"in.txt has more lines than prefixes, which end at line 5; give a line for each, empty",
+        ),
+        (SENTENCES[:3], r"^prefixes have more lines than .+/in.txt; give a line for each$"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            run(tmp_path, file, text_of(texts), *windowed)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["interactive=true"], r"^interactive=true answers at the prompt; leave out input, output$"),
+        (["nbest={folder}/in.txt"], r"^input and nbest are one file, .+/in.txt; give each its own$"),
+        (
+            ["output={folder}/nowhere/out"],
+            r"^output=.+/nowhere/out cannot be written \(No such file or directory\)$",
+        ),
+        (["maps={folder}/in.txt"], r"^input and maps are one file"),
+        (
+            ["ckpt_path=[]"],
+            r"^ckpt_path=\[\] names no checkpoint; give a run folder or a .ckpt file, or several$",
+        ),
+        (["search=sampling", "search.num_samples=0"], r"^search.num_samples=0 is to be a whole number in "),
+    ],
+)
+def test_a_mistake_is_said_before_anything_is_written(
+    file: Path, tmp_path: Path, overrides: list[str], sentence: str
+) -> None:
+    (tmp_path / "out.txt").write_text("before")
+    with pytest.raises(UserError, match=sentence):
+        run(tmp_path, file, b"the cat\n", *(override.format(folder=tmp_path) for override in overrides))
+    assert (tmp_path / "out.txt").read_text() == "before"
+    assert (tmp_path / "in.txt").read_bytes() == b"the cat\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["output={folder}/hard"], r"^input and output are one file, .+/hard; give each its own$"),
+        (["alignments={folder}/soft"], r"^input and alignments are one file, .+/soft; "),
+        (["nbest={folder}/out.txt"], r"^output and nbest are one file, .+/out.txt; "),
+        (["nbest={folder}/new", "alignments={folder}/to_new"], r"^nbest and alignments are one file, .+/to_new; "),
+        (["maps={folder}/soft"], r"^input and maps are one file, .+/soft; "),
+        (["input=null", "output={folder}/hard"], r"^output and standard input are one file, .+/hard; "),
+        (["input=null", "nbest={folder}/in.txt"], r"^nbest and standard input are one file, .+/in.txt; "),
+        (["output={checkpoint}"], r"^ckpt_path and output are one file, .+/transformer.ckpt; "),
+    ],
+)  # fmt: skip
+def test_one_file_under_two_names_is_refused_before_it_is_written(
+    file: Path, tmp_path: Path, overrides: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, checkpoint = tmp_path / "in.txt", file.read_bytes()
+    source.write_bytes(b"the cat\n")
+    (tmp_path / "hard").hardlink_to(source)
+    (tmp_path / "soft").symlink_to(source)
+    (tmp_path / "to_new").symlink_to("new")
+    given = [override.format(folder=tmp_path, checkpoint=file) for override in overrides]
+    with source.open() as stream, pytest.raises(UserError, match=sentence):  # noqa: PT012
+        monkeypatch.setattr("sys.stdin", stream)
+        run(tmp_path, file, b"the cat\n", *given)
+    assert source.read_bytes() == b"the cat\n"
+    assert file.read_bytes() == checkpoint
+    assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "hard", "soft", "to_new"}
+
+
+def test_an_interrupted_translation_leaves_the_files_of_before(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("out.txt", "nbest", "links.gz")
+    for name in names:
+        (tmp_path / name).write_bytes(b"before")
+    whole, calls = Translator.translate, []
+
+    def interrupted(translator: Translator, *given: Any, **options: Any) -> list[Translation]:
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(translator, *given, **options)
+
+    monkeypatch.setattr(Translator, "translate", interrupted)
+    wanted = [
+        f"nbest={tmp_path / 'nbest'}",
+        f"alignments={tmp_path / 'links.gz'}",
+        "search.limits.max_length=5",
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        run(
+            tmp_path,
+            file,
+            text_of(SENTENCES[:5]),
+            "batch_sentences=1",
+            "read_ahead=1",
+            "search=greedy",
+            *wanted,
+        )
+    assert {name: (tmp_path / name).read_bytes() for name in names} == dict.fromkeys(names, b"before")
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "in.txt"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "closed", "sentence"),
+    [
+        (["input=null"], "stdin", r"^standard input is closed; open it, or give input=FILE$"),
+        (["output=null"], "stdout", r"^standard output is closed; open it, or give output=FILE$"),
+        (["input=null", "output=null", "interactive=true"], "stdin", r"^standard input is closed; "),
+    ],
+)
+def test_a_closed_standard_stream_is_one_sentence_where_it_is_needed(
+    file: Path,
+    tmp_path: Path,
+    overrides: list[str],
+    closed: str,
+    sentence: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"sys.{closed}", None)
+    with pytest.raises(UserError, match=sentence):
+        run(tmp_path, file, b"the cat\n", *overrides)
+
+
+def test_a_checkpoint_and_itself_translate_as_it_does_alone(file: Path, tmp_path: Path) -> None:
+    content = text_of(SENTENCES[:5])
+    assert run(tmp_path, file, content, f"ckpt_path=[{file},{file}]") == run(tmp_path, file, content)
+
+
+def test_the_prompt_answers_each_line_with_its_score_until_the_input_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = iter(["un", " ", "deux"])
+
+    def typed(prompt: str) -> str:
+        assert prompt == "> "
+        try:
+            return next(given)
+        except StopIteration:
+            raise EOFError from None
+
+    def answer(text: str) -> Translation:
+        other = Translation("two", -2.0, -1.25, [], [], [], [])
+        return Translation(text.upper(), -1.0, -0.5, [], [other], [], ["cut"] if text == "deux" else [])
+
+    monkeypatch.setattr("builtins.input", typed)
+    interact(answer)
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == ["  -0.500  UN", "  -1.250  two", "  -0.500  DEUX", "  -1.250  two", ""]
+    assert shown.err == "cut\n"
+
+
+HOSTILE = "a\x1b[31m\tb\u202e ||| c\x9b"
+SHOWN = "a\ufffd[31m b\ufffd ||| c\ufffd"
+
+
+def write_hostile(output: Any, folder: Path) -> None:
+    wanted = WantedFiles(None, str(folder / "nbest"), None, None, None, None)
+    with ExitStack() as stack:
+        files = TranslationFiles(wanted, output, stack, lambda text, translation: [])
+        files.write([Line(1, "", [])], [Translation(HOSTILE, -1.0, -0.5, [], [], [], [])])
+
+
+def test_a_translation_reaches_a_file_as_it_is_and_a_terminal_without_control_characters(
+    tmp_path: Path,
+) -> None:
+    output = io.BytesIO()
+    write_hostile(output, tmp_path)
+    assert output.getvalue().decode() == HOSTILE + "\n"
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "wb") as terminal:
+        write_hostile(terminal, tmp_path)
+        assert os.read(ours, 1000).decode() == SHOWN + "\r\n"
+    os.close(ours)
+
+
+def test_an_n_best_list_keeps_its_columns_whatever_the_model_writes(tmp_path: Path) -> None:
+    write_hostile(io.BytesIO(), tmp_path)
+    escaped = SHOWN.replace("|||", "&#124;" * 3)
+    assert (tmp_path / "nbest").read_text("utf-8") == f"0 ||| {escaped} ||| -1.000000 ||| -0.500000\n"
+
+
+def test_the_prompt_shows_no_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = iter(["un"])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(given, None) or (_ for _ in ()).throw(EOFError))
+    interact(lambda text: Translation(HOSTILE, -1.0, -0.5, [], [], [], []))
+    assert capsys.readouterr().out == f"  -0.500  {SHOWN}\n\n"
+
+
+def test_at_a_terminal_progress_stands_on_standard_error_and_only_there(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_bytes(text_of(SENTENCES[:5]))
+    ours, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "translate.py"), f"ckpt_path={file}", f"input={tmp_path / 'in.txt'}"],
+        stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, timeout=120, env=os.environ | {"TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert done.returncode == 0
+    assert "5 of 5 lines, " in shown
+    assert done.stdout.count(b"\n") == 5
+    assert b"lines" not in done.stdout

@@ -1,0 +1,244 @@
+"""Translation from Python: what a text gives depends on that text and the options, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from configs import built, composed
+from omegaconf import OmegaConf
+from tiny import SENTENCES, write_checkpoint
+
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.choose_search import choose_search
+from seq2seq_attn.inference.torch_engine import cut_batches
+from seq2seq_attn.inference.translator import Translation, Translator
+
+BEAM = {"name": "beam", "beam_size": 4, "num_best": 3}
+SAMPLES = {"name": "sampling", "num_samples": 3}
+TEXT = SENTENCES[1]
+SHORT = {"max_relative_length": 1.0, "max_extra_length": 2}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("tiny") / "rnn.ckpt")
+
+
+@pytest.fixture(scope="module")
+def translator(file: Path) -> Translator:
+    return Translator.load(file, device="cpu")
+
+
+def same(found: list[Translation], expected: list[Translation]) -> None:
+    """Pieces exactly, numbers but for rounding, alternatives too."""
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.pieces == other.pieces
+        assert one.text == other.text
+        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
+        assert one.score == pytest.approx(other.score, abs=1e-3)
+        same(one.alternatives, other.alternatives)
+
+
+@pytest.mark.parametrize("search", [{}, BEAM, SAMPLES], ids=["greedy", "beam", "sampling"])
+def test_a_translation_depends_on_no_other_text_and_not_on_the_batch(
+    translator: Translator, search: Any
+) -> None:
+    few, search = SENTENCES[:14], {**search, "limits": SHORT}
+    expected = translator.translate(few, search=search)
+    assert len({len(one.pieces) for one in expected}) > 3
+    for limit in ({"batch_sentences": 7}, {"batch_tokens": 100}):
+        same(translator.translate(few, search=search, **limit), expected)
+    same(translator.translate(few[::-1], search=search)[::-1], expected)
+    same(translator.translate(few[5:6], search=search), expected[5:6])
+
+
+def test_an_empty_text_gives_an_empty_translation_and_no_text_gives_none(translator: Translator) -> None:
+    between = translator.translate(["", SENTENCES[0], " \t\n", "\x00"], maps=True)
+    assert [one.text for one in between] == ["", translator.translate(SENTENCES[:1])[0].text, "", ""]
+    empty = Translation("", 0.0, 0.0, [], [], [], [])
+    assert between[0] == between[2] == empty
+    assert between[1].maps
+    assert translator.translate([]) == []
+
+
+def test_alternatives_are_what_else_the_search_found_best_first(translator: Translator) -> None:
+    (found,) = translator.translate([TEXT], search=BEAM)
+    scores = [found.score, *(other.score for other in found.alternatives)]
+    assert len(scores) == 3
+    assert scores == sorted(scores, reverse=True)
+    assert len({found.text, *(other.text for other in found.alternatives)}) > 1
+    assert found.text == translator.tokenizer.target_model.decode_pieces(found.pieces).strip()
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"batch_sentences": 2}, [[1, 3], [4, 0], [2]]),
+        ({"batch_sentences": 9}, [[1, 3, 4, 0, 2]]),
+        ({"batch_tokens": 10}, [[1, 3], [4, 0], [2]]),  # 2 x 3, 2 x 5, 1 x 11, which stands alone
+        ({"batch_tokens": 20, "hypotheses": 2}, [[1, 3], [4, 0], [2]]),
+        ({"batch_tokens": 25}, [[1, 3, 4, 0], [2]]),  # 4 x 5
+        ({"batch_tokens": 1}, [[1], [3], [4], [0], [2]]),
+    ],
+)
+def test_batches_hold_as_many_sentences_or_padded_pieces_as_the_option_says(
+    limits: dict[str, int], expected: list[list[int]]
+) -> None:
+    options: dict[str, Any] = {"batch_sentences": 64, "batch_tokens": None, "hypotheses": 1, **limits}
+    assert list(cut_batches([5, 2, 11, 3, 4], **options)) == expected
+
+
+def test_hypotheses_of_a_sentence_are_those_that_a_search_holds_at_once() -> None:
+    searches = [{}, {"name": "beam", "beam_size": 7}, {"name": "sampling", "num_samples": 5}]
+    searches.append({"name": "mbr", "candidates": {"num_samples": 11}})
+    own: Any = OmegaConf.to_container(composed().search, resolve=True)
+    assert [choose_search(options, own).hypotheses_at_once for options in searches] == [1, 7, 5, 11]
+
+
+@pytest.mark.parametrize("option", ["batch_sentences", "batch_tokens"])
+def test_a_batch_of_nothing_is_refused(translator: Translator, option: str) -> None:
+    limit: dict[str, Any] = {option: 0}
+    with pytest.raises(UserError, match=rf"^{option}=0 leaves nothing to translate at once; use 1 or more$"):
+        translator.translate([TEXT], **limit)
+
+
+def test_a_search_is_named_described_or_given(translator: Translator) -> None:
+    (own,) = translator.translate([TEXT])
+    assert len(own.pieces) > 3
+    (short,) = translator.translate([TEXT], search={"limits": {"max_length": 3}})
+    assert len(short.pieces) == 3
+    (found,) = translator.translate([TEXT], search="beam")
+    config = composed("search=beam").search
+    (given,) = translator.translate([TEXT], search=built(config))
+    (described,) = translator.translate([TEXT], search=config)
+    same([given, described], [found, found])
+    assert found.log_prob > own.log_prob
+
+
+def test_a_search_that_is_not_there_is_refused(translator: Translator) -> None:
+    with pytest.raises(
+        UserError, match=r"^search=bean is not there; choose from: beam, diverse_beam, greedy, "
+    ):
+        translator.translate([TEXT], search="bean")
+    with pytest.raises(UserError, match=r"^search has no option 'beam_sise'; it has: .*beam_size, "):
+        translator.translate([TEXT], search={"name": "beam", "beam_sise": 3})
+    with pytest.raises(UserError, match=r"^search has no option 'limits.most'; it has: limits$"):
+        translator.translate([TEXT], search={"limits": {"most": 3}})
+    with pytest.raises(UserError, match=r"^search.num_best=9 must be at least 1 and at most "):
+        translator.translate([TEXT], search={"name": "beam", "num_best": 9})
+
+
+@pytest.mark.parametrize("search", [None, BEAM])
+def test_a_translation_begins_with_its_prefix_and_an_empty_one_leaves_it_free(
+    translator: Translator, search: Any
+) -> None:
+    texts, begun = [SENTENCES[4], "", SENTENCES[0], SENTENCES[2]], ["my house", "some dogs", "", "where is"]
+    free = translator.translate(texts, search=search)
+    found = translator.translate(texts, search=search, prefixes=begun)
+    assert found[0].text.startswith("my house")
+    assert found[3].text.startswith("where is")
+    same(found[1:3], free[1:3])
+    assert found[1].text == ""
+    assert not free[0].text.startswith("my house")
+
+
+def test_a_prefix_that_the_model_cannot_write_is_said(translator: Translator) -> None:
+    (found,) = translator.translate([TEXT], prefixes=["日本"])
+    assert found.notes == ["the prefix has letters that the model cannot write"]
+
+
+def test_a_text_that_is_too_long_is_cut_and_the_note_says_so(translator: Translator) -> None:
+    long = " ".join([TEXT] * 40)
+    (pieces,) = translator.tokenizer.encode_source([long])
+    cut, whole = (translator.translate([long], max_source_pieces=most)[0] for most in (11, 2000))
+    assert cut.notes == [f"cut from {len(pieces)} to 11 pieces, the most that max_source_pieces allows"]
+    assert whole.notes == []
+    (alone,) = translator.translate([translator.tokenizer.source_model.decode(pieces[:11])])
+    same([cut], [alone])
+    assert cut.pieces != whole.pieces
+
+
+def test_a_prefix_that_is_too_long_is_cut_and_the_note_says_so(translator: Translator) -> None:
+    long = " ".join([TEXT] * 40)
+    (pieces,) = translator.tokenizer.encode_target([long])
+    cut, free = translator.translate([TEXT, TEXT], prefixes=[long, ""], max_source_pieces=11)
+    assert cut.notes == [
+        f"its prefix: cut from {len(pieces)} to 11 pieces, the most that max_source_pieces allows"
+    ]
+    assert cut.pieces[:11] == translator.tokenizer.target_pieces(pieces[:11])
+    (alone,) = translator.translate([TEXT])
+    assert free.notes == []
+    same([free], [alone])
+
+
+def test_a_text_longer_than_the_models_places_is_cut_to_them(tmp_path: Path) -> None:
+    file = write_checkpoint(
+        tmp_path / "a.ckpt", "model=transformer", "position=learned", "position.max_length=13"
+    )
+    translator = Translator.load(file)
+    (found,) = translator.translate([" ".join([TEXT] * 40)])
+    assert found.notes[0].endswith(" to 12 pieces, the most that the model has places for")
+    assert found.pieces
+    (found,) = translator.translate([TEXT], prefixes=[" ".join([TEXT] * 40)])
+    assert found.notes[0].endswith(" to 12 pieces, the most that the model has places for")
+    assert len(found.pieces) == 12
+
+
+def test_what_no_text_should_hold_is_replaced_and_the_note_says_so(translator: Translator) -> None:
+    odd = translator.translate(["the\x00old\x1bcat", "the\ud800cat", "the\u2028cat\tsees\n"])
+    assert [one.notes for one in odd] == [
+        ["control characters are replaced by blanks"], ["not Unicode; what cannot be read is replaced"], []
+    ]  # fmt: skip
+    same(odd[:1], translator.translate(["the old cat"]))
+    same(odd[2:], translator.translate(["the cat sees"]))
+
+
+def test_a_translation_stands_on_one_line_whatever_the_model_says(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        translator.tokenizer, "decode_target", lambda rows: ["a\nb\rc\u2028d\x85e\x0cf" for _ in rows]
+    )
+    assert translator.translate([TEXT])[0].text == "a b c d e f"
+
+
+def test_one_text_in_place_of_a_list_is_refused(translator: Translator) -> None:
+    with pytest.raises(
+        UserError, match=r"takes a list of texts, and of prefixes, .* write translate\(\[text\]\)$"
+    ):
+        translator.translate(TEXT)
+    with pytest.raises(UserError, match=r"^there are 1 texts and 2 prefixes; give one for each, or None$"):
+        translator.translate([TEXT], prefixes=["a", "b"])
+
+
+def test_an_ensemble_of_twice_one_model_translates_as_it(file: Path, translator: Translator) -> None:
+    both = Translator.load([file, file])
+    same(both.translate(SENTENCES[:7], search=BEAM), translator.translate(SENTENCES[:7], search=BEAM))
+    with pytest.raises(UserError, match=r"not of an ensemble's; give one ckpt_path$"):
+        both.translate([TEXT], maps=True)
+
+
+def test_an_engine_that_is_not_there_is_refused(file: Path) -> None:
+    with pytest.raises(UserError, match=r"^engine=onnx is not there; choose from: torch, ctranslate2$"):
+        Translator.load(file, engine="onnx")
+    with pytest.raises(
+        UserError, match=r"^engine=ctranslate2 knows no ensembles; give one ckpt_path, or leave out"
+    ):
+        Translator.load([file, file], engine="ctranslate2")
+
+
+def test_maps_are_those_of_each_best_translation(translator: Translator) -> None:
+    texts = [SENTENCES[8], "", SENTENCES[1]]
+    found = translator.translate(texts, search=BEAM, maps=True)
+    for text, one in zip(texts, found, strict=True):
+        again = translator.attention(text, one)
+        assert [a.slot for a in again] == [b.slot for b in one.maps]
+        for a, b in zip(again, one.maps, strict=True):
+            np.testing.assert_array_equal(a.weights, b.weights)
+            assert a.rows == [*one.pieces, "</s>"]
+            assert "".join(a.columns[:-1]).replace("▁", " ").strip() == text
+    assert found[1].maps == []

@@ -1,0 +1,90 @@
+"""The attention of a translation is that of the search's own steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from inference.test_translator import BEAM, SAMPLES
+from tiny import SENTENCES, write_checkpoint
+from torch import Tensor
+
+from seq2seq_attn.alignment.forced_attention import attention_along
+from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.decoder.decoder import DecoderState
+from seq2seq_attn.inference.choose_search import choose_search
+from seq2seq_attn.inference.torch_engine import TorchEngine
+from seq2seq_attn.inference.translator import Translator
+from seq2seq_attn.model.decoding_model import Step, Stepping
+from seq2seq_attn.search.search import TargetPieces
+
+
+@dataclass(frozen=True)
+class RecordedState(DecoderState):
+    """A model's own, and the sentence and pieces behind each hypothesis."""
+
+    own: Any
+    said: tuple[tuple[int, ...], ...]
+
+    def branch(self, rows: Tensor) -> RecordedState:
+        return RecordedState(self.own.branch(rows), tuple(self.said[row] for row in rows.tolist()))
+
+    def keep(self, sentences: Tensor) -> RecordedState:
+        return RecordedState(self.own.keep(sentences), self.said)
+
+
+class Recorded(Stepping):
+    """A model that notes all weights of each step of a search, by the pieces read."""
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.weights = model, dict[tuple[int, ...], dict[str, Tensor]]()
+
+    @property
+    def max_length(self) -> int | None:
+        return self.model.max_length
+
+    def encode(self, source: Tensor, mask: Tensor) -> RecordedState:
+        return RecordedState(self.model.encode(source, mask), tuple((row,) for row in range(len(source))))
+
+    def step(self, last: Tensor, state: RecordedState, *, need_weights: bool = False) -> Step:
+        decoded = self.model.decode(last[:, None], state.own, need_weights=True)
+        said = tuple((*before, piece) for before, piece in zip(state.said, last.tolist(), strict=True))
+        for row, read in enumerate(said):
+            self.weights[read] = {slot: weights[row, :, 0] for slot, weights in decoded.weights.items()}
+        log_probs = self.model.logits(decoded.hidden[:, 0]).log_softmax(-1)
+        return Step(log_probs, RecordedState(decoded.state, said), None)
+
+
+@pytest.mark.parametrize("search", [{}, BEAM, SAMPLES], ids=["greedy", "beam", "sampling"])
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model=rnn"], ["decoder@model.decoder=rnn_luong", "attention=local_p"], ["model=conv"],
+        ["model=transformer"], ["model=transformer", "attention=sparse"], ["model=rnn", "attention=hard"],
+    ],
+    ids="-".join,
+)  # fmt: skip
+def test_maps_equal_the_weights_of_the_searchs_own_steps(
+    overrides: list[str], search: dict[str, Any], tmp_path: Path
+) -> None:
+    translator = Translator.load(write_checkpoint(tmp_path / "a.ckpt", *overrides, scale=1.5))
+    assert isinstance(translator.engine, TorchEngine)
+    model: Any = translator.engine.model.double()
+    recorded, tokenizer = Recorded(model), translator.tokenizer
+    sources = tokenizer.encode_source([SENTENCES[8], SENTENCES[1], SENTENCES[14]])
+    source, _, mask = collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
+    limits = {"limits": {"max_length": 12}}
+    chosen = choose_search({**search, **limits}, translator.config["search"])
+    for sentence, (best, *_) in enumerate(chosen(recorded, source, mask, TargetPieces.of(tokenizer))):
+        maps = attention_along(model, tokenizer, sources[sentence], best.pieces)
+        read = [sentence, tokenizer.bos_id, *best.pieces]
+        slots = {one.slot for one in maps if not one.slot.startswith("encoder")}
+        assert slots == set(recorded.weights[tuple(read[:2])])
+        for slot, weights, columns, _ in maps:
+            for row in range(len(best.pieces) + 1) if slot in slots else ():
+                own = recorded.weights[tuple(read[: row + 2])][slot].numpy()[:, : len(columns)]
+                np.testing.assert_allclose(weights[:, row, : own.shape[1]], own, atol=1e-6)
+                assert not weights[:, row, own.shape[1] :].any()

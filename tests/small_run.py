@@ -1,0 +1,208 @@
+"""A run of seconds on pairs of our own, in this process or in one of its own, and what it leaves."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import pytorch_lightning as pl
+import torch
+from configs import CONF, ROOT
+from hydra import compose, initialize_config_dir
+
+from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.training.run import train
+
+TEXT = "the cat sees a red house and small dogs hear some birds where is my old book we like water"
+WORDS = TEXT.split()
+TIMED = {"train/tokens_per_second", "train_seconds", "tokens_per_second", "decode_sentences_per_second"}
+TIMED |= {"peak_memory_bytes", "validation_seconds", "validation_share"}
+CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,stop_on_signal,early_stopping]"
+SMALL = [
+    "data=parallel", "tokenizer.vocab_size=40", "tokenizer.sampling_alpha=0.3", "model.embedding_dim=12",
+    "model.encoder.dim=12", "model.decoder.dim=12", "model.dropout=0.3", "attention=hard",
+    "batch_tokens=400", "optimizer.lr=0.05",
+    "trainer.max_epochs=3", "trainer=cpu", "trainer.enable_progress_bar=false",
+    "trainer.log_every_n_steps=1", "num_threads=1", CALLBACKS,
+]  # fmt: skip
+
+
+def write_pairs(folder: Path) -> list[str]:
+    """Three sets of pairs; gives the overrides that name them."""
+    names = []
+    for name, first, count in (("train", 0, 83), ("val", 200, 23), ("test", 300, 7)):
+        lines = []
+        for number in range(first, first + count):
+            words = Random(number).sample(WORDS, 3 + number % 7)
+            lines.append(f"{' '.join(words)}\tthe cat sees a {words[0]} house {words[-1]}\n")
+        (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+        names.append(f"data.{name}={folder / f'{name}.tsv'}")
+    return [*names, f"paths.cache_dir={folder / 'cache'}"]
+
+
+def run_here(folder: Path, *overrides: str) -> dict[str, Any]:
+    """What train.py does, without Hydra's application around it."""
+    folder.mkdir(exist_ok=True)
+    given = [
+        f"paths.run_dir='{folder}'",
+        *(f"choices.{name}=null" for name in ("attention", "model", "data")),
+    ]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("train", [*SMALL, *given, *overrides])
+    return train(config)
+
+
+def start(folder: Path, *overrides: str, seconds: float = 0.0) -> subprocess.Popen[bytes]:
+    """The command itself, which begins a session; what it says goes into said.txt in the folder."""
+    folder.mkdir(exist_ok=True)
+    slow = f"{{_target_:small_run.Slow,seconds:{seconds},file:{folder / 'told.txt'}}}"
+    with (folder / "said.txt").open("ab") as said:
+        return subprocess.Popen(
+            [sys.executable, "train.py", *SMALL, f"hydra.run.dir={folder}", "resume=auto", f"+callback.slow={slow}",
+             *overrides],
+            cwd=ROOT, stdout=said, stderr=said, start_new_session=True, preexec_fn=listen_to_sigint,
+            env=os.environ | {"COLUMNS": "120", "PYTHONPATH": str(ROOT / "tests")},
+        )  # fmt: skip
+
+
+def listen_to_sigint() -> None:
+    """A test that is itself in the background of a script has it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    """Of metrics.csv, what a clock has measured left out."""
+    with (folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
+        return [{k: v for k, v in row.items() if k not in TIMED} for row in csv.DictReader(file)]
+
+
+def weights(folder: Path, name: str) -> dict[str, torch.Tensor]:
+    return read_checkpoint(folder / "checkpoints" / name)["state_dict"]
+
+
+def results(folder: Path) -> dict[str, Any]:
+    found = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return {name: value for name, value in found.items() if name not in TIMED}
+
+
+def assert_same_run(folder: Path, other: Path) -> None:
+    """Every logged number, every weight and every translation, bit for bit."""
+    assert rows(folder) == rows(other)
+    assert results(folder) == results(other)
+    names = [
+        {path.name for path in run.glob("checkpoints/*.ckpt")} - {"previous.ckpt"} for run in (folder, other)
+    ]
+    assert names[0] == names[1]
+    for name in names[0]:
+        ours, theirs = weights(folder, name), weights(other, name)
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+    for name in ("tsv", "hypotheses", "references"):
+        file = f"translations.{name}"
+        assert (folder / file).read_bytes() == (other / file).read_bytes()
+
+
+class KilledError(Exception):
+    pass
+
+
+class Killed(pl.Callback):
+    """At one place of a run: as by SIGKILL, with nothing saved on the way out, or by a signal to this process."""
+
+    def __init__(self, *, hook: str, step: int, batch: int = 0, signum: int | None = None) -> None:
+        self.place, self.signum = (hook, step, batch), signum
+
+    def _die(self, hook: str, trainer: pl.Trainer, batch: int = 0) -> None:
+        if self.place != (hook, trainer.global_step, batch):
+            return
+        if self.signum is None:
+            raise KilledError
+        os.kill(os.getpid(), self.signum)
+
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self._die("batch_start", trainer)
+
+    def on_before_backward(self, trainer: pl.Trainer, *args: Any) -> None:
+        self._die("backward", trainer)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
+        self._die("batch_end", trainer)
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._die("validation_start", trainer)
+
+    def on_validation_batch_start(self, trainer: pl.Trainer, module: Any, batch: Any, index: int) -> None:
+        self._die("validation", trainer, index)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._die("validation_end", trainer)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._die("epoch_end", trainer)
+
+    def on_test_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:
+        self._die("test", trainer)
+
+
+class Slow(pl.Callback):
+    """A batch takes a while; told are its rank, process, stage, step, and in training its loss to the last bit."""
+
+    def __init__(self, *, seconds: float, file: str) -> None:
+        self.seconds, self.file = seconds, Path(file)
+
+    def _tell(self, trainer: pl.Trainer, stage: str, loss: float = 0.0) -> None:
+        with self.file.open("a") as file:
+            file.write(f"{trainer.global_rank} {os.getpid()} {stage} {trainer.global_step} {loss.hex()}\n")
+        time.sleep(self.seconds)
+
+    def on_before_backward(self, trainer: pl.Trainer, pl_module: Any, loss: torch.Tensor) -> None:
+        self._tell(trainer, "train", loss.item())
+
+    def on_validation_batch_start(self, trainer: pl.Trainer, *args: Any) -> None:
+        self._tell(trainer, "validation" if trainer.state.fn == "fit" else "after")
+
+
+class Told(NamedTuple):
+    rank: int
+    process: int
+    stage: str
+    step: int
+    loss: str
+
+
+def told(folder: Path) -> list[Told]:
+    """What `Slow` has told so far."""
+    file = folder / "told.txt"
+    lines = (
+        [line.split() for line in file.read_text().splitlines(True) if line.endswith("\n")]
+        if file.exists()
+        else []
+    )
+    return [
+        Told(int(rank), int(process), stage, int(step), loss) for rank, process, stage, step, loss in lines
+    ]
+
+
+def said(folder: Path) -> str:
+    return (folder / "said.txt").read_text(encoding="utf-8", errors="replace")
+
+
+def of_session(leader: int) -> list[int]:
+    """Processes that are left of those that a command has started, itself among them; the dead do not count."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found

@@ -1,0 +1,178 @@
+"""A sweep: failures stay in their jobs, complete jobs are skipped, whichever launcher runs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sweep.small_sweep import begun, kill_in_job, swept, told, write_app, write_slurm
+
+from seq2seq_attn.distributed.rank_overrides import sweep_together
+from seq2seq_attn.distributed.run_lock import locked
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.sweep.job import Job, definition, read_record
+
+JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+LAUNCHERS: dict[str, tuple[str, ...]] = {
+    "basic": (),
+    "joblib": JOBLIB,
+    "submitit_local": ("hydra/launcher=submitit_local",),
+}
+each_launcher = pytest.mark.parametrize("launcher", list(LAUNCHERS))
+SLOW = pytest.param("submitit_local", marks=pytest.mark.slow)  # its processes take seconds to start
+few_launchers = pytest.mark.parametrize("launcher", ["basic", "joblib", SLOW])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_app(tmp_path / "app")
+
+
+@each_launcher
+def test_failures_are_on_record_and_the_sweep_goes_on_and_tells_of_them_at_its_end(
+    folder: Path, launcher: str
+) -> None:
+    code, out, error = swept(folder, "do=refuse,bug,work", "seed=7", *LAUNCHERS[launcher])
+    assert code == 2
+    assert [told(folder, job)["status"] for job in range(3)] == ["failed", "failed", "complete"]
+    assert told(folder, 0)["why"] == "this is refused; take another"
+    assert told(folder, 1)["why"] == f"OddError: a bug (see {folder}/sweep/1/error.txt)"
+    assert "OddError: a bug" in (folder / "sweep" / "1" / "error.txt").read_text()
+    assert error[-1] == (
+        "2 of 3 jobs failed (0, 1); repeat the command with hydra.sweep.dir=sweep resume=auto: complete jobs are "
+        "skipped, the others go on"
+    )
+    ended = [line for line in out if line.startswith("job ")]
+    assert sorted(line.split(":")[0].split(") ")[1] for line in ended) == ["do=bug", "do=refuse", "do=work"]
+    assert sum("(3 of 3)" in line for line in ended) == 1
+    rows = [line for line in out if line.startswith("│")]
+    assert [row.split("│")[3].strip() for row in rows] == ["failed", "failed", "complete"]
+    assert rows[2].split("│")[4].strip() == "30.0"
+
+
+def test_jobs_in_other_processes_say_into_files_and_see_the_command_that_was_typed(folder: Path) -> None:
+    _, out, _ = swept(folder, "seed=1,2,3", *JOBLIB)
+    assert not [line for line in out if line.startswith("at work")]
+    for job, seed in enumerate((1, 2, 3)):
+        assert f"at work on {seed}" in (folder / "sweep" / str(job) / "output.txt").read_text().splitlines()
+        results = told(folder, job, "results.json")
+        assert (results["argv"], results["spec"]) == (["-m", "seed=1,2,3", *JOBLIB], "None")
+
+
+@few_launchers
+def test_a_repeated_sweep_runs_what_is_missing_alone(folder: Path, launcher: str) -> None:
+    overrides = ("seed=1,2,3,5", "resume=auto", *LAUNCHERS[launcher])
+    assert swept(folder, *overrides)[0] == 0
+    (folder / "sweep" / "1" / "results.json").unlink()
+    for file in (folder / "sweep" / "3").iterdir():
+        if file.is_file():
+            file.unlink()
+    code, out, _ = swept(folder, *overrides)
+    assert code == 0
+    assert begun(folder) == [1, 2, 1, 1]
+    assert [line for line in out if "skipped" in line] == [f"job {job}: complete, skipped" for job in (0, 2)]
+    assert [told(folder, job)["overrides"][0] for job in range(4)] == [f"seed={s}" for s in (1, 2, 3, 5)]
+
+
+def test_jobs_of_a_slurm_array_are_recorded_and_repeated_as_those_of_other_launchers(folder: Path) -> None:
+    write_slurm(folder)
+    overrides = ("do=work,refuse", "seed=1,2", "resume=auto", "hydra/launcher=submitit_slurm")
+    for times in (1, 2):
+        code, out, error = swept(folder, *overrides, "hydra.launcher.partition=fast")
+        assert code == 2
+        assert "2 of 4 jobs failed (2, 3)" in error[-1]
+        assert begun(folder) == [1, 1, times, times]
+    assert [line for line in out if "skipped" in line] == [f"job {job}: complete, skipped" for job in (0, 1)]
+    scripts = list((folder / "sweep" / ".submitit").rglob("[0-9]*_submission.sh"))
+    assert len(scripts) == 2
+    assert all("#SBATCH --partition=fast" in script.read_text() for script in scripts)
+
+
+def test_without_resume_all_jobs_are_run_again(folder: Path) -> None:
+    for _ in range(2):
+        assert swept(folder, "seed=1,2")[0] == 0
+    assert begun(folder) == [2, 2]
+
+
+def test_a_sweep_that_is_now_another_is_refused_before_any_job(folder: Path) -> None:
+    assert swept(folder, "seed=1,2", "resume=auto")[0] == 0
+    code, out, error = swept(folder, "seed=1,3", "x=0.25", "resume=auto")
+    assert (code, out) == (2, [])
+    assert error == [
+        "sweep/0 holds a job of another sweep (no more overrides, now x=0.25); repeat the sweep that began there, or "
+        "give another hydra.sweep.dir"
+    ]
+    assert begun(folder) == [1, 1]
+
+
+def test_a_mistake_in_a_later_job_is_found_before_the_first(folder: Path) -> None:
+    code, _, error = swept(folder, "seed=1,2", "+hydra/launcher=basik,basic")
+    assert code == 2
+    assert len(error) == 1
+    assert begun(folder) == []
+
+
+@few_launchers
+def test_a_sweep_that_was_killed_goes_on_where_it_was(folder: Path, launcher: str) -> None:
+    overrides = ("seed=1,2,3,5", "resume=auto", *LAUNCHERS[launcher])
+    kill_in_job(folder, 2, *overrides)
+    records = [read_record(folder / "sweep" / str(job)) for job in range(4)]
+    complete = [job for job, record in enumerate(records) if record.get("status") == "complete"]
+    before = begun(folder)
+    code, out, _ = swept(folder, *overrides)
+    assert code == 0
+    skipped = [f"job {job}: complete, skipped" for job in complete]
+    assert [line for line in out if "skipped" in line] == skipped
+    assert 2 not in complete
+    assert begun(folder)[2] == 2
+    assert all(begun(folder)[job] == before[job] == 1 for job in complete)
+    assert [told(folder, job)["status"] for job in range(4)] == ["complete"] * 4
+
+
+@pytest.mark.parametrize("launcher", ["joblib", SLOW])
+def test_a_job_whose_process_is_killed_does_not_end_the_sweep(folder: Path, launcher: str) -> None:
+    """Joblib ends the process of the other job at work too, which then counts as failed."""
+    code, _, error = swept(folder, "do=die,work", "seed=1,2", *LAUNCHERS[launcher])
+    assert code == 2
+    assert "jobs failed (0, 1" in error[-1]
+    statuses = [told(folder, job)["status"] for job in range(4)]
+    assert statuses[:2] == ["failed"] * 2
+    assert statuses[2:].count("complete") >= (2 if launcher == "submitit_local" else 1)
+    assert told(folder, 0)["why"].startswith("its process ended without a word (")
+
+
+def test_a_job_that_another_process_is_at_work_in_is_left_alone(tmp_path: Path) -> None:
+    job = Job(0, ("seed=1",), tmp_path / "0")
+    job.put_down()
+    with locked(job.folder), pytest.raises(UserError, match=r"is at work in .*0; wait for it, or end it"):
+        job.check()
+    job.check()
+
+
+def test_how_a_job_is_started_is_no_part_of_what_it_is() -> None:
+    assert definition(["seed=1", "resume=auto", "seed=2"]) == definition(["+resume=null", "seed=2"])
+    assert definition(["seed=1", "hydra.job.chdir=true"]) == definition(["seed=1", "hydra/launcher=joblib"])
+    assert definition(["seed=1"]) != definition(["seed=2"])
+    assert len(definition(["hydrated=1", "resumed=1", "+hydra.x=1", "~resume"])) == 2
+
+
+def test_of_ranks_that_sweep_together_the_first_keeps_records_and_none_skips(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    overrides = ("do=work,refuse", "resume=auto")
+    assert [swept(folder, *overrides)[0] for _ in range(2)] == [2, 2]
+    assert begun(folder) == [2, 2]
+    before = [told(folder, job) for job in range(2)]
+    monkeypatch.setenv("RANK", "1")
+    code, out, _ = swept(folder, *overrides)
+    assert (code, [line for line in out if line.startswith(("job", "│"))]) == (0, [])
+    assert [told(folder, job) for job in range(2)] == before
+
+
+def test_ranks_that_torchrun_or_slurm_has_started_sweep_together() -> None:
+    assert sweep_together({"WORLD_SIZE": "2", "RANK": "0"})
+    assert sweep_together({"SLURM_NTASKS": "3"})
+    assert not sweep_together({"SLURM_NTASKS": "1"})
+    assert not sweep_together({})

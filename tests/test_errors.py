@@ -1,0 +1,128 @@
+"""Every script answers a place that holds nothing for it with one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from configs import ROOT
+
+from seq2seq_attn.cli import command
+from seq2seq_attn.cli.command import SUBCOMMANDS
+from seq2seq_attn.errors import UserError, reports_user_errors
+
+# What is typed behind each script; PLACE is what is not there, or nothing of its kind, and NEW a file to write.
+TYPED = {
+    "average": ["PLACE", "--last", "2", "--output", "NEW.ckpt"],
+    "scripts.benchmarks.decoding": ["PLACE", "--output", "NEW"],
+    "scripts.benchmarks.minutes": ["--data", "PLACE", "--runs", "NEW", "--environments", "NEW"],
+    "scripts.benchmarks.training": ["--data", "PLACE", "--output", "NEW"],
+    "scripts.checks.import_layers": ["PLACE"],
+    "scripts.checks.tokenization": ["--path", "PLACE"],
+    "compare lengths": ["PLACE"],
+    "compare runs": ["PLACE", "--output", "NEW.html"],
+    "compare translations": ["PLACE", "PLACE"],
+    "scripts.benchmarks.decode_with_joeynmt": ["PLACE", "1"],
+    "draw attention": ["PLACE", "A sentence.", "NEW"],
+    "draw curves": ["PLACE", "--output", "NEW.png"],
+    "scripts.benchmarks.draw_decoding": ["PLACE"],
+    "scripts.benchmarks.draw_minutes": ["PLACE"],
+    "scripts.benchmarks.draw_training": ["PLACE"],
+    "draw weights": ["PLACE", "--sentence", "A sentence.", "--output", "NEW"],
+    "export ctranslate2": ["PLACE", "NEW"],
+    "export safetensors": ["PLACE", "NEW"],
+    "scripts.benchmarks.learn_with_joeynmt": ["PLACE", "1"],
+    "align": ["PLACE", "--corpus", "PLACE"],
+    "examples.classify.train_classifier": ["--path", "PLACE"],
+    "scripts.benchmarks.train_plainly": ["PLACE", "chunked"],
+    "scripts.benchmarks.train_with_eole": ["PLACE"],
+    "scripts.benchmarks.train_with_hf": ["PLACE"],
+    "scripts.benchmarks.train_with_joeynmt": ["PLACE"],
+    "scripts.benchmarks.train_with_opennmt": ["PLACE"],
+    "scripts.benchmarks.write_benchmark_page": ["--folder", "PLACE"],
+}
+# They read nothing but this repository, W&B, or write what they have measured or made.
+ELSEWHERE = {
+    "scripts.benchmarks.attention", "scripts.benchmarks.attention_layers", "scripts.benchmarks.presets", "dashboard",
+    "scripts.checks.random_overrides", "scripts.demo_corpus.__main__", "scripts.benchmarks.write_preset_table",
+    "scripts.checks.readme_tables", "seq2seq_attn.__main__",
+}  # fmt: skip
+
+
+def places(folder: Path) -> dict[str, Path]:
+    """What a user may type by mistake, by a name for it."""
+    (folder / "empty").mkdir()
+    (folder / "a file.txt").write_text("Not what was asked for.\n", encoding="utf-8")
+    begun = folder / "begun"
+    (begun / "checkpoints").mkdir(parents=True)
+    (begun / "config.yaml").write_text("seed: 1\n", encoding="utf-8")
+    (begun / "metrics.csv").write_text("epoch,step,train/loss\n", encoding="utf-8")
+    return {
+        "missing": folder / "none", "file": folder / "a file.txt", "empty": folder / "empty", "no results": begun
+    }  # fmt: skip
+
+
+def run(script: str, typed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    if script in SUBCOMMANDS:
+        monkeypatch.setattr(sys, "argv", ["seq2seq-attn", *script.split(), *typed])
+        command.main()
+    else:
+        monkeypatch.setattr(sys, "argv", [script, *typed])
+        runpy.run_module(script, run_name="__main__")
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("kind", ["missing", "file", "empty", "no results"])
+@pytest.mark.parametrize("script", sorted(TYPED))
+def test_a_place_that_holds_nothing_is_answered_in_one_sentence_with_exit_code_2(
+    script: str,
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place, new = str(places(tmp_path)[kind]), str(tmp_path / "new" / "written")
+    typed = [word.replace("PLACE", place).replace("NEW", new) for word in TYPED[script]]
+    with pytest.raises(SystemExit, match=r"^2$"):
+        run(script, typed, monkeypatch)
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1), said
+    assert str(tmp_path) in said.err
+    assert (
+        not (tmp_path / "new").exists() or script == "scripts.benchmarks.minutes"
+    )  # where its runs are kept
+
+
+def test_every_script_that_is_started_is_asked_or_takes_no_place() -> None:
+    files = [
+        file for folder in ("scripts", "examples", "seq2seq_attn") for file in (ROOT / folder).rglob("*.py")
+    ]
+    started = {
+        ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        for file in files
+        if '__name__ == "__main__"' in file.read_text(encoding="utf-8") or file.stem == "__main__"
+    }
+    started |= SUBCOMMANDS.keys()
+    assert started == TYPED.keys() | ELSEWHERE
+
+
+def test_a_mistake_is_said_whatever_it_was_raised_from_and_a_bug_keeps_its_trace(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @reports_user_errors
+    def main(error: Exception) -> None:
+        raise RuntimeError("around it") from error
+
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(UserError("give another"))
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(FileNotFoundError(2, "No such file or directory", "there"))
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "give another"
+    assert second == "there cannot be read or written (No such file or directory); give another path"
+    with pytest.raises(RuntimeError, match="around it"):
+        main(KeyError("a bug"))
+    with pytest.raises(RuntimeError, match="around it"):
+        main(OSError("of no file"))

@@ -1,0 +1,78 @@
+"""A path that a user gives is a home folder's where it says so, and one sentence where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from configs import CONF
+from hydra import compose, initialize_config_dir
+
+from seq2seq_attn.checkpoint.load import find_checkpoint
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus
+from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.demo import DemoCorpus
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.translate import translate
+from seq2seq_attn.inference.translator import Translator
+from seq2seq_attn.paths import given_path
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+NOWHERE = "~nobody-here/a"
+
+
+def translated(option: str) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        translate(compose("translate", ["ckpt_path=not/read", f"{option}='{NOWHERE}'"]))
+
+
+READERS: dict[str, Callable[[], Any]] = {
+    "data.path": lambda: DemoCorpus(
+        path=NOWHERE, source_language="en", target_language="fr", cleaning=Cleaning()
+    ),
+    "tokenizer.cache_dir": lambda: SentencePieceTokenizer("unigram", 45, True, 0.0, NOWHERE),
+    "paths.cache_dir": lambda: TranslationDataModule(
+        LoadedCorpus({}, CleaningReport({}), "en", "fr"),
+        SentencePieceTokenizer("unigram", 45, True, 0.0, None),
+        batch_tokens=7,
+        seed=1,
+        cache_dir=NOWHERE,
+    ),
+    "ckpt_path": lambda: find_checkpoint(NOWHERE),
+    **{
+        option: lambda option=option: translated(option)
+        for option in ("input", "output", "nbest", "prefixes", "alignments", "maps")
+    },
+}
+
+
+@pytest.mark.parametrize("option", list(READERS))
+def test_a_home_that_is_not_there_is_one_sentence_for_every_option(option: str) -> None:
+    with pytest.raises(
+        UserError, match=rf"^{option}={NOWHERE} names a home folder that is not there; write the path out$"
+    ):
+        READERS[option]()
+
+
+def test_an_exported_model_is_found_by_its_home_too() -> None:
+    with pytest.raises(UserError, match=rf"^ckpt_path={NOWHERE} names a home folder that is not there"):
+        Translator.load(NOWHERE, engine="ctranslate2", device="cpu")
+
+
+def test_a_home_is_that_of_the_user_and_other_paths_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert given_path("~/a/b", "any") == tmp_path / "a" / "b"
+    assert given_path("a/~b", "any") == Path("a/~b")
+    assert given_path(Path("/c"), "any") == Path("/c")
+
+
+def test_a_name_too_long_is_a_path_that_is_not_there() -> None:
+    with pytest.raises(UserError, match=r"^ckpt_path=x+ does not exist; give a run folder"):
+        find_checkpoint("x" * 300)
+    with pytest.raises(UserError, match=r"^data=demo finds no folder x+; run from a checkout"):
+        DemoCorpus(path="x" * 300, source_language="en", target_language="fr", cleaning=Cleaning()).load()

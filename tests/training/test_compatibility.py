@@ -1,0 +1,81 @@
+"""An option of a slot that the model lacks is refused."""
+
+from __future__ import annotations
+
+import pytest
+from configs import composed, model_of
+from omegaconf import OmegaConf
+
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.training.compatibility import check_lengths, check_positions, check_slots, slot_of
+
+LACKING = [
+    ("rnn", "position=rotary", "position"),
+    ("rnn", "position.join=concat", "position"),
+    ("rnn", "attention@self_attention=luong_dot", "self-attention"),
+    ("rnn", "cross_attention.dropout=0.1", "cross-attention"),
+    ("conv", "feed_forward=gelu", "feed-forward"),
+    ("conv", "attention@cross_attention=bahdanau", "cross-attention"),
+]
+
+
+def model_yaml(*overrides: str) -> str:
+    return OmegaConf.to_yaml(composed(*overrides).model, resolve=False)
+
+
+@pytest.mark.parametrize(("model", "override", "slot"), LACKING)
+def test_a_slot_that_the_model_lacks_is_refused(model: str, override: str, slot: str) -> None:
+    config = model_yaml(f"model={model}", override)
+    with pytest.raises(
+        UserError, match=rf"^{override} would change nothing: this model has no {slot}, which a "
+    ):
+        check_slots(config, [f"model={model}", override])
+
+
+@pytest.mark.parametrize("model", ["rnn", "conv", "transformer"])
+def test_what_the_model_reads_and_what_nobody_typed_is_let_pass(model: str) -> None:
+    check_slots(model_yaml(f"model={model}"), [f"model={model}", "attention=bahdanau", "seed=2"])
+
+
+def test_a_crossing_has_the_slots_of_its_parts() -> None:
+    crossing = ["encoder@model.encoder=transformer", "position=rotary", "attention@self_attention=multihead"]
+    check_slots(model_yaml(*crossing), crossing)
+
+
+CONV = ["encoder@model.encoder=conv", "decoder@model.decoder=conv"]
+
+
+@pytest.mark.parametrize("position", ["rotary", "alibi", "relative"])
+def test_a_relative_position_needs_an_attention_to_itself(position: str) -> None:
+    sentence = (
+        f"^position={position} tells .* this model has no self-attention; use position=sinusoidal, learned"
+    )
+    with pytest.raises(UserError, match=sentence):
+        check_positions(model_of(*CONV, f"position={position}"))
+    check_positions(
+        model_of(CONV[0], "decoder@model.decoder=transformer", "attention=multihead", f"position={position}")
+    )
+    check_positions(model_of(*CONV, "position=none"))
+
+
+def test_sentences_longer_than_the_models_places_are_refused_before_training() -> None:
+    check_lengths(None, {"train": (900, 3)})
+    check_lengths(9, {"train": (9, 3), "val": (2, 9)})
+    with pytest.raises(
+        UserError, match=r"places for 9 pieces, and a sentence of val has 10; give .* max_length=10 or"
+    ):
+        check_lengths(9, {"train": (9, 3), "val": (2, 10)})
+
+
+@pytest.mark.parametrize(
+    ("override", "slot"),
+    [
+        ("attention@self_attention=sparse", "self_attention"),
+        ("attention/score@cross_attention.score=dot", "cross_attention"),
+        ("+position.base=3", "position"),
+        ("attention=hard", "attention"),
+        ("model.encoder.dim=3", "model"),
+    ],
+)
+def test_the_slot_of_an_override(override: str, slot: str) -> None:
+    assert slot_of(override) == slot
