@@ -40,14 +40,28 @@ class OptunaSweeper(Sweeper):
     """
 
     def __init__(
-        self, *, params: DictConfig | None, first: DictConfig | None, optimized_metric: str, direction: str,
-        n_trials: int, n_jobs: int, n_startup_trials: int, max_failure_rate: float, seed: int,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        params: DictConfig | None,
+        first: DictConfig | None,
+        optimized_metric: str,
+        direction: str,
+        n_trials: int,
+        n_jobs: int,
+        n_startup_trials: int,
+        max_failure_rate: float,
+        seed: int,
+    ) -> None:
         self.options: dict[str, Any] = {
             "first": dict(leaves(OmegaConf.to_container(first))) if first else {},
-            "optimized_metric": optimized_metric, "direction": direction, "n_trials": n_trials, "n_jobs": n_jobs,
-            "n_startup_trials": n_startup_trials, "max_failure_rate": max_failure_rate, "seed": seed,
-        }  # fmt: skip
+            "optimized_metric": optimized_metric,
+            "direction": direction,
+            "n_trials": n_trials,
+            "n_jobs": n_jobs,
+            "n_startup_trials": n_startup_trials,
+            "max_failure_rate": max_failure_rate,
+            "seed": seed,
+        }
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.hydra_context, self.task_function, self.config = hydra_context, task_function, config

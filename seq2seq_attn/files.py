@@ -85,8 +85,7 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
     except OSError as error:
         raise UserError(
-            f"the cache folder {file.parent} cannot be written ({error.strerror}); give another one as "
-            "paths.cache_dir"
+            f"the cache folder {file.parent} cannot be written ({error.strerror}); give another one as paths.cache_dir"
         ) from error
     try:
         with os.fdopen(handle, "wb") as stream:

@@ -21,11 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import UserError
 
-Built, Factory, Group = (
-    object,
-    partial[Any],
-    dict[str, object],
-)  # a `_target_`, one that is `_partial_`, several
+Built, Factory, Group = (object, partial[Any], dict[str, object])  # a `_target_`, one that is `_partial_`, several
 COMMON: dict[str, Any] = {
     "task_name": str, "num_threads": int | None, "batch_tokens": int | None, "device": str,
     "paths": dict[str, str], "choices": dict[str, str | None],
@@ -115,9 +111,7 @@ def check(key: str, value: Any, kind: Any, metrics: str = "") -> None:
             f"{key}={shown(value)} is to be {in_words(kind, interval, text)}; `--cfg job` shows the default"
         )
     if isinstance(value, str) and ("\0" in value or max(map(len, os.fsencode(value).split(b"/"))) > LONGEST):
-        raise UserError(
-            f"{key}={shown(value)} holds a NUL, or more than {LONGEST} bytes between slashes; shorten it"
-        )
+        raise UserError(f"{key}={shown(value)} holds a NUL, or more than {LONGEST} bytes between slashes; shorten it")
     if isinstance(value, dict):
         of_child = get_args(kind)[1] if get_origin(kind) is dict else Any
         kinds = argument_types(key, value) if "_target_" in value else dict.fromkeys(value, of_child)
@@ -146,9 +140,7 @@ def fits(value: Any, kind: Any, interval: str | None, text: str | None) -> bool:
     if isinstance(value, dict):
         return "_target_" in value and value.get("_partial_", False) is (origin is partial)
     if isinstance(value, list) and origin is tuple and ... not in inner:
-        return len(value) == len(inner) and all(
-            map(partial(fits, interval=interval, text=text), value, inner)
-        )
+        return len(value) == len(inner) and all(map(partial(fits, interval=interval, text=text), value, inner))
     if isinstance(value, list) and origin is not None:
         return all(fits(child, inner[0], interval, text) for child in value)
     return False
@@ -193,9 +185,7 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
         target = get_object(node["_target_"])
         assert callable(target)
     except Exception as error:  # whatever the import of a module raises
-        raise UserError(
-            f"{key}._target_={shown(node['_target_'])} is no class or function to import"
-        ) from error
+        raise UserError(f"{key}._target_={shown(node['_target_'])} is no class or function to import") from error
     try:
         arguments = inspect.signature(target).parameters
         types = get_type_hints(target.__init__ if inspect.isclass(target) else target)
@@ -205,9 +195,7 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
         return types
     for name in node:
         if name not in arguments and not name.startswith("_"):
-            raise UserError(
-                f"{key}.{name} is no option of {node['_target_']}; it takes: {', '.join(arguments)}"
-            )
+            raise UserError(f"{key}.{name} is no option of {node['_target_']}; it takes: {', '.join(arguments)}")
     for name, argument in arguments.items():
         if name not in node and argument.default is argument.empty and not node.get("_partial_"):
             raise UserError(f"{key} lacks the option {name} of {node['_target_']}; give {key}.{name}=...")
@@ -223,7 +211,5 @@ def of_path(key: str, table: dict[str, str]) -> str | None:
 
 def shown(value: Any) -> str:
     """As it is typed on the command line, on one line and shortened."""
-    text = (
-        str(value).lower() if isinstance(value, bool) else "null" if value is None else repr(str(value))[1:-1]
-    )
+    text = str(value).lower() if isinstance(value, bool) else "null" if value is None else repr(str(value))[1:-1]
     return text if len(text) < 80 else f"{text[:76]}..."

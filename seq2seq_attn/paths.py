@@ -24,6 +24,4 @@ def given_path(path: Any, option: str) -> Path:
     try:
         return Path(str(path)).expanduser()
     except RuntimeError as error:
-        raise UserError(
-            f"{option}={path} names a home folder that is not there; write the path out"
-        ) from error
+        raise UserError(f"{option}={path} names a home folder that is not there; write the path out") from error

@@ -14,12 +14,7 @@ from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 SENTENCES = ["the red house", "a dog sees the cat", "she hears water"]
-SMALL = (
-    "model.embedding_dim=11",
-    "model.encoder.dim=14",
-    "model.decoder.dim=14",
-    "model.tie_embeddings=target",
-)
+SMALL = ("model.embedding_dim=11", "model.encoder.dim=14", "model.decoder.dim=14", "model.tie_embeddings=target")
 
 
 def small_tokenizer(sentences: list[str]) -> SentencePieceTokenizer:
@@ -41,9 +36,12 @@ def write_checkpoint(
     torch.manual_seed(seed)
     model = instantiate(parts["model"], _convert_="all")
     checkpoint = {
-        "format": FORMAT, "config": parts, "tokenizer": tokenizer.get_state(), "global_step": step,
+        "format": FORMAT,
+        "config": parts,
+        "tokenizer": tokenizer.get_state(),
+        "global_step": step,
         "state_dict": {f"model.{name}": weight for name, weight in model.state_dict().items()},
-    }  # fmt: skip
+    }
     file.parent.mkdir(parents=True, exist_ok=True)
     torch.save(checkpoint, file)
     return checkpoint

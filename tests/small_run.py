@@ -51,10 +51,7 @@ def write_pairs(folder: Path) -> list[str]:
 def run_here(folder: Path, *overrides: str) -> dict[str, Any]:
     """What train.py does, without Hydra's application around it."""
     folder.mkdir(exist_ok=True)
-    given = [
-        f"paths.run_dir='{folder}'",
-        *(f"choices.{name}=null" for name in ("attention", "model", "data")),
-    ]
+    given = [f"paths.run_dir='{folder}'", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("train", [*SMALL, *given, *overrides])
     return train(config)
@@ -66,11 +63,22 @@ def start(folder: Path, *overrides: str, seconds: float = 0.0) -> subprocess.Pop
     slow = f"{{_target_:small_run.Slow,seconds:{seconds},file:{folder / 'told.txt'}}}"
     with (folder / "said.txt").open("ab") as said:
         return subprocess.Popen(
-            [sys.executable, "train.py", *SMALL, f"hydra.run.dir={folder}", "resume=auto", f"+callback.slow={slow}",
-             *overrides],
-            cwd=ROOT, stdout=said, stderr=said, start_new_session=True, preexec_fn=listen_to_sigint,
+            [
+                sys.executable,
+                "train.py",
+                *SMALL,
+                f"hydra.run.dir={folder}",
+                "resume=auto",
+                f"+callback.slow={slow}",
+                *overrides,
+            ],
+            cwd=ROOT,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            preexec_fn=listen_to_sigint,
             env=os.environ | {"COLUMNS": "120", "PYTHONPATH": str(ROOT / "tests")},
-        )  # fmt: skip
+        )
 
 
 def listen_to_sigint() -> None:
@@ -97,9 +105,7 @@ def assert_same_run(folder: Path, other: Path) -> None:
     """Every logged number, every weight and every translation, bit for bit."""
     assert rows(folder) == rows(other)
     assert results(folder) == results(other)
-    names = [
-        {path.name for path in run.glob("checkpoints/*.ckpt")} - {"previous.ckpt"} for run in (folder, other)
-    ]
+    names = [{path.name for path in run.glob("checkpoints/*.ckpt")} - {"previous.ckpt"} for run in (folder, other)]
     assert names[0] == names[1]
     for name in names[0]:
         ours, theirs = weights(folder, name), weights(other, name)
@@ -181,14 +187,8 @@ class Told(NamedTuple):
 def told(folder: Path) -> list[Told]:
     """What `Slow` has told so far."""
     file = folder / "told.txt"
-    lines = (
-        [line.split() for line in file.read_text().splitlines(True) if line.endswith("\n")]
-        if file.exists()
-        else []
-    )
-    return [
-        Told(int(rank), int(process), stage, int(step), loss) for rank, process, stage, step, loss in lines
-    ]
+    lines = [line.split() for line in file.read_text().splitlines(True) if line.endswith("\n")] if file.exists() else []
+    return [Told(int(rank), int(process), stage, int(step), loss) for rank, process, stage, step, loss in lines]
 
 
 def said(folder: Path) -> str:

@@ -30,23 +30,24 @@ def small_transformer(*overrides: str, joint: bool = True, noise: float = 0.2) -
     """With `noise` no weight is what it began with: no bias is 0, no norm's weight is 1."""
     tokenizer = SentencePieceTokenizer("word", 100, joint=joint, sampling_alpha=0.0, cache_dir=None)
     tokenizer.train([" ".join(WORDS)], [" ".join(WORDS if joint else WORDS[:7])])
-    sizes = [
-        f"model.{side}.{size}" for side in ("encoder", "decoder") for size in (f"dim={DIM}", "num_layers=2")
-    ]
+    sizes = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in (f"dim={DIM}", "num_layers=2")]
     config = composed(
-        "model=transformer", f"model.embedding_dim={DIM}", *sizes, f"attention.num_heads={HEADS}",
-        f"cross_attention.num_heads={HEADS}", f"model.source_vocab_size={tokenizer.source_vocab_size}",
-        f"model.target_vocab_size={tokenizer.target_vocab_size}", *overrides,
-    )  # fmt: skip
+        "model=transformer",
+        f"model.embedding_dim={DIM}",
+        *sizes,
+        f"attention.num_heads={HEADS}",
+        f"cross_attention.num_heads={HEADS}",
+        f"model.source_vocab_size={tokenizer.source_vocab_size}",
+        f"model.target_vocab_size={tokenizer.target_vocab_size}",
+        *overrides,
+    )
     torch.manual_seed(3)
     model = built(config.model).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(noise * torch.randn_like(weight))
     parts = {name: OmegaConf.to_container(config[name], resolve=True) for name in ("search", "data")}
-    return Loaded(
-        model, tokenizer, {"search": parts["search"], "data": {"cleaning": parts["data"]["cleaning"]}}
-    )
+    return Loaded(model, tokenizer, {"search": parts["search"], "data": {"cleaning": parts["data"]["cleaning"]}})
 
 
 def taught(steps: int = 200) -> Loaded:
@@ -59,17 +60,14 @@ def taught(steps: int = 200) -> Loaded:
         length = int(torch.randint(1, 7, (), generator=drawn))
         words = torch.randint(4, tokenizer.source_vocab_size, (16, length), generator=drawn)
         source, target = (
-            F.pad(words, pad, value=end)
-            for pad, end in (((0, 1), tokenizer.eos_id), ((1, 0), tokenizer.bos_id))
+            F.pad(words, pad, value=end) for pad, end in (((0, 1), tokenizer.eos_id), ((1, 0), tokenizer.bos_id))
         )
         hidden = model(source, torch.ones_like(source, dtype=torch.bool), target).hidden
         F.cross_entropy(model.logits(hidden).flatten(0, 1), source.flatten()).backward()
         optimizer.step()
         optimizer.zero_grad()
     with torch.no_grad():
-        model.output.bias[list(TargetPieces.of(tokenizer).banned_ids)] -= (
-            30.0  # their share of the probability
-        )
+        model.output.bias[list(TargetPieces.of(tokenizer).banned_ids)] -= 30.0  # their share of the probability
     return loaded
 
 

@@ -70,10 +70,7 @@ def test_every_argument_of_a_part_is_told(part: str) -> None:
         section = PAGE.partition(f"\n## {part.capitalize()}s\n")[2].partition("\n## ")[0]
         for argument in set(node) - {"_target_", "_partial_", "defaults"}:
             lines = [line for line in re.split(r"\n(?=[-|])", section) if f"`{name}`" in line]
-            assert any(f"`{argument}" in line for line in lines) or name.startswith("mixture_"), (
-                name,
-                argument,
-            )
+            assert any(f"`{argument}" in line for line in lines) or name.startswith("mixture_"), (name, argument)
 
 
 def test_every_preset_has_its_line_and_its_parts() -> None:
@@ -192,9 +189,7 @@ def test_scores_grow_with_the_root_of_the_width() -> None:
         assert float(difference) == pytest.approx(spread, abs=0.05)
         assert scaled == ["1.4", "0.804", "0.157"]
         if int(d_k) < 512:
-            assert [float(better), float(gradient)] == pytest.approx(
-                [weight, weight * (1 - weight)], rel=0.03
-            )
+            assert [float(better), float(gradient)] == pytest.approx([weight, weight * (1 - weight)], rel=0.03)
     assert math.exp(-32) == pytest.approx(1.3e-14, rel=0.03)
 
 

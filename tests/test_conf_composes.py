@@ -9,18 +9,7 @@ import pytorch_lightning as pl
 from configs import CONF, ROOT, composed, options
 from omegaconf import OmegaConf
 
-GROUPS = (
-    "attention",
-    "data",
-    "tokenizer",
-    "model",
-    "search",
-    "optimizer",
-    "scheduler",
-    "trainer",
-    "debug",
-    "recipe",
-)
+GROUPS = ("attention", "data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer", "debug", "recipe")
 PARTS = ("attention/score", "attention/pattern", "attention/normalizer", "data/cleaning")
 CHOICES = [f"{group}={name}" for group in (*GROUPS, *PARTS) for name in options(group)]
 LISTS = [f"{group}=[{name}]" for group in ("metric", "callback", "logger") for name in options(group)]

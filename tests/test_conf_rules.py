@@ -33,11 +33,7 @@ def yamls(*folders: str) -> list[str]:
     return sorted(path.relative_to(CONF).with_suffix("").as_posix() for path in files)
 
 
-ALL, OWN, PRESETS = (
-    yamls("."),
-    yamls(*OWN_FOLDERS),
-    [name for name in yamls("attention") if name.count("/") == 1],
-)
+ALL, OWN, PRESETS = (yamls("."), yamls(*OWN_FOLDERS), [name for name in yamls("attention") if name.count("/") == 1])
 
 
 def options(name: str) -> dict:
@@ -104,17 +100,13 @@ def test_presets_of_attention_have_the_same_options_and_set_nothing_inside_a_par
     parts = {part.rpartition("/")[2] for part in PARTS}
     for name in PRESETS:
         assert not own[name] & parts
-        chosen = {
-            key for default in options(name)["defaults"] if isinstance(default, dict) for key in default
-        }
+        chosen = {key for default in options(name)["defaults"] if isinstance(default, dict) for key in default}
         assert chosen == parts
         assert "_self_" in options(name)["defaults"]
 
 
 def test_packages_that_are_installed_are_the_folders_that_exist():
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"][
-        "packages"
-    ]
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
     folders = [path.parent for path in (ROOT / "seq2seq_attn").rglob("*.py")]
     found = {".".join(folder.relative_to(ROOT).parts) for folder in folders} | {"seq2seq_attn.conf"}
     assert sorted(listed) == sorted(found)

@@ -47,10 +47,7 @@ def test_no_console_of_the_project_reads_markup() -> None:
         str(path.relative_to(ROOT))
         for folder in ("seq2seq_attn", "scripts")
         for path in (ROOT / folder).rglob("*.py")
-        if any(
-            " Console(" in line or line.startswith("Console(")
-            for line in path.read_text("utf-8").splitlines()
-        )
+        if any(" Console(" in line or line.startswith("Console(") for line in path.read_text("utf-8").splitlines())
     ]
     assert made == ["seq2seq_attn/text.py"]
     assert plain_console().render_str(ODD).plain == ODD

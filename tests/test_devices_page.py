@@ -11,9 +11,7 @@ from configs import ROOT, built, composed, options
 from pytorch_lightning.strategies import DDPStrategy, FSDPStrategy, SingleDeviceStrategy
 
 PAGE = (ROOT / "docs" / "devices.md").read_text("utf-8")
-COMMANDS = re.findall(
-    r"train\.py (.+)", "\n".join(re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
-)
+COMMANDS = re.findall(r"train\.py (.+)", "\n".join(re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)))
 STRATEGIES = {
     "cpu": (SingleDeviceStrategy, 1), "ddp_cpu": (DDPStrategy, 2),
     "gpu": (SingleDeviceStrategy, 1), "ddp": (DDPStrategy, 3), "fsdp": (FSDPStrategy, 3),
@@ -29,9 +27,7 @@ def test_lightning_takes_a_preset_with_all_of_its_options(name: str, monkeypatch
     kind, devices = STRATEGIES[name]
     preset = composed(f"trainer={name}").trainer
     for library in ("lightning_fabric", "pytorch_lightning"):  # all that Lightning asks before a run
-        monkeypatch.setattr(
-            f"{library}.accelerators.cuda.num_cuda_devices", lambda: 3 * (preset.accelerator == "gpu")
-        )
+        monkeypatch.setattr(f"{library}.accelerators.cuda.num_cuda_devices", lambda: 3 * (preset.accelerator == "gpu"))
     assert set(preset) == set(composed().trainer)
     trainer: pl.Trainer = built(preset)
     assert type(trainer.strategy) is kind
@@ -52,10 +48,6 @@ def test_there_are_commands_to_try() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_composes(command: str) -> None:
-    overrides = [
-        word for word in shlex.split(command) if word != "-m" and not word.startswith("hydra.run.dir=")
-    ]
-    config = composed(
-        *(override.partition(",")[0] if "[" not in override else override for override in overrides)
-    )
+    overrides = [word for word in shlex.split(command) if word != "-m" and not word.startswith("hydra.run.dir=")]
+    config = composed(*(override.partition(",")[0] if "[" not in override else override for override in overrides))
     assert config.trainer.accelerator in ("cpu", "gpu")

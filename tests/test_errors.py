@@ -59,9 +59,7 @@ def places(folder: Path) -> dict[str, Path]:
     (begun / "checkpoints").mkdir(parents=True)
     (begun / "config.yaml").write_text("seed: 1\n", encoding="utf-8")
     (begun / "metrics.csv").write_text("epoch,step,train/loss\n", encoding="utf-8")
-    return {
-        "missing": folder / "none", "file": folder / "a file.txt", "empty": folder / "empty", "no results": begun
-    }  # fmt: skip
+    return {"missing": folder / "none", "file": folder / "a file.txt", "empty": folder / "empty", "no results": begun}
 
 
 def run(script: str, typed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,11 +75,7 @@ def run(script: str, typed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", ["missing", "file", "empty", "no results"])
 @pytest.mark.parametrize("script", sorted(TYPED))
 def test_a_place_that_holds_nothing_is_answered_in_one_sentence_with_exit_code_2(
-    script: str,
-    kind: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    script: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place, new = str(places(tmp_path)[kind]), str(tmp_path / "new" / "written")
     typed = [word.replace("PLACE", place).replace("NEW", new) for word in TYPED[script]]
@@ -90,15 +84,11 @@ def test_a_place_that_holds_nothing_is_answered_in_one_sentence_with_exit_code_2
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1), said
     assert str(tmp_path) in said.err
-    assert (
-        not (tmp_path / "new").exists() or script == "scripts.benchmarks.minutes"
-    )  # where its runs are kept
+    assert not (tmp_path / "new").exists() or script == "scripts.benchmarks.minutes"  # where its runs are kept
 
 
 def test_every_script_that_is_started_is_asked_or_takes_no_place() -> None:
-    files = [
-        file for folder in ("scripts", "examples", "seq2seq_attn") for file in (ROOT / folder).rglob("*.py")
-    ]
+    files = [file for folder in ("scripts", "examples", "seq2seq_attn") for file in (ROOT / folder).rglob("*.py")]
     started = {
         ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for file in files

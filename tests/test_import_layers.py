@@ -69,7 +69,4 @@ def test_downward_imports_and_those_within_a_folder_are_allowed(tmp_path):
 
 def test_an_empty_folder_is_not_taken_for_a_clean_one(tmp_path):
     run = check(str(tmp_path))
-    assert (run.returncode, run.stderr) == (
-        2,
-        f"{tmp_path} has no Python file; give the folder of a package\n",
-    )
+    assert (run.returncode, run.stderr) == (2, f"{tmp_path} has no Python file; give the folder of a package\n")

@@ -22,9 +22,7 @@ HOSTILE = [
 
 def shown(html: str) -> str:
     """What a reader sees; only a paragraph, a table or a span of code may be around it."""
-    assert set(re.findall(r"</?(\w+)", html)) <= {"p", "table", "thead", "tbody", "tr", "th", "td", "code"}, (
-        html
-    )
+    assert set(re.findall(r"</?(\w+)", html)) <= {"p", "table", "thead", "tbody", "tr", "th", "td", "code"}, html
     return unescape(re.sub(r"<[^>]*>|\n", "", html))
 
 

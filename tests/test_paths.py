@@ -30,9 +30,7 @@ def translated(option: str) -> None:
 
 
 READERS: dict[str, Callable[[], Any]] = {
-    "data.path": lambda: DemoCorpus(
-        path=NOWHERE, source_language="en", target_language="fr", cleaning=Cleaning()
-    ),
+    "data.path": lambda: DemoCorpus(path=NOWHERE, source_language="en", target_language="fr", cleaning=Cleaning()),
     "tokenizer.cache_dir": lambda: SentencePieceTokenizer("unigram", 45, True, 0.0, NOWHERE),
     "paths.cache_dir": lambda: TranslationDataModule(
         LoadedCorpus({}, CleaningReport({}), "en", "fr"),
@@ -62,9 +60,7 @@ def test_an_exported_model_is_found_by_its_home_too() -> None:
         Translator.load(NOWHERE, engine="ctranslate2", device="cpu")
 
 
-def test_a_home_is_that_of_the_user_and_other_paths_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_is_that_of_the_user_and_other_paths_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert given_path("~/a/b", "any") == tmp_path / "a" / "b"
     assert given_path("a/~b", "any") == Path("a/~b")

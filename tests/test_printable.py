@@ -10,13 +10,7 @@ from seq2seq_attn.text import printable
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "Où est l'été ?",
-        "« oui »\u00a0\u202f!",
-        "\u0645\u06cc\u200c\u062e",
-        "\U0001f469\u200d\U0001f467",
-        "co\u00adop",
-    ],
+    ["Où est l'été ?", "« oui »\u00a0\u202f!", "\u0645\u06cc\u200c\u062e", "\U0001f469\u200d\U0001f467", "co\u00adop"],
 )
 def test_text_of_any_language_stays(text: str) -> None:
     assert printable(text) == text

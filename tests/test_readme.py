@@ -84,7 +84,5 @@ def test_a_command_of_the_readme_runs_under_debug(command: str, tmp_path: Path) 
         words = [re.sub(rf"(?<=[=,\[]){re.escape(name)}", str(tmp_path / name), word) for word in words]
     folders = [f"hydra.run.dir={tmp_path}/run", f"hydra.sweep.dir={tmp_path}/sweep"]
     small = ["debug=fast", *(["tokenizer.vocab_size=50"] if "data=" in command else [])]
-    done = subprocess.run(
-        [sys.executable, *words[1:], *small, *folders], cwd=ROOT, capture_output=True, timeout=600
-    )
+    done = subprocess.run([sys.executable, *words[1:], *small, *folders], cwd=ROOT, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr.decode()

@@ -38,9 +38,7 @@ FEW = {
 }  # fmt: skip
 PAIRS = {"train": 150, "val": 3, "test": 3, "unseen": 3}  # the shortest of the demo corpus
 CAPTIONS = {"train": "train", "val": "val", "test": "test_2016_flickr", "unseen": "test_2017_flickr"}
-SAME = re.compile(
-    r"(seed|resume|num_threads|hydra\.\w+(\.\w+)?)="
-)  # with or without it, it is the same model
+SAME = re.compile(r"(seed|resume|num_threads|hydra\.\w+(\.\w+)?)=")  # with or without it, it is the same model
 
 
 def models(commands: list[str]) -> list[list[str]]:
@@ -88,10 +86,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = (folder / "demo/train.tsv").read_text(encoding="utf-8")
     for name in ("pairs.tsv", "fra.txt", "cache/tatoeba/fra.txt"):
         (folder / name).write_text(pairs, encoding="utf-8")
-    rows = [
-        json.dumps(dict(zip(("english", "french"), p.split("\t")[:2], strict=True)))
-        for p in pairs.splitlines()
-    ]
+    rows = [json.dumps(dict(zip(("english", "french"), p.split("\t")[:2], strict=True))) for p in pairs.splitlines()]
     (folder / "pairs.jsonl").write_text("\n".join(rows), encoding="utf-8")
     (folder / "english.txt").write_text("Sophie hates tea.\n\nThe singer runs.\n", encoding="utf-8")
     (folder / "english.txt.gz").write_bytes(gzip.compress((folder / "english.txt").read_bytes()))

@@ -24,27 +24,23 @@ for preset in {presets}:
 def test_every_attention_builds_from_an_installed_wheel(tmp_path: Path) -> None:
     source, installed = tmp_path / "source", tmp_path / "installed"
     source.mkdir()
-    for name in (
-        "pyproject.toml",
-        "README.md",
-        "LICENSE",
-    ):  # a copy, or the build would leave its folders here
+    for name in ("pyproject.toml", "README.md", "LICENSE"):  # a copy, or the build would leave its folders here
         shutil.copy(ROOT / name, source)
     for name in ("seq2seq_attn", "conf", "hydra_plugins"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run(
-        [*pip, "wheel", "--no-deps", "--wheel-dir", str(tmp_path), str(source)], check=True, timeout=300
-    )
+    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(tmp_path), str(source)], check=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")
-    subprocess.run(
-        [*pip, "install", "--no-deps", "--target", str(installed), str(wheel)], check=True, timeout=300
-    )
+    subprocess.run([*pip, "install", "--no-deps", "--target", str(installed), str(wheel)], check=True, timeout=300)
     shutil.rmtree(source)
     presets = options("attention")
     lines = subprocess.run(
         [sys.executable, "-c", CODE.format(presets=presets)],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(installed)}, capture_output=True, text=True, check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=True,
         timeout=120,
-    ).stdout.splitlines()  # fmt: skip
+    ).stdout.splitlines()
     assert lines == [str(installed / "seq2seq_attn"), *(f"{preset} 2 5 16" for preset in presets)]

@@ -29,9 +29,14 @@ def write_checkpoint(file: Path, *overrides: str, seed: int = 3, scale: float = 
     """As a run writes one, but for training."""
     size = tokenizer().source_vocab_size
     config: Any = composed(
-        f"model.source_vocab_size={size}", f"model.target_vocab_size={size}", "model.embedding_dim=16",
-        "model.tie_embeddings=none", "model.encoder.dim=16", "model.decoder.dim=16", *overrides,
-    )  # fmt: skip
+        f"model.source_vocab_size={size}",
+        f"model.target_vocab_size={size}",
+        "model.embedding_dim=16",
+        "model.tie_embeddings=none",
+        "model.encoder.dim=16",
+        "model.decoder.dim=16",
+        *overrides,
+    )
     torch.manual_seed(seed)
     model = built(config.model)
     for parameter in model.parameters():
@@ -40,8 +45,7 @@ def write_checkpoint(file: Path, *overrides: str, seed: int = 3, scale: float = 
         {
             "format": FORMAT,
             "config": {
-                name: OmegaConf.to_container(config[name], resolve=True)
-                for name in ("model", "search", "data")
+                name: OmegaConf.to_container(config[name], resolve=True) for name in ("model", "search", "data")
             },
             "state_dict": {f"model.{name}": weight for name, weight in model.state_dict().items()},
             "tokenizer": tokenizer().get_state(),

@@ -51,9 +51,7 @@ def read_array(content: bytes, path: Path) -> list[Any]:
     file = io.BytesIO(content)
     try:
         version = np.lib.format.read_magic(file)
-        header = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
+        header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         if not header(file)[2].hasobject:
             file.seek(0)
             return np.lib.format.read_array(file, allow_pickle=False).tolist()

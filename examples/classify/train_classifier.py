@@ -80,9 +80,7 @@ def train(model: Classifier, splits: dict[str, Split], epochs: int) -> float:
             losses = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
             loss = losses.sum()
             total += float(loss.detach())
-            if (
-                attended.log_prob is not None and attended.entropy is not None
-            ):  # hard attention drew its places
+            if attended.log_prob is not None and attended.entropy is not None:  # hard attention drew its places
                 drawn = ((x * (pieces != PAD)).sum(1) for x in (attended.log_prob, attended.entropy))
                 loss = loss + reinforce(-losses, torch.ones(len(labels), dtype=torch.long), *drawn)
             optimizer.zero_grad()
@@ -97,9 +95,7 @@ def train(model: Classifier, splits: dict[str, Split], epochs: int) -> float:
 def evaluate(model: Classifier, split: Split) -> float:
     """Share of sentences that are classified right."""
     model.eval()
-    return sum(
-        int(((model(pieces)[0] > 0) == (labels > 0)).sum()) for pieces, labels in batches(split)
-    ) / len(split[1])
+    return sum(int(((model(pieces)[0] > 0) == (labels > 0)).sum()) for pieces, labels in batches(split)) / len(split[1])
 
 
 def batches(split: Split, shuffled: bool = False) -> Iterator[tuple[Tensor, Tensor]]:

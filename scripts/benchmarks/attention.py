@@ -74,9 +74,7 @@ def automatic(pattern: Pattern, causal: bool) -> Way:
 
 def full(pattern: Pattern, causal: bool) -> Way:
     """Dense attention that sees everything: what a pattern is to be faster than."""
-    return lambda query, keys, values: F.scaled_dot_product_attention(
-        query, keys, values, is_causal=causal, scale=1.0
-    )
+    return lambda query, keys, values: F.scaled_dot_product_attention(query, keys, values, is_causal=causal, scale=1.0)
 
 
 def masked(pattern: Pattern, causal: bool) -> Way:
@@ -118,9 +116,15 @@ def lucidrains(pattern: Pattern, causal: bool) -> Way:
 
     assert isinstance(pattern, LocalPattern)
     return LocalAttention(
-        window_size=pattern.k, causal=causal, look_backward=1, look_forward=0 if causal else 1,
-        exact_windowsize=True, autopad=True, scale=1.0, use_rotary_pos_emb=False,
-    )  # fmt: skip
+        window_size=pattern.k,
+        causal=causal,
+        look_backward=1,
+        look_forward=0 if causal else 1,
+        exact_windowsize=True,
+        autopad=True,
+        scale=1.0,
+        use_rotary_pos_emb=False,
+    )
 
 
 WAYS = {
@@ -218,9 +222,7 @@ def peak(run: Step, device: torch.device) -> float:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--patterns", nargs="+", default=list(PATTERNS), choices=PATTERNS)
     parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
     parser.add_argument("--k", nargs="+", type=int, default=[16, 32, 64])
@@ -255,9 +257,7 @@ def main() -> None:
     }
     figures: list[list[Any]] = []
     started = time.perf_counter()
-    for case in itertools.starmap(
-        Case, itertools.product(map(bool, options.causal), options.threads, options.lengths)
-    ):
+    for case in itertools.starmap(Case, itertools.product(map(bool, options.causal), options.threads, options.lengths)):
         figures.extend(measured(case, options))
         lines = ",\n".join(json.dumps(figure) for figure in figures)
         file.write_text(f'{{"about": {json.dumps(about)}, "figures": [\n{lines}\n]}}\n', encoding="utf-8")

@@ -53,9 +53,7 @@ def layer(shorter: int) -> Iterator[Figure]:
     x, mask = torch.randn(1, length, 512), torch.ones(1, length, dtype=torch.bool)
     layers, attentions = {}, {}
     for name in ("multihead", *PATTERNS):
-        whole = model(
-            name, "model.encoder.dim=512", "model.encoder.num_layers=1", "model.decoder.num_layers=1"
-        )
+        whole = model(name, "model.encoder.dim=512", "model.encoder.num_layers=1", "model.decoder.num_layers=1")
         layers[name] = both_ways(lambda x, one=whole.encoder.layers[0]: one(x, mask, False)[0], x)
         k = [f"pattern.k={K}"] if name in PATTERNS else []
         alone = build_attention(name, *k, dim=512, num_heads=8)
@@ -82,9 +80,7 @@ def training(shorter: int) -> Iterator[Figure]:
         def step(whole: Any = whole, optimizer: Any = optimizer) -> None:
             optimizer.zero_grad()
             hidden = whole(source, real, target).hidden.flatten(0, 1)
-            loss = label_smoothed_cross_entropy(
-                hidden, whole.output.weight, whole.output.bias, target.flatten(), 0.1
-            )
+            loss = label_smoothed_cross_entropy(hidden, whole.output.weight, whole.output.bias, target.flatten(), 0.1)
             (loss.smoothed / loss.tokens).backward()
             optimizer.step()
 
@@ -113,9 +109,7 @@ def ragged(shorter: int) -> Iterator[Figure]:
         length = longest // shorter
         lengths = torch.randint(length // 2, length + 1, (batch,))
         for causal, both in itertools.product((False, True), repeat=2):
-            patterns = {"dense": FullPattern()} | {
-                name: PATTERNS[name](k=16, length_ratio=1.0) for name in PATTERNS
-            }
+            patterns = {"dense": FullPattern()} | {name: PATTERNS[name](k=16, length_ratio=1.0) for name in PATTERNS}
             steps = {name: core(one, length, lengths, causal, both) for name, one in patterns.items()}
             passes = "forward and backward" if both else "forward"
             case = f"{batch} x {length}, {passes}{', causal' if causal else ''}"
@@ -149,10 +143,17 @@ SECTIONS = {
 def model(attention: str, *overrides: str) -> Any:
     """A Transformer whose self-attention is this, and whose decoder reads the source by full attention."""
     chosen = [
-        "model=transformer", f"attention={attention}", f"model.source_vocab_size={VOCABULARY}",
-        f"model.target_vocab_size={VOCABULARY}", "model.encoder.dim=256", "model.decoder.dim=256",
-        "model.embedding_dim=256", "model.encoder.dropout=0", "model.decoder.dropout=0", *overrides,
-    ]  # fmt: skip
+        "model=transformer",
+        f"attention={attention}",
+        f"model.source_vocab_size={VOCABULARY}",
+        f"model.target_vocab_size={VOCABULARY}",
+        "model.encoder.dim=256",
+        "model.decoder.dim=256",
+        "model.embedding_dim=256",
+        "model.encoder.dropout=0",
+        "model.decoder.dropout=0",
+        *overrides,
+    ]
     if attention in PATTERNS:
         chosen.append(f"attention.pattern.k={K}")
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
@@ -195,9 +196,7 @@ def against(dense: str, seconds: dict[str, float], section: str, case: str) -> I
 
 @reports_user_errors
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sections", nargs="+", default=list(SECTIONS), choices=SECTIONS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--small", action="store_true", help=f"all lengths divided by {SMALL}")
@@ -211,9 +210,7 @@ def main() -> None:
     for name in options.sections:
         figures += SECTIONS[name](SMALL if options.small else 1)
         lines = ",\n".join(json.dumps(figure) for figure in figures)
-        about = json.dumps(
-            {"torch": torch.__version__, "threads": options.threads, "columns": Figure._fields}
-        )
+        about = json.dumps({"torch": torch.__version__, "threads": options.threads, "columns": Figure._fields})
         options.output.write_text(f'{{"about": {about}, "figures": [\n{lines}\n]}}\n', encoding="utf-8")
     print(f"wrote {options.output}")
 

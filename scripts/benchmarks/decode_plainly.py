@@ -31,9 +31,7 @@ class PlainTransformer:
     def __init__(self, model: EncoderDecoder, target: TargetPieces) -> None:
         for side, of in ((model.encoder, TransformerEncoder), (model.decoder, TransformerDecoder)):
             plain = isinstance(side, of) and isinstance(side.norm, nn.LayerNorm)
-            if not (
-                plain and isinstance(side.position, SinusoidalPosition) and side.position.join.project is None
-            ):
+            if not (plain and isinstance(side.position, SinusoidalPosition) and side.position.join.project is None):
                 raise UserError(
                     "the plain loop reads model=transformer with norm=pre and position=sinusoidal only; use such a run"
                 )
@@ -50,9 +48,7 @@ class PlainTransformer:
         """Keys and values of the source for each layer of the decoder."""
         x = self.model.embed_source(pieces) * self.model.scale + self.table[: pieces.shape[1]]
         for layer in self.read:
-            query, keys, values = self.split(
-                F.linear(layer.attention_residual.before(x), *self.own[layer]), 3
-            )
+            query, keys, values = self.split(F.linear(layer.attention_residual.before(x), *self.own[layer]), 3)
             found = F.scaled_dot_product_attention(query, keys, values, mask[:, None, None])
             x = x + output(layer.attention, found)
             x = x + layer.feed_forward(layer.feed_forward_residual.before(x))
@@ -70,9 +66,7 @@ class PlainTransformer:
                 key, value = torch.cat([caches[i][0], key], 2), torch.cat([caches[i][1], value], 2)
             grown.append((key, value))
             x = x + output(layer.self_attention, F.scaled_dot_product_attention(query, key, value))
-            (query,) = self.split(
-                layer.cross_attention.score.project_query(layer.cross_residual.before(x)), 1
-            )
+            (query,) = self.split(layer.cross_attention.score.project_query(layer.cross_residual.before(x)), 1)
             found = F.scaled_dot_product_attention(query, *sources[i], mask[:, None, None])
             x = x + output(layer.cross_attention, found)
             x = x + layer.feed_forward(layer.feed_forward_residual.before(x))
@@ -106,9 +100,7 @@ class PlainTransformer:
     def beam(self, pieces: Tensor, mask: Tensor, most: int, size: int, alpha: float) -> list[list[int]]:
         """Wu's penalty; a sentence is done with `size` finished hypotheses, or when none can beat its best."""
         batch, vocabulary = len(pieces), self.model.output.out_features
-        sources = [
-            (k.repeat_interleave(size, 0), v.repeat_interleave(size, 0)) for k, v in self.encode(pieces, mask)
-        ]
+        sources = [(k.repeat_interleave(size, 0), v.repeat_interleave(size, 0)) for k, v in self.encode(pieces, mask)]
         mask, caches = mask.repeat_interleave(size, 0), []
         sentences, last = torch.arange(batch), torch.full((batch * size,), self.bos_id)
         totals = torch.full((batch, size), -torch.inf)

@@ -56,8 +56,9 @@ def write_model(model: Any, tokenizer: Any, table: Tensor, folder: Path, *, most
             weights |= {f"{name}.layers.{i}.{key}": value for key, value in layer_weights(layer).items()}
     checkpoint = {
         "model_state": {key: value.detach().clone() for key, value in weights.items()},
-        "output_bias": reordered(model.output.bias.detach()), "epsilon": model.encoder.norm.eps,
-    }  # fmt: skip
+        "output_bias": reordered(model.output.bias.detach()),
+        "epsilon": model.encoder.norm.eps,
+    }
     torch.save(checkpoint, folder / "best.ckpt")
 
 
@@ -72,25 +73,22 @@ def layer_weights(layer: Any) -> dict[str, Tensor]:
         **named("feed_forward.layer_norm", layer.feed_forward_residual.before),
         **named("feed_forward.pwff_layer.0", feed_forward.expand),
         **named("feed_forward.pwff_layer.3", feed_forward.reduce),
-    }  # fmt: skip
+    }
     if hasattr(layer, "attention"):
-        return (
-            found
-            | named("layer_norm", layer.attention_residual.before)
-            | attention("src_src_att", layer.attention)
-        )
+        return found | named("layer_norm", layer.attention_residual.before) | attention("src_src_att", layer.attention)
     return (
-        found | named("x_layer_norm", layer.self_residual.before) | attention("trg_trg_att", layer.self_attention)
-        | named("dec_layer_norm", layer.cross_residual.before) | attention("src_trg_att", layer.cross_attention)
-    )  # fmt: skip
+        found
+        | named("x_layer_norm", layer.self_residual.before)
+        | attention("trg_trg_att", layer.self_attention)
+        | named("dec_layer_norm", layer.cross_residual.before)
+        | attention("src_trg_att", layer.cross_attention)
+    )
 
 
 def attention(name: str, part: Any) -> dict[str, Tensor]:
     query, key = part.score.projections
     linears = {"q": query, "k": key, "v": part.project_values}
-    found = {
-        k: v for letter, linear in linears.items() for k, v in named(f"{name}.{letter}_layer", linear).items()
-    }
+    found = {k: v for letter, linear in linears.items() for k, v in named(f"{name}.{letter}_layer", linear).items()}
     return found | named(f"{name}.output_layer", part.project_output[0])
 
 
@@ -100,42 +98,52 @@ def named(name: str, part: Any) -> dict[str, Tensor]:
 
 
 def configuration(model: Any, folder: Path, most: int, batch: int) -> dict[str, Any]:
-    embeddings = {
-        "embedding_dim": model.embed_source.embedding_dim,
-        "scale": model.scale != 1.0,
-        "dropout": 0.0,
-    }
+    embeddings = {"embedding_dim": model.embed_source.embedding_dim, "scale": model.scale != 1.0, "dropout": 0.0}
     sides = {}
     for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
         first = side.layers[0]
         own = first.attention if hasattr(first, "attention") else first.self_attention
         sides[name] = {
-            "type": "transformer", "num_layers": len(side.layers), "num_heads": own.num_heads,
-            "embeddings": embeddings, "hidden_size": embeddings["embedding_dim"],
-            "ff_size": first.feed_forward.expand.out_features, "dropout": 0.0, "layer_norm": "pre",
+            "type": "transformer",
+            "num_layers": len(side.layers),
+            "num_heads": own.num_heads,
+            "embeddings": embeddings,
+            "hidden_size": embeddings["embedding_dim"],
+            "ff_size": first.feed_forward.expand.out_features,
+            "dropout": 0.0,
+            "layer_norm": "pre",
             "activation": first.feed_forward.activation.__name__,
-        }  # fmt: skip
+        }
     data = {
         short: {
-            "lang": side, "level": "bpe", "voc_file": str(folder / f"{side}.vocabulary"),
-            "tokenizer_type": "sentencepiece", "tokenizer_cfg": {"model_file": str(folder / f"{side}.model")},
+            "lang": side,
+            "level": "bpe",
+            "voc_file": str(folder / f"{side}.vocabulary"),
+            "tokenizer_type": "sentencepiece",
+            "tokenizer_cfg": {"model_file": str(folder / f"{side}.model")},
         }
         for short, side in (("src", "source"), ("trg", "target"))
-    }  # fmt: skip
+    }
     return {
-        "name": "ours", "model_dir": str(folder), "use_cuda": False, "data": {"test": "none", **data},
+        "name": "ours",
+        "model_dir": str(folder),
+        "use_cuda": False,
+        "data": {"test": "none", **data},
         "training": {"batch_size": batch},
         "testing": {
-            "load_model": str(folder / "best.ckpt"), "batch_size": batch, "batch_type": "sentence",
-            "max_output_length": most, "generate_unk": False, "n_best": 1, "beam_size": 1,
+            "load_model": str(folder / "best.ckpt"),
+            "batch_size": batch,
+            "batch_type": "sentence",
+            "max_output_length": most,
+            "generate_unk": False,
+            "n_best": 1,
+            "beam_size": 1,
         },
         "model": {"tied_embeddings": False, "tied_softmax": False, **sides},
-    }  # fmt: skip
+    }
 
 
-def started(
-    python: Path, folder: Path, threads: int
-) -> Callable[[list[str], int, float], tuple[float, list[str]]]:
+def started(python: Path, folder: Path, threads: int) -> Callable[[list[str], int, float], tuple[float, list[str]]]:
     """A process that turns lines, a beam size and Wu's alpha into seconds and translations."""
     command = [python, "-m", "scripts.benchmarks.decode_with_joeynmt", folder.resolve(), str(threads)]
     process: Any = subprocess.Popen(
@@ -175,9 +183,14 @@ def main(folder: Path, threads: int) -> None:
             data.set_item(line)
         began = time.perf_counter()
         _, _, translations, *_ = predict(
-            model, data, settings.device, settings.n_gpu, num_workers=0, autocast=settings.autocast,
+            model,
+            data,
+            settings.device,
+            settings.n_gpu,
+            num_workers=0,
+            autocast=settings.autocast,
             args=settings.test._replace(beam_size=request["beam_size"], beam_alpha=request["beam_alpha"]),
-        )  # fmt: skip
+        )
         answer = {"seconds": time.perf_counter() - began, "translations": translations}
         print(RESULT + json.dumps(answer), flush=True)
 

@@ -49,15 +49,8 @@ from seq2seq_attn.search.search import Search, TargetPieces
 ROOT = Path(__file__).parents[2]
 CACHE = Path("~/.cache/seq2seq_attn")
 BEAM_SIZE, ALPHA = 5, 0.6
-BEAM = {
-    "beam_size": BEAM_SIZE,
-    "length_penalty.alpha": ALPHA,
-    "patience": 1.0,
-}  # all end with as many finished
-SEARCHES = {
-    "greedy": ["search=greedy"],
-    "beam": ["search=beam", *(f"search.{k}={v}" for k, v in BEAM.items())],
-}
+BEAM = {"beam_size": BEAM_SIZE, "length_penalty.alpha": ALPHA, "patience": 1.0}  # all end with as many finished
+SEARCHES = {"greedy": ["search=greedy"], "beam": ["search=beam", *(f"search.{k}={v}" for k, v in BEAM.items())]}
 REST = 0.5  # seconds between turns, in which the threads of the last one go to sleep
 STEPS = 64  # sentences of the plot
 Pieces = list[list[int]]
@@ -77,23 +70,17 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="a run folder or a .ckpt file")
     parser.add_argument("--peers", nargs="*", default=["plain", "ctranslate2"], choices=list(NAMES)[1:])
-    parser.add_argument(
-        "--data", type=Path, help="folder of test_2016_flickr.en.gz and .fr.gz; fetched if not given"
-    )
+    parser.add_argument("--data", type=Path, help="folder of test_2016_flickr.en.gz and .fr.gz; fetched if not given")
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--most", type=int, default=54, help="pieces of a translation")
     parser.add_argument("--batch", type=int, default=128, help="sentences, as translate.py takes")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--joeynmt-turns", type=int, default=2)
-    parser.add_argument(
-        "--lengths", nargs="*", type=int, default=[25, 50, 100, 200, 300, 400], help="of the plot"
-    )
+    parser.add_argument("--lengths", nargs="*", type=int, default=[25, 50, 100, 200, 300, 400], help="of the plot")
     parser.add_argument("--layers", type=int, help="layers that add nothing fill each side up to so many")
     parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="where JoeyNMT's is")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks")
@@ -106,9 +93,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     loaded = load(options.run)
     layers = fill_up(loaded.model, options.layers) if options.layers else 0
     cleaning = instantiate(loaded.config["data"]["cleaning"], _convert_="all")
-    source, references = (
-        read_lines(file_of(language, options.data))[: options.sentences] for language in ("en", "fr")
-    )
+    source, references = (read_lines(file_of(language, options.data))[: options.sentences] for language in ("en", "fr"))
     lines = [cleaning.normalize_text(line) for line in source]
     with tempfile.TemporaryDirectory() as folder:
         if "ctranslate2" in options.peers:
@@ -118,16 +103,21 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         steps = seconds_per_step(loaded, options, lines, Path(folder))
     encoder, decoder = loaded.model.encoder, loaded.model.decoder
     return {
-        "searches": searches, "seconds_per_step": steps,
+        "searches": searches,
+        "seconds_per_step": steps,
         "model": {
-            "layers": f"{len(encoder.layers)}+{len(decoder.layers)}", "filled": layers, "dim": encoder.key_dim,
+            "layers": f"{len(encoder.layers)}+{len(decoder.layers)}",
+            "filled": layers,
+            "dim": encoder.key_dim,
             "ff_dim": encoder.layers[0].feed_forward.expand.out_features,
-            "heads": decoder.layers[0].cross_attention.num_heads, "pieces": loaded.tokenizer.target_vocab_size,
+            "heads": decoder.layers[0].cross_attention.num_heads,
+            "pieces": loaded.tokenizer.target_vocab_size,
         },
-        "beam": {"size": BEAM_SIZE, "alpha": ALPHA}, "steps": STEPS,
+        "beam": {"size": BEAM_SIZE, "alpha": ALPHA},
+        "steps": STEPS,
         "options": {name: getattr(options, name) for name in ("sentences", "most", "batch", "threads", "turns")},
         "machine": {"processor": processor(), "python": platform.python_version(), "torch": torch.__version__},
-    }  # fmt: skip
+    }
 
 
 def file_of(language: str, folder: Path | None) -> Path:
@@ -143,9 +133,7 @@ def fill_up(model: EncoderDecoder, layers: int) -> int:
     for side in (model.encoder, model.decoder):
         while len(side.layers) < layers:
             layer = copy.deepcopy(side.layers[-1])
-            parts = [
-                getattr(layer, name, None) for name in ("attention", "self_attention", "cross_attention")
-            ]
+            parts = [getattr(layer, name, None) for name in ("attention", "self_attention", "cross_attention")]
             outputs = [part.project_output[0] for part in parts if part is not None]
             for linear in (*outputs, layer.feed_forward.reduce):
                 for parameter in linear.parameters():
@@ -230,9 +218,7 @@ def from_text(tokenizer: Any, decode: Callable[[Pieces, str], Pieces]) -> Way:
 
 def joeynmt(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Way:
     """Its sentences are not sorted, as its command leaves them."""
-    table = sinusoids(
-        decode_with_joeynmt.PLACES, loaded.model.encoder.key_dim, loaded.model.encoder.position.base
-    )
+    table = sinusoids(decode_with_joeynmt.PLACES, loaded.model.encoder.key_dim, loaded.model.encoder.position.base)
     decode_with_joeynmt.write_model(
         loaded.model, loaded.tokenizer, table.float(), folder, most=options.most, batch=options.batch
     )
@@ -257,11 +243,12 @@ def in_turns(
             print(f"{kind}, turn {turn + 1}, {NAMES[name]}: {len(lines) / took:.1f} sentences/s", flush=True)
     return {
         name: {
-            "seconds": seconds[name], "bleu": corpus_bleu(texts[name], [references]).score,
+            "seconds": seconds[name],
+            "bleu": corpus_bleu(texts[name], [references]).score,
             "same": sum(a == b for a, b in zip(texts[name], texts["ours"], strict=True)) / len(lines),
         }
         for name in ways
-    }  # fmt: skip
+    }
 
 
 def seconds_per_step(

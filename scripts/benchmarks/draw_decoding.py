@@ -57,13 +57,17 @@ def draw(file: Path) -> Path:
     model, steps = results["model"], results["seconds_per_step"]
     sentences = results["options"]["sentences"]
     text = TEXT.format(
-        **shown(model | results["options"] | results["machine"] | results["beam"]) | {
+        **shown(model | results["options"] | results["machine"] | results["beam"])
+        | {
             "greedy": table("Greedy", results["searches"]["greedy"], sentences),
             "beam": table(f"Beam of {results['beam']['size']}", results["searches"]["beam"], sentences),
-            "filled": FILLED.format(model["filled"]) if model["filled"] else "", "step_table": step_table(steps),
-            "steps": results["steps"], "name": file.stem, "arguments": arguments(results),
+            "filled": FILLED.format(model["filled"]) if model["filled"] else "",
+            "step_table": step_table(steps),
+            "steps": results["steps"],
+            "name": file.stem,
+            "arguments": arguments(results),
         }
-    )  # fmt: skip
+    )
     page = file.with_suffix(".md")
     page.write_text(text, encoding="utf-8")
     plot(
@@ -85,8 +89,9 @@ def table(title: str, ways: dict[str, Any], sentences: int) -> str:
     """The fastest first, by the median of its turns; ratios before figures."""
     lines = [
         f"| {title} | seconds, ours = 1: median turn | fastest turn | sentences/s: median | fastest | same as ours | "
-        "BLEU |", "|:--|--:|--:|--:|--:|--:|--:|"
-    ]  # fmt: skip
+        "BLEU |",
+        "|:--|--:|--:|--:|--:|--:|--:|",
+    ]
     ours = ways["ours"]["seconds"]
     for name, found in sorted(ways.items(), key=lambda item: median(item[1]["seconds"])):
         usual, best = median(found["seconds"]), min(found["seconds"])
@@ -112,12 +117,8 @@ def plot(steps: dict[str, dict[str, float]], title: str, file: Path) -> None:
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axes = figure.subplots()
     for (name, seconds), style in zip(steps.items(), ("o-", "s--", "^:"), strict=False):
-        axes.plot(
-            [int(length) for length in seconds], [1e3 * s for s in seconds.values()], style, label=NAMES[name]
-        )
-    axes.set(
-        xlabel="pieces of each translation", ylabel="ms a step", title=title, xlim=(0, None), ylim=(0, None)
-    )
+        axes.plot([int(length) for length in seconds], [1e3 * s for s in seconds.values()], style, label=NAMES[name])
+    axes.set(xlabel="pieces of each translation", ylabel="ms a step", title=title, xlim=(0, None), ylim=(0, None))
     axes.legend()
     figure.savefig(file, dpi=120)
 

@@ -12,10 +12,7 @@ from scripts.benchmarks.figures_file import draw_given, shown
 from seq2seq_attn.markdown import code
 
 NAMES = {"ours": "ours", "joeynmt": "JoeyNMT 2.3"}
-STYLES = {
-    "ours": {"color": "black", "marker": "o"},
-    "joeynmt": {"color": "0.45", "marker": "s", "linestyle": "--"},
-}
+STYLES = {"ours": {"color": "black", "marker": "o"}, "joeynmt": {"color": "0.45", "marker": "s", "linestyle": "--"}}
 TEXT = """\
 # BLEU by minutes of training
 
@@ -46,10 +43,12 @@ def draw(file: Path) -> Path:
     page.write_text(
         TEXT.format(
             **shown(results | results["machine"] | results["sentences"]) | {"command": code(results["command"])},
-            table=table(programs), name=file.stem, lr=programs["joeynmt"]["lr"],
+            table=table(programs),
+            name=file.stem,
+            lr=programs["joeynmt"]["lr"],
         ),
         encoding="utf-8",
-    )  # fmt: skip
+    )
     plot(programs, file.with_suffix(".png"))
     return page
 

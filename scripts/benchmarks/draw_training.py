@@ -58,15 +58,19 @@ def draw(file: Path) -> Path:
     sizes, settings = results["sizes"], results["settings"]
     tables = [
         table(TITLES[settings[size]["model"]].format(**shown(settings[size])), found) for size, found in sizes.items()
-    ]  # fmt: skip
+    ]
     measured = {name for by_threads in sizes.values() for found in by_threads.values() for name in found}
     text = TEXT.format(
-        **shown(results["options"] | results["machine"] | next(iter(settings.values()))) | {
-            "tables": "\n\n".join(tables), "name": file.stem, "pieces": results["options"]["pieces"],
-            "turns": turns_of(sizes), "commands": ", then ".join(map(code, results["commands"])),
+        **shown(results["options"] | results["machine"] | next(iter(settings.values())))
+        | {
+            "tables": "\n\n".join(tables),
+            "name": file.stem,
+            "pieces": results["options"]["pieces"],
+            "turns": turns_of(sizes),
+            "commands": ", then ".join(map(code, results["commands"])),
             "notes": "".join(f"- {note}\n" for name, note in NOTES.items() if name in measured),
         }
-    )  # fmt: skip
+    )
     page = file.with_suffix(".md")
     page.write_text(text, encoding="utf-8")
     plot(sizes, settings, file.with_suffix(".png"))
@@ -89,9 +93,7 @@ def turns_of(sizes: dict[str, Any]) -> str:
 def table(title: str, by_threads: dict[str, Any]) -> str:
     """The fastest first; ratios before figures."""
     titles = {"1": "one thread"} | {n: f"{n} threads" for n in by_threads if n != "1"}
-    heads = [
-        head for n in by_threads for head in (f"{titles[n]}: seconds, ours = 1", f"{titles[n]}: pieces/s")
-    ]
+    heads = [head for n in by_threads for head in (f"{titles[n]}: seconds, ours = 1", f"{titles[n]}: pieces/s")]
     lines = [
         f"| {title} | {' | '.join(heads)} | peak memory, GB | padding | first update, s |",
         "|:--" + "|--:" * (len(heads) + 3) + "|",
@@ -99,9 +101,10 @@ def table(title: str, by_threads: dict[str, Any]) -> str:
     first = next(iter(by_threads.values()))
     for name in sorted(first, key=lambda name: -speed(first[name], next(iter(by_threads)))):
         cells = [
-            cell for n, found in by_threads.items()
+            cell
+            for n, found in by_threads.items()
             for cell in (f"{ratio(found[name], found['ours'], n):.2f}", f"{speed(found[name], n):,.0f}")
-        ]  # fmt: skip
+        ]
         of_all = [found[name] for found in by_threads.values()]
         memory = max(program["peak_memory_bytes"] for program in of_all) / 1e9
         started = min(program["start_seconds"] for program in of_all)

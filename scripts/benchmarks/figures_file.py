@@ -18,9 +18,7 @@ WAY_OUT = "give the .json that the benchmark wrote beside its page"
 @reports_user_errors
 def draw_given(description: str | None, key: str, draw: Callable[[Path], Path]) -> None:
     """Draw FIGURES.json of the command line, which has a `key`."""
-    parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("figures", type=Path, metavar="FIGURES.json", help="what the benchmark wrote")
     file = parser.parse_args().figures
     read_figures(file, key)

@@ -25,12 +25,17 @@ def main(folder: Path, minutes: float) -> None:
         data={"test": str(folder / "test")},
         training={
             # as in its own recipes for recurrent models
-            "scheduling": "plateau", "patience": 5, "decrease_factor": 0.5, "early_stopping_metric": "bleu",
+            "scheduling": "plateau",
+            "patience": 5,
+            "decrease_factor": 0.5,
+            "early_stopping_metric": "bleu",
             "validation_freq": settings["validation_updates"],
-            "logging_freq": max(1, settings["validation_updates"] // 5), "keep_best_ckpts": 1, "print_valid_sents": [],
+            "logging_freq": max(1, settings["validation_updates"] // 5),
+            "keep_best_ckpts": 1,
+            "print_valid_sents": [],
         },
         testing={"eval_metrics": ["bleu"], "beam_size": settings["beam_size"], "beam_alpha": 1.0},
-    )  # fmt: skip
+    )
 
     from joeynmt import builders
     from joeynmt.config import load_config

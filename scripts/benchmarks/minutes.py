@@ -47,21 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="fra.txt; fetched if not given")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--override", nargs="*", default=[], help="of our train.py")
     parser.add_argument("--lr", type=float, default=0.001, help="of JoeyNMT")
-    parser.add_argument(
-        "--validation-updates", type=int, default=100, help="of JoeyNMT, from one to the next"
-    )
+    parser.add_argument("--validation-updates", type=int, default=100, help="of JoeyNMT, from one to the next")
     parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="where JoeyNMT's is")
-    parser.add_argument(
-        "--runs", type=Path, default=Path("runs/tatoeba_minutes"), help="where the runs are kept"
-    )
+    parser.add_argument("--runs", type=Path, default=Path("runs/tatoeba_minutes"), help="where the runs are kept")
     parser.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks/tatoeba_minutes.json")
     return parser.parse_args(arguments)
 
@@ -84,11 +78,15 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "joeynmt": kept(runs / "joeynmt", theirs, learn),
     }
     return {
-        "programs": results, "minutes": options.minutes, "threads": options.threads, "pieces": shared["pieces"],
+        "programs": results,
+        "minutes": options.minutes,
+        "threads": options.threads,
+        "pieces": shared["pieces"],
         "sentences": {name: len(split) for name, split in splits.items()},
-        "dim": DIM, "command": command_of(options),
+        "dim": DIM,
+        "command": command_of(options),
         "machine": {"processor": processor(), "torch": torch.__version__},
-    }  # fmt: skip
+    }
 
 
 def kept(folder: Path, settings: list[str], train: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
@@ -105,20 +103,30 @@ def kept(folder: Path, settings: list[str], train: Callable[[Path], dict[str, An
 
 def command_of(options: argparse.Namespace) -> str:
     """Without paths of the machine."""
-    return " ".join([
-        "python -m scripts.benchmarks.minutes", f"--minutes {options.minutes:g}", f"--threads {options.threads}",
-        f"--lr {options.lr:g}", f"--validation-updates {options.validation_updates}",
-        *(["--override", *options.override] if options.override else []),
-    ])  # fmt: skip
+    return " ".join(
+        [
+            "python -m scripts.benchmarks.minutes",
+            f"--minutes {options.minutes:g}",
+            f"--threads {options.threads}",
+            f"--lr {options.lr:g}",
+            f"--validation-updates {options.validation_updates}",
+            *(["--override", *options.override] if options.override else []),
+        ]
+    )
 
 
 def overrides(options: argparse.Namespace) -> list[str]:
     given = [f"data.path={options.data.resolve()}"] if options.data else []
     sizes = [f"model.{part}={DIM}" for part in ("embedding_dim", "encoder.dim", "decoder.dim")]
     return [
-        EXPERIMENT, *given, *sizes, "search=greedy", "model.tie_embeddings=all",
-        f"num_threads={options.threads}", *options.override,
-    ]  # fmt: skip
+        EXPERIMENT,
+        *given,
+        *sizes,
+        "search=greedy",
+        "model.tie_embeddings=all",
+        f"num_threads={options.threads}",
+        *options.override,
+    ]
 
 
 def composed(given: Sequence[str]) -> Any:
@@ -128,9 +136,12 @@ def composed(given: Sequence[str]) -> Any:
 
 def train_ours(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     command = [
-        sys.executable, str(ROOT / "train.py"), *overrides(options), f"hydra.run.dir={folder}",
+        sys.executable,
+        str(ROOT / "train.py"),
+        *overrides(options),
+        f"hydra.run.dir={folder}",
         f"trainer.max_time={{minutes:{options.minutes}}}",
-    ]  # fmt: skip
+    ]
 
     def validations() -> Validations:
         file = folder / "metrics.csv"
@@ -143,31 +154,42 @@ def train_ours(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     curve = watched(command, folder.with_suffix(".log"), options, validations)
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     test = [
-        sys.executable, str(ROOT / "evaluate.py"), f"ckpt_path={folder}", f"search={BEAM}", "splits=[test]",
-        "bootstrap=0", f"hydra.run.dir={folder / 'beam'}",
-    ]  # fmt: skip
+        sys.executable,
+        str(ROOT / "evaluate.py"),
+        f"ckpt_path={folder}",
+        f"search={BEAM}",
+        "splits=[test]",
+        "bootstrap=0",
+        f"hydra.run.dir={folder / 'beam'}",
+    ]
     subprocess.run(test, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     found = json.loads((folder / "beam" / "evaluation.json").read_text(encoding="utf-8"))
     return {
-        "curve": curve, "test_bleu": found["splits"]["test"]["bleu"], "parameters": results["num_parameters"],
+        "curve": curve,
+        "test_bleu": found["splits"]["test"]["bleu"],
+        "parameters": results["num_parameters"],
         "updates": results["steps"],
-    }  # fmt: skip
+    }
 
 
 def train_joeynmt(
     options: argparse.Namespace, python: Path, folder: Path, shared: dict[str, Any], config: Any, splits: Any
 ) -> dict[str, Any]:
-    settings = COMMON | shared | {
-        "model": "rnn", "dim": DIM, "dropout": 0.2, "lr": options.lr, "batch_tokens": config.batch_tokens,
-        "beam_size": composed([f"search={BEAM}"]).search.beam_size, "validation_updates": options.validation_updates,
-    }  # fmt: skip
+    settings = (
+        COMMON
+        | shared
+        | {
+            "model": "rnn",
+            "dim": DIM,
+            "dropout": 0.2,
+            "lr": options.lr,
+            "batch_tokens": config.batch_tokens,
+            "beam_size": composed([f"search={BEAM}"]).search.beam_size,
+            "validation_updates": options.validation_updates,
+        }
+    )
     (folder / "settings.json").write_text(json.dumps(settings))
-    command = [
-        str(python),
-        str(ROOT / "scripts/benchmarks/learn_with_joeynmt.py"),
-        str(folder),
-        str(options.minutes),
-    ]
+    command = [str(python), str(ROOT / "scripts/benchmarks/learn_with_joeynmt.py"), str(folder), str(options.minutes)]
     said = folder / "model"
 
     def validations() -> Validations:
@@ -180,9 +202,12 @@ def train_joeynmt(
         point["bleu"] = bleu(lines_of(said / f"{point['updates']}.hyps"), splits["val"].references)
     test = bleu(lines_of(said / "best.hyps.test"), splits["test"].references)
     return {
-        "curve": curve, "test_bleu": test, "parameters": parameters_of(folder / "model"),
-        "updates": curve[-1]["updates"], "lr": options.lr,
-    }  # fmt: skip
+        "curve": curve,
+        "test_bleu": test,
+        "parameters": parameters_of(folder / "model"),
+        "updates": curve[-1]["updates"],
+        "lr": options.lr,
+    }
 
 
 def watched(
@@ -194,8 +219,10 @@ def watched(
         UserError: if the program fails.
     """
     environment = os.environ | {
-        "OMP_NUM_THREADS": str(options.threads), "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""
-    }  # fmt: skip
+        "OMP_NUM_THREADS": str(options.threads),
+        "PYTHONPATH": str(ROOT),
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     curve: dict[int, dict[str, Any]] = {}
     with log.open("w", encoding="utf-8") as out:
         started = time.monotonic()

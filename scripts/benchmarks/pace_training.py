@@ -48,10 +48,13 @@ class Pace:
         if self.left > 0:
             return
         figures = {
-            "seconds": time.perf_counter() - self.seconds, "cpu_seconds": time.process_time() - self.cpu_seconds,
-            "tokens": self.tokens, "padded_tokens": self.padded, "time": time.time(),
+            "seconds": time.perf_counter() - self.seconds,
+            "cpu_seconds": time.process_time() - self.cpu_seconds,
+            "tokens": self.tokens,
+            "padded_tokens": self.padded,
+            "time": time.time(),
             "peak_memory_bytes": peak_memory_bytes(),
-        }  # fmt: skip
+        }
         print(json.dumps(figures), file=self.answers, flush=True)
         order = self.orders.readline()
         if not order:
@@ -117,9 +120,13 @@ class Program:
         began = time.time()
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env=os.environ | environment | pipes, pass_fds=(orders, answers),
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | environment | pipes,
+                pass_fds=(orders, answers),
+            )
         os.close(orders)
         os.close(answers)
         self.start_seconds = self._answer()["time"] - began

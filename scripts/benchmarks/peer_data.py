@@ -36,8 +36,12 @@ def write_data(config: DictConfig, folder: Path) -> tuple[dict[str, Any], dict[s
     vocabulary = tokenizer.source_pieces(list(range(tokenizer.source_vocab_size)))
     (folder / "vocabulary.txt").write_text("".join(f"{piece}\n" for piece in vocabulary), "utf-8")
     known = {
-        "pieces": tokenizer.source_vocab_size, "sentences": len(split),
-        "pad_id": tokenizer.pad_id, "bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id,
-        "source": corpus.source_language, "target": corpus.target_language,
-    }  # fmt: skip
+        "pieces": tokenizer.source_vocab_size,
+        "sentences": len(split),
+        "pad_id": tokenizer.pad_id,
+        "bos_id": tokenizer.bos_id,
+        "eos_id": tokenizer.eos_id,
+        "source": corpus.source_language,
+        "target": corpus.target_language,
+    }
     return known, corpus.splits

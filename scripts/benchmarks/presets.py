@@ -18,14 +18,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from seq2seq_attn.comparison.runs import compare, write
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -56,9 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.data and not options.data.is_dir():
         raise UserError(f"--data {options.data} is no folder; give that of Multi30k's captions")
     jobs = {
-        options.runs / preset / str(seed): command(preset, seed)
-        for preset in options.presets
-        for seed in options.seeds
+        options.runs / preset / str(seed): command(preset, seed) for preset in options.presets for seed in options.seeds
     }
     failed = run_all({folder: job for folder, job in jobs.items() if not done(folder)}, options)
     groups, left_out = compare([options.runs], STANDARD if STANDARD in options.presets else None, 1000)
@@ -66,23 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     page = options.output.with_suffix(".md")
     page.write_text(page.read_text(encoding="utf-8") + commands(options), encoding="utf-8")
     if failed:
-        sys.exit(
-            f"{len(failed)} of {len(jobs)} runs failed: {', '.join(failed)}; repeat the command for these"
-        )
+        sys.exit(f"{len(failed)} of {len(jobs)} runs failed: {', '.join(failed)}; repeat the command for these")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of the captions; fetched if not given")
     parser.add_argument("--presets", nargs="+", default=presets(), choices=presets(), metavar="PRESET")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--jobs", type=int, default=2, help="runs at once, each on one thread")
     parser.add_argument("--override", nargs="*", default=[], help="of train.py, in every row")
-    parser.add_argument(
-        "--runs", type=Path, default=Path("runs/preset_table"), help="where the runs are kept"
-    )
+    parser.add_argument("--runs", type=Path, default=Path("runs/preset_table"), help="where the runs are kept")
     parser.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks/presets.html")
     return parser.parse_args(arguments)
 
@@ -94,8 +79,12 @@ def presets() -> list[str]:
 def command(preset: str, seed: int) -> list[str]:
     """Of train.py, without what hangs on the machine."""
     return [
-        EXPERIMENT, f"attention={preset}", f"feed_forward.ff_dim={equal_width(preset)}", f"seed={seed}", "num_threads=1"
-    ]  # fmt: skip
+        EXPERIMENT,
+        f"attention={preset}",
+        f"feed_forward.ff_dim={equal_width(preset)}",
+        f"seed={seed}",
+        "num_threads=1",
+    ]
 
 
 def equal_width(preset: str) -> int:
@@ -108,9 +97,7 @@ def equal_width(preset: str) -> int:
     of_one = num_parameters(STANDARD, width + 1) - num_parameters(STANDARD, width)
     equal = width + round((num_parameters(STANDARD, width) - num_parameters(preset, width)) / of_one)
     if equal < 1:
-        raise ValueError(
-            f"{preset} has more weights than a model of {STANDARD}; give {EXPERIMENT} wider layers"
-        )
+        raise ValueError(f"{preset} has more weights than a model of {STANDARD}; give {EXPERIMENT} wider layers")
     return equal
 
 
@@ -156,9 +143,7 @@ def run(folder: Path, job: Sequence[str], options: argparse.Namespace) -> int:
     if options.data:
         here.append(f"data.path={options.data.resolve()}")
     with (folder / LOG).open("a", encoding="utf-8") as log:
-        return subprocess.run(
-            [sys.executable, "train.py", *job, *here], cwd=ROOT, stdout=log, stderr=log
-        ).returncode
+        return subprocess.run([sys.executable, "train.py", *job, *here], cwd=ROOT, stdout=log, stderr=log).returncode
 
 
 def commands(options: argparse.Namespace) -> str:

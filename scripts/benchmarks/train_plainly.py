@@ -49,9 +49,12 @@ def batches(folder: Path, settings: dict[str, Any]) -> Iterator[Batch]:
     """Without end, those of our own training in its order."""
     split = open_encoded(folder / "encoded")
     sampler = TokenBatchSampler(
-        split.source_lengths, split.target_lengths, batch_tokens=settings["batch_tokens"], shuffle=True,
+        split.source_lengths,
+        split.target_lengths,
+        batch_tokens=settings["batch_tokens"],
+        shuffle=True,
         seed=settings["seed"],
-    )  # fmt: skip
+    )
     specials = {name: settings[name] for name in ("pad_id", "bos_id", "eos_id")}
     while True:
         for rows in sampler:
@@ -93,9 +96,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(x)
 
     def _embedded(self, pieces: Tensor) -> Tensor:
-        return self.dropout(
-            self.embed(pieces) * self.embed.embedding_dim**0.5 + self.places[: pieces.shape[1]]
-        )
+        return self.dropout(self.embed(pieces) * self.embed.embedding_dim**0.5 + self.places[: pieces.shape[1]])
 
 
 @final
@@ -109,10 +110,7 @@ class Layer(nn.Module):
         if reads_source:
             self.query, self.source = nn.Linear(dim, dim, bias=False), nn.Linear(dim, 2 * dim, bias=False)
             self.source_merge = nn.Linear(dim, dim, bias=False)
-        self.expand, self.reduce = (
-            nn.Linear(dim, settings["ff_dim"]),
-            nn.Linear(settings["ff_dim"], dim),
-        )
+        self.expand, self.reduce = (nn.Linear(dim, settings["ff_dim"]), nn.Linear(settings["ff_dim"], dim))
         self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(3 if reads_source else 2))
         self.dropout = nn.Dropout(settings["dropout"])
 
@@ -154,9 +152,8 @@ class Recurrent(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         packed = pack_padded_sequence(
-            self.dropout(self.embed(batch.source)), batch.source_lengths, batch_first=True,
-            enforce_sorted=False,
-        )  # fmt: skip
+            self.dropout(self.embed(batch.source)), batch.source_lengths, batch_first=True, enforce_sorted=False
+        )
         packed, last = self.encoder(packed)
         values = self.dropout(pad_packed_sequence(packed, batch_first=True)[0])
         keys = self.keys(values)
@@ -185,9 +182,7 @@ def chunked(model: nn.Module, batch: Batch, smoothing: float) -> Tensor:
 def cross_entropy(model: nn.Module, batch: Batch, smoothing: float) -> Tensor:
     """PyTorch's, of logits that are all kept."""
     logits = model.output(model(batch)).flatten(0, 1)
-    return F.cross_entropy(
-        logits, batch.target_output.flatten(), ignore_index=model.pad_id, label_smoothing=smoothing
-    )
+    return F.cross_entropy(logits, batch.target_output.flatten(), ignore_index=model.pad_id, label_smoothing=smoothing)
 
 
 LOSSES = {"chunked": chunked, "cross_entropy": cross_entropy}

@@ -15,13 +15,7 @@ from unittest.mock import MagicMock
 from scripts.benchmarks.pace_training import Pace, paced_by_optimizer
 from seq2seq_attn.errors import reports_user_errors
 
-NOT_USED = (
-    "fastapi",
-    "fastapi.responses",
-    "fastapi.middleware",
-    "fastapi.middleware.cors",
-    "uvicorn",
-)  # of its server
+NOT_USED = ("fastapi", "fastapi.responses", "fastapi.middleware", "fastapi.middleware.cors", "uvicorn")  # of its server
 NEVER = 1_000_000
 
 
@@ -49,41 +43,65 @@ def main(folder: Path) -> None:
 def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     paths = {
         name: f"{folder}/pieces.{settings[side]}" for name, side in (("path_src", "source"), ("path_tgt", "target"))
-    }  # fmt: skip
+    }
     return {
-        "data": {"corpus": {**paths, "transforms": [], "weight": 1}}, "seed": settings["seed"], "report_every": 20,
-        "src_vocab": str(folder / "eole.vocabulary"), "share_vocab": True, "src_vocab_size": settings["pieces"],
-        "tgt_vocab_size": settings["pieces"], "vocab_size_multiple": 1,
-        "model": SIDES[settings["model"]](settings) | {
-            "share_embeddings": True, "share_decoder_embeddings": True, "hidden_size": settings["dim"],
-        },
+        "data": {"corpus": {**paths, "transforms": [], "weight": 1}},
+        "seed": settings["seed"],
+        "report_every": 20,
+        "src_vocab": str(folder / "eole.vocabulary"),
+        "share_vocab": True,
+        "src_vocab_size": settings["pieces"],
+        "tgt_vocab_size": settings["pieces"],
+        "vocab_size_multiple": 1,
+        "model": SIDES[settings["model"]](settings)
+        | {"share_embeddings": True, "share_decoder_embeddings": True, "hidden_size": settings["dim"]},
         "training": {
-            "model_path": str(folder / "model"), "world_size": 1, "gpu_ranks": [], "num_workers": 0,
-            "dropout": [settings["dropout"]], "attention_dropout": [0.0], "label_smoothing": settings["smoothing"],
-            "max_grad_norm": settings["clip"], "optim": "adam", "adam_beta2": 0.98, "learning_rate": settings["lr"],
-            "decay_method": "none", "normalization": "tokens", "accum_count": [1], "compute_dtype": "fp32",
+            "model_path": str(folder / "model"),
+            "world_size": 1,
+            "gpu_ranks": [],
+            "num_workers": 0,
+            "dropout": [settings["dropout"]],
+            "attention_dropout": [0.0],
+            "label_smoothing": settings["smoothing"],
+            "max_grad_norm": settings["clip"],
+            "optim": "adam",
+            "adam_beta2": 0.98,
+            "learning_rate": settings["lr"],
+            "decay_method": "none",
+            "normalization": "tokens",
+            "accum_count": [1],
+            "compute_dtype": "fp32",
             # of the longer side, with its begin piece: those of both come to batch_tokens; a bucket is an epoch
-            "batch_type": "tokens", "batch_size": settings["batch_tokens"] * 7 // 12,
-            "bucket_size": settings["sentences"], "train_steps": NEVER, "valid_steps": NEVER,
+            "batch_type": "tokens",
+            "batch_size": settings["batch_tokens"] * 7 // 12,
+            "bucket_size": settings["sentences"],
+            "train_steps": NEVER,
+            "valid_steps": NEVER,
             "save_checkpoint_steps": NEVER,
         },
-    }  # fmt: skip
+    }
 
 
 def transformer(settings: dict[str, Any]) -> dict[str, Any]:
     return {
-        "architecture": "transformer", "layers": settings["layers"], "heads": settings["heads"],
-        "transformer_ff": settings["ff_dim"], "add_ffnbias": True,
+        "architecture": "transformer",
+        "layers": settings["layers"],
+        "heads": settings["heads"],
+        "transformer_ff": settings["ff_dim"],
+        "add_ffnbias": True,
         "embeddings": {"word_vec_size": settings["dim"], "position_encoding_type": "SinusoidalInterleaved"},
-    }  # fmt: skip
+    }
 
 
 def recurrent(settings: dict[str, Any]) -> dict[str, Any]:
     return {
-        "architecture": "custom", "layers": 1, "input_feed": 1, "embeddings": {"word_vec_size": settings["dim"]},
+        "architecture": "custom",
+        "layers": 1,
+        "input_feed": 1,
+        "embeddings": {"word_vec_size": settings["dim"]},
         "encoder": {"encoder_type": "brnn", "rnn_type": "GRU"},  # its bridge takes one direction only
         "decoder": {"decoder_type": "rnn", "rnn_type": "GRU", "global_attention": "mlp"},
-    }  # fmt: skip
+    }
 
 
 SIDES = {"transformer": transformer, "rnn": recurrent}

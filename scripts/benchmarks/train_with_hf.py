@@ -33,13 +33,17 @@ def main(folder: Path) -> None:
     for batch in batches(folder, settings):
         optimizer.zero_grad()
         logits = model(
-            input_ids=batch.source, attention_mask=batch.source_mask.long(),
-            decoder_input_ids=batch.target_input, use_cache=False,
-        ).logits  # fmt: skip
+            input_ids=batch.source,
+            attention_mask=batch.source_mask.long(),
+            decoder_input_ids=batch.target_input,
+            use_cache=False,
+        ).logits
         F.cross_entropy(
-            logits.flatten(0, 1), batch.target_output.flatten(), ignore_index=settings["pad_id"],
+            logits.flatten(0, 1),
+            batch.target_output.flatten(),
+            ignore_index=settings["pad_id"],
             label_smoothing=settings["smoothing"],
-        ).backward()  # fmt: skip
+        ).backward()
         nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
         optimizer.step()
         paced(pace, batch)
@@ -54,12 +58,21 @@ def configuration(settings: dict[str, Any]) -> Any:
         for name, of in (("layers", "layers"), ("ffn_dim", "ff_dim"), ("attention_heads", "heads"))
     }
     return MarianConfig(
-        vocab_size=settings["pieces"], d_model=settings["dim"], dropout=settings["dropout"],
-        attention_dropout=0.0, activation_dropout=0.0, activation_function="relu", scale_embedding=True,
-        share_encoder_decoder_embeddings=True, pad_token_id=settings["pad_id"],
-        bos_token_id=settings["bos_id"], eos_token_id=settings["eos_id"],
-        forced_eos_token_id=settings["eos_id"], decoder_start_token_id=settings["bos_id"], **sides,
-    )  # fmt: skip
+        vocab_size=settings["pieces"],
+        d_model=settings["dim"],
+        dropout=settings["dropout"],
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        activation_function="relu",
+        scale_embedding=True,
+        share_encoder_decoder_embeddings=True,
+        pad_token_id=settings["pad_id"],
+        bos_token_id=settings["bos_id"],
+        eos_token_id=settings["eos_id"],
+        forced_eos_token_id=settings["eos_id"],
+        decoder_start_token_id=settings["bos_id"],
+        **sides,
+    )
 
 
 if __name__ == "__main__":

@@ -53,35 +53,54 @@ def write_configuration(settings: dict[str, Any], folder: Path, **changed: dict[
 def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     data = {
         short: {
-            "lang": settings[side], "level": "bpe", "voc_file": str(folder / "joeynmt.vocabulary"),
-            "tokenizer_type": "sentencepiece", "tokenizer_cfg": {"model_file": str(folder / "joint.model")},
+            "lang": settings[side],
+            "level": "bpe",
+            "voc_file": str(folder / "joeynmt.vocabulary"),
+            "tokenizer_type": "sentencepiece",
+            "tokenizer_cfg": {"model_file": str(folder / "joint.model")},
         }
         for short, side in (("src", "source"), ("trg", "target"))
-    }  # fmt: skip
+    }
     never = 1_000_000
     return {
-        "name": "benchmark", "model_dir": str(folder / "model"), "use_cuda": False, "random_seed": settings["seed"],
+        "name": "benchmark",
+        "model_dir": str(folder / "model"),
+        "use_cuda": False,
+        "random_seed": settings["seed"],
         "data": {"train": str(folder / "train"), "dev": str(folder / "val"), "dataset_type": "plain", **data},
         "training": {
-            "optimizer": "adam", "adam_betas": [0.9, 0.98], "learning_rate": settings["lr"],
-            "clip_grad_norm": settings["clip"], "label_smoothing": settings["smoothing"], "loss": "crossentropy",
-            "normalization": "tokens", "scheduling": "exponential", "epochs": 1000,
-            "validation_freq": never, "logging_freq": 20,
+            "optimizer": "adam",
+            "adam_betas": [0.9, 0.98],
+            "learning_rate": settings["lr"],
+            "clip_grad_norm": settings["clip"],
+            "label_smoothing": settings["smoothing"],
+            "loss": "crossentropy",
+            "normalization": "tokens",
+            "scheduling": "exponential",
+            "epochs": 1000,
+            "validation_freq": never,
+            "logging_freq": 20,
             # of the longer side: padded pieces of both are about twice as many
-            "batch_type": "token", "batch_size": settings["batch_tokens"] // 2,
+            "batch_type": "token",
+            "batch_size": settings["batch_tokens"] // 2,
         },
         "testing": {"batch_size": 64, "batch_type": "sentence"},
         "model": {"tied_embeddings": True, "tied_softmax": True, **SIDES[settings["model"]](settings)},
-    }  # fmt: skip
+    }
 
 
 def transformer(settings: dict[str, Any]) -> dict[str, Any]:
     embeddings = {"embedding_dim": settings["dim"], "scale": True, "dropout": settings["dropout"]}
     side = {
-        "type": "transformer", "num_layers": settings["layers"], "num_heads": settings["heads"],
-        "embeddings": embeddings, "hidden_size": settings["dim"], "ff_size": settings["ff_dim"],
-        "dropout": settings["dropout"], "layer_norm": "pre",
-    }  # fmt: skip
+        "type": "transformer",
+        "num_layers": settings["layers"],
+        "num_heads": settings["heads"],
+        "embeddings": embeddings,
+        "hidden_size": settings["dim"],
+        "ff_size": settings["ff_dim"],
+        "dropout": settings["dropout"],
+        "layer_norm": "pre",
+    }
     return {"encoder": side, "decoder": side}
 
 
@@ -90,11 +109,16 @@ def recurrent(settings: dict[str, Any]) -> dict[str, Any]:
     common = {"rnn_type": "gru", "num_layers": 1, "embeddings": embeddings, "dropout": settings["dropout"]}
     return {
         "encoder": common | {"type": "recurrent", "hidden_size": settings["dim"] // 2, "bidirectional": True},
-        "decoder": common | {
-            "type": "recurrent", "hidden_size": settings["dim"], "attention": "bahdanau", "init_hidden": "bridge",
-            "input_feeding": True, "hidden_dropout": settings["dropout"],
+        "decoder": common
+        | {
+            "type": "recurrent",
+            "hidden_size": settings["dim"],
+            "attention": "bahdanau",
+            "init_hidden": "bridge",
+            "input_feeding": True,
+            "hidden_dropout": settings["dropout"],
         },
-    }  # fmt: skip
+    }
 
 
 SIDES = {"transformer": transformer, "rnn": recurrent}

@@ -50,34 +50,64 @@ def main(folder: Path) -> None:
 def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     paths = {
         name: f"{folder}/pieces.{settings[side]}" for name, side in (("path_src", "source"), ("path_tgt", "target"))
-    }  # fmt: skip
+    }
     return {
-        "data": {"corpus": {**paths, "transforms": [], "weight": 1}}, "save_model": str(folder / "model"),
-        "src_vocab": str(folder / "opennmt.vocabulary"), "share_vocab": True, "src_vocab_size": settings["pieces"],
-        "tgt_vocab_size": settings["pieces"], "share_embeddings": True, "share_decoder_embeddings": True,
-        "word_vec_size": settings["dim"], "hidden_size": settings["dim"], "dropout": [settings["dropout"]],
-        "attention_dropout": [0.0], "label_smoothing": settings["smoothing"], "max_grad_norm": settings["clip"],
-        "optim": "adam", "adam_beta2": 0.98, "learning_rate": settings["lr"], "decay_method": "none",
-        "normalization": "tokens", "accum_count": [1], "world_size": 1, "gpu_ranks": [], "num_workers": 0,
+        "data": {"corpus": {**paths, "transforms": [], "weight": 1}},
+        "save_model": str(folder / "model"),
+        "src_vocab": str(folder / "opennmt.vocabulary"),
+        "share_vocab": True,
+        "src_vocab_size": settings["pieces"],
+        "tgt_vocab_size": settings["pieces"],
+        "share_embeddings": True,
+        "share_decoder_embeddings": True,
+        "word_vec_size": settings["dim"],
+        "hidden_size": settings["dim"],
+        "dropout": [settings["dropout"]],
+        "attention_dropout": [0.0],
+        "label_smoothing": settings["smoothing"],
+        "max_grad_norm": settings["clip"],
+        "optim": "adam",
+        "adam_beta2": 0.98,
+        "learning_rate": settings["lr"],
+        "decay_method": "none",
+        "normalization": "tokens",
+        "accum_count": [1],
+        "world_size": 1,
+        "gpu_ranks": [],
+        "num_workers": 0,
         # of the longer side, with its begin piece: those of both come to batch_tokens; a bucket is an epoch
-        "batch_type": "tokens", "batch_size": settings["batch_tokens"] * 7 // 12, "bucket_size": settings["sentences"],
-        "train_steps": NEVER, "valid_steps": NEVER, "save_checkpoint_steps": NEVER, "report_every": 20,
+        "batch_type": "tokens",
+        "batch_size": settings["batch_tokens"] * 7 // 12,
+        "bucket_size": settings["sentences"],
+        "train_steps": NEVER,
+        "valid_steps": NEVER,
+        "save_checkpoint_steps": NEVER,
+        "report_every": 20,
         "seed": settings["seed"],
-    }  # fmt: skip
+    }
 
 
 def transformer(settings: dict[str, Any]) -> dict[str, Any]:
     return {
-        "encoder_type": "transformer", "decoder_type": "transformer", "layers": settings["layers"],
-        "heads": settings["heads"], "transformer_ff": settings["ff_dim"], "position_encoding": True,
-    }  # fmt: skip
+        "encoder_type": "transformer",
+        "decoder_type": "transformer",
+        "layers": settings["layers"],
+        "heads": settings["heads"],
+        "transformer_ff": settings["ff_dim"],
+        "position_encoding": True,
+    }
 
 
 def recurrent(settings: dict[str, Any]) -> dict[str, Any]:
     return {
-        "encoder_type": "brnn", "decoder_type": "rnn", "rnn_type": "GRU", "layers": 1, "global_attention": "mlp",
-        "input_feed": 1, "bridge": True,
-    }  # fmt: skip
+        "encoder_type": "brnn",
+        "decoder_type": "rnn",
+        "rnn_type": "GRU",
+        "layers": 1,
+        "global_attention": "mlp",
+        "input_feed": 1,
+        "bridge": True,
+    }
 
 
 SIDES = {"transformer": transformer, "rnn": recurrent}

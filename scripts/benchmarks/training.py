@@ -62,9 +62,7 @@ def beside(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", nargs="*", default=[], choices=list(REQUIREMENTS))
     parser.add_argument("--data", type=Path, help="folder of train.en.gz and the like; fetched if not given")
     parser.add_argument("--sizes", nargs="*", default=list(SIZES), choices=list(SIZES))
@@ -75,14 +73,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--updates", type=int, default=20, help="of a turn")
     parser.add_argument("--warm-up", type=int, default=20, help="updates before the first turn")
     parser.add_argument("--override", nargs="*", default=[], help="of train.py, beside those of the size")
-    parser.add_argument(
-        "--environments", type=Path, default=CACHE / "peers", help="where those of the peers are"
-    )
+    parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="where those of the peers are")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks")
     parser.add_argument("--name", default="training_cpu", help="of the page, its plot and its figures")
-    parser.add_argument(
-        "--keep", action="store_true", help="what the page has of other sizes and threads stays"
-    )
+    parser.add_argument("--keep", action="store_true", help="what the page has of other sizes and threads stays")
     return parser.parse_args(arguments)
 
 
@@ -100,19 +94,13 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             commands = all_commands(size, settings, options, pythons, Path(folder) / size, data)
             results[size] = {
                 str(threads): in_turns(commands, size, threads, options, Path(folder)) for threads in options.threads
-            }  # fmt: skip
+            }
     return {
         "commands": [f"python -m scripts.benchmarks.training {' '.join(sys.argv[1:])}"],
         "sizes": results,
         "settings": {size: SIZES[size] | COMMON for size in options.sizes},
-        "options": {
-            name: getattr(options, name) for name in ("batch_tokens", "pieces", "turns", "updates", "warm_up")
-        },
-        "machine": {
-            "processor": processor(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-        },
+        "options": {name: getattr(options, name) for name in ("batch_tokens", "pieces", "turns", "updates", "warm_up")},
+        "machine": {"processor": processor(), "python": platform.python_version(), "torch": torch.__version__},
     }
 
 
@@ -120,21 +108,37 @@ def overrides(size: dict[str, Any], options: argparse.Namespace) -> list[str]:
     """What makes `train.py` train a size, without end and without a validation."""
     dim, dropout = size["dim"], size["dropout"]
     of_model = {
-        "transformer": ["model=transformer", f"attention.num_heads={size.get('heads')}",
-                        f"cross_attention.num_heads={size.get('heads')}", f"feed_forward.ff_dim={size.get('ff_dim')}",
-                        "model.dropout=0.0", f"model.encoder.num_layers={size.get('layers')}",
-                        f"model.decoder.num_layers={size.get('layers')}"],
+        "transformer": [
+            "model=transformer",
+            f"attention.num_heads={size.get('heads')}",
+            f"cross_attention.num_heads={size.get('heads')}",
+            f"feed_forward.ff_dim={size.get('ff_dim')}",
+            "model.dropout=0.0",
+            f"model.encoder.num_layers={size.get('layers')}",
+            f"model.decoder.num_layers={size.get('layers')}",
+        ],
         "rnn": ["model=rnn", "decoder@model.decoder=rnn_luong", "attention=bahdanau", f"model.dropout={dropout}"],
-    }[size["model"]]  # fmt: skip
+    }[size["model"]]
     return [
-        "data=multi30k", *([f"data.path={options.data.resolve()}"] if options.data else []),
-        f"tokenizer.vocab_size={options.pieces}", *of_model, "model.tie_embeddings=all",
-        f"model.embedding_dim={dim}", f"model.encoder.dim={dim}", f"model.decoder.dim={dim}",
-        f"model.encoder.dropout={dropout}", f"model.decoder.dropout={dropout}",
-        f"label_smoothing={size['smoothing']}", f"optimizer.lr={size['lr']}", f"seed={size['seed']}",
-        f"trainer.gradient_clip_val={size['clip']}", f"batch_tokens={options.batch_tokens}",
-        "trainer.max_epochs=1000", "trainer.limit_val_batches=0", *options.override,
-    ]  # fmt: skip
+        "data=multi30k",
+        *([f"data.path={options.data.resolve()}"] if options.data else []),
+        f"tokenizer.vocab_size={options.pieces}",
+        *of_model,
+        "model.tie_embeddings=all",
+        f"model.embedding_dim={dim}",
+        f"model.encoder.dim={dim}",
+        f"model.decoder.dim={dim}",
+        f"model.encoder.dropout={dropout}",
+        f"model.decoder.dropout={dropout}",
+        f"label_smoothing={size['smoothing']}",
+        f"optimizer.lr={size['lr']}",
+        f"seed={size['seed']}",
+        f"trainer.gradient_clip_val={size['clip']}",
+        f"batch_tokens={options.batch_tokens}",
+        "trainer.max_epochs=1000",
+        "trainer.limit_val_batches=0",
+        *options.override,
+    ]
 
 
 def composed(options: argparse.Namespace) -> Any:
@@ -144,7 +148,7 @@ def composed(options: argparse.Namespace) -> Any:
 
 def all_commands(
     size: str, settings: dict[str, Any], options: argparse.Namespace, pythons: dict[str, Path], folder: Path, data: Path
-) -> dict[str, list[str]]:  # fmt: skip
+) -> dict[str, list[str]]:
     """By program; each has a folder of its own with the settings, and the data in reach."""
 
     def own_folder(name: str) -> str:
@@ -157,17 +161,15 @@ def all_commands(
 
     script: Callable[[str], str] = lambda name: str(ROOT / "scripts" / "benchmarks" / f"{name}.py")  # noqa: E731
     ours = [
-        sys.executable, str(ROOT / "train.py"), *overrides(settings, options),
-        "+callback.pace._target_=scripts.benchmarks.pace_lightning.Paced", f"hydra.run.dir={own_folder('ours')}",
-    ]  # fmt: skip
+        sys.executable,
+        str(ROOT / "train.py"),
+        *overrides(settings, options),
+        "+callback.pace._target_=scripts.benchmarks.pace_lightning.Paced",
+        f"hydra.run.dir={own_folder('ours')}",
+    ]
     commands = {"ours": ours}
     for loss in ("chunked", "cross_entropy"):
-        commands[f"plain_{loss}"] = [
-            sys.executable,
-            script("train_plainly"),
-            own_folder(f"plain_{loss}"),
-            loss,
-        ]
+        commands[f"plain_{loss}"] = [sys.executable, script("train_plainly"), own_folder(f"plain_{loss}"), loss]
     for name, python in pythons.items():
         if settings["model"] == "transformer" or name not in ONLY_TRANSFORMER:
             commands[name] = [str(python), script(f"train_with_{name}"), own_folder(name)]
@@ -178,9 +180,7 @@ def in_turns(
     commands: dict[str, list[str]], size: str, threads: int, options: argparse.Namespace, folder: Path
 ) -> dict[str, dict[str, Any]]:
     """Seconds until the first update, every turn and the peak of memory, by program."""
-    environment = {
-        "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""
-    }  # fmt: skip
+    environment = {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     programs: dict[str, Program] = {}
     try:
         for name, command in commands.items():
@@ -196,21 +196,19 @@ def in_turns(
                 if turn:
                     turns[name].append(found)
                     speed = found["tokens"] / found["cpu_seconds" if threads == 1 else "seconds"]
-                    print(
-                        f"{size}, {threads} threads, turn {turn}, {NAMES[name]}: {speed:,.0f} pieces/s",
-                        flush=True,
-                    )
+                    print(f"{size}, {threads} threads, turn {turn}, {NAMES[name]}: {speed:,.0f} pieces/s", flush=True)
     finally:
         for program in programs.values():
             program.end()
     check_same_batches(turns)
     return {
         name: {
-            "start_seconds": program.start_seconds, "turns": turns[name],
+            "start_seconds": program.start_seconds,
+            "turns": turns[name],
             "peak_memory_bytes": max(turn["peak_memory_bytes"] for turn in turns[name]),
         }
         for name, program in programs.items()
-    }  # fmt: skip
+    }
 
 
 def check_same_batches(turns: dict[str, list[dict[str, Any]]]) -> None:

@@ -91,9 +91,7 @@ class Run(NamedTuple):
 
 @reports_user_errors
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--figures", default="attention_cpu_float32.json")
     options = parser.parse_args()
@@ -154,9 +152,7 @@ def glance(runs: list[Run]) -> Iterator[str]:
         of = where(runs, way="blocks", pattern=pattern, k=k, causal=causal, length=length, both=True)
         found = [next((run.ratio for run in of if run.threads == t), math.nan) for t in threads]
         met = verdict(found[0], least, hoped)
-        rows.append(
-            (f"{pattern}, k = {k}, {side(causal)}", length, f"{least}, {hoped}", *map(number, found), met)
-        )
+        rows.append((f"{pattern}, k = {k}, {side(causal)}", length, f"{least}, {hoped}", *map(number, found), met))
     yield from table(("pattern", "places", "asked, ×", *(f"×, threads: {t}" for t in threads), "met"), rows)
 
 
@@ -166,10 +162,7 @@ def growth(runs: list[Run]) -> Iterator[str]:
     rows = []
     for name in ("full", *NAMES):
         wanted = {"way": "full"} if name == "full" else {"way": "blocks", "pattern": name, "k": K}
-        slopes = [
-            exponent(where(runs, **wanted, both=True, threads=most, causal=causal))
-            for causal in (False, True)
-        ]
+        slopes = [exponent(where(runs, **wanted, both=True, threads=most, causal=causal)) for causal in (False, True)]
         asked = STEEPEST.get(name, math.nan)
         rows.append((name, number(asked, 2), *(number(s, 2) for s in slopes), verdict(-max(slopes), -asked)))
     yield from table(("way", "asked, at most", "both sides", "causal", "met"), rows)
@@ -255,9 +248,7 @@ def libraries(runs: list[Run]) -> Iterator[str]:
 
 def by_length(runs: list[Run]) -> Iterator[str]:
     """All lengths that are powers of two."""
-    shown = [
-        run for run in runs if run.length & (run.length - 1) == 0 and run.way not in ("automatic", "flex")
-    ]
+    shown = [run for run in runs if run.length & (run.length - 1) == 0 and run.way not in ("automatic", "flex")]
     for both, causal, threads in itertools.product((True, False), (False, True), (2, 1)):
         of = where(shown, both=both, causal=causal, threads=threads)
         if not of:
@@ -286,9 +277,7 @@ def drawn(runs: list[Run], folder: Path) -> Iterator[str]:
             if line:
                 label = f"{name}, k = {K}" if line[0].k else name
                 axes.plot([r.length for r in line], [r.seconds * 1e3 for r in line], label=label, **style)
-        axes.set(
-            xscale="log", yscale="log", xlabel="places", ylabel="forward and backward, ms", title=side(causal)
-        )
+        axes.set(xscale="log", yscale="log", xlabel="places", ylabel="forward and backward, ms", title=side(causal))
         axes.xaxis.set_major_locator(FixedLocator([n for n in {r.length for r in of} if n & (n - 1) == 0]))
         axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.xaxis.set_minor_locator(NullLocator())

@@ -61,10 +61,7 @@ def page() -> str:
     """The whole of docs/presets.md."""
     rows = {preset: [cell(model, preset) for model in ARCHITECTURES] for preset in presets()}
     cells = [found for row in rows.values() for found in row]
-    lines = [
-        ("`attention=`", *(f"`model={model}`" for model in ARCHITECTURES)),
-        ("---",) * (1 + len(ARCHITECTURES)),
-    ]
+    lines = [("`attention=`", *(f"`model={model}`" for model in ARCHITECTURES)), ("---",) * (1 + len(ARCHITECTURES))]
     lines += [(f"`{preset}`", *row) for preset, row in rows.items()]
     table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return TEXT.format(runs=cells.count(RUNS), cells=len(cells), table=table)

@@ -28,11 +28,7 @@ from seq2seq_attn.inference.translate import translate
 from seq2seq_attn.training.run import train
 
 CONF = Path(__file__).parents[2] / "conf"
-COMMANDS: dict[str, Callable[[DictConfig], Any]] = {
-    "train": train,
-    "translate": translate,
-    "evaluate": evaluate,
-}
+COMMANDS: dict[str, Callable[[DictConfig], Any]] = {"train": train, "translate": translate, "evaluate": evaluate}
 FAST = [
     "debug=fast",
     "search.limits.max_length=20",
@@ -144,9 +140,7 @@ def main() -> None:
             folder = top / str(number) / "deep" / "er"
             fault = in_own_process(command, overrides, folder, arguments.seconds)
             last = (folder / "said.txt").read_text(errors="replace").rpartition("ANSWER ")[2].strip()
-            told = (
-                f"{number:4} {time.monotonic() - began:5.1f} s  {command} {overrides[0]} {overrides[-1][:90]}"
-            )
+            told = f"{number:4} {time.monotonic() - began:5.1f} s  {command} {overrides[0]} {overrides[-1][:90]}"
             print(told, "|", "FAULT" if fault else last[:150], flush=True)
             if fault:
                 faults += 1

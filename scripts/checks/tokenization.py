@@ -24,10 +24,7 @@ def read(file: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--path",
-        type=Path,
-        required=True,
-        help="folder of {split}.{language}.gz, and of tok/ with the public files",
+        "--path", type=Path, required=True, help="folder of {split}.{language}.gz, and of tok/ with the public files"
     )
     folder = parser.parse_args().path
     table = Table()

@@ -62,16 +62,12 @@ class ClauseSampler:
         for number, slot in enumerate(verb.slots):
             gap = wish.gap if number == 0 and wish.gap else None
             relatives = wish.detail if number == len(verb.slots) - 1 else min(wish.detail, 1)
-            complements.append(
-                gap or self.complement(slot, clause, relatives, wish.noun_object and number == 0)
-            )
+            complements.append(gap or self.complement(slot, clause, relatives, wish.noun_object and number == 0))
         clause = replace(clause, complements=tuple(complements))
         clause = self._modal(clause, wish)
         return self._adverbials(clause, wish) if wish.detail or wish.time else clause
 
-    def noun_phrase(
-        self, english: str, dets: Sequence[str] = (), detail: int = 0, subject: Any = None
-    ) -> NounPhrase:
+    def noun_phrase(self, english: str, dets: Sequence[str] = (), detail: int = 0, subject: Any = None) -> NounPhrase:
         """A noun phrase that may hold a relative clause."""
         phrase = self.noun_phrases.noun_phrase(english, dets, detail, subject)
         return self._perhaps_with_relative(phrase, detail)
@@ -91,15 +87,11 @@ class ClauseSampler:
         if human and self.chance(0.6):
             if self.chance(0.25):
                 adjectives = self.lexicon.adjectives
-                state = self.pick(
-                    [word for word, entry in adjectives.items() if noun.english in entry.said_of]
-                )
+                state = self.pick([word for word, entry in adjectives.items() if noun.english in entry.said_of])
                 return Clause(gap, self.lexicon.verbs["be"], (adjectives[state],))
             verbs = [verb for verb in self.plain_verbs if noun.english in verb.who]
             return self.clause(wish, gap, verbs, self.rng.choice(("present", "past")))
-        verbs = [
-            v for v in self.plain_verbs if v.slots and v.slots[0].direct and noun.english in v.slots[0].nouns
-        ]
+        verbs = [v for v in self.plain_verbs if v.slots and v.slots[0].direct and noun.english in v.slots[0].nouns]
         verbs = [verb for verb in verbs if "generic" not in verb.dets and verb.key not in ("want", "have")]
         if not verbs:
             return None
@@ -115,9 +107,7 @@ class ClauseSampler:
         if "PROFESSION" in slot.nouns:
             return self.noun_phrases.profession()
         cities = self.lexicon.data["nouns"]["city"]
-        noun = self.lexicon.nouns[
-            self.pick([noun for noun in slot.nouns if not (noun_only and noun in cities)])
-        ]
+        noun = self.lexicon.nouns[self.pick([noun for noun in slot.nouns if not (noun_only and noun in cities)])]
         if slot.french in PLACES:
             return self.circumstances.place(noun, slot.french, detail)
         human = self.is_human(noun.english)
@@ -143,18 +133,12 @@ class ClauseSampler:
     def _modal(self, clause: Clause, wish: Wish) -> Clause:
         verb = clause.verb
         barred = (
-            verb.state
-            or verb.past_only
-            or verb.unplanned
-            or clause.tense == "future"
-            or clause.negation == "never"
+            verb.state or verb.past_only or verb.unplanned or clause.tense == "future" or clause.negation == "never"
         )
         if not wish.modal or barred or wish.gap or not self.chance(0.22):
             return clause
         names = (
-            ["try", "begin"]
-            if clause.tense == "past"
-            else ["can", "must", "want", "hope", "prefer", "try", "begin"]
+            ["try", "begin"] if clause.tense == "past" else ["can", "must", "want", "hope", "prefer", "try", "begin"]
         )
         if clause.negation or clause.question:
             names = [name for name in names if name in ("can", "must", "want")]
@@ -175,14 +159,7 @@ class ClauseSampler:
             if noun in self.circumstances.locations or noun in self.lexicon.data["nouns"]["country"]
         ]
         has_place = any(isinstance(part, Place) for part in clause.complements)
-        if (
-            nouns
-            and wish.detail
-            and not has_place
-            and not relative
-            and wish.question != "where"
-            and self.chance(0.45)
-        ):
+        if nouns and wish.detail and not has_place and not relative and wish.question != "where" and self.chance(0.45):
             said.append(self.circumstances.place(self.lexicon.nouns[self.pick(nouns)], "lieu", wish.detail))
         often = (
             clause.tense == "present"
@@ -192,13 +169,7 @@ class ClauseSampler:
         if wish.detail and often and verb.key != "become" and self.chance(0.18):
             said = [part for part in said if isinstance(part, Place)]
             return replace(clause, adverbials=tuple(said), frequency=self.rng.choice(self.lexicon.frequency))
-        if (
-            not wish.time
-            or verb.state
-            or clause.negation == "never"
-            or wish.question == "when"
-            or verb.past_only
-        ):
+        if not wish.time or verb.state or clause.negation == "never" or wish.question == "when" or verb.past_only:
             return replace(clause, adverbials=tuple(said))
         if (
             clause.tense == "present"

@@ -36,20 +36,13 @@ class CompoundSampler:
         denied = self.chance(0.35)
         own = self.chance(0.5)
         other = (
-            self.noun_phrases.again(subject)
-            if own
-            else self.noun_phrases.subject(self._who(second), unlike=subject)
+            self.noun_phrases.again(subject) if own else self.noun_phrases.subject(self._who(second), unlike=subject)
         )
-        following = Clause(
-            other, second, (self.noun_phrases.again(phrase), *self._rest(second, other)), tense
-        )
+        following = Clause(other, second, (self.noun_phrases.again(phrase), *self._rest(second, other)), tense)
         following = replace(following, negation="not" if denied else "")
         if tense_is_hidden(leading) or tense_is_hidden(following):
             opening = self.circumstances.time("future", first) if opening else None
-            leading, following = (
-                replace(leading, tense="future", opening=opening),
-                replace(following, tense="future"),
-            )
+            leading, following = (replace(leading, tense="future", opening=opening), replace(following, tense="future"))
         if first.state:
             names = ("want",) if not denied else ("can",)
             following = replace(following, modal=self.lexicon.modals[self.rng.choice(names)])
@@ -81,9 +74,7 @@ class CompoundSampler:
             return likes, BUT, Clause(other, verb, (self.clauses.noun_phrase(rival, ("generic",)),))
         choices = [verb for verb in self.clauses.plain_verbs if verb.slots and verb.slots[0].direct]
         choices = [
-            verb
-            for verb in choices
-            if not {"generic", "bare"} & set(verb.dets) and verb.key not in ("become", "throw")
+            verb for verb in choices if not {"generic", "bare"} & set(verb.dets) and verb.key not in ("become", "throw")
         ]
         wish = Wish(detail=1, negation="", modal=False, time=False, noun_object=True)
         leading = self.clauses.clause(wish, None, choices)
@@ -103,9 +94,7 @@ class CompoundSampler:
             leading = self.clauses.clause(Wish(detail=1, negation="", modal=False), None, doing, tense)
             aims = [self.lexicon.verbs[key] for key in self.data["aims"].split() if key != leading.verb.key]
             again = self.noun_phrases.again(leading.subject)
-            aim = self.clauses.clause(
-                Wish(detail=1, negation="", modal=False, time=False), again, aims, "present"
-            )
+            aim = self.clauses.clause(Wish(detail=1, negation="", modal=False, time=False), again, aims, "present")
             modal = self.lexicon.modals[self.rng.choice(("want", "must", "hope"))]
             return (
                 leading,
@@ -113,12 +102,9 @@ class CompoundSampler:
                 replace(aim, tense="present", modal=modal, progressive=False, frequency=None, adverbials=()),
             )
         urgent = [
-            self.lexicon.verbs[key]
-            for key in ("call", "phone", "talk_to", "look_for", "come_home", "cry", "go_back")
+            self.lexicon.verbs[key] for key in ("call", "phone", "talk_to", "look_for", "come_home", "cry", "go_back")
         ]
-        leading = self.clauses.clause(
-            Wish(detail=1, negation="", modal=False), None, self._human_only(urgent), "past"
-        )
+        leading = self.clauses.clause(Wish(detail=1, negation="", modal=False), None, self._human_only(urgent), "past")
         mishaps = [self.lexicon.verbs[key] for key in self.data["mishaps"].split()]
         again = self.noun_phrases.again(leading.subject)
         cause = self.clauses.clause(Wish(negation="", modal=False, time=False), again, mishaps, "past")
@@ -138,9 +124,7 @@ class CompoundSampler:
         feeling = self.pick(list(self.data["motives"]))
         verbs = [self.lexicon.verbs[key] for key in self.data["motives"][feeling].split()]
         subject = self.noun_phrases.subject(self.noun_phrases.humans)
-        leading = self.clauses.clause(
-            Wish(detail=1, negation="", modal=False, time=False), subject, verbs, tense
-        )
+        leading = self.clauses.clause(Wish(detail=1, negation="", modal=False, time=False), subject, verbs, tense)
         again = self.noun_phrases.again(subject)
         if feeling in self.lexicon.adjectives:
             return leading, Clause(again, self.be, (self.lexicon.adjectives[feeling],))

@@ -68,9 +68,7 @@ class Clause:
         words += [word for part in manners for word in part.french]
         for slot, complement in zip(self.verb.slots, self.complements, strict=True):
             words += _complement_french(complement, slot, self)
-        later = [
-            part for part in self.adverbials if not (is_adverb(part, "manner") or is_adverb(part, "mid"))
-        ]
+        later = [part for part in self.adverbials if not (is_adverb(part, "manner") or is_adverb(part, "mid"))]
         return words + [word for part in later for word in _adverbial(part, "french")]
 
 

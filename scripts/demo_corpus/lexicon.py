@@ -216,9 +216,17 @@ def _french_plural(word: str) -> str:
 
 def _adjective_forms(masculine: str) -> tuple[str, str, str, str]:
     irregular = {
-        "beau": "belle", "nouveau": "nouvelle", "vieux": "vieille", "bon": "bonne", "long": "longue",
-        "blanc": "blanche", "frais": "fraîche", "inquiet": "inquiète", "gentil": "gentille", "gros": "grosse",
-    }  # fmt: skip
+        "beau": "belle",
+        "nouveau": "nouvelle",
+        "vieux": "vieille",
+        "bon": "bonne",
+        "long": "longue",
+        "blanc": "blanche",
+        "frais": "fraîche",
+        "inquiet": "inquiète",
+        "gentil": "gentille",
+        "gros": "grosse",
+    }
     feminine = irregular.get(masculine)
     if feminine is None:
         if masculine.endswith("e"):

@@ -39,9 +39,7 @@ class NounPhraseSampler:
                 return subject
         return self.noun_phrase("neighbour", ("our",))
 
-    def _human(
-        self, humans: Sequence[str], detail: int, asked: bool, alone: bool
-    ) -> NounPhrase | Both | Pronoun:
+    def _human(self, humans: Sequence[str], detail: int, asked: bool, alone: bool) -> NounPhrase | Both | Pronoun:
         roll = self.rng.random() if alone else self.rng.uniform(0.3, 1)
         if roll < 0.27:
             return PRONOUNS[self.rng.choice(SPEAKERS[1:] if asked else SPEAKERS)]
@@ -75,9 +73,7 @@ class NounPhraseSampler:
             return PRONOUNS["she" if suffix else "he"]
         return PRONOUNS["it" + suffix]
 
-    def noun_phrase(
-        self, english: str, dets: Sequence[str] = (), detail: int = 0, subject: Any = None
-    ) -> NounPhrase:
+    def noun_phrase(self, english: str, dets: Sequence[str] = (), detail: int = 0, subject: Any = None) -> NounPhrase:
         """A phrase for a noun; `subject` is whose it may be, None for anyone."""
         noun = self.lexicon.nouns[english]
         if noun.kind in ("name", "city", "country"):

@@ -68,7 +68,5 @@ class QuestionSampler:
         nouns = [self.lexicon.nouns[noun] for noun in verb.slots[0].nouns if noun in self.lexicon.nouns]
         if kind == "whom":
             return [noun.english for noun in nouns if self.clauses.is_human(noun.english)]
-        things = [
-            n for n in nouns if not self.clauses.is_human(n.english) and n.kind not in ("city", "country")
-        ]
+        things = [n for n in nouns if not self.clauses.is_human(n.english) and n.kind not in ("city", "country")]
         return [noun.english for noun in things if kind == "what" or not noun.mass]

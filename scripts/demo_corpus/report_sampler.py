@@ -13,9 +13,7 @@ from scripts.demo_corpus.statement_sampler import StatementSampler
 
 @final
 class ReportSampler:
-    def __init__(
-        self, clauses: ClauseSampler, statements: StatementSampler, compounds: CompoundSampler
-    ) -> None:
+    def __init__(self, clauses: ClauseSampler, statements: StatementSampler, compounds: CompoundSampler) -> None:
         self.statements, self.compounds = statements, compounds
         self.clauses, self.noun_phrases = clauses, clauses.noun_phrases
         self.words, self.rng, self.chance = clauses.words, clauses.rng, clauses.chance

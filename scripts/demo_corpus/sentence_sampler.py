@@ -27,11 +27,19 @@ class SentenceSampler:
         questions = QuestionSampler(clauses, statements)
         reports = ReportSampler(clauses, statements, compounds)
         self.kinds = {
-            statements.statement: 24, statements.copula: 10, statements.there_is: 5,
-            questions.yes_no: 8, questions.asking: 12, compounds.chain: 10, compounds.contrast: 6,
-            compounds.reason: 9, reports.reported: 8, compounds.whenever: 4, compounds.together: 10,
+            statements.statement: 24,
+            statements.copula: 10,
+            statements.there_is: 5,
+            questions.yes_no: 8,
+            questions.asking: 12,
+            compounds.chain: 10,
+            compounds.contrast: 6,
+            compounds.reason: 9,
+            reports.reported: 8,
+            compounds.whenever: 4,
+            compounds.together: 10,
             reports.relayed: 20,
-        }  # fmt: skip
+        }
 
     def sentence(self) -> Parts:
         (kind,) = self.rng.choices(list(self.kinds), list(self.kinds.values()))

@@ -31,11 +31,7 @@ def english_verb_group(clause: "Clause") -> tuple[Words, Words]:
     if clause.progressive:
         return [BE[person], *negative], [*frequency, verb.progressive, *particles]
     if clause.modal and clause.modal.key in ("can", "must"):
-        modal = (
-            ["cannot"]
-            if clause.modal.key == "can" and negative and not inverts
-            else [clause.modal.key, *negative]
-        )
+        modal = ["cannot"] if clause.modal.key == "can" and negative and not inverts else [clause.modal.key, *negative]
         return modal, [*frequency, *verb.english]
     if clause.modal:
         rest_of_modal = ["to", *verb.english]
@@ -70,14 +66,7 @@ def french_verb_group(clause: "Clause") -> Words:
         finite, before, after = verb.present[person], clitics, []
     ne, pas = {"": ([], []), "not": (["ne"], ["pas"]), "never": (["ne"], ["jamais"])}[clause.negation]
     middle = [clause.frequency, *(part for part in clause.adverbials if is_adverb(part, "mid"))]
-    return [
-        *ne,
-        *before,
-        finite,
-        *pas,
-        *(word for part in middle if part for word in part.french),
-        *after,
-    ]
+    return [*ne, *before, finite, *pas, *(word for part in middle if part for word in part.french), *after]
 
 
 def _clitics(clause: "Clause") -> Words:

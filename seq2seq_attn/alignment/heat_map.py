@@ -33,10 +33,7 @@ def draw_attention(
             f"{len(target_pieces)} target and {len(source_pieces)} source pieces need weights of shape "
             f"(target, source) or (heads, target, source), got {weights.shape}"
         )
-    source, target = (
-        [readable(piece) for piece in source_pieces],
-        [readable(piece) for piece in target_pieces],
-    )
+    source, target = ([readable(piece) for piece in source_pieces], [readable(piece) for piece in target_pieces])
     heads = weights.reshape(-1, len(target), len(source))
     columns = grid_columns(len(heads))
     rows = -(-len(heads) // columns)
@@ -126,9 +123,7 @@ def widest(texts: list[str], font_size: float) -> float:
 
 
 def draw_map(axes: Axes, head: Float[np.ndarray, "target source"]) -> QuadMesh:
-    mesh = axes.pcolormesh(
-        head.astype(np.float32), cmap=COLOURS, vmin=0, vmax=1, edgecolors="0.85", linewidth=0.3
-    )
+    mesh = axes.pcolormesh(head.astype(np.float32), cmap=COLOURS, vmin=0, vmax=1, edgecolors="0.85", linewidth=0.3)
     axes.invert_yaxis()
     return mesh
 

@@ -33,9 +33,7 @@ def word_weights(
 
     So a row of weights that sum to 1 keeps its sum.
     """
-    assert weights.shape[1:] == (len(rows), len(columns)), (
-        "a name for each row and column, end pieces included"
-    )
+    assert weights.shape[1:] == (len(rows), len(columns)), "a name for each row and column, end pieces included"
     source, target = word_of_each(columns[:-1]), word_of_each(rows[:-1])
     num_source, num_target = (int(words.max(initial=-1)) + 1 for words in (source, target))
     to_source = np.eye(num_source + 1)[[*source, num_source]]  # (columns, source words and end)

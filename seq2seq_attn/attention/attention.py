@@ -47,11 +47,23 @@ class Attention(nn.Module):
     """
 
     def __init__(
-        self, *, query_dim: int, key_dim: int, value_dim: int, layer: int,
-        score: partial[Any], pattern: partial[Any], normalizer: partial[Any], num_heads: int | None,
-        project_values: bool, dropout: float, projection_dropout: float, qkv_bias: bool, qk_scale: float | None,
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        value_dim: int,
+        layer: int,
+        score: partial[Any],
+        pattern: partial[Any],
+        normalizer: partial[Any],
+        num_heads: int | None,
+        project_values: bool,
+        dropout: float,
+        projection_dropout: float,
+        qkv_bias: bool,
+        qk_scale: float | None,
         relative: Callable[..., Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         width_of_values = query_dim if project_values else value_dim
         self.num_heads = most_heads(query_dim, width_of_values) if num_heads is None else num_heads
@@ -90,10 +102,13 @@ class Attention(nn.Module):
 
     def prepare(
         self,
-        keys: Float[Tensor, "batch source key_dim"], values: Float[Tensor, "batch source value_dim"] | None = None,
-        mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None, start: int = 0,
-        *, valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None = None,
-    ) -> Memory:  # fmt: skip
+        keys: Float[Tensor, "batch source key_dim"],
+        values: Float[Tensor, "batch source value_dim"] | None = None,
+        mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
+        start: int = 0,
+        *,
+        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None = None,
+    ) -> Memory:
         """Everything about keys and values that no query changes; `values` default to `keys`.
 
         Args:
@@ -113,9 +128,14 @@ class Attention(nn.Module):
         return Memory(self._rotated(prepared, start), split_heads(values, self.num_heads), visible)
 
     def forward(
-        self, query: Float[Tensor, "batch target query_dim"], memory: Memory, *, start: int = 0, causal: bool = False,
+        self,
+        query: Float[Tensor, "batch target query_dim"],
+        memory: Memory,
+        *,
+        start: int = 0,
+        causal: bool = False,
         need_weights: bool = False,
-    ) -> Attended:  # fmt: skip
+    ) -> Attended:
         """Context of each query.
 
         Args:
@@ -134,11 +154,16 @@ class Attention(nn.Module):
         return apart(attended) if several else attended
 
     def attend_self(
-        self, x: Float[Tensor, "batch length dim"],
-        mask: Bool[Tensor, "batch length"] | Bool[Tensor, "batch length length"] | None = None, *,
-        past: Memory | None = None, joined: Joined | None = None, causal: bool = False, need_weights: bool = False,
+        self,
+        x: Float[Tensor, "batch length dim"],
+        mask: Bool[Tensor, "batch length"] | Bool[Tensor, "batch length length"] | None = None,
+        *,
+        past: Memory | None = None,
+        joined: Joined | None = None,
+        causal: bool = False,
+        need_weights: bool = False,
         valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch length"] | None = None,
-    ) -> Attended:  # fmt: skip
+    ) -> Attended:
         """A sequence that attends to itself and, one step or chunk at a time, to the `past` that stands before it.
 
         Args:
@@ -166,9 +191,7 @@ class Attention(nn.Module):
         if joined is None:
             return self._rotated(self.score.prepare_query(x), start), self.prepare(x, mask=mask, start=start)
         query, keys, values = F.linear(x, *joined).chunk(3, -1)
-        memory = Memory(
-            self._rotated(self.score.split_keys(keys), start), split_heads(values, self.num_heads), mask
-        )
+        memory = Memory(self._rotated(self.score.split_keys(keys), start), split_heads(values, self.num_heads), mask)
         return self._rotated(self.score.split_query(query), start), memory
 
     def _rotated(self, prepared: tuple[Tensor, ...], start: int) -> tuple[Tensor, ...]:
@@ -179,9 +202,16 @@ class Attention(nn.Module):
         return (self.relative.rotate(x, torch.arange(start, start + x.shape[2], device=x.device)),)
 
     def _attend(
-        self, query: Tensor, prepared: tuple[Tensor, ...], memory: Memory, start: int, causal: bool,
-        need_weights: bool, itself: bool = False, one_place: bool = False,
-    ) -> Attended:  # fmt: skip
+        self,
+        query: Tensor,
+        prepared: tuple[Tensor, ...],
+        memory: Memory,
+        start: int,
+        causal: bool,
+        need_weights: bool,
+        itself: bool = False,
+        one_place: bool = False,
+    ) -> Attended:
         """By the first way that serves: the keys of one place, a fused kernel, a pattern's blocks, all pairs."""
         target, source = 1 if one_place else query.shape[1], memory.source
         if memory.mask is not None and memory.mask.dim() == 3:
@@ -215,28 +245,40 @@ class Attention(nn.Module):
         return softmax and memory.one_mask and not dropping and not told
 
     def _step(
-        self, query: Tensor, prepared: tuple[Tensor, ...], memory: Memory, start: int, causal: bool,
+        self,
+        query: Tensor,
+        prepared: tuple[Tensor, ...],
+        memory: Memory,
+        start: int,
+        causal: bool,
         window: slice | Tensor,
-    ) -> Attended:  # fmt: skip
+    ) -> Attended:
         """Queries at one place, which read only the keys of its window."""
         read = memory.at(window)
         if self._may_fuse(memory):
-            return Attended(
-                self._output(masked_product(prepared[0], read.keys[0], read.values, read.visible))
-            )
+            return Attended(self._output(masked_product(prepared[0], read.keys[0], read.values, read.visible)))
         places = Places.dense(
-            start=start, target=query.shape[1], source=memory.source, lengths=lambda: memory.lengths, causal=causal,
-            device=query.device, window=window, one_place=True,
-        )  # fmt: skip
+            start=start,
+            target=query.shape[1],
+            source=memory.source,
+            lengths=lambda: memory.lengths,
+            causal=causal,
+            device=query.device,
+            window=window,
+            one_place=True,
+        )
         scores = self._scores(read.values.dtype, prepared, read.keys, places)
         return self._weighed(query, scores, both(read.visible, self.score.visible(places)), read, places)
 
     def _in_parts(self, prepared: tuple[Tensor, ...], memory: Memory, target: int, causal: bool) -> Attended:
         """All queries, in the blocks of the pattern."""
         parts = Parts(
-            self.pattern.parts(target, memory.source, causal), target, memory,
-            causal=causal, in_order=not self.normalizer.is_softmax,
-        )  # fmt: skip
+            self.pattern.parts(target, memory.source, causal),
+            target,
+            memory,
+            causal=causal,
+            in_order=not self.normalizer.is_softmax,
+        )
         hidden = not self.score.inner_product
         of = partial(self._scores, memory.values.dtype)
         scores, allowed = parts.scores(prepared, of, self.score.visible, hidden=hidden)
@@ -248,23 +290,40 @@ class Attention(nn.Module):
         return self._attended(context, None, log_prob, entropy)
 
     def _dense(
-        self, query: Tensor, prepared: tuple[Tensor, ...], memory: Memory, start: int, causal: bool,
-        need_weights: bool, one_place: bool,
-    ) -> Attended:  # fmt: skip
+        self,
+        query: Tensor,
+        prepared: tuple[Tensor, ...],
+        memory: Memory,
+        start: int,
+        causal: bool,
+        need_weights: bool,
+        one_place: bool,
+    ) -> Attended:
         """All queries and all keys, from what the pattern allows."""
         places = Places.dense(
-            start=start, target=query.shape[1], source=memory.source, lengths=lambda: memory.lengths, causal=causal,
-            device=query.device, one_place=one_place,
-        )  # fmt: skip
+            start=start,
+            target=query.shape[1],
+            source=memory.source,
+            lengths=lambda: memory.lengths,
+            causal=causal,
+            device=query.device,
+            one_place=one_place,
+        )
         scores = self._scores(memory.values.dtype, prepared, memory.keys, places)
         centre = None if self.pattern.sees_all else self.pattern.centre(query, places.query, places.end)
         allowed = self._allowed(memory, places, start, causal, centre)
         return self._weighed(query, scores, allowed, memory, places, centre, need_weights)
 
     def _weighed(
-        self, query: Tensor, scores: Tensor, allowed: Tensor | None, memory: Memory, places: Places,
-        centre: Tensor | None = None, need_weights: bool = False,
-    ) -> Attended:  # fmt: skip
+        self,
+        query: Tensor,
+        scores: Tensor,
+        allowed: Tensor | None,
+        memory: Memory,
+        places: Places,
+        centre: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> Attended:
         scores = scores.expand(len(query), *scores.shape[1:])
         weights, log_prob, entropy = self.normalizer(scores, allowed)
         if centre is not None and self.pattern.reweighs:
@@ -306,9 +365,7 @@ class Attention(nn.Module):
             None if entropy is None else entropy.sum(1),
         )
 
-    def _output(
-        self, context: Float[Tensor, "batch heads target width"]
-    ) -> Float[Tensor, "batch target dim"]:
+    def _output(self, context: Float[Tensor, "batch heads target width"]) -> Float[Tensor, "batch target dim"]:
         joined = join_heads(context)
         if self.project_output is None:
             return joined

@@ -113,9 +113,8 @@ def window_blocks(rows: int, keys: int, band: Band) -> list[Block]:
     if last <= first:
         return [end_block(0, rows, keys, band)]
     middle = Block(
-        first * tile, first * tile - before, tile, before + tile + after,
-        repeats=last - first, step=tile, band=band,
-    )  # fmt: skip
+        first * tile, first * tile - before, tile, before + tile + after, repeats=last - first, step=tile, band=band
+    )
     blocks = [end_block(0, first * tile, keys, band), middle, end_block(last * tile, rows, keys, band)]
     return [block for block in blocks if block.rows > 0]
 
@@ -136,7 +135,5 @@ def class_blocks(rows: int, keys: int, k: int, causal: bool) -> list[Block]:
     for first, end in pairwise(cuts):
         of_rows, of_keys = -(-(rows - first) // k), -(-(keys - first) // k)
         if of_rows > 0 and of_keys > 0:
-            blocks.append(
-                Block(first, first, of_rows, of_keys, end - first, step=1, spacing=k, causal=causal)
-            )
+            blocks.append(Block(first, first, of_rows, of_keys, end - first, step=1, spacing=k, causal=causal))
     return blocks

@@ -23,16 +23,26 @@ def build_attention(
 
 @overload
 def build_attention(
-    preset: str, *overrides: str, query_dim: int, key_dim: int, value_dim: int | None = None,
-    num_heads: int | None = None, layer: int = 0,
-) -> CrossAttention: ...  # fmt: skip
+    preset: str,
+    *overrides: str,
+    query_dim: int,
+    key_dim: int,
+    value_dim: int | None = None,
+    num_heads: int | None = None,
+    layer: int = 0,
+) -> CrossAttention: ...
 
 
 def build_attention(
-    preset: str, *overrides: str, dim: int | None = None,
-    query_dim: int | None = None, key_dim: int | None = None, value_dim: int | None = None,
-    num_heads: int | None = None, layer: int = 0,
-) -> SelfAttention | CrossAttention:  # fmt: skip
+    preset: str,
+    *overrides: str,
+    dim: int | None = None,
+    query_dim: int | None = None,
+    key_dim: int | None = None,
+    value_dim: int | None = None,
+    num_heads: int | None = None,
+    layer: int = 0,
+) -> SelfAttention | CrossAttention:
     """Self-attention of width `dim`, or cross-attention of queries to keys and values.
 
     >>> import torch

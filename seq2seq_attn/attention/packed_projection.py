@@ -31,11 +31,7 @@ def join(score: Score, project_values: nn.Linear | None) -> Joined | None:
 def join_source(score: Score, project_values: nn.Linear | None) -> Joined | None:
     """As `join`, of keys and values only, for a query that comes from elsewhere."""
     projections = score.projections
-    if (
-        projections is None
-        or project_values is None
-        or projections[1].in_features != project_values.in_features
-    ):
+    if projections is None or project_values is None or projections[1].in_features != project_values.in_features:
         return None
     return stacked((projections[1], project_values))
 

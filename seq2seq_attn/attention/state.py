@@ -63,9 +63,7 @@ class Memory:
         mask = None if self.mask is None else self.mask[rows]
         if self.room is not None:
             return self._within(self.room.select(rows, self.source), self.source, mask)
-        return Memory(
-            tuple(k.index_select(0, rows) for k in self.keys), self.values.index_select(0, rows), mask
-        )
+        return Memory(tuple(k.index_select(0, rows) for k in self.keys), self.values.index_select(0, rows), mask)
 
     def branch(self, rows: Int[Tensor, "rows"]) -> Memory:
         """As `select`, of a memory that will be appended to."""
@@ -181,17 +179,30 @@ class Places:
     """
 
     def __init__(
-        self, query: Callable[[], Tensor], key: Callable[[], Tensor], end: Callable[[], Tensor],
-        *, target_length: int | None = None, source_length: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        query: Callable[[], Tensor],
+        key: Callable[[], Tensor],
+        end: Callable[[], Tensor],
+        *,
+        target_length: int | None = None,
+        source_length: int | None = None,
+    ) -> None:
         self._query, self._key, self._end = query, key, end
         self.target_length, self.source_length = target_length, source_length
 
     @classmethod
     def dense(
-        cls, *, start: int, target: int, source: int, lengths: Callable[[], Tensor], causal: bool,
-        device: torch.device, window: slice | Tensor | None = None, one_place: bool = False,
-    ) -> Places:  # fmt: skip
+        cls,
+        *,
+        start: int,
+        target: int,
+        source: int,
+        lengths: Callable[[], Tensor],
+        causal: bool,
+        device: torch.device,
+        window: slice | Tensor | None = None,
+        one_place: bool = False,
+    ) -> Places:
         """Rows `start .. start + target` against columns `0 .. source`, or those of them in `window`.
 
         `one_place`: all rows stand at `start`.
@@ -209,10 +220,7 @@ class Places:
             places = torch.arange(source, device=device)
             return places if window is None else places[window]
 
-        return cls(
-            query, key, end,
-            target_length=start + (1 if one_place else target), source_length=source,
-        )  # fmt: skip
+        return cls(query, key, end, target_length=start + (1 if one_place else target), source_length=source)
 
     @cached_property
     def query(self) -> Int[Tensor, "*blocks target"]:

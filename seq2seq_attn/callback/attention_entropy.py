@@ -45,11 +45,17 @@ class AttentionEntropy(pl.Callback):
         split = datamodule.encoded("val")
         rows = spread(len(split), self.num_sentences)
         cut = TokenBatchSampler(
-            split.source_lengths[rows], split.target_lengths[rows], batch_tokens=datamodule.eval_batch_tokens,
-            shuffle=False, seed=0,
-        )  # fmt: skip
+            split.source_lengths[rows],
+            split.target_lengths[rows],
+            batch_tokens=datamodule.eval_batch_tokens,
+            shuffle=False,
+            seed=0,
+        )
         for places in cut:
             yield collate(
-                split, [rows[place] for place in places],
-                pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
-            )  # fmt: skip
+                split,
+                [rows[place] for place in places],
+                pad_id=tokenizer.pad_id,
+                bos_id=tokenizer.bos_id,
+                eos_id=tokenizer.eos_id,
+            )

@@ -31,9 +31,15 @@ class AttentionMap(pl.Callback):
     """
 
     def __init__(
-        self, *, folder: str, log_pictures: bool, slots: list[Literal["cross", "self", "encoder"]],
-        num_sentences: int, min_pieces: int, max_pieces: int,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        folder: str,
+        log_pictures: bool,
+        slots: list[Literal["cross", "self", "encoder"]],
+        num_sentences: int,
+        min_pieces: int,
+        max_pieces: int,
+    ) -> None:
         self.folder, self.log_pictures, self.slots = Path(folder), log_pictures, slots
         self.num_sentences, self.min_pieces, self.max_pieces = num_sentences, min_pieces, max_pieces
         self._told = False

@@ -27,9 +27,7 @@ class Autosave(pl.Callback):
     def __init__(self, *, folder: str, every_steps: int | None, every_minutes: float | None) -> None:
         for name, interval in (("every_steps", every_steps), ("every_minutes", every_minutes)):
             if interval is not None and interval <= 0:
-                raise UserError(
-                    f"callback.autosave.{name}={interval} is no interval; use a positive one, or null"
-                )
+                raise UserError(f"callback.autosave.{name}={interval} is no interval; use a positive one, or null")
         self.folder, self.every_steps, self.every_minutes = Path(folder), every_steps, every_minutes
         self._due = False
         self._mark = 0.0

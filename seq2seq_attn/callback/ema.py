@@ -42,9 +42,7 @@ class EMA(pl.Callback):
 
     def __init__(self, *, decay: float) -> None:
         if not 0 <= decay < 1:
-            raise UserError(
-                f"callback.ema.decay={decay} is not from 0 to below 1; take one that is, such as 0.999"
-            )
+            raise UserError(f"callback.ema.decay={decay} is not from 0 to below 1; take one that is, such as 0.999")
         self.decay, self.updates = decay, 0
         self._step = 0
         self._weights: dict[str, nn.Parameter] = {}
@@ -102,9 +100,7 @@ class EMA(pl.Callback):
     ) -> None:
         if self.updates == 0:
             return
-        averages = {
-            id(weight): self._average[name].to(weight.dtype) for name, weight in self._weights.items()
-        }
+        averages = {id(weight): self._average[name].to(weight.dtype) for name, weight in self._weights.items()}
         # tied ones under each of their names
         for name, parameter in pl_module.named_parameters(remove_duplicate=False):
             if id(parameter) in averages:

@@ -18,9 +18,7 @@ class GradientNorm(pl.Callback):
     Stands before `finite`, which takes away a gradient that is not.
     """
 
-    def on_before_optimizer_step(
-        self, trainer: Any, pl_module: pl.LightningModule, optimizer: Optimizer
-    ) -> None:
+    def on_before_optimizer_step(self, trainer: Any, pl_module: pl.LightningModule, optimizer: Optimizer) -> None:
         if (trainer.global_step + 1) % trainer.log_every_n_steps:
             return
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -112,9 +112,7 @@ def largest(sampler: TokenBatchSampler) -> list[list[int]]:
     every.rank, every.num_replicas = 0, 1
     every.start_at(every.epoch, 0)
     batches = list(every)
-    source, target = (
-        longest(lengths, batches) for lengths in (sampler.source_lengths, sampler.target_lengths)
-    )
+    source, target = (longest(lengths, batches) for lengths in (sampler.source_lengths, sampler.target_lengths))
     tokens = np.array([len(rows) for rows in batches]) * (source + target)
     places = {int(tokens.argmax()), int((tokens * (source + target)).argmax())}
     return [batches[place] for place in sorted(places)]

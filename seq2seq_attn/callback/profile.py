@@ -41,9 +41,7 @@ class Profile(pl.Callback):
         operator_steps: then run under torch.profiler, which slows them. operators: lines of its table.
     """
 
-    def __init__(
-        self, *, folder: str, warm_up_steps: int, steps: int, operator_steps: int, operators: int
-    ) -> None:
+    def __init__(self, *, folder: str, warm_up_steps: int, steps: int, operator_steps: int, operators: int) -> None:
         self.file = Path(folder) / "profile.txt"
         self.warm_up_steps, self.steps = warm_up_steps, steps
         self.operator_steps, self.operators = operator_steps, operators
@@ -56,9 +54,7 @@ class Profile(pl.Callback):
         if stage != "fit":
             return
         if not isinstance(trainer.profiler, PassThroughProfiler):
-            raise UserError(
-                "profile=true and trainer.profiler measure the same steps; leave out one of the two"
-            )
+            raise UserError("profile=true and trainer.profiler measure the same steps; leave out one of the two")
         trainer.profiler = self.clock
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:

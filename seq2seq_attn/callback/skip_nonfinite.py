@@ -92,9 +92,7 @@ class Finite(pl.Callback):
         self._unread.append(Step(trainer.global_step, skipped, self._losses, self._rows))
         self._losses, self._rows = [], []
 
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if len(self._unread) >= min(READ_EVERY, self.limit):
             self._read()
         self._end_beyond_limit(trainer)
@@ -173,8 +171,5 @@ def table(steps: list[Step], rank: int, split: Split) -> list[tuple[str, ...]]:
     for step in steps:
         for loss, batch in zip(step.losses, step.rows, strict=True):
             said = "finite" if loss.isfinite() else str(loss.item())
-            rows += [
-                (str(step.number), str(rank), said, split.sources[i], split.targets[i])
-                for i in batch.tolist()
-            ]
+            rows += [(str(step.number), str(rank), said, split.sources[i], split.targets[i]) for i in batch.tolist()]
     return rows

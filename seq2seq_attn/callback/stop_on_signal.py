@@ -61,9 +61,14 @@ class StopOnSignal(pl.Callback):
             self._install(trainer, leave)
 
     def on_validation_batch_end(
-        self, trainer: Any, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int,
+        self,
+        trainer: Any,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
         dataloader_idx: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if trainer.state.fn == "fit":
             self._agreed = agreed(trainer, self._received)
             self._stop(trainer)

@@ -33,10 +33,7 @@ SLOTS = {  # the folder of a slot's classes, and what they all are; named, since
     "feed_forward": ("feed_forward", "torch.nn.Module"),
     "search": SEARCH,
     "candidates": SEARCH,
-    "length_penalty": (
-        "search.length_penalty",
-        "seq2seq_attn.search.length_penalty.length_penalty.LengthPenalty",
-    ),
+    "length_penalty": ("search.length_penalty", "seq2seq_attn.search.length_penalty.length_penalty.LengthPenalty"),
     "limits": ("search", "seq2seq_attn.search.limits.Limits"),
     "data": CORPUS,
     "corpus": CORPUS,
@@ -100,7 +97,5 @@ def build(node: Any, slot: str, file: Path) -> Any:
         said = str(cause).partition("\n")[0]
         raise UserError(f"{file} holds options from which no {slot} can be built ({said})") from error
     if not isinstance(part, get_class(SLOTS[slot][1])):
-        raise UserError(
-            f"{file} holds options that describe no {slot}; give a checkpoint that train.py wrote"
-        )
+        raise UserError(f"{file} holds options that describe no {slot}; give a checkpoint that train.py wrote")
     return part

@@ -32,9 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("paths", nargs="+", help=".ckpt files, or one run folder with --last or --best")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--last", type=int, metavar="N", help="the last N of the run")
-    choice.add_argument(
-        "--best", type=int, metavar="N", help="those N of the run that had the best validation BLEU"
-    )
+    choice.add_argument("--best", type=int, metavar="N", help="those N of the run that had the best validation BLEU")
     parser.add_argument("--output", type=Path, required=True, help="the .ckpt file to write")
     options = parser.parse_args(arguments)
     if options.output.exists():
@@ -123,10 +121,7 @@ def averaged(files: list[Path]) -> dict[str, Any]:
     for name, like in first["state_dict"].items():
         mean = (totals[name] / len(files)).to(like.dtype) if like.is_floating_point() else totals[name]
         means[name] = tied.setdefault((like.data_ptr(), like.shape), mean)
-    return {key: first[key] for key in KEPT} | {
-        "state_dict": means,
-        "averaged": [str(file) for file in files],
-    }
+    return {key: first[key] for key in KEPT} | {"state_dict": means, "averaged": [str(file) for file in files]}
 
 
 def added(total: Tensor | None, tensor: Tensor) -> Tensor:

@@ -13,12 +13,7 @@ from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.errors import UserError
 
 PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
-FIXED = (
-    "seed",
-    "optimizer._target_",
-    "optimizer.amsgrad",
-    "optimizer.centered",
-)  # their state is of another kind
+FIXED = ("seed", "optimizer._target_", "optimizer.amsgrad", "optimizer.centered")  # their state is of another kind
 LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
 ASIDE = {  # changes nothing of what is trained
     "choices", "ckpt_path", "compile", "compiling", "log_text", "logger", "num_threads", "paths", "profile",
@@ -45,9 +40,7 @@ class Change(NamedTuple):
 def changes(saved: dict[str, Any], config: dict[str, Any]) -> list[Change]:
     """Of two resolved configurations, as far as both have them; the folders of a run do not count."""
     names = sorted((saved.keys() & config.keys()) - ASIDE)
-    old, new = (
-        {name: in_folders(node[name], node.get("paths", {})) for name in names} for node in (saved, config)
-    )
+    old, new = ({name: in_folders(node[name], node.get("paths", {})) for name in names} for node in (saved, config))
     found = list(differences(old, new))
     # a part is an option of its own and, by reference, one or more of the model
     parts = [change for change in found if not change.key.startswith("model.")]

@@ -28,9 +28,7 @@ class AtomicCheckpointIO(CheckpointIO):
         self._folder = folder.resolve()
         self._written: set[Path] = set()
 
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
-    ) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         if "://" in str(path):
             raise UserError(f"{path} is not a local file, and checkpoints are kept on local disks only")
         file = Path(path).absolute()

@@ -38,6 +38,4 @@ def load_ensemble(paths: Sequence[str]) -> LoadedEnsemble:
                 "data and tokenizer options"
             )
     models = [member.model for member in loaded]
-    return LoadedEnsemble(
-        models[0] if len(models) == 1 else Ensemble(models).eval(), first.tokenizer, first.config
-    )
+    return LoadedEnsemble(models[0] if len(models) == 1 else Ensemble(models).eval(), first.tokenizer, first.config)

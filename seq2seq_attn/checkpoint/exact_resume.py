@@ -36,9 +36,7 @@ class ExactResume(pl.Callback):
         self._changes: list[Change] = []
         self._scheduled: int | None = None
 
-    def on_save_checkpoint(
-        self, trainer: Any, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: Any, pl_module: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
         loops = checkpoint["loops"]["fit_loop"]
         settle(loops["epoch_loop.batch_progress"])
         validation = loops["epoch_loop.val_loop.batch_progress"]
@@ -89,9 +87,7 @@ class ExactResume(pl.Callback):
             say_changes(self._changes, trainer, pl_module)
         self._changes, self._scheduled = [], None
 
-    def on_train_batch_start(
-        self, trainer: Any, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: Any, pl_module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
         """Lightning counts the batch it goes on from once too often if it was validated after."""
         trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
         trainer.fit_loop._restarting = False  # or the epoch ends without its schedule's step
@@ -156,9 +152,7 @@ def reschedule(trainer: Any, steps: int) -> None:
 def say_changes(changed: list[Change], trainer: Any, pl_module: Any) -> None:
     rate = trainer.optimizers[0].param_groups[0]["lr"]
     planned = takes_total(pl_module.scheduler)
-    schedule = (
-        f", its schedule is computed over {trainer.estimated_stepping_batches:,} steps" if planned else ""
-    )
+    schedule = f", its schedule is computed over {trainer.estimated_stepping_batches:,} steps" if planned else ""
     values = ", ".join(map(str, changed))
     say(f"From step {trainer.global_step:,} on: {values}; the learning rate is {rate:.3g}{schedule}")
 

@@ -43,16 +43,12 @@ def find_checkpoint(path: str) -> Path:
     if os.path.isfile(given):  # Path.is_file raises for a name too long
         return given
     if not os.path.exists(given):
-        raise UserError(
-            f"ckpt_path={path} does not exist; give a run folder (runs/train/...) or a .ckpt file"
-        )
+        raise UserError(f"ckpt_path={path} does not exist; give a run folder (runs/train/...) or a .ckpt file")
     for name in (BEST, LAST, WEIGHTS):
         for folder in (given / "checkpoints", given):
             if (folder / name).is_file():
                 return folder / name
-    raise UserError(
-        f"ckpt_path={path} holds no checkpoints/best.ckpt or last.ckpt; give a run folder or a .ckpt file"
-    )
+    raise UserError(f"ckpt_path={path} holds no checkpoints/best.ckpt or last.ckpt; give a run folder or a .ckpt file")
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -137,9 +133,7 @@ def check_saved_options(config: dict[str, Any], types: dict[str, Any], file: Pat
         for key in name.split("."):
             value = value.get(key) if isinstance(value, dict) else None
         if not isinstance(value, kind):
-            raise UserError(
-                f"{file} holds no {name} among its options; give a checkpoint that train.py wrote"
-            )
+            raise UserError(f"{file} holds no {name} among its options; give a checkpoint that train.py wrote")
 
 
 def build_model(config: Any, weights: dict[str, Tensor], file: Path) -> EncoderDecoder:

@@ -79,9 +79,11 @@ def read_published(file: Path) -> dict[str, Any]:
             for side, name in MODEL_FILES.items()
         }
         return {
-            "format": settings["format"], "config": settings["config"], "tokenizer": settings["tokenizer"] | models,
+            "format": settings["format"],
+            "config": settings["config"],
+            "tokenizer": settings["tokenizer"] | models,
             "state_dict": {PREFIX + name: weight for name, weight in weights.items()},
-        }  # fmt: skip
+        }
     except (OSError, KeyError, TypeError, AttributeError, ValueError, SafetensorError) as error:
         raise UserError(
             f"{folder} is not a whole published model (a file is missing or damaged: {error}); give what "

@@ -29,9 +29,7 @@ def starting_point(resume: str | None, ckpt_path: str | None, run_dir: Path) -> 
     return None if ckpt_path is None else find_checkpoint(ckpt_path)
 
 
-def results_of_complete(
-    resume: str | None, run_dir: Path, composed: DictConfig | None = None
-) -> dict[str, Any] | None:
+def results_of_complete(resume: str | None, run_dir: Path, composed: DictConfig | None = None) -> dict[str, Any] | None:
     """What a run that is complete left, said on the screen; None: it is to be run, or to go on.
 
     Args:
@@ -52,9 +50,7 @@ def results_of_complete(
     changed = [change for change in changes_since(run_dir, composed) if not change.key.endswith("vocab_size")]
     if any(change.key in (*LIMITS, "callback.early_stopping.patience") for change in changed):
         return None
-    idle = (
-        f"; {', '.join(map(str, changed))}: give a higher trainer.max_epochs too, and it trains on with this"
-    )
+    idle = f"; {', '.join(map(str, changed))}: give a higher trainer.max_epochs too, and it trains on with this"
     say(f"{run_dir} is complete; nothing is left to do{idle if changed else ''}")
     return results
 

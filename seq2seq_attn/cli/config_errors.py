@@ -33,17 +33,13 @@ def parse(arguments: list[str]) -> Namespace:
     return parser.parse_args(arguments)
 
 
-def sentence_of_composition(
-    error: Exception, directory: Path, config_name: str, overrides: list[str]
-) -> str | None:
+def sentence_of_composition(error: Exception, directory: Path, config_name: str, overrides: list[str]) -> str | None:
     """The sentence for an error from before the job: what Hydra, OmegaConf or YAML say, made shorter."""
     if sentence := sentence_of(error):
         return sentence
     if isinstance(error, OverrideParseException):
         why = found(r"^\s*(.+)", error.message.removeprefix(f"Error parsing override '{error.override}'"))
-        return (
-            f"Cannot read '{error.override}' ({why}); write key=value, and quote odd letters: \"key='a, b'\""
-        )
+        return f"Cannot read '{error.override}' ({why}); write key=value, and quote odd letters: \"key='a, b'\""
     if isinstance(error, MissingConfigException):
         return no_choice(error, directory, config_name, overrides)
     if isinstance(error, YAMLError):
@@ -51,9 +47,7 @@ def sentence_of_composition(
     message = str(error)
     if key := found(r"Could not override '(.+?)'", message):
         return no_option(key, message, directory, config_name, overrides)
-    if several := found(
-        r"(?:Ambiguous value for argument|Sweep parameters) '(.+?)'(?:$|\n| requires)", message
-    ):
+    if several := found(r"(?:Ambiguous value for argument|Sweep parameters) '(.+?)'(?:$|\n| requires)", message):
         return f"'{several}' names several values; add -m to run a job for each, or write [a,b] for a list"
     if key := found(r"An item is already at '(.+?)'", message):
         return f"There is an option '{key}' already; leave out the '+'"
@@ -103,9 +97,7 @@ def no_option(key: str, message: str, directory: Path, config_name: str, overrid
         if part not in node:
             if place == 0 and len(parts) > 1 and part in groups:
                 choices = ", ".join(sorted(path.stem for path in (directory / part).glob("*.yaml")))
-                return (
-                    f"'{key}' is an option of a {part}, and none is chosen; add {part}=..., one of: {choices}"
-                )
+                return f"'{key}' is an option of a {part}, and none is chosen; add {part}=..., one of: {choices}"
             names = [*map(str, node), *(groups if place == 0 else [])]
             whole = {name: ".".join([*parts[:place], name, *parts[place + 1 :]]) for name in names}
             return f"There is no option '{key}'{did_you_mean(part, whole)}"

@@ -52,11 +52,7 @@ def main(task: Callable[[DictConfig], None], config_name: str, config_dir: Path 
         sys.exit(INTERRUPTED)
     except Exception as error:
         leave_if_pipe_is_closed(error)
-        sentence = (
-            sentence_of(error)
-            if composed
-            else sentence_of_composition(error, directory, config_name, overrides)
-        )
+        sentence = sentence_of(error) if composed else sentence_of_composition(error, directory, config_name, overrides)
         if sentence is None:
             raise
         refuse(sentence)

@@ -23,13 +23,9 @@ LINES = ("-", "--", "-.", ":")
 @reports_user_errors
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "runs", nargs="+", metavar="RUN", help="run folder, NAME=FOLDER, or an earlier curves.tsv"
-    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder, NAME=FOLDER, or an earlier curves.tsv")
     parser.add_argument("--figure", default="val/bleu", help="column of metrics.csv (%(default)s)")
-    parser.add_argument(
-        "--lowest", type=float, help="where the figure's axis begins; the least is found if not given"
-    )
+    parser.add_argument("--lowest", type=float, help="where the figure's axis begins; the least is found if not given")
     parser.add_argument("--output", type=Path, required=True, help="the picture to write, .png, .svg or .pdf")
     options = parser.parse_args(arguments)
     if options.output.suffix not in PICTURES:
@@ -88,9 +84,7 @@ def write(curves: dict[str, Curve], figure: str, file: Path) -> None:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
         writer.writerow(["run", "updates", figure])
         writer.writerows(
-            [name, f"{updates:.0f}", f"{value:.3f}"]
-            for name, curve in curves.items()
-            for updates, value in curve
+            [name, f"{updates:.0f}", f"{value:.3f}"] for name, curve in curves.items() for updates, value in curve
         )
 
 

@@ -51,32 +51,35 @@ def layout(entity: str, project: str, *, name: str, group: str | None) -> Any:
     by_attention: dict[str, Any] = {"groupby": v2.Config("choices.attention"), "groupby_aggfunc": "mean"}
     sections = [
         workspaces.Section(
-            name="Results", is_open=True, panels=[
+            name="Results",
+            is_open=True,
+            panels=[
                 v2.BarPlot(title="Best validation BLEU", metrics=[BEST], **by_attention, groupby_rangefunc="stddev"),
                 v2.ScatterPlot(title="BLEU against speed", x="train/tokens_per_second", y=BEST),
                 v2.BarPlot(title="Attention entropy", metrics=["val/attention_entropy"], **by_attention),
                 v2.RunComparer(diff_only="split"),
             ],
         )
-    ]  # fmt: skip
+    ]
     for title, names in CURVES.items():
         panels: list[Any] = [
             v2.LinePlot(title=y, x=STEP, y=[y], **by_attention, groupby_rangefunc="stddev") for y in names
         ]
         sections.append(workspaces.Section(name=title, panels=panels, is_open=True))
     seen: list[Any] = [
-        v2.MediaBrowser(
-            media_keys=["attention/cross_0_0"], mode="grid", grid_x_axis="step", grid_y_axis="run"
-        )
+        v2.MediaBrowser(media_keys=["attention/cross_0_0"], mode="grid", grid_x_axis="step", grid_y_axis="run")
     ]
     seen.append(v2.WeavePanelSummaryTable(table_name="val/translations"))
     sections.append(workspaces.Section(name="Maps and translations", panels=seen, is_open=True))
     return workspaces.Workspace(
-        entity=entity, project=project, name=name, sections=sections,
+        entity=entity,
+        project=project,
+        name=name,
+        sections=sections,
         settings=workspaces.WorkspaceSettings(x_axis=STEP, max_runs=30),
         runset_settings=workspaces.RunsetSettings(
             filters=expr.And(expr.Metric("Group") == group) if group else "",
             order=[expr.Ordering(expr.Summary(BEST), ascending=False)],
             pinned_columns=list(PINNED),
         ),
-    )  # fmt: skip
+    )

@@ -59,9 +59,7 @@ def forest(figures: Figures) -> str:
     left = max(text_width(row.label) for row in rows) + 0.2
     width, height = left + FOREST_AXIS + 0.15, FOREST_ROW * len(rows) + FOREST_FOOT
     figure = Figure(figsize=(width, height))
-    axes = figure.add_axes(
-        (left / width, FOREST_FOOT / height, FOREST_AXIS / width, 1 - (FOREST_FOOT + 0.05) / height)
-    )
+    axes = figure.add_axes((left / width, FOREST_FOOT / height, FOREST_AXIS / width, 1 - (FOREST_FOOT + 0.05) / height))
     for place, row in enumerate(rows):
         found = figures.differences.get(row.label)
         if found is None:
@@ -90,10 +88,17 @@ def scatter(figures: Figures, key: str) -> str:
     for row in rows:
         x, y = figures.means[row.label][key], figures.means[row.label][bleu]
         axes.errorbar(
-            x.mean / column.unit, y.mean, xerr=(x.sd or 0) / column.unit or None, yerr=y.sd or None, color="0.4",
-            linewidth=0.8, marker="o", markersize=5.5, markeredgecolor="black",
+            x.mean / column.unit,
+            y.mean,
+            xerr=(x.sd or 0) / column.unit or None,
+            yerr=y.sd or None,
+            color="0.4",
+            linewidth=0.8,
+            marker="o",
+            markersize=5.5,
+            markeredgecolor="black",
             markerfacecolor="black" if row in front else "white",
-        )  # fmt: skip
+        )
     axes.margins(0.08)
     if column.best:
         axes.set_xlim(above_zero(*widened(*axes.get_xlim(), column)))
@@ -107,10 +112,7 @@ def scatter(figures: Figures, key: str) -> str:
     axes.set_ylabel("BLEU", fontsize=LABEL + 1)
     axes.grid(color="0.92", linewidth=0.6)
     axes.tick_params(labelsize=LABEL, length=2)
-    points = [
-        (figures.mean(row, key) / column.unit, figures.mean(row, bleu), row.label, row in front)
-        for row in rows
-    ]
+    points = [(figures.mean(row, key) / column.unit, figures.mean(row, bleu), row.label, row in front) for row in rows]
     name_points(figure, axes, points)
     return svg(figure, f"{figures.title}: BLEU against {column.title}")
 
@@ -156,9 +158,15 @@ def name_points(figure: Figure, axes: Axes, points: Sequence[tuple[float, float,
         # Anchored at the end that faces the point, as a browser may have a wider font.
         anchor = {"left": box.left, "right": box.right, "center": (box.left + box.right) / 2}[side]
         figure.text(
-            anchor / SCATTER[0], middle / SCATTER[1], name, fontsize=LABEL, ha=side, va="center", parse_math=False,
+            anchor / SCATTER[0],
+            middle / SCATTER[1],
+            name,
+            fontsize=LABEL,
+            ha=side,
+            va="center",
+            parse_math=False,
             fontweight="bold" if bold else "normal",
-        )  # fmt: skip
+        )
 
 
 def text_width(text: str) -> float:

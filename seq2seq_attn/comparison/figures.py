@@ -75,9 +75,7 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
     """
     means = {row.label: means_of(row, columns_of(group.rows)) for row in group.rows}
     columns = {
-        key: column
-        for key, column in columns_of(group.rows).items()
-        if any(key in own for own in means.values())
+        key: column for key, column in columns_of(group.rows).items() if any(key in own for own in means.values())
     }
     bleu = next(iter(columns))
     rows = sorted(group.rows, key=lambda row: -numeric(means[row.label][bleu].mean))
@@ -91,12 +89,19 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
         notes.append(f"No run here has {group.by}={baseline}: the baseline is the one with the highest BLEU.")
     notes += [note for row in rows for run in row.runs for note in disagreement(run, counted[run.name])]
     return Figures(
-        group.title, rows, group.by, columns, means, against.label, asked is not None,
-        differences(rows, counted, against, resamples), resamples,
+        group.title,
+        rows,
+        group.by,
+        columns,
+        means,
+        against.label,
+        asked is not None,
+        differences(rows, counted, against, resamples),
+        resamples,
         {label: sentences for label, (sentences, _) in first.items()},
         {row.label: {label: fmean(lengths[run.name][label][1] for run in row.runs) for label in first} for row in rows},
         notes,
-    )  # fmt: skip
+    )
 
 
 def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
@@ -211,9 +216,7 @@ def efficient(figures: Figures, rows: Sequence[Row], key: str, lower: bool) -> l
     def beaten(own: tuple[float, float]) -> bool:
         return any(a >= own[0] and b >= own[1] and (a, b) != own for a, b in points.values())
 
-    return [
-        row for row in rows if not any(map(math.isnan, points[row.label])) and not beaten(points[row.label])
-    ]
+    return [row for row in rows if not any(map(math.isnan, points[row.label])) and not beaten(points[row.label])]
 
 
 def listed(names: Sequence[str]) -> str:

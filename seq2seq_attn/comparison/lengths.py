@@ -20,10 +20,7 @@ Row = tuple[str, str, str]
 def read(run: Path, split: str) -> list[Row]:
     """Source, reference, hypothesis of each line."""
     _, sources, hypotheses, references = read_system(run, split)
-    return [
-        (source, versions[0], said)
-        for source, versions, said in zip(sources, references, hypotheses, strict=True)
-    ]
+    return [(source, versions[0], said) for source, versions, said in zip(sources, references, hypotheses, strict=True)]
 
 
 def thirds(rows: list[Row]) -> list[list[Row]]:

@@ -64,16 +64,12 @@ def map_of(run: Run, kind: str, sentence: int) -> Map | None:
             weights, source, target = (kept[name] for name in ("weights", "source_pieces", "target_pieces"))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None  # a kill has cut it off
-    return Map(
-        layer, len(weights), weights.mean(0), *([str(piece) for piece in side] for side in (target, source))
-    )
+    return Map(layer, len(weights), weights.mean(0), *([str(piece) for piece in side] for side in (target, source)))
 
 
 def best_maps(run: Run) -> Path | None:
     """The folder of the validation that chose the checkpoint; the last, where that one is not there."""
-    folders = {
-        int(place.name.removeprefix("step_")): place for place in run.folder.glob("attention_maps/step_*")
-    }
+    folders = {int(place.name.removeprefix("step_")): place for place in run.folder.glob("attention_maps/step_*")}
     if not folders:
         return None
     scores = {}
@@ -110,8 +106,14 @@ def draw_scale(description: str) -> str:
 def show(axes: Axes, weights: Float[np.ndarray, "rows columns"]) -> None:
     """As a picture of a pixel a weight, which the browser enlarges: an element for each would be a heavy page."""
     axes.imshow(
-        weights, cmap=colormaps[COLOURS].with_extremes(bad=NOTHING), vmin=0, vmax=1, interpolation="none",
-        aspect="auto", extent=(0, weights.shape[1], weights.shape[0], 0), origin="upper",
-    )  # fmt: skip
+        weights,
+        cmap=colormaps[COLOURS].with_extremes(bad=NOTHING),
+        vmin=0,
+        vmax=1,
+        interpolation="none",
+        aspect="auto",
+        extent=(0, weights.shape[1], weights.shape[0], 0),
+        origin="upper",
+    )
     for spine in axes.spines.values():
         spine.set_visible(False)

@@ -111,9 +111,7 @@ def worth_a_plot(figures: Figures, key: str) -> bool:
     if key not in figures.columns:
         return False
     named = (key,) if key == "num_parameters" else (key, next(iter(figures.columns)))
-    points = {
-        tuple(shown(figures.mean(row, name), figures.columns[name]) for name in named) for row in figures.rows
-    }
+    points = {tuple(shown(figures.mean(row, name), figures.columns[name]) for name in named) for row in figures.rows}
     return len({point for point in points if all(map(math.isfinite, point))}) > 1
 
 
@@ -238,12 +236,14 @@ def run_table(figures: Figures) -> Iterator[str]:
             seconds, origin = run.results.get("train_seconds"), run.provenance
             minutes = f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "–"
             cells = (
-                row.label, run.seed, run.results.get("steps", "–"), minutes,
-                origin.get("versions", {}).get("torch", "–"), origin.get("threads", "–"),
+                row.label,
+                run.seed,
+                run.results.get("steps", "–"),
+                minutes,
+                origin.get("versions", {}).get("torch", "–"),
+                origin.get("threads", "–"),
                 str(origin.get("commit") or "–")[:8],
-            )  # fmt: skip
-            shown = "".join(
-                f'<td data-value="{escape(str(cell))}">{escape(str(cell))}</td>' for cell in cells
             )
+            shown = "".join(f'<td data-value="{escape(str(cell))}">{escape(str(cell))}</td>' for cell in cells)
             yield f"<tr>{row_head(run.name)}{shown}</tr>"
     yield "</tbody></table></div></details>"

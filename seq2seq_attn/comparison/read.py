@@ -103,9 +103,7 @@ def named(places: Sequence[Path], folders: Sequence[Path]) -> list[tuple[str, st
         return place.relative_to(root).as_posix()
 
     def innermost(place: Path) -> Path:
-        return max(
-            (folder for folder in given if place.is_relative_to(folder)), key=lambda own: len(own.parts)
-        )
+        return max((folder for folder in given if place.is_relative_to(folder)), key=lambda own: len(own.parts))
 
     return [(name(place), name(innermost(place)), place) for place in places]
 
@@ -133,15 +131,7 @@ def read_run(name: str, given: str, folder: Path) -> Run | LeftOut:
         assert isinstance(origin.get("versions", {}), dict)
     except UserError as error:
         return LeftOut(name, str(error).replace(f"{folder}{os.sep}", "").partition(";")[0])
-    except (
-        ValueError,
-        KeyError,
-        IndexError,
-        TypeError,
-        AttributeError,
-        AssertionError,
-        yaml.YAMLError,
-    ) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, AssertionError, yaml.YAMLError) as error:
         return LeftOut(name, f"results.json, config.yaml or provenance.json is damaged ({first_line(error)})")
     log = read_log(folder / "metrics.csv")
     return Run(name, given, folder, results, config, origin, log, stage, system, follows_others(folder))

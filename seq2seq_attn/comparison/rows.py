@@ -89,9 +89,7 @@ def repeats(own: dict[Any, Run], run: Run) -> list[LeftOut]:
     """The run that has this one's configuration and seed, if there is one."""
     if run.seed not in own:
         return []
-    return [
-        LeftOut(own[run.seed].name, f"has the configuration and seed of {run.name}, which comes after it")
-    ]
+    return [LeftOut(own[run.seed].name, f"has the configuration and seed of {run.name}, which comes after it")]
 
 
 def in_order(own: dict[Any, Run]) -> list[Run]:
@@ -169,9 +167,7 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
             f"{whose} one seed: how far another seed would move a figure is not known, and no p-value says it."
         )
     own = [settings(row.runs[0].config) for row in rows]
-    options = [
-        option for option in differing(own) if by == "folder" or option.partition(".")[0] != "attention"
-    ]
+    options = [option for option in differing(own) if by == "folder" or option.partition(".")[0] != "attention"]
     if options:
         where = "" if by == "folder" else "more than their attention: "
         found.append(f"Rows differ in {where}{values_of(options, own)}.")

@@ -29,26 +29,16 @@ FEWEST_RESAMPLES = 40  # of which 95 % leave out one on each side
 
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, help="run folders, or folders of them")
-    parser.add_argument(
-        "--output", type=Path, default=Path("page.html"), help="the page; .md stands beside it"
-    )
+    parser.add_argument("--output", type=Path, default=Path("page.html"), help="the page; .md stands beside it")
     parser.add_argument("--by", choices=("attention", "folder"), default="attention", help="what names a row")
     parser.add_argument("--baseline", help="a row; the one with the highest BLEU if not given")
-    parser.add_argument(
-        "--resamples", type=int, default=1000, help="test sets drawn for p-values; 1,000 if not given"
-    )
-    parser.add_argument(
-        "--sentence", type=int, default=0, help="whose maps are shown, of those that have any, from 0"
-    )
+    parser.add_argument("--resamples", type=int, default=1000, help="test sets drawn for p-values; 1,000 if not given")
+    parser.add_argument("--sentence", type=int, default=0, help="whose maps are shown, of those that have any, from 0")
     given = parser.parse_args(arguments)
     if given.resamples < FEWEST_RESAMPLES:
-        parser.error(
-            f"--resamples {given.resamples} gives no interval of 95 %; give {FEWEST_RESAMPLES} or more"
-        )
+        parser.error(f"--resamples {given.resamples} gives no interval of 95 %; give {FEWEST_RESAMPLES} or more")
     if given.output.suffix != ".html":
         parser.error(f"--output {given.output} is no .html; give page.html, and page.md will stand beside it")
     groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by)
@@ -68,9 +58,7 @@ def compare(
 def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:
     if baseline is not None and not any(find_row(group.rows, baseline) for group in groups):
         names = sorted({row.label for group in groups for row in group.rows})
-        raise UserError(
-            f"no finished run has {groups[0].by}={baseline}; choose the baseline from: {', '.join(names)}"
-        )
+        raise UserError(f"no finished run has {groups[0].by}={baseline}; choose the baseline from: {', '.join(names)}")
 
 
 def write(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: Path, sentence: int) -> None:

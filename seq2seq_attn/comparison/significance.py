@@ -45,9 +45,7 @@ class Counted:
         counts = sentence_counts(self.scorer, run.system.hypotheses, run.system.references)
         self.counts: Float[np.ndarray, "sentences counts"] = np.array(counts, dtype=float)
         words = [len(source.split()) for source in run.system.sources]
-        self.lengths = np.array(
-            [next(label for label, most in LENGTHS.items() if number <= most) for number in words]
-        )
+        self.lengths = np.array([next(label for label, most in LENGTHS.items() if number <= most) for number in words])
 
     def score(self) -> float:
         return corpus_score(self.scorer, self.counts.sum(0).tolist())
@@ -76,19 +74,14 @@ def differences(
     """
     drawn = draw(len(baseline.runs[0].system.sources), resamples)
     scores = {row.label: float(np.mean([counted[run.name].score() for run in row.runs])) for row in rows}
-    samples = {
-        row.label: np.mean([counted[run.name].resampled(drawn) for run in row.runs], axis=0) for row in rows
-    }
+    samples = {row.label: np.mean([counted[run.name].resampled(drawn) for run in row.runs], axis=0) for row in rows}
     found = {}
     for row in rows:
         if row is not baseline:
             value = scores[row.label] - scores[baseline.label]
             found[row.label] = difference(value, samples[row.label] - samples[baseline.label])
     notable = {label: is_notable(scores[label], scores[baseline.label]) for label in found}
-    return {
-        label: one._replace(significant=one.significant and notable[label])
-        for label, one in holm(found).items()
-    }
+    return {label: one._replace(significant=one.significant and notable[label]) for label, one in holm(found).items()}
 
 
 def draw(sentences: int, resamples: int) -> Int[np.ndarray, "resamples sentences"]:

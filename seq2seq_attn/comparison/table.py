@@ -26,12 +26,7 @@ def markdown_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: 
     """The table of each group with what must be read with it; `page` is the HTML file's name."""
     lines = [f"# {title_of(groups)}", ""]
     for figures in groups:
-        lines += [
-            f"## {literal(figures.title)}",
-            "",
-            *(f"- {literal(line)}" for line in verdict(figures)),
-            "",
-        ]
+        lines += [f"## {literal(figures.title)}", "", *(f"- {literal(line)}" for line in verdict(figures)), ""]
         head = [literal(title) for title in head_of(figures)]
         lines += [f"| {' | '.join(head)} |", f"|:--|{'--:|' * (len(head) - 1)}"]
         for row in figures.rows:
@@ -79,11 +74,7 @@ def difference_cells(figures: Figures, row: Row) -> list[Cell]:
     if found is None:
         return [Cell("baseline", 0.0), Cell("", math.nan), Cell("", math.nan)]
     p = Cell("same", 1.0) if found.p is None else Cell(f"{found.p:.3f}{'*' * found.significant}", found.p)
-    return [
-        Cell(signed(found.value), found.value),
-        Cell(f"{signed(found.low)} to {signed(found.high)}", found.low),
-        p,
-    ]
+    return [Cell(signed(found.value), found.value), Cell(f"{signed(found.low)} to {signed(found.high)}", found.low), p]
 
 
 def mean_cell(figures: Figures, row: Row, key: str, column: Column) -> Cell:

@@ -168,19 +168,13 @@ def is_notable(bleu: float, other: float) -> bool:
 
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "baseline", type=Path, help="a folder of train.py or evaluate.py, or its translations.tsv"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("baseline", type=Path, help="a folder of train.py or evaluate.py, or its translations.tsv")
     parser.add_argument("systems", nargs="+", type=Path, help="the same, of each system to compare with it")
     parser.add_argument("--split", default="test", help="as in splits=[val,test]; test if not given")
     parser.add_argument("--metrics", nargs="+", choices=METRICS, default=["bleu", "chrf"])
     parser.add_argument("--method", choices=METHODS, default="bootstrap")
-    parser.add_argument(
-        "--resamples", type=int, default=0, help="0: 1,000, or 10,000 trials of randomisation"
-    )
+    parser.add_argument("--resamples", type=int, default=0, help="0: 1,000, or 10,000 trials of randomisation")
     given = parser.parse_args(arguments)
     systems = [read_system(place, given.split) for place in (given.baseline, *given.systems)]
     comparison = compare(systems, given.metrics, given.method, given.resamples)

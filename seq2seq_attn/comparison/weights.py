@@ -58,17 +58,19 @@ class Map(NamedTuple):
 
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", help="run folders or .ckpt files, each of another preset")
     parser.add_argument("--sentence", required=True)
     parser.add_argument("--translation", help="whose weights are drawn; if not given, each run's own")
     parser.add_argument("--output", type=Path, default=Path("docs/images/attention"))
     parser.add_argument(
-        "--maps", nargs="+", type=Wanted.parse, default=[Wanted.parse(text) for text in MAPS],
-        metavar="KIND:LAYER:HEAD", help=f"encoder, self or cross; -1 is the last; {' '.join(MAPS)} if not given",
-    )  # fmt: skip
+        "--maps",
+        nargs="+",
+        type=Wanted.parse,
+        default=[Wanted.parse(text) for text in MAPS],
+        metavar="KIND:LAYER:HEAD",
+        help=f"encoder, self or cross; -1 is the last; {' '.join(MAPS)} if not given",
+    )
     chosen = parser.parse_args(arguments)
     pictures: dict[str, list[Map]] = {}
     left_out = []

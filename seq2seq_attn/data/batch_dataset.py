@@ -26,7 +26,7 @@ class BatchDataset(Dataset[Batch]):
     def __init__(
         self, split: Split, encoded: EncodedSplit, tokenizer: SentencePieceTokenizer,
         drawn_by: TokenBatchSampler | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.split, self.encoded, self.tokenizer = split, encoded, tokenizer
         self.drawn_by = drawn_by
 
@@ -40,7 +40,7 @@ class BatchDataset(Dataset[Batch]):
         """Called by the DataLoader's fetcher with all rows of a batch at once."""
         specials = {
             "pad_id": self.tokenizer.pad_id, "bos_id": self.tokenizer.bos_id, "eos_id": self.tokenizer.eos_id
-        }  # fmt: skip
+        }
         if self.drawn_by is None:
             return collate(self.encoded, rows, **specials)
         entropy = [self.drawn_by.seed, self.drawn_by.epoch, *rows]
@@ -49,4 +49,4 @@ class BatchDataset(Dataset[Batch]):
         return collate_pairs(
             self.tokenizer.encode_source(sources, sample=True, seed=source_seed),
             self.tokenizer.encode_target(targets, sample=True, seed=target_seed), rows, **specials,
-        )  # fmt: skip
+        )

@@ -35,7 +35,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         self, source_lengths: Int[np.ndarray, "pairs"], target_lengths: Int[np.ndarray, "pairs"], *,
         batch_tokens: int | None = None, batch_sentences: int | None = None, shuffle: bool, seed: int,
         rank: int = 0, num_replicas: int = 1, as_alone: bool = False, rows: Int[np.ndarray, "some"] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         check_limit("batch_tokens", batch_tokens)
         check_limit("batch_sentences", batch_sentences)
         self.rows = np.arange(len(source_lengths)) if rows is None else rows
@@ -113,7 +113,7 @@ def check_limit(name: str, limit: int | None) -> None:
 def cut(
     source: Int64[np.ndarray, "pairs"], target: Int64[np.ndarray, "pairs"],
     batch_tokens: int | None, batch_sentences: int | None,
-) -> Int64[np.ndarray, "fences"]:  # fmt: skip
+) -> Int64[np.ndarray, "fences"]:
     """Where batches begin, and the end: each takes pairs in order as long as it stays within both limits."""
     most_tokens, most_sentences = batch_tokens or np.inf, batch_sentences or np.inf
     cuts, longest_source, longest_target = [0], 0, 0
@@ -130,7 +130,7 @@ def cut(
 def even_out(
     cuts: Int64[np.ndarray, "fences"],
     source: Int64[np.ndarray, "pairs"], target: Int64[np.ndarray, "pairs"], num_replicas: int,
-) -> Int64[np.ndarray, "more_fences"]:  # fmt: skip
+) -> Int64[np.ndarray, "more_fences"]:
     """Cut the largest batches in two until the devices share them alike."""
     while (len(cuts) - 1) % num_replicas:
         tokens = np.where(np.diff(cuts) > 1, padded_tokens(cuts, source, target), 0)

@@ -36,7 +36,7 @@ class Cleaning:
     def __init__(
         self, *, normalize_spaces: bool = True, min_words: int = 1, max_words: int = 100,
         max_characters: int = 1000, max_ratio: int | float | None = None, deduplicate: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not 1 <= min_words <= max_words:
             raise UserError(
                 f"data.cleaning needs 1 <= min_words <= max_words, got {min_words} and {max_words}; "

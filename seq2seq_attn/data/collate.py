@@ -83,7 +83,7 @@ def make_batch(
     source: tuple[Int64[np.ndarray, "batch source"], Int64[np.ndarray, "batch"]],
     target: tuple[Int64[np.ndarray, "batch target"], Int64[np.ndarray, "batch"]],
     index: Int64[np.ndarray, "batch"], *, bos_id: int, eos_id: int,
-) -> Batch:  # fmt: skip
+) -> Batch:
     padded_target, target_lengths = target
     target_input = np.roll(padded_target, 1, axis=1)  # the last place is free in every row
     target_input[:, 0] = bos_id
@@ -93,4 +93,4 @@ def make_batch(
         source=closed_source, source_lengths=closed_source_lengths, source_mask=source_mask,
         target_input=torch.from_numpy(target_input), target_output=target_output,
         target_lengths=closed_target_lengths, target_mask=target_mask, index=torch.from_numpy(index),
-    )  # fmt: skip
+    )

@@ -46,7 +46,7 @@ class TranslationDataModule(pl.LightningDataModule):
     def __init__(
         self, corpus: LoadedCorpus, tokenizer: SentencePieceTokenizer, *, batch_tokens: int, seed: int,
         cache_dir: str, eval_batch_tokens: int | None = None, num_workers: int = 0, val_sentences: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.corpus, self.tokenizer = corpus, tokenizer
         self.batch_tokens, self.eval_batch_tokens = batch_tokens, eval_batch_tokens or batch_tokens
@@ -149,7 +149,7 @@ class TranslationDataModule(pl.LightningDataModule):
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
                 rank=rank, num_replicas=num_replicas, as_alone=name != "train",
                 rows=rows,
-            )  # fmt: skip
+            )
         return self._samplers[key]
 
     def _train_tokens(self) -> int:
@@ -160,7 +160,7 @@ class TranslationDataModule(pl.LightningDataModule):
         sampler = TokenBatchSampler(
             encoded.source_lengths, encoded.target_lengths,
             batch_tokens=self.batch_tokens, shuffle=True, seed=self.seed,
-        )  # fmt: skip
+        )
         plain = BatchDataset(split, encoded, self.tokenizer)
         drawn = BatchDataset(split, encoded, self.tokenizer, drawn_by=sampler)
         growth = max(num_tokens(drawn, rows) / num_tokens(plain, rows) for rows in islice(sampler, 20))

@@ -29,7 +29,7 @@ class DocumentCorpus(Corpus):
 
     def __init__(
         self, *, corpus: Corpus, min_words: int, max_words: int, seed: int, source_language: str, target_language: str
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not 1 <= min_words <= max_words:
             raise UserError(
                 f"data.min_words={min_words} data.max_words={max_words} leave no length; use 1 <= min_words <= "

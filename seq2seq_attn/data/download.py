@@ -21,7 +21,7 @@ BLOCK = 1 << 16
 
 
 def fetch(url: str, file: Path, instead: str, *, pause_seconds: float = PAUSE_SECONDS,
-          timeout_seconds: float = TIMEOUT_SECONDS) -> Path:  # fmt: skip
+          timeout_seconds: float = TIMEOUT_SECONDS) -> Path:
     """`file`, downloaded from `url` unless it is there; a part left by a broken attempt is continued.
 
     Args:

@@ -26,7 +26,7 @@ class EncodedSplit:
         self, *,
         source_ids: Int32[np.ndarray, "source_pieces"], target_ids: Int32[np.ndarray, "target_pieces"],
         source_offsets: Int64[np.ndarray, "fences"], target_offsets: Int64[np.ndarray, "fences"],
-    ) -> None:  # fmt: skip
+    ) -> None:
         if len(source_ids) != source_offsets[-1] or len(target_ids) != target_offsets[-1]:
             raise ValueError("the arrays of an encoded split do not belong together")
         self.source_ids, self.target_ids = source_ids, target_ids

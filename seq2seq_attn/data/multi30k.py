@@ -29,7 +29,7 @@ class Multi30kCorpus(Corpus):
     def __init__(
         self, *, path: str | None, suffix: str, test_split: str, source_language: str, target_language: str,
         cleaning: Cleaning, cache_dir: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder = None if path is None else given_path(path, "data.path")
         self.suffix, self.test_split = suffix, test_split
         self.source_language, self.target_language = source_language, target_language

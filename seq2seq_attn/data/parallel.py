@@ -31,7 +31,7 @@ class ParallelCorpus(Corpus):
         self, *, train: Files, val: Files, test: Files, source_language: str, target_language: str,
         source_field: str | None, target_field: str | None, cleaning: Cleaning,
         val_sentences: int, test_sentences: int, seed: int, source_column: int = 1, target_column: int = 2,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.files = {"train": train, "val": val, "test": test}
         self.source_language, self.target_language = source_language, target_language
         self.fields = (source_field or source_language, target_field or target_language)
@@ -54,7 +54,7 @@ class ParallelCorpus(Corpus):
             splits, counts = split_by_source(
                 self._read("train"), self.cleaning,
                 val_sentences=self.val_sentences, test_sentences=self.test_sentences, seed=self.seed,
-            )  # fmt: skip
+            )
         elif len(given) == len(self.files):
             splits, counts = clean_splits({name: self._read(name) for name in given}, self.cleaning)
         else:

@@ -37,7 +37,7 @@ class TatoebaCorpus(Corpus):
     def __init__(
         self, *, path: str | None, source_language: str, target_language: str, cleaning: Cleaning,
         val_sentences: int, test_sentences: int, seed: int, cache_dir: str,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.path = path
         self.source_language, self.target_language = source_language, target_language
         self.cleaning = cleaning
@@ -49,7 +49,7 @@ class TatoebaCorpus(Corpus):
         splits, counts = split_by_source(
             turn(read_pairs(self._file()), *languages), self.cleaning,
             val_sentences=self.val_sentences, test_sentences=self.test_sentences, seed=self.seed,
-        )  # fmt: skip
+        )
         return LoadedCorpus(splits, CleaningReport(counts), *languages)
 
     def _file(self) -> Path:

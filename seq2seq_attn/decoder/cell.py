@@ -22,9 +22,7 @@ class Cell(nn.Module):
         found_dim: width of the input found in the step (context, or the layer below). 0: there is none.
     """
 
-    def __init__(
-        self, *, known_dim: int, found_dim: int, cell: Literal["gru", "lstm"], hidden_dim: int
-    ) -> None:
+    def __init__(self, *, known_dim: int, found_dim: int, cell: Literal["gru", "lstm"], hidden_dim: int) -> None:
         super().__init__()
         self.kind = KINDS[cell]
         gates = self.kind.num_gates * hidden_dim

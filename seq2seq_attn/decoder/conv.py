@@ -37,10 +37,19 @@ class ConvDecoder(Decoder):
     """
 
     def __init__(
-        self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
-        attention: partial[Any], position: partial[Any], dim: int, num_layers: int, kernel_size: int,
+        self,
+        *,
+        input_dim: int,
+        key_dim: int,
+        value_dim: int,
+        summary_dim: int,
+        attention: partial[Any],
+        position: partial[Any],
+        dim: int,
+        num_layers: int,
+        kernel_size: int,
         dropout: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.output_dim, self.before_shape = input_dim, (kernel_size - 1, dim)
         self.position = position(dim=input_dim)
@@ -49,10 +58,13 @@ class ConvDecoder(Decoder):
         self.layers = nn.ModuleList(
             DecoderLayer(
                 attention=attention(query_dim=input_dim, key_dim=key_dim, value_dim=value_dim, layer=layer),
-                input_dim=input_dim, dim=dim, kernel_size=kernel_size, dropout=dropout,
+                input_dim=input_dim,
+                dim=dim,
+                kernel_size=kernel_size,
+                dropout=dropout,
             )
             for layer in range(num_layers)
-        )  # fmt: skip
+        )
         self.narrow = normed_linear(dim, input_dim, variance=1.0)
 
     def initial_state(self, encoded: Encoded) -> ConvState:
@@ -64,11 +76,7 @@ class ConvDecoder(Decoder):
         return ConvState(memories, (nothing,) * len(memories), context_scale, place=0)
 
     def forward(
-        self,
-        embedded: Float[Tensor, "batch target input_dim"],
-        state: ConvState,
-        *,
-        need_weights: bool = False,
+        self, embedded: Float[Tensor, "batch target input_dim"], state: ConvState, *, need_weights: bool = False
     ) -> Decoded:
         joined = self.dropout(self.position(embedded, start=state.place))
         hidden, target = self.widen(joined), embedded.shape[1]
@@ -77,9 +85,7 @@ class ConvDecoder(Decoder):
         for i, layer in enumerate(self.layers):
             window = torch.cat([state.inputs[i], hidden], 1)
             inputs.append(window[:, target:])
-            hidden, attended = layer(
-                window, joined, state.memories[i], state.context_scale, state.place, need_weights
-            )
+            hidden, attended = layer(window, joined, state.memories[i], state.context_scale, state.place, need_weights)
             found.append(attended)
         return Decoded(
             self.dropout(self.narrow(hidden)),
@@ -94,9 +100,7 @@ class ConvDecoder(Decoder):
 class DecoderLayer(nn.Module):
     """A causal convolution and attention to the source, each sum halved in variance, in a residual connection."""
 
-    def __init__(
-        self, *, attention: Attention, input_dim: int, dim: int, kernel_size: int, dropout: float
-    ) -> None:
+    def __init__(self, *, attention: Attention, input_dim: int, dim: int, kernel_size: int, dropout: float) -> None:
         super().__init__()
         self.convolution = GatedConvolution(dim=dim, kernel_size=kernel_size, dropout=dropout)
         self.attention = attention

@@ -28,18 +28,34 @@ class RNNDecoder(Decoder):
     """
 
     def __init__(
-        self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
-        attention: partial[Any], cell: Literal["gru", "lstm"], dim: int, num_layers: int,
-        residual: bool, layer_norm: bool, dropout: float,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        input_dim: int,
+        key_dim: int,
+        value_dim: int,
+        summary_dim: int,
+        attention: partial[Any],
+        cell: Literal["gru", "lstm"],
+        dim: int,
+        num_layers: int,
+        residual: bool,
+        layer_norm: bool,
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
         context_dim = self.attention.context_dim
         self.stack = Stack(
-            known_dim=input_dim, found_dim=context_dim, summary_dim=summary_dim, cell=cell,
-            hidden_dim=dim, num_layers=num_layers, residual=residual, layer_norm=layer_norm,
+            known_dim=input_dim,
+            found_dim=context_dim,
+            summary_dim=summary_dim,
+            cell=cell,
+            hidden_dim=dim,
+            num_layers=num_layers,
+            residual=residual,
+            layer_norm=layer_norm,
             dropout=dropout,
-        )  # fmt: skip
+        )
         self.output_dim = input_dim
         self.readout = nn.Linear(dim + context_dim + input_dim, input_dim)
         self.dropout = nn.Dropout(dropout)
@@ -49,11 +65,7 @@ class RNNDecoder(Decoder):
         return RNNState(memory, self.stack.start(encoded.summary), place=0)
 
     def forward(
-        self,
-        embedded: Float[Tensor, "batch target input_dim"],
-        state: RNNState,
-        *,
-        need_weights: bool = False,
+        self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
     ) -> Decoded:
         layers, hidden, contexts, gathered = state.layers, [], [], Gathered()
         for step, known in enumerate(self.stack.known(embedded)):

@@ -32,18 +32,35 @@ class RNNConditionalDecoder(Decoder):
     """
 
     def __init__(
-        self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
-        attention: partial[Any], cell: Literal["gru", "lstm"], dim: int, num_layers: int,
-        residual: bool, layer_norm: bool, dropout: float,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        input_dim: int,
+        key_dim: int,
+        value_dim: int,
+        summary_dim: int,
+        attention: partial[Any],
+        cell: Literal["gru", "lstm"],
+        dim: int,
+        num_layers: int,
+        residual: bool,
+        layer_norm: bool,
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
         context_dim = self.attention.context_dim
         self.reader = Cell(known_dim=input_dim, found_dim=0, cell=cell, hidden_dim=dim)
         self.stack = Stack(
-            known_dim=0, found_dim=context_dim, summary_dim=summary_dim, cell=cell, hidden_dim=dim,
-            num_layers=num_layers, residual=residual, layer_norm=layer_norm, dropout=dropout,
-        )  # fmt: skip
+            known_dim=0,
+            found_dim=context_dim,
+            summary_dim=summary_dim,
+            cell=cell,
+            hidden_dim=dim,
+            num_layers=num_layers,
+            residual=residual,
+            layer_norm=layer_norm,
+            dropout=dropout,
+        )
         self.output_dim = input_dim
         self.readout = nn.Linear(dim + context_dim + input_dim, input_dim)
         self.dropout = nn.Dropout(dropout)
@@ -53,11 +70,7 @@ class RNNConditionalDecoder(Decoder):
         return RNNState(memory, self.stack.start(encoded.summary), place=0)
 
     def forward(
-        self,
-        embedded: Float[Tensor, "batch target input_dim"],
-        state: RNNState,
-        *,
-        need_weights: bool = False,
+        self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
     ) -> Decoded:
         assert self.reader.known is not None
         layers, hidden, contexts, gathered = state.layers, [], [], Gathered()

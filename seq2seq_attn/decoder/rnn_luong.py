@@ -30,17 +30,34 @@ class RNNLuongDecoder(Decoder):
     """
 
     def __init__(
-        self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
-        attention: partial[Any], cell: Literal["gru", "lstm"], dim: int, num_layers: int,
-        residual: bool, layer_norm: bool, dropout: float, input_feeding: bool,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        input_dim: int,
+        key_dim: int,
+        value_dim: int,
+        summary_dim: int,
+        attention: partial[Any],
+        cell: Literal["gru", "lstm"],
+        dim: int,
+        num_layers: int,
+        residual: bool,
+        layer_norm: bool,
+        dropout: float,
+        input_feeding: bool,
+    ) -> None:
         super().__init__()
         self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
         self.stack = Stack(
-            known_dim=input_dim, found_dim=dim if input_feeding else 0, summary_dim=summary_dim,
-            cell=cell, hidden_dim=dim, num_layers=num_layers, residual=residual, layer_norm=layer_norm,
+            known_dim=input_dim,
+            found_dim=dim if input_feeding else 0,
+            summary_dim=summary_dim,
+            cell=cell,
+            hidden_dim=dim,
+            num_layers=num_layers,
+            residual=residual,
+            layer_norm=layer_norm,
             dropout=dropout,
-        )  # fmt: skip
+        )
         self.input_feeding, self.output_dim = input_feeding, dim
         self.combine = nn.Linear(self.attention.context_dim + dim, dim)
         self.dropout = nn.Dropout(dropout)
@@ -48,16 +65,10 @@ class RNNLuongDecoder(Decoder):
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
         layers = self.stack.start(encoded.summary)
-        return RNNState(
-            memory, layers, place=0, feed=torch.zeros_like(layers[-1][0]) if self.input_feeding else None
-        )
+        return RNNState(memory, layers, place=0, feed=torch.zeros_like(layers[-1][0]) if self.input_feeding else None)
 
     def forward(
-        self,
-        embedded: Float[Tensor, "batch target input_dim"],
-        state: RNNState,
-        *,
-        need_weights: bool = False,
+        self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
     ) -> Decoded:
         if self.input_feeding:
             return self._step_by_step(embedded, state, need_weights)

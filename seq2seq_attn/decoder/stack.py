@@ -27,19 +27,25 @@ class Stack(nn.Module):
     """
 
     def __init__(
-        self, *, known_dim: int, found_dim: int, summary_dim: int, cell: Literal["gru", "lstm"],
-        hidden_dim: int, num_layers: int, residual: bool, layer_norm: bool, dropout: float,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        known_dim: int,
+        found_dim: int,
+        summary_dim: int,
+        cell: Literal["gru", "lstm"],
+        hidden_dim: int,
+        num_layers: int,
+        residual: bool,
+        layer_norm: bool,
+        dropout: float,
+    ) -> None:
         super().__init__()
         first = Cell(known_dim=known_dim, found_dim=found_dim, cell=cell, hidden_dim=hidden_dim)
         above = (
-            Cell(known_dim=0, found_dim=hidden_dim, cell=cell, hidden_dim=hidden_dim)
-            for _ in range(num_layers - 1)
+            Cell(known_dim=0, found_dim=hidden_dim, cell=cell, hidden_dim=hidden_dim) for _ in range(num_layers - 1)
         )
         self.first, self.above = first, nn.ModuleList(above)
-        self.norms = nn.ModuleList(
-            nn.LayerNorm(hidden_dim) if layer_norm else nn.Identity() for _ in range(num_layers)
-        )
+        self.norms = nn.ModuleList(nn.LayerNorm(hidden_dim) if layer_norm else nn.Identity() for _ in range(num_layers))
         self.residual = residual
         self.states_per_cell = first.kind.num_states
         self.bridge = nn.Linear(summary_dim, num_layers * self.states_per_cell * hidden_dim)
@@ -51,17 +57,17 @@ class Stack(nn.Module):
         states = torch.tanh(self.bridge(summary)).chunk((1 + len(self.above)) * per_cell, -1)
         return tuple(states[i : i + per_cell] for i in range(0, len(states), per_cell))
 
-    def known(
-        self, embedded: Float[Tensor, "batch target known_dim"]
-    ) -> tuple[Float[Tensor, "batch gates"], ...]:
+    def known(self, embedded: Float[Tensor, "batch target known_dim"]) -> tuple[Float[Tensor, "batch gates"], ...]:
         """The embedded tokens' share of the first layer's gates, one product for all steps."""
         assert self.first.known is not None
         return self.first.known(embedded).unbind(1)
 
     def forward(
-        self, known: Float[Tensor, "batch gates"] | None, found: Float[Tensor, "batch found_dim"] | None,
+        self,
+        known: Float[Tensor, "batch gates"] | None,
+        found: Float[Tensor, "batch found_dim"] | None,
         state: StackState,
-    ) -> tuple[Float[Tensor, "batch hidden_dim"], StackState]:  # fmt: skip
+    ) -> tuple[Float[Tensor, "batch hidden_dim"], StackState]:
         """One step of every layer: the output of the last, and the states."""
         after = [self.first(known, found, state[0])]
         output = self.norms[0](after[0][0])

@@ -33,10 +33,21 @@ class TransformerDecoder(Decoder):
     """
 
     def __init__(
-        self, *, input_dim: int, key_dim: int, value_dim: int, summary_dim: int,
-        self_attention: partial[Any], cross_attention: partial[Any], position: partial[Any],
-        feed_forward: partial[Any], num_layers: int, dim: int, norm: Literal["pre", "post"], dropout: float,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        input_dim: int,
+        key_dim: int,
+        value_dim: int,
+        summary_dim: int,
+        self_attention: partial[Any],
+        cross_attention: partial[Any],
+        position: partial[Any],
+        feed_forward: partial[Any],
+        num_layers: int,
+        dim: int,
+        norm: Literal["pre", "post"],
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.output_dim = dim
         self.project = nn.Identity() if input_dim == dim else nn.Linear(input_dim, dim)
@@ -47,30 +58,25 @@ class TransformerDecoder(Decoder):
                 self_attention=self_attention(
                     query_dim=dim, key_dim=dim, value_dim=dim, layer=layer, relative=self.position.relative
                 ),
-                cross_attention=cross_attention(
-                    query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=layer
-                ),
-                feed_forward=feed_forward(dim=dim), dim=dim, norm=norm, dropout=dropout,
+                cross_attention=cross_attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=layer),
+                feed_forward=feed_forward(dim=dim),
+                dim=dim,
+                norm=norm,
+                dropout=dropout,
             )
             for layer in range(num_layers)
-        )  # fmt: skip
+        )
         self.norm = closing_norm(norm, dim)
 
     def initial_state(self, encoded: Encoded) -> TransformerState:
         layers = [cast(DecoderLayer, layer) for layer in self.layers]
-        source = tuple(
-            layer.cross_attention.prepare(encoded.keys, encoded.values, encoded.mask) for layer in layers
-        )
+        source = tuple(layer.cross_attention.prepare(encoded.keys, encoded.values, encoded.mask) for layer in layers)
         training = torch.is_grad_enabled()
         joined = tuple(None if training else layer.self_attention.joined() for layer in layers)
         return TransformerState(source, own=(None,) * len(source), joined=joined, place=0)
 
     def forward(
-        self,
-        embedded: Float[Tensor, "batch target input_dim"],
-        state: TransformerState,
-        *,
-        need_weights: bool = False,
+        self, embedded: Float[Tensor, "batch target input_dim"], state: TransformerState, *, need_weights: bool = False
     ) -> Decoded:
         x = self.dropout(self.position(self.project(embedded), start=state.place))
         found: dict[str, Attended] = {}
@@ -80,10 +86,12 @@ class TransformerDecoder(Decoder):
             )
         own = tuple(found[f"self/{i}"].memory for i in range(len(self.layers)))
         return Decoded(
-            self.norm(x), TransformerState(state.source, own, state.joined, state.place + embedded.shape[1]),
+            self.norm(x),
+            TransformerState(state.source, own, state.joined, state.place + embedded.shape[1]),
             {slot: a.weights for slot, a in found.items() if a.weights is not None},
-            total(a.log_prob for a in found.values()), total(a.entropy for a in found.values()),
-        )  # fmt: skip
+            total(a.log_prob for a in found.values()),
+            total(a.entropy for a in found.values()),
+        )
 
 
 @final
@@ -91,9 +99,15 @@ class DecoderLayer(nn.Module):
     """Causal self-attention, attention to the source, the feed-forward part, each in a residual connection."""
 
     def __init__(
-        self, *, self_attention: Attention, cross_attention: Attention, feed_forward: nn.Module, dim: int,
-        norm: Literal["pre", "post"], dropout: float,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        self_attention: Attention,
+        cross_attention: Attention,
+        feed_forward: nn.Module,
+        dim: int,
+        norm: Literal["pre", "post"],
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.self_attention, self.cross_attention = self_attention, cross_attention
         self.feed_forward = feed_forward
@@ -118,9 +132,7 @@ class DecoderLayer(nn.Module):
             self.self_residual.before(x), past=own, joined=joined, causal=True, need_weights=need_weights
         )
         x = self.self_residual(x, to_self.context)
-        to_source = self.cross_attention(
-            self.cross_residual.before(x), source, start=place, need_weights=need_weights
-        )
+        to_source = self.cross_attention(self.cross_residual.before(x), source, start=place, need_weights=need_weights)
         context = to_source.context
         x = self.cross_residual(x, context if self.project_context is None else self.project_context(context))
         x = self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))

@@ -29,9 +29,7 @@ class TransformerState(DecoderState):
     place: int
 
     def branch(self, rows: Int[Tensor, "rows"]) -> TransformerState:
-        return replace(
-            self, own=tuple(None if memory is None else memory.branch(rows) for memory in self.own)
-        )
+        return replace(self, own=tuple(None if memory is None else memory.branch(rows) for memory in self.own))
 
     def keep(self, sentences: Int[Tensor, "sentences"]) -> TransformerState:
         return replace(self, source=tuple(memory.select(sentences) for memory in self.source))

@@ -8,11 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from lightning_fabric.plugins.environments import (
-    ClusterEnvironment,
-    SLURMEnvironment,
-    TorchElasticEnvironment,
-)
+from lightning_fabric.plugins.environments import ClusterEnvironment, SLURMEnvironment, TorchElasticEnvironment
 from torch.distributed import Store, rendezvous
 
 from seq2seq_attn.distributed.collectives import num_ranks
@@ -88,10 +84,7 @@ def launcher() -> ClusterEnvironment | None:
 
 def connect(environment: ClusterEnvironment) -> Store:
     """The key-value store through which the process group will be made."""
-    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = (
-        environment.main_address,
-        str(environment.main_port),
-    )
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = (environment.main_address, str(environment.main_port))
     store, *_ = next(rendezvous("env://", environment.global_rank(), environment.world_size()))
     return store
 

@@ -14,13 +14,7 @@ from hydra.types import RunMode
 from seq2seq_attn.distributed.run_folder import launcher
 
 SWEEPING = ("-m", "--multirun")
-LEFT = (
-    "LOCAL_RANK",
-    "NODE_RANK",
-    "WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)  # by Lightning, for its processes
+LEFT = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # by Lightning, for its processes
 
 
 @contextmanager

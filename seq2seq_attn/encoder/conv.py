@@ -37,7 +37,7 @@ class ConvEncoder(Encoder):
 
     def __init__(
         self, *, input_dim: int, position: partial[Any], dim: int, num_layers: int, kernel_size: int, dropout: float
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         if kernel_size % 2 == 0:
             raise UserError(

@@ -29,9 +29,17 @@ class RNNEncoder(Encoder):
     """
 
     def __init__(
-        self, *, input_dim: int, cell: Literal["gru", "lstm"], dim: int, num_layers: int,
-        bidirectional: bool, residual: bool, layer_norm: bool, dropout: float,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        input_dim: int,
+        cell: Literal["gru", "lstm"],
+        dim: int,
+        num_layers: int,
+        bidirectional: bool,
+        residual: bool,
+        layer_norm: bool,
+        dropout: float,
+    ) -> None:
         super().__init__()
         directions = 2 if bidirectional else 1
         if dim % directions:
@@ -41,9 +49,7 @@ class RNNEncoder(Encoder):
             CELLS[cell](width, dim // directions, batch_first=True, bidirectional=bidirectional)
             for width in [input_dim, *[dim] * (num_layers - 1)]
         )
-        self.norms = nn.ModuleList(
-            nn.LayerNorm(dim) if layer_norm else nn.Identity() for _ in range(num_layers)
-        )
+        self.norms = nn.ModuleList(nn.LayerNorm(dim) if layer_norm else nn.Identity() for _ in range(num_layers))
         self.residual = residual
         self.dropout = nn.Dropout(dropout)
         for name, parameter in self.layers.named_parameters():

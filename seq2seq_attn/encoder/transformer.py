@@ -29,9 +29,17 @@ class TransformerEncoder(Encoder):
     """
 
     def __init__(
-        self, *, input_dim: int, self_attention: partial[Any], position: partial[Any], feed_forward: partial[Any],
-        num_layers: int, dim: int, norm: Literal["pre", "post"], dropout: float,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        input_dim: int,
+        self_attention: partial[Any],
+        position: partial[Any],
+        feed_forward: partial[Any],
+        num_layers: int,
+        dim: int,
+        norm: Literal["pre", "post"],
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.key_dim = self.value_dim = self.summary_dim = dim
         self.project = nn.Identity() if input_dim == dim else nn.Linear(input_dim, dim)
@@ -42,10 +50,13 @@ class TransformerEncoder(Encoder):
                 attention=self_attention(
                     query_dim=dim, key_dim=dim, value_dim=dim, layer=layer, relative=self.position.relative
                 ),
-                feed_forward=feed_forward(dim=dim), dim=dim, norm=norm, dropout=dropout,
+                feed_forward=feed_forward(dim=dim),
+                dim=dim,
+                norm=norm,
+                dropout=dropout,
             )
             for layer in range(num_layers)
-        )  # fmt: skip
+        )
         self.norm = closing_norm(norm, dim)
 
     def forward(
@@ -61,10 +72,14 @@ class TransformerEncoder(Encoder):
             found.append(attended)
         output = self.norm(x).masked_fill(~mask.unsqueeze(-1), 0.0)
         return Encoded(
-            output, output, mask, masked_mean(output, mask),
+            output,
+            output,
+            mask,
+            masked_mean(output, mask),
             weights={f"encoder/{i}": a.weights for i, a in enumerate(found)} if need_weights else {},
-            log_prob=total(a.log_prob for a in found), entropy=total(a.entropy for a in found),
-        )  # fmt: skip
+            log_prob=total(a.log_prob for a in found),
+            entropy=total(a.entropy for a in found),
+        )
 
 
 @final
@@ -72,9 +87,8 @@ class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward part, each in a residual connection."""
 
     def __init__(
-        self, *, attention: Attention, feed_forward: nn.Module, dim: int, norm: Literal["pre", "post"],
-        dropout: float,
-    ) -> None:  # fmt: skip
+        self, *, attention: Attention, feed_forward: nn.Module, dim: int, norm: Literal["pre", "post"], dropout: float
+    ) -> None:
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward
         self.attention_residual = Residual(dim=dim, norm=norm, dropout=dropout)
@@ -83,10 +97,6 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch source dim"], mask: Bool[Tensor, "batch source"], need_weights: bool
     ) -> tuple[Float[Tensor, "batch source dim"], Attended]:
-        attended = self.attention.attend_self(
-            self.attention_residual.before(x), mask, need_weights=need_weights
-        )
+        attended = self.attention.attend_self(self.attention_residual.before(x), mask, need_weights=need_weights)
         x = self.attention_residual(x, attended.context)
-        return self.feed_forward_residual(
-            x, self.feed_forward(self.feed_forward_residual.before(x))
-        ), attended
+        return self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x))), attended

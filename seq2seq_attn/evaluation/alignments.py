@@ -55,16 +55,10 @@ class Agreement(NamedTuple):
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> dict[str, Agreement]:
     """Print the table, and return its rows."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="a run folder or .ckpt file, trained from English to French")
-    parser.add_argument(
-        "--corpus", type=Path, required=True, help="Tatoeba's fra.txt, where the sentences are"
-    )
-    parser.add_argument(
-        "--alignments", type=Path, default=GOLD, help="hashes and links; %(default)s if not given"
-    )
+    parser.add_argument("--corpus", type=Path, required=True, help="Tatoeba's fra.txt, where the sentences are")
+    parser.add_argument("--alignments", type=Path, default=GOLD, help="hashes and links; %(default)s if not given")
     chosen = parser.parse_args(arguments)
     total, pairs = find(chosen.alignments, chosen.corpus)
     loaded = load(chosen.run)
@@ -90,9 +84,7 @@ def find(alignments: Path, corpus: Path) -> tuple[int, list[Aligned]]:
     texts = {fingerprint(pair.source, pair.target): (pair.source, pair.target) for pair in cleaned}
     pairs = [Aligned(*text, *gold[digest]) for digest, text in texts.items() if digest in gold]
     if not pairs:
-        raise UserError(
-            f"--corpus {corpus} has none of the {len(gold)} pairs of {alignments}; give Tatoeba's fra.txt"
-        )
+        raise UserError(f"--corpus {corpus} has none of the {len(gold)} pairs of {alignments}; give Tatoeba's fra.txt")
     return len(gold), pairs
 
 
@@ -131,9 +123,7 @@ def attended_links(loaded: Loaded, pair: Aligned) -> list[Link]:
     """The links of the model's attention over the given target."""
     model, tokenizer, _ = loaded
     (source,), (target,) = tokenizer.encode_source([pair.source]), tokenizer.encode_target([pair.target])
-    slots = [
-        slot for slot in attention_along(model, tokenizer, source, target) if slot.slot.startswith("cross/")
-    ]
+    slots = [slot for slot in attention_along(model, tokenizer, source, target) if slot.slot.startswith("cross/")]
     columns, rows = slots[0].columns, slots[0].rows
     for pieces, text in ((columns, pair.source), (rows, pair.target)):
         if word_of_each(pieces[:-1]).max(initial=-1) + 1 != len(text.split()):

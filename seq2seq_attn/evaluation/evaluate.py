@@ -47,9 +47,12 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     check_languages(corpus, models)
     names = choose_splits(config.splits, corpus)
     datamodule = TranslationDataModule(
-        replace(corpus, splits={name: corpus.splits[name] for name in names}), models.tokenizer,
-        batch_tokens=chosen["batch_tokens"], seed=models.config["seed"], cache_dir=config.paths.cache_dir,
-    )  # fmt: skip
+        replace(corpus, splits={name: corpus.splits[name] for name in names}),
+        models.tokenizer,
+        batch_tokens=chosen["batch_tokens"],
+        seed=models.config["seed"],
+        cache_dir=config.paths.cache_dir,
+    )
     datamodule.test_names = names
     evaluated = run_tests(models, chosen, datamodule)
     run_dir = Path(config.paths.run_dir)
@@ -138,16 +141,20 @@ def choose_splits(wanted: ListConfig | str | None, corpus: LoadedCorpus) -> list
     names = [wanted] if isinstance(wanted, str) else list(wanted)
     for name in names:
         if name not in there:
-            raise UserError(
-                f"splits names {name!r}, which this data does not have; choose from: {', '.join(there)}"
-            )
+            raise UserError(f"splits names {name!r}, which this data does not have; choose from: {', '.join(there)}")
     return list(dict.fromkeys(names))
 
 
 def build_module(chosen: dict[str, Any], models: Models, names: list[str]) -> TranslationModule:
     """The trained model, of several the first, with what scores it."""
     return TranslationModule(
-        model=models.members[0], tokenizer=models.tokenizer, search=instantiate(chosen["search"], _convert_="all"),
-        metrics=build_metrics(chosen), test_names=names, optimizer=None, scheduler=None,
-        label_smoothing=models.config["label_smoothing"], config=models.config,
-    )  # fmt: skip
+        model=models.members[0],
+        tokenizer=models.tokenizer,
+        search=instantiate(chosen["search"], _convert_="all"),
+        metrics=build_metrics(chosen),
+        test_names=names,
+        optimizer=None,
+        scheduler=None,
+        label_smoothing=models.config["label_smoothing"],
+        config=models.config,
+    )

@@ -20,9 +20,8 @@ from seq2seq_attn.training.translation_module import MEANS, TranslationModule
 
 
 def evaluate_ensemble(
-    models: Models, module: TranslationModule, datamodule: TranslationDataModule,
-    context: AbstractContextManager[Any],
-) -> dict[str, dict[str, float]]:  # fmt: skip
+    models: Models, module: TranslationModule, datamodule: TranslationDataModule, context: AbstractContextManager[Any]
+) -> dict[str, dict[str, float]]:
     """Figures by test set, named as `collect_figures` names them.
 
     Args:
@@ -35,16 +34,17 @@ def evaluate_ensemble(
     with torch.inference_mode(), context:
         for name, loader in zip(module.test_names, datamodule.test_dataloader(), strict=True):
             progress = track(
-                loader, f"Testing {escape(name)}", transient=True, console=plain_console(stderr=True),
+                loader,
+                f"Testing {escape(name)}",
+                transient=True,
+                console=plain_console(stderr=True),
                 disable=not sys.stderr.isatty(),
-            )  # fmt: skip
+            )
             for batch in progress:
                 evaluate_batch(models, module, datamodule, batch.to(models.device), name)
             figures[name] = summed_up(module.stage_metrics(name))
             module.signatures[name] = {
-                metric: of.signature()
-                for metric, of in module.stage_metrics(name).items()
-                if metric not in MEANS
+                metric: of.signature() for metric, of in module.stage_metrics(name).items() if metric not in MEANS
             }
     return figures
 

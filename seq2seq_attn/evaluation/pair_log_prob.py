@@ -80,9 +80,7 @@ def score(config: DictConfig, models: Models) -> dict[str, Any]:
             sums["pairs"] += len(window)
             advance(len(window))
     if not sums["pairs"]:
-        raise UserError(
-            f"score={files[0]} is empty; give a file with a source and a translation on each line"
-        )
+        raise UserError(f"score={files[0]} is empty; give a file with a source and a translation on each line")
     part.replace(file)
     print_sums(file, sums)
     return sums
@@ -99,14 +97,15 @@ def score_pairs(models: Models, pairs: list[GivenPair], batch_tokens: int) -> li
     source_ids, target_ids = tokenizer.encode_source(sources), tokenizer.encode_target(targets)
     check_places(models.model.max_length, pairs, source_ids, target_ids)
     sampler = TokenBatchSampler(
-        np.array([len(ids) for ids in source_ids]), np.array([len(ids) for ids in target_ids]),
-        batch_tokens=batch_tokens, shuffle=False, seed=0,
-    )  # fmt: skip
+        np.array([len(ids) for ids in source_ids]),
+        np.array([len(ids) for ids in target_ids]),
+        batch_tokens=batch_tokens,
+        shuffle=False,
+        seed=0,
+    )
     found = [PairScore(0.0, 0)] * len(pairs)
     for rows in sampler:
-        log_probs = pieces_log_prob(
-            models, [source_ids[row] for row in rows], [target_ids[row] for row in rows]
-        )
+        log_probs = pieces_log_prob(models, [source_ids[row] for row in rows], [target_ids[row] for row in rows])
         for row, log_prob in zip(rows, log_probs.tolist(), strict=True):
             found[row] = PairScore(log_prob, len(target_ids[row]) + 1)
     return found
@@ -118,9 +117,8 @@ def pieces_log_prob(
     """The log-probability of each target, its end piece included, given its source."""
     tokenizer = models.tokenizer
     batch = collate_pairs(
-        sources, targets, range(len(sources)),
-        pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
-    ).to(models.device)  # fmt: skip
+        sources, targets, range(len(sources)), pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id
+    ).to(models.device)
     loss = mean_loss(models.members, read_pairs(models.members, batch), batch)
     by_piece = torch.zeros(batch.target_mask.shape, dtype=torch.float64, device=models.device)
     by_piece[batch.target_mask] = -loss.nll_by_piece.double()
@@ -184,10 +182,12 @@ def print_sums(file: Path, sums: dict[str, Any]) -> None:
     table.add_column("result")
     table.add_column("value", justify="right")
     for name, value in {
-        "pairs": f"{sums['pairs']:,}", "pieces, end pieces included": f"{sums['pieces']:,}",
-        "log_prob, nats": f"{sums['log_prob']:,.2f}", "log_prob of a piece": f"{per_piece:.4f}",
+        "pairs": f"{sums['pairs']:,}",
+        "pieces, end pieces included": f"{sums['pieces']:,}",
+        "log_prob, nats": f"{sums['log_prob']:,.2f}",
+        "log_prob of a piece": f"{per_piece:.4f}",
         "perplexity": f"{math.exp(-per_piece):,.2f}",
-    }.items():  # fmt: skip
+    }.items():
         table.add_row(name, value)
     console = plain_console()
     console.print(table)

@@ -55,9 +55,7 @@ def build_report(
         "num_parameters": sum(p.numel() for p in models.model.parameters()),
         "languages": [corpus.source_language, corpus.target_language],
         "direction": corpus.direction,
-        "splits": {
-            name: split_report(evaluated, corpus, name, bootstrap) for name in evaluated.module.test_names
-        },
+        "splits": {name: split_report(evaluated, corpus, name, bootstrap) for name in evaluated.module.test_names},
         "data": chosen["data"],
         "search": chosen["search"],
         "batch_tokens": chosen["batch_tokens"],
@@ -90,8 +88,7 @@ def split_report(evaluated: Evaluated, corpus: LoadedCorpus, name: str, bootstra
         "attention_entropy": attention.entropy,
         "attention_coverage": attention.coverage,
         "confidence": {
-            metric: confidence(of, hypotheses, references, bootstrap)._asdict()
-            for metric, of in metrics.items()
+            metric: confidence(of, hypotheses, references, bootstrap)._asdict() for metric, of in metrics.items()
         }
         if bootstrap
         else {},
@@ -116,8 +113,9 @@ def print_report(run_dir: Path, report: dict[str, Any]) -> None:
     if report["bootstrap"]:
         console.print(
             f"Mean and 95 % interval over {report['bootstrap']:,} resampled test sets (bootstrap)",
-            highlight=False, soft_wrap=True,
-        )  # fmt: skip
+            highlight=False,
+            soft_wrap=True,
+        )
         console.print(confidence_table(splits))
     console.print("BLEU by words of the source (and sentences)", highlight=False)
     console.print(length_table(splits))
@@ -149,10 +147,7 @@ def length_table(splits: dict[str, Any]) -> Table:
     """BLEU of each bucket, and how many sentences it has."""
     table = new_table("words", list(splits))
     cells = [
-        {
-            bucket["words"]: f"{bucket['score']:.2f} ({bucket['sentences']:,})"
-            for bucket in split["bleu_by_length"]
-        }
+        {bucket["words"]: f"{bucket['score']:.2f} ({bucket['sentences']:,})" for bucket in split["bleu_by_length"]}
         for split in splits.values()
     ]
     for words in LENGTHS:

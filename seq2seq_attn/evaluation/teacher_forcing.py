@@ -14,14 +14,9 @@ from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.training.loss import CHUNK, Loss
 
 
-def read_pairs(
-    models: Sequence[EncoderDecoder], batch: Batch, *, need_weights: bool = False
-) -> list[Decoded]:
+def read_pairs(models: Sequence[EncoderDecoder], batch: Batch, *, need_weights: bool = False) -> list[Decoded]:
     """What each model makes of the given targets."""
-    return [
-        model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights)
-        for model in models
-    ]
+    return [model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights) for model in models]
 
 
 def mean_loss(

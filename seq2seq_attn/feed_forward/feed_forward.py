@@ -28,9 +28,7 @@ class FeedForward(nn.Module):
         UserError: for an activation of another name.
     """
 
-    def __init__(
-        self, *, dim: int, ff_dim: int | None, activation: Literal["relu", "gelu"], dropout: float
-    ) -> None:
+    def __init__(self, *, dim: int, ff_dim: int | None, activation: Literal["relu", "gelu"], dropout: float) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
             raise UserError(

@@ -63,8 +63,6 @@ def option(name: str) -> dict[str, Any]:
     if name not in names:
         raise UserError(f"search={name} is not there; choose from: {', '.join(names)}")
     with initialize_config_dir(version_base="1.3", config_dir=str(directory)):
-        found = OmegaConf.to_container(
-            compose("translate", overrides=[f"search={name}"]).search, resolve=True
-        )
+        found = OmegaConf.to_container(compose("translate", overrides=[f"search={name}"]).search, resolve=True)
     assert isinstance(found, dict)
     return {str(key): value for key, value in found.items()}

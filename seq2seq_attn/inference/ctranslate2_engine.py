@@ -25,9 +25,7 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 FORMAT = 1
 SETTINGS = "seq2seq_attn.json"  # beside CTranslate2's own files: what a line needs on its way in and out
 LEAST_POWER = 1e-9  # 1 for any length in float32, but not 0, with which an early exit would come
-LONG_PATIENCE = (
-    2.0  # for "until no better can come": of 1,000 translations of Multi30k, 1,000 were those of our search
-)
+LONG_PATIENCE = 2.0  # for "until no better can come": of 1,000 translations of Multi30k, 1,000 were those of our search
 MODEL_FILES = {"source": "source.model", "target": "target.model"}  # SentencePiece's
 
 
@@ -75,9 +73,7 @@ class CTranslate2Engine:
         UserError: without CTranslate2, for another folder, or for a search that it does not know.
     """
 
-    def __init__(
-        self, folder: str, *, search: Search | None, device: torch.device, num_threads: int | None
-    ) -> None:
+    def __init__(self, folder: str, *, search: Search | None, device: torch.device, num_threads: int | None) -> None:
         ctranslate2 = import_ctranslate2()
         self.tokenizer, self.config, self.places = read_exported(Path(folder))
         search = search or instantiate(self.config["search"], _convert_="all")
@@ -87,9 +83,12 @@ class CTranslate2Engine:
         pieces = self.tokenizer.target_pieces(list(range(self.tokenizer.target_vocab_size)))
         self._ids = {piece: i for i, piece in enumerate(pieces)}
         self._translator = ctranslate2.Translator(
-            folder, device=device.type, device_index=device.index or 0, compute_type="float32",
+            folder,
+            device=device.type,
+            device_index=device.index or 0,
+            compute_type="float32",
             intra_threads=num_threads or 0,
-        )  # fmt: skip
+        )
 
     def __call__(self, sources: list[list[int]], batch_sentences: int) -> list[list[Hypothesis]]:
         """The translations of each sentence, as a search gives them; sentences are ids without begin or end.
@@ -121,10 +120,14 @@ class CTranslate2Engine:
 
     def _decode(self, sources: list[list[int]], limit: int, batch_sentences: int) -> list[list[Hypothesis]]:
         results = self._translator.translate_batch(
-            [self.tokenizer.source_pieces(pieces) for pieces in sources], max_batch_size=batch_sentences,
-            max_input_length=0, max_decoding_length=limit, suppress_sequences=self._suppressed, return_scores=True,
+            [self.tokenizer.source_pieces(pieces) for pieces in sources],
+            max_batch_size=batch_sentences,
+            max_input_length=0,
+            max_decoding_length=limit,
+            suppress_sequences=self._suppressed,
+            return_scores=True,
             **self._mapped.options,
-        )  # fmt: skip
+        )
         penalty, divisors = self._mapped.length_penalty, [1.0] * (limit + 1)
         if penalty is not None:
             divisors = penalty(torch.arange(1, limit + 2)).tolist()
@@ -145,9 +148,7 @@ def import_ctranslate2() -> ModuleType:
     try:
         import ctranslate2
     except ImportError as error:
-        raise UserError(
-            f"CTranslate2 cannot be used here ({error}); pip install 'seq2seq-attn[serve]'"
-        ) from error
+        raise UserError(f"CTranslate2 cannot be used here ({error}); pip install 'seq2seq-attn[serve]'") from error
     return ctranslate2
 
 
@@ -194,13 +195,12 @@ def mapped(search: Search) -> Mapped:
         greedy = {"beam_size": 1, "length_penalty": 0.0, "min_decoding_length": search.limits.min_length}
         return Mapped(greedy, 0.0, None, 1, search.limits)
     if not isinstance(search, BeamSearch):
-        raise UserError(
-            f"engine=ctranslate2 has no {type(search).__name__}; use search=greedy or search=beam"
-        )
+        raise UserError(f"engine=ctranslate2 has no {type(search).__name__}; use search=greedy or search=beam")
     for name, value in (
-        ("coverage_penalty", search.coverage_penalty), ("no_repeat_ngram", search.no_repeat_ngram),
+        ("coverage_penalty", search.coverage_penalty),
+        ("no_repeat_ngram", search.no_repeat_ngram),
         ("limits.min_length", search.limits.min_length),
-    ):  # fmt: skip
+    ):
         if value:
             raise refusal(name, value, 0)
     power = length_power(search.length_penalty)
@@ -222,9 +222,7 @@ def length_power(penalty: LengthPenalty) -> float:
         return penalty.alpha
     if isinstance(penalty, MeanPenalty):
         return 1.0
-    raise UserError(
-        f"engine=ctranslate2 has no {type(penalty).__name__}; use search/length_penalty=wu, mean or none"
-    )
+    raise UserError(f"engine=ctranslate2 has no {type(penalty).__name__}; use search/length_penalty=wu, mean or none")
 
 
 def refusal(option: str, value: Any, instead: Any) -> UserError:

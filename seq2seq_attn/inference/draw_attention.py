@@ -27,7 +27,5 @@ def main() -> None:
     (pieces,) = tokenizer.encode_source([cleaning.normalize_text(arguments.sentence)])
     found = attention_along(model, tokenizer, pieces, best_translation(model, tokenizer, search, pieces))
     for slot, weights, source, target in found:
-        name = (
-            arguments.output.name if len(found) == 1 else f"{arguments.output.name}_{slot.replace('/', '_')}"
-        )
+        name = arguments.output.name if len(found) == 1 else f"{arguments.output.name}_{slot.replace('/', '_')}"
         print(save_attention_map(arguments.output.with_name(name), weights, source, target))

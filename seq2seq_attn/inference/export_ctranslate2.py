@@ -44,10 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", help="a run folder or a .ckpt file")
     parser.add_argument("folder", type=Path, help="must not exist yet")
     parser.add_argument(
-        "--places",
-        type=int,
-        default=PLACES,
-        help="pieces of the longest sentence, where positions have no end",
+        "--places", type=int, default=PLACES, help="pieces of the longest sentence, where positions have no end"
     )
     options = parser.parse_args(arguments)
     export(load(options.run), options.folder, options.places)
@@ -71,9 +68,11 @@ def export(loaded: Loaded, folder: Path, places: int = PLACES) -> None:
     for side in MODEL_FILES:
         (folder / MODEL_FILES[side]).write_bytes(state.pop(f"{side}_model").numpy().tobytes())
     settings = {
-        "format": FORMAT, "places": min(places, loaded.model.max_length or places), "tokenizer": state,
+        "format": FORMAT,
+        "places": min(places, loaded.model.max_length or places),
+        "tokenizer": state,
         "config": {"search": config["search"], "data": {"cleaning": config["data"]["cleaning"]}},
-    }  # fmt: skip
+    }
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
@@ -108,8 +107,9 @@ def specification(loaded: Loaded, places: int) -> Any:
 def check(model: EncoderDecoder) -> None:
     """Refuse what the format has no place for."""
     known: tuple[tuple[str, Any, type[Any]], ...] = (
-        ("encoder", model.encoder, TransformerEncoder), ("decoder", model.decoder, TransformerDecoder)
-    )  # fmt: skip
+        ("encoder", model.encoder, TransformerEncoder),
+        ("decoder", model.decoder, TransformerDecoder),
+    )
     for name, side, kind in known:
         if not isinstance(side, kind):
             raise UserError(
@@ -142,9 +142,10 @@ def check_layer(layer: EncoderLayer | DecoderLayer) -> None:
 def check_attention(option: str, attention: Attention) -> None:
     """`option`: the config group that it comes from."""
     parts = (
-        ("score", ScaledDotScore, "scaled_dot"), ("pattern", FullPattern, "full"),
+        ("score", ScaledDotScore, "scaled_dot"),
+        ("pattern", FullPattern, "full"),
         ("normalizer", SoftmaxNormalizer, "softmax"),
-    )  # fmt: skip
+    )
     for part, known, name in parts:
         found = getattr(attention, part)
         if not isinstance(found, known):
@@ -176,14 +177,16 @@ def empty(of: Any, side: Side) -> Any:
     gated = isinstance(first.feed_forward, GatedFeedForward)
     name = "SWISH" if gated else first.feed_forward.activation.__name__.upper()  # their GELU is the exact one
     told: dict[str, Any] = {"relative_position": isinstance(side.position, RelativePosition)}
-    if isinstance(
-        side.position, RotaryPosition
-    ):  # 0: the whole width of a head, of which the halves are pairs
+    if isinstance(side.position, RotaryPosition):  # 0: the whole width of a head, of which the halves are pairs
         told = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": side.position.base}
     return of(
-        len(side.layers), attention.num_heads, pre_norm=is_pre(side), ffn_glu=gated,
-        activation=import_ctranslate2().specs.Activation[name], **told,
-    )  # fmt: skip
+        len(side.layers),
+        attention.num_heads,
+        pre_norm=is_pre(side),
+        ffn_glu=gated,
+        activation=import_ctranslate2().specs.Activation[name],
+        **told,
+    )
 
 
 def is_pre(side: Side) -> bool:

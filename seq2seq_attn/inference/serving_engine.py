@@ -50,9 +50,7 @@ class ServingEngine(Engine):
         if prefixes is not None and any(prefixes):
             raise UserError("engine=ctranslate2 takes no prefixes; leave out engine, or the prefixes")
         if self._read is None or self._read[0] is not search:
-            engine = CTranslate2Engine(
-                self._folder, search=search, device=self._device, num_threads=self._num_threads
-            )
+            engine = CTranslate2Engine(self._folder, search=search, device=self._device, num_threads=self._num_threads)
             self._read = search, engine
         if batch_tokens is not None:
             longest = max(map(len, sources), default=0) + 1

@@ -40,16 +40,21 @@ class TorchEngine(Engine):
     ) -> list[list[Hypothesis]]:
         tokenizer, found = self.tokenizer, [list[Hypothesis]()] * len(sources)
         for rows in cut_batches(
-            [len(pieces) + 1 for pieces in sources], batch_sentences=batch_sentences, batch_tokens=batch_tokens,
+            [len(pieces) + 1 for pieces in sources],
+            batch_sentences=batch_sentences,
+            batch_tokens=batch_tokens,
             hypotheses=search.hypotheses_at_once,
-        ):  # fmt: skip
+        ):
             source, _, mask = collate_sources(
                 [sources[row] for row in rows], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id
             )
             translated = search(
-                self.model, source.to(self.device), mask.to(self.device), TargetPieces.of(tokenizer),
+                self.model,
+                source.to(self.device),
+                mask.to(self.device),
+                TargetPieces.of(tokenizer),
                 prefixes=None if prefixes is None else [prefixes[row] for row in rows],
-            )  # fmt: skip
+            )
             for row, hypotheses in zip(rows, translated, strict=True):
                 found[row] = hypotheses
         return found

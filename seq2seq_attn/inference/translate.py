@@ -45,14 +45,19 @@ def translate(config: DictConfig) -> None:
         torch.set_num_threads(options["num_threads"])
     paths = options["ckpt_path"]
     translator = Translator.load(
-        paths if isinstance(paths, list) else str(paths), device=options["device"], engine=options["engine"],
+        paths if isinstance(paths, list) else str(paths),
+        device=options["device"],
+        engine=options["engine"],
         num_threads=options["num_threads"],
-    )  # fmt: skip
+    )
     search = choose_search(options.get("search"), translator.config["search"])
     answer = partial(
-        translator.translate, search=search, batch_sentences=options["batch_sentences"],
-        batch_tokens=options["batch_tokens"], max_source_pieces=options["max_source_pieces"],
-    )  # fmt: skip
+        translator.translate,
+        search=search,
+        batch_sentences=options["batch_sentences"],
+        batch_tokens=options["batch_tokens"],
+        max_source_pieces=options["max_source_pieces"],
+    )
     if options["interactive"]:
         interact(lambda text: answer([text])[0])
     else:
@@ -67,8 +72,7 @@ def check_files(options: dict[str, Any]) -> None:
         raise UserError(f"interactive=true answers at the prompt; leave out {', '.join(given)}")
     paths = options["ckpt_path"]
     files: list[tuple[str, Any]] = [
-        ("ckpt_path", str(given_path(path, "ckpt_path")))
-        for path in (paths if isinstance(paths, list) else [paths])
+        ("ckpt_path", str(given_path(path, "ckpt_path"))) for path in (paths if isinstance(paths, list) else [paths])
     ]
     files += given.items()
     for option, stream in (("input", sys.stdin), ("output", sys.stdout)):
@@ -96,9 +100,10 @@ def identity(file: Any) -> str | tuple[int, int] | None:
 
 
 def translate_files(
-    options: dict[str, Any], answer: Callable[..., list[Translation]],
+    options: dict[str, Any],
+    answer: Callable[..., list[Translation]],
     attention: Callable[[str, Translation], list[SlotMap]],
-) -> None:  # fmt: skip
+) -> None:
     """From the input to all that is wanted of it."""
     name = options["input"] or "standard input"
     wanted = WantedFiles(**{option: options[option] for option in WantedFiles._fields})
@@ -118,9 +123,12 @@ def translate_files(
 
 
 def answered(
-    answer: Callable[..., list[Translation]], source: Stream, name: str, most_lines: int,
+    answer: Callable[..., list[Translation]],
+    source: Stream,
+    name: str,
+    most_lines: int,
     prefixes: Iterator[Line] | None,
-) -> Iterator[tuple[list[Line], list[Translation]]]:  # fmt: skip
+) -> Iterator[tuple[list[Line], list[Translation]]]:
     """Lines with their translations, a window at a time; what was changed in a line is said on standard error."""
     for lines in windows(read_lines(source, name), most_lines):
         begun = None if prefixes is None else list(islice(prefixes, len(lines)))
@@ -149,6 +157,4 @@ def lines_ahead(*, read_ahead: int, batch_sentences: int, batch_tokens: int | No
 
 def num_lines(path: str | None) -> int | None:
     """Of a plain file; None where only reading it all would tell."""
-    return (
-        count_lines(path) if path is not None and not path.endswith(".gz") and Path(path).is_file() else None
-    )
+    return count_lines(path) if path is not None and not path.endswith(".gz") and Path(path).is_file() else None

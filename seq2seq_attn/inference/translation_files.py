@@ -47,9 +47,12 @@ class TranslationFiles:
     """
 
     def __init__(
-        self, wanted: WantedFiles, standard: Any, stack: ExitStack,
+        self,
+        wanted: WantedFiles,
+        standard: Any,
+        stack: ExitStack,
         attention: Callable[[str, Translation], list[SlotMap]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._wanted, self._attention = wanted, attention
         if wanted.maps is not None:
             try:
@@ -99,9 +102,7 @@ def alignment(maps: Sequence[SlotMap], layer: int | None, head: int | None) -> s
         return ""
     cross = {int(one.slot.partition("/")[2]): one for one in maps if one.slot.startswith("cross/")}
     if layer is not None and layer not in cross:
-        raise UserError(
-            f"alignment_layer={layer} is not there; choose from: {', '.join(map(str, sorted(cross)))}"
-        )
+        raise UserError(f"alignment_layer={layer} is not there; choose from: {', '.join(map(str, sorted(cross)))}")
     chosen = list(cross.values()) if layer is None else [cross[layer]]
     weights = np.concatenate([one.weights for one in chosen])
     if head is not None:

@@ -116,18 +116,18 @@ class Translator:
                 "translate takes a list of texts, and of prefixes, not one of them; write translate([text])"
             )
         if prefixes is not None and len(prefixes) != len(texts):
-            raise UserError(
-                f"there are {len(texts)} texts and {len(prefixes)} prefixes; give one for each, or None"
-            )
+            raise UserError(f"there are {len(texts)} texts and {len(prefixes)} prefixes; give one for each, or None")
         notes: list[list[str]] = [[] for _ in texts]
         sources = self._encode(texts, max_source_pieces, notes)
         filled = [row for row, pieces in enumerate(sources) if pieces]
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_pieces, notes)
         hypotheses = self.engine(
-            [sources[row] for row in filled], self._search(search),
+            [sources[row] for row in filled],
+            self._search(search),
             prefixes=None if begun is None else [begun[row] for row in filled],
-            batch_sentences=batch_sentences, batch_tokens=batch_tokens,
-        )  # fmt: skip
+            batch_sentences=batch_sentences,
+            batch_tokens=batch_tokens,
+        )
         found = [[EMPTY]] * len(texts)
         for row, of_row in zip(filled, hypotheses, strict=True):
             found[row] = of_row
@@ -139,14 +139,10 @@ class Translator:
             for one, pieces, (best, *_) in zip(translations, sources, found, strict=True)
         ]
 
-    def attention(
-        self, text: str, translation: Translation, *, max_source_pieces: int = 512
-    ) -> list[SlotMap]:
+    def attention(self, text: str, translation: Translation, *, max_source_pieces: int = 512) -> list[SlotMap]:
         """The maps of a translation of `text`, as `translate(maps=True)` gives them for the best."""
         (source,) = self._encode([text], max_source_pieces, [[]])
-        return self._attention(
-            source, [self.tokenizer.target_model.piece_to_id(p) for p in translation.pieces]
-        )
+        return self._attention(source, [self.tokenizer.target_model.piece_to_id(p) for p in translation.pieces])
 
     def _search(self, wanted: WantedSearch) -> Search:
         """The one of the call before, where the same is wanted."""
@@ -157,9 +153,7 @@ class Translator:
     def _attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         return self.engine.attention(source, target) if source else []
 
-    def _encode(
-        self, texts: Sequence[str], max_source_pieces: int, notes: Sequence[list[str]]
-    ) -> list[list[int]]:
+    def _encode(self, texts: Sequence[str], max_source_pieces: int, notes: Sequence[list[str]]) -> list[list[int]]:
         return self._cut(self.tokenizer.encode_source(self._cleaned(texts, notes)), max_source_pieces, notes)
 
     def _encode_prefixes(
@@ -173,9 +167,7 @@ class Translator:
                 said.append("the prefix has letters that the model cannot write")
         return pieces
 
-    def _cut(
-        self, rows: Sequence[list[int]], max_source_pieces: int, notes: Sequence[list[str]]
-    ) -> list[list[int]]:
+    def _cut(self, rows: Sequence[list[int]], max_source_pieces: int, notes: Sequence[list[str]]) -> list[list[int]]:
         if max_source_pieces < 1:
             raise UserError(f"max_source_pieces={max_source_pieces} leaves nothing; use 512")
         places = self.engine.places
@@ -204,9 +196,14 @@ class Translator:
         made = [
             # a line of text stays one, whatever the model says
             Translation(
-                " ".join(text.splitlines()), one.log_prob, one.score, self.tokenizer.target_pieces(one.pieces),
-                [], [], [],
+                " ".join(text.splitlines()),
+                one.log_prob,
+                one.score,
+                self.tokenizer.target_pieces(one.pieces),
+                [],
+                [],
+                [],
             )
             for text, one in zip(texts, hypotheses, strict=True)
-        ]  # fmt: skip
+        ]
         return made[0]._replace(alternatives=made[1:], notes=notes)

@@ -73,9 +73,7 @@ class CsvLogger(Logger):
             self._write_waiting()
         except OSError as error:
             if not self._warned:
-                log.warning(
-                    f"{self.file} cannot be written ({error.strerror}); its rows wait, and training goes on"
-                )
+                log.warning(f"{self.file} cannot be written ({error.strerror}); its rows wait, and training goes on")
             self._warned = True
 
     @rank_zero_only

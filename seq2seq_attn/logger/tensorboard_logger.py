@@ -27,19 +27,13 @@ class TensorBoardRun(TensorBoardLogger):
     def __init__(self, *, save_dir: str, resume: str | None) -> None:
         goes_on = resume == "auto"
         super().__init__(
-            save_dir,
-            name="tensorboard",
-            version="",
-            default_hp_metric=False,
-            purge_step=None if goes_on else 0,
+            save_dir, name="tensorboard", version="", default_hp_metric=False, purge_step=None if goes_on else 0
         )
         self._written = written(Path(self.log_dir)) if goes_on else set()
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        super().log_metrics(
-            {name: x for name, x in metrics.items() if (name, step) not in self._written}, step
-        )
+        super().log_metrics({name: x for name, x in metrics.items() if (name, step) not in self._written}, step)
 
     @rank_zero_only
     def log_image(self, key: str, images: list[str], step: int, caption: list[str]) -> None:

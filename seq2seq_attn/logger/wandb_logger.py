@@ -46,15 +46,30 @@ class WandbRun(WandbLogger):
     """
 
     def __init__(
-        self, *, save_dir: str, project: str, name: str, group: str | None, tags: list[str | None], offline: bool,
+        self,
+        *,
+        save_dir: str,
+        project: str,
+        name: str,
+        group: str | None,
+        tags: list[str | None],
+        offline: bool,
         resume: str | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # or W&B's library reports on itself
         settings = wandb.Settings(
-            save_code=False, disable_git=True, disable_job_creation=True, console="off", silent=True,
-            x_disable_meta=True, x_disable_machine_info=True, x_disable_stats=True,
-            login_timeout=START_SECONDS, init_timeout=START_SECONDS, finish_timeout=END_SECONDS,
-        )  # fmt: skip
+            save_code=False,
+            disable_git=True,
+            disable_job_creation=True,
+            console="off",
+            silent=True,
+            x_disable_meta=True,
+            x_disable_machine_info=True,
+            x_disable_stats=True,
+            login_timeout=START_SECONDS,
+            init_timeout=START_SECONDS,
+            finish_timeout=END_SECONDS,
+        )
         super().__init__(
             project=project,
             name=name,
@@ -170,9 +185,7 @@ def is_away(save_dir: str) -> bool:
 
 
 def warn_offline(reason: str, save_dir: str) -> None:
-    log.warning(
-        f"W&B: {reason}; this run is kept offline in {save_dir}/wandb, send it later with `wandb sync`"
-    )
+    log.warning(f"W&B: {reason}; this run is kept offline in {save_dir}/wandb, send it later with `wandb sync`")
 
 
 def lost(error: Exception) -> Any:

@@ -19,9 +19,7 @@ class BLEU(CorpusMetric):
 
     def __init__(self, *, lowercase: bool, tokenize: str) -> None:
         if tokenize not in sacrebleu.BLEU.TOKENIZERS:
-            raise UserError(
-                f"BLEU has no tokenizer {tokenize!r}; choose from: {', '.join(sacrebleu.BLEU.TOKENIZERS)}"
-            )
+            raise UserError(f"BLEU has no tokenizer {tokenize!r}; choose from: {', '.join(sacrebleu.BLEU.TOKENIZERS)}")
         # force: the hint "you forgot to detokenize" would depend on how the corpus is cut into batches
         scorer = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
         # two lengths; matches and totals of each order

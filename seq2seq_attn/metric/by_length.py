@@ -8,14 +8,7 @@ from typing import NamedTuple
 
 from torchmetrics import Metric
 
-LENGTHS = {
-    "1-5": 5,
-    "6-10": 10,
-    "11-20": 20,
-    "21-30": 30,
-    "31-50": 50,
-    "51+": math.inf,
-}  # words, and the most
+LENGTHS = {"1-5": 5, "6-10": 10, "11-20": 20, "21-30": 30, "31-50": 50, "51+": math.inf}  # words, and the most
 
 
 class Bucket(NamedTuple):

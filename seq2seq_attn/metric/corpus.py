@@ -53,9 +53,7 @@ def corpus_signature(scorer: Scorer, counts: list[int]) -> str:
     """What sacrebleu prints beside the figure, to be quoted with it."""
     sentences, references, squares = counts[:NUM_HEADER]
     if sentences == 0:
-        raise UserError(
-            "the signature states the number of references; score a sentence before asking for it"
-        )
+        raise UserError("the signature states the number of references; score a sentence before asking for it")
     same_for_all = sentences * squares == references**2  # equality in Cauchy-Schwarz
     scorer.num_refs = references // sentences if same_for_all else -1  # type: ignore[attr-defined]
     return scorer.get_signature().format()

@@ -31,9 +31,7 @@ class CorpusMetric(Metric, ABC):
     def __init__(self, *, scorer: Scorer, num_counts: int, units: int = 1, signed: str = "") -> None:
         super().__init__()
         self.scorer, self.units, self.signed = scorer, units, signed
-        self.add_state(
-            "counts", torch.zeros(NUM_HEADER + num_counts, dtype=torch.int64), dist_reduce_fx="sum"
-        )
+        self.add_state("counts", torch.zeros(NUM_HEADER + num_counts, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
         """Adds sentences; each hypothesis comes with its own list of references."""

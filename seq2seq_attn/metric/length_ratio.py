@@ -8,9 +8,7 @@ from seq2seq_attn.metric.corpus import NUM_HEADER, sentence_counts
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 
-def length_ratio(
-    metric: CorpusMetric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
-) -> float:
+def length_ratio(metric: CorpusMetric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """Words as this BLEU cuts them; of several references, each sentence's closest in length, the shorter of two.
 
     Below 1, BLEU's brevity penalty is exp(1 - 1 / ratio).

@@ -24,13 +24,8 @@ class TER(CorpusMetric):
 
     higher_is_better = False
 
-    def __init__(
-        self, *, normalized: bool, no_punct: bool, asian_support: bool, case_sensitive: bool
-    ) -> None:
+    def __init__(self, *, normalized: bool, no_punct: bool, asian_support: bool, case_sensitive: bool) -> None:
         scorer = sacrebleu.TER(
-            normalized=normalized,
-            no_punct=no_punct,
-            asian_support=asian_support,
-            case_sensitive=case_sensitive,
+            normalized=normalized, no_punct=no_punct, asian_support=asian_support, case_sensitive=case_sensitive
         )
         super().__init__(scorer=scorer, num_counts=2, units=UNITS)  # edits; length of the references

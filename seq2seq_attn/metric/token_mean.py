@@ -10,9 +10,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 UNITS = 2**24  # in one: what a batch's sum loses is in the eighth decimal place
-LIMIT = (
-    2.0**26
-)  # of a batch's sum: thousands of such fit into an integer, and no figure worth reading comes near
+LIMIT = 2.0**26  # of a batch's sum: thousands of such fit into an integer, and no figure worth reading comes near
 
 
 @final

@@ -30,10 +30,17 @@ class EncoderDecoder(nn.Module, Stepping):
     """
 
     def __init__(
-        self, *, source_vocab_size: int, target_vocab_size: int, encoder: partial[Any], decoder: partial[Any],
-        embedding_dim: int, tie_embeddings: Literal["none", "target", "all", False],
-        scale_embeddings: bool, dropout: float,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        source_vocab_size: int,
+        target_vocab_size: int,
+        encoder: partial[Any],
+        decoder: partial[Any],
+        embedding_dim: int,
+        tie_embeddings: Literal["none", "target", "all", False],
+        scale_embeddings: bool,
+        dropout: float,
+    ) -> None:
         super().__init__()
         self.embed_source = nn.Embedding(source_vocab_size, embedding_dim)
         self.embed_target = nn.Embedding(target_vocab_size, embedding_dim)
@@ -41,9 +48,11 @@ class EncoderDecoder(nn.Module, Stepping):
         self.dropout = nn.Dropout(dropout)
         self.encoder = encoder(input_dim=embedding_dim)
         self.decoder = decoder(
-            input_dim=embedding_dim, key_dim=self.encoder.key_dim, value_dim=self.encoder.value_dim,
+            input_dim=embedding_dim,
+            key_dim=self.encoder.key_dim,
+            value_dim=self.encoder.value_dim,
             summary_dim=self.encoder.summary_dim,
-        )  # fmt: skip
+        )
         self.narrow = None
         output_dim = self.decoder.output_dim
         if tie_embeddings not in ("none", False) and output_dim != embedding_dim:
@@ -81,9 +90,7 @@ class EncoderDecoder(nn.Module, Stepping):
         """The decoder's state before the first token."""
         return self.decoder.initial_state(self._read(source, mask))
 
-    def decode(
-        self, target_input: Int[Tensor, "batch target"], state: Any, *, need_weights: bool = False
-    ) -> Decoded:
+    def decode(self, target_input: Int[Tensor, "batch target"], state: Any, *, need_weights: bool = False) -> Decoded:
         """Hidden states for the tokens that follow `state`: a whole target, or one step of it."""
         embedded = self._embedded(self.embed_target, target_input)
         decoded = self.decoder(embedded, state, need_weights=need_weights)
@@ -113,9 +120,7 @@ class EncoderDecoder(nn.Module, Stepping):
         encoded = self._read(source, source_mask, need_weights)
         decoded = self.decode(target_input, self.decoder.initial_state(encoded), need_weights=need_weights)
         return decoded._replace(
-            weights=encoded.weights | decoded.weights,
-            source_log_prob=encoded.log_prob,
-            source_entropy=encoded.entropy,
+            weights=encoded.weights | decoded.weights, source_log_prob=encoded.log_prob, source_entropy=encoded.entropy
         )
 
     def _read(self, source: Tensor, mask: Tensor, need_weights: bool = False) -> Encoded:
@@ -126,9 +131,7 @@ class EncoderDecoder(nn.Module, Stepping):
         return self.dropout(embedded if self.scale == 1.0 else embedded * self.scale)
 
 
-def attention_to_source(
-    weights: dict[str, Float[Tensor, "rows _ 1 _"]],
-) -> Float[Tensor, "rows source"]:
+def attention_to_source(weights: dict[str, Float[Tensor, "rows _ 1 _"]]) -> Float[Tensor, "rows source"]:
     """Mean over the layers and heads that read the source."""
     layers = [of_layer[:, :, 0].mean(1) for slot, of_layer in weights.items() if slot.startswith("cross/")]
     return torch.stack(layers).mean(0)

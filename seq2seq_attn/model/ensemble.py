@@ -58,9 +58,7 @@ class Ensemble(nn.Module, Stepping):
         lengths = [member.max_length for member in self._models]
         return min((length for length in lengths if length is not None), default=None)
 
-    def encode(
-        self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]
-    ) -> EnsembleState:
+    def encode(self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]) -> EnsembleState:
         return EnsembleState(tuple(member.encode(source, mask) for member in self._models))
 
     def step(self, last: Int[Tensor, "rows"], state: EnsembleState, *, need_weights: bool = False) -> Step:
@@ -81,8 +79,6 @@ class Ensemble(nn.Module, Stepping):
         return list(self.members)  # type: ignore[arg-type]
 
 
-def log_mean_probability(
-    log_probs: Sequence[Float[Tensor, "*rows vocabulary"]],
-) -> Float[Tensor, "*rows vocabulary"]:
+def log_mean_probability(log_probs: Sequence[Float[Tensor, "*rows vocabulary"]]) -> Float[Tensor, "*rows vocabulary"]:
     """The logarithm of the mean of what the members hold probable."""
     return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))

@@ -28,9 +28,7 @@ class GatedConvolution(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.linear = normed_linear(kernel_size * dim, 2 * dim, variance=4 * (1 - dropout))
 
-    def forward(
-        self, x: Float[Tensor, "batch length dim"]
-    ) -> Float[Tensor, "batch length-{self.kernel_size}+1 dim"]:
+    def forward(self, x: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch length-{self.kernel_size}+1 dim"]:
         windows = self.dropout(x).unfold(1, self.kernel_size, 1).mT.flatten(2)
         return F.glu(self.linear(windows), -1)
 

@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from seq2seq_attn.errors import UserError
 
 
-def split_heads(
-    x: Float[Tensor, "batch length dim"], num_heads: int
-) -> Float[Tensor, "batch heads length width"]:
+def split_heads(x: Float[Tensor, "batch length dim"], num_heads: int) -> Float[Tensor, "batch heads length width"]:
     if num_heads == 1:
         return x.unsqueeze(1)
     batch, length, dim = x.shape

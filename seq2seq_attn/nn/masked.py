@@ -24,9 +24,7 @@ def masked_softmax(
     return wide.softmax(-1).masked_fill(hidden, 0.0).to(scores.dtype)
 
 
-def masked_mean(
-    x: Float[Tensor, "batch length dim"], mask: Bool[Tensor, "batch length"]
-) -> Float[Tensor, "batch dim"]:
+def masked_mean(x: Float[Tensor, "batch length dim"], mask: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch dim"]:
     """Zeros for a sentence without any real place; what stands where `mask` is False is not read."""
     total = x.masked_fill(~mask.unsqueeze(-1), 0.0).sum(1)
     return total / mask.sum(1, keepdim=True).clamp(min=1)

@@ -23,9 +23,7 @@ class Join(nn.Module):
     def __init__(self, *, dim: int, join: str) -> None:
         super().__init__()
         if join not in ("add", "concat"):
-            raise UserError(
-                f"position.join={join} is no way to join; use position.join=add or position.join=concat"
-            )
+            raise UserError(f"position.join={join} is no way to join; use position.join=add or position.join=concat")
         self.project = None
         if join == "concat":
             self.project = nn.Linear(2 * dim, dim, bias=False)

@@ -44,14 +44,19 @@ class BeamSearch(Search):
     """
 
     def __init__(
-        self, *, beam_size: int, num_best: int, length_penalty: LengthPenalty, coverage_penalty: int | float,
-        patience: int | float | None, no_repeat_ngram: int, limits: Limits,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        beam_size: int,
+        num_best: int,
+        length_penalty: LengthPenalty,
+        coverage_penalty: int | float,
+        patience: int | float | None,
+        no_repeat_ngram: int,
+        limits: Limits,
+    ) -> None:
         check_beam(beam_size, num_best, patience)
         if coverage_penalty < 0:
-            raise UserError(
-                f"search.coverage_penalty={coverage_penalty} would reward what is left out; use 0.2"
-            )
+            raise UserError(f"search.coverage_penalty={coverage_penalty} would reward what is left out; use 0.2")
         self.beam_size, self.num_best, self.patience = beam_size, num_best, patience
         self.length_penalty, self.coverage_penalty = length_penalty, coverage_penalty
         self.no_repeat_ngram, self.limits = no_repeat_ngram, limits
@@ -94,13 +99,9 @@ class BeamSearch(Search):
     @property
     def _enough(self) -> float:
         """Finished hypotheses that end a sentence."""
-        return (
-            math.inf if self.patience is None else float(max(self.num_best, self.patience * self.beam_size))
-        )
+        return math.inf if self.patience is None else float(max(self.num_best, self.patience * self.beam_size))
 
-    def _begun(
-        self, model: Stepping, source: Tensor, source_mask: Tensor, target: TargetPieces
-    ) -> Hypotheses:
+    def _begun(self, model: Stepping, source: Tensor, source_mask: Tensor, target: TargetPieces) -> Hypotheses:
         """One hypothesis of each sentence, of no piece."""
         return Hypotheses(
             torch.arange(len(source), device=source.device),
@@ -117,9 +118,14 @@ class BeamSearch(Search):
         return step.log_probs, replace(beam, state=step.state, received=received)
 
     def _finish(
-        self, finished: Finished, beam: Hypotheses, candidates: Candidates, ends: Tensor, divisor: float,
+        self,
+        finished: Finished,
+        beam: Hypotheses,
+        candidates: Candidates,
+        ends: Tensor,
+        divisor: float,
         source_mask: Tensor,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Those of the best candidates that end."""
         ends = (ends & (candidates.totals != -torch.inf))[:, : self.beam_size]
         if not ends.any():
@@ -128,9 +134,7 @@ class BeamSearch(Search):
         totals, rows = candidates.totals[among, rank], among * beam.width + candidates.parents[among, rank]
         scores, sentences = totals / divisor, beam.sentences[among]
         if beam.received is not None:
-            scores = scores + coverage_penalty(
-                beam.received[rows], source_mask[sentences], self.coverage_penalty
-            )
+            scores = scores + coverage_penalty(beam.received[rows], source_mask[sentences], self.coverage_penalty)
         said = beam.said[rows, 1:].tolist()
         found = map(Hypothesis, said, totals.tolist(), scores.tolist())
         finished.add(sentences.tolist(), list(found))

@@ -75,9 +75,7 @@ def others(candidates: Candidates, ends: Bool[Tensor, "sentences candidates"], c
     totals = candidates.totals.masked_fill(ends, -torch.inf).gather(1, order)
     width = max(1, int((totals != -torch.inf).sum(-1).max()))
     order = order[:, :width]
-    return Candidates(
-        totals[:, :width], candidates.parents.gather(1, order), candidates.pieces.gather(1, order)
-    )
+    return Candidates(totals[:, :width], candidates.parents.gather(1, order), candidates.pieces.gather(1, order))
 
 
 def check_beam(beam_size: int, num_best: int, patience: int | float | None) -> None:

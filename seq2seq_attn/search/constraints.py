@@ -26,9 +26,8 @@ class Constraints:
     """
 
     def __init__(
-        self, lengths: Lengths, target: TargetPieces, prefixes: Sequence[Sequence[int]] | None,
-        no_repeat_ngram: int = 0,
-    ) -> None:  # fmt: skip
+        self, lengths: Lengths, target: TargetPieces, prefixes: Sequence[Sequence[int]] | None, no_repeat_ngram: int = 0
+    ) -> None:
         self.least, self.most = lengths
         device = self.least.device
         self.eos_id = target.eos_id
@@ -72,9 +71,7 @@ class Constraints:
         return log_probs
 
 
-def forbid_repetition(
-    log_probs: Float[Tensor, "rows vocabulary"], said: Int[Tensor, "rows said"], n: int
-) -> None:
+def forbid_repetition(log_probs: Float[Tensor, "rows vocabulary"], said: Int[Tensor, "rows said"], n: int) -> None:
     """-inf for a piece that would end n pieces that stand in `said` already."""
     ngrams = said.unfold(1, n, 1)  # (rows, beginnings, n)
     last = said[:, said.shape[1] - n + 1 :]
@@ -83,9 +80,11 @@ def forbid_repetition(
 
 
 def allow_only(
-    log_probs: Float[Tensor, "rows vocabulary"], where: Bool[Tensor, "rows"], piece: Tensor | int,
+    log_probs: Float[Tensor, "rows vocabulary"],
+    where: Bool[Tensor, "rows"],
+    piece: Tensor | int,
     value: Float[Tensor, "rows"],
-) -> None:  # fmt: skip
+) -> None:
     """In the rows `where`, -inf for all pieces but one, which keeps its value."""
     (rows,) = where.nonzero(as_tuple=True)
     if len(rows):

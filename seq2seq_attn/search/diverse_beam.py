@@ -45,9 +45,17 @@ class DiverseBeamSearch(Search):
     """
 
     def __init__(
-        self, *, beam_size: int, num_groups: int, diversity: int | float, num_best: int,
-        length_penalty: LengthPenalty, patience: int | float | None, no_repeat_ngram: int, limits: Limits,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        beam_size: int,
+        num_groups: int,
+        diversity: int | float,
+        num_best: int,
+        length_penalty: LengthPenalty,
+        patience: int | float | None,
+        no_repeat_ngram: int,
+        limits: Limits,
+    ) -> None:
         check_beam(beam_size, num_best, patience)
         check_groups(beam_size, num_groups, diversity)
         self.beam_size, self.num_groups, self.group_size = beam_size, num_groups, beam_size // num_groups
@@ -82,9 +90,7 @@ class DiverseBeamSearch(Search):
             candidates = self._in_turns(log_probs, beam.totals, free, target.eos_id)
             ends = candidates.pieces == target.eos_id
             groups = self._groups(beam.sentences)
-            self._finish(
-                finished, groups, beam, candidates, ends, own_totals(own, log_probs, candidates), divisor
-            )
+            self._finish(finished, groups, beam, candidates, ends, own_totals(own, log_probs, candidates), divisor)
             going_on = others(candidates, ends, self.group_size)
             # neither penalties nor log-probabilities rise, and a longer translation is divided by more
             reach = going_on.totals[:, 0] / divisors[lengths.most[groups // self.num_groups]]
@@ -100,18 +106,14 @@ class DiverseBeamSearch(Search):
         """A place for each group of each sentence, one sentence after another."""
         share = math.ceil(self.num_best / self.num_groups)
         enough = math.inf if self.patience is None else max(share, self.patience * self.group_size)
-        return Finished(
-            len(source) * self.num_groups, num_best=share, enough=float(enough), device=source.device
-        )
+        return Finished(len(source) * self.num_groups, num_best=share, enough=float(enough), device=source.device)
 
     def _groups(self, sentences: Int[Tensor, "sentences"]) -> Int[Tensor, "groups"]:
         """Where the groups of these sentences finish."""
         of_sentence = torch.arange(self.num_groups, device=sentences.device)
         return (sentences[:, None] * self.num_groups + of_sentence).flatten()
 
-    def _begun(
-        self, model: Stepping, source: Tensor, source_mask: Tensor, target: TargetPieces
-    ) -> Hypotheses:
+    def _begun(self, model: Stepping, source: Tensor, source_mask: Tensor, target: TargetPieces) -> Hypotheses:
         """One hypothesis of each group, of no piece."""
         sentences = torch.arange(len(source), device=source.device)
         rows = sentences.repeat_interleave(self.num_groups)
@@ -120,9 +122,12 @@ class DiverseBeamSearch(Search):
         return Hypotheses(sentences, totals, said, None, model.encode(source, source_mask).branch(rows))
 
     def _in_turns(
-        self, log_probs: Float[Tensor, "rows vocabulary"], totals: Float[Tensor, "sentences width"],
-        free: Bool[Tensor, "sentences"], eos_id: int,
-    ) -> Candidates:  # fmt: skip
+        self,
+        log_probs: Float[Tensor, "rows vocabulary"],
+        totals: Float[Tensor, "sentences width"],
+        free: Bool[Tensor, "sentences"],
+        eos_id: int,
+    ) -> Candidates:
         """Candidates of each group; `free`: not forced."""
         sentences, vocabulary = len(totals), log_probs.shape[1]
         # those that groups before it can have chosen, as many again as it goes on with itself, and the end
@@ -149,9 +154,15 @@ class DiverseBeamSearch(Search):
         return (among < self.group_size) & (candidates.totals != -torch.inf)
 
     def _finish(
-        self, finished: Finished, groups: Tensor, beam: Hypotheses, candidates: Candidates, ends: Tensor,
-        own: Tensor, divisor: float,
-    ) -> None:  # fmt: skip
+        self,
+        finished: Finished,
+        groups: Tensor,
+        beam: Hypotheses,
+        candidates: Candidates,
+        ends: Tensor,
+        own: Tensor,
+        divisor: float,
+    ) -> None:
         """Those of each group's best candidates that end."""
         ends = (ends & (candidates.totals != -torch.inf))[:, : self.group_size]
         if not ends.any():
@@ -162,9 +173,7 @@ class DiverseBeamSearch(Search):
         found = map(Hypothesis, beam.said[rows, 1:].tolist(), own[among, rank].tolist(), scores.tolist())
         finished.add(groups[among].tolist(), list(found))
 
-    def _together(
-        self, going_on: Candidates, settled: Bool[Tensor, "groups"], beam: Hypotheses
-    ) -> Candidates:
+    def _together(self, going_on: Candidates, settled: Bool[Tensor, "groups"], beam: Hypotheses) -> Candidates:
         """Those of a sentence's groups side by side; none of a group that is settled."""
         totals = going_on.totals.masked_fill(settled[:, None], -torch.inf)
         first = torch.arange(0, beam.width, beam.width // self.num_groups, device=totals.device)
@@ -200,7 +209,5 @@ def own_totals(
     """Log-probability of each group's candidates, without penalties."""
     groups = len(candidates.parents)
     own, log_probs = own.view(groups, -1), log_probs.view(groups, -1, log_probs.shape[1])
-    of_parent = log_probs[
-        torch.arange(groups, device=own.device)[:, None], candidates.parents, candidates.pieces
-    ]
+    of_parent = log_probs[torch.arange(groups, device=own.device)[:, None], candidates.parents, candidates.pieces]
     return own.gather(1, candidates.parents) + of_parent

@@ -31,9 +31,14 @@ class Limits:
     """
 
     def __init__(
-        self, *, max_length: int, max_relative_length: float, max_extra_length: int, min_length: int,
+        self,
+        *,
+        max_length: int,
+        max_relative_length: float,
+        max_extra_length: int,
+        min_length: int,
         min_relative_length: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if max_length < 1 or min_length > max_length:
             raise UserError(
                 f"search.limits.max_length={max_length} and min_length={min_length} leave no length; use "

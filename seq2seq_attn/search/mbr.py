@@ -38,9 +38,7 @@ class MBRSearch(Search):
 
     def __init__(self, *, candidates: Search, utility: str, by_probability: bool) -> None:
         if utility not in UTILITIES:
-            raise UserError(
-                f"search.utility={utility} is unknown; choose from: {', '.join(sorted(UTILITIES))}"
-            )
+            raise UserError(f"search.utility={utility} is unknown; choose from: {', '.join(sorted(UTILITIES))}")
         self.candidates, self.by_probability = candidates, by_probability
         self.scorer = UTILITIES[utility]()
 
@@ -68,12 +66,9 @@ class MBRSearch(Search):
         for text, candidate, share in zip(texts, candidates, self._shares(candidates), strict=True):
             first.setdefault(text, candidate)
             counts[text] += share
-        expected = pairwise(self.scorer, list(first)) @ torch.tensor(
-            list(counts.values()), dtype=torch.float64
-        )
+        expected = pairwise(self.scorer, list(first)) @ torch.tensor(list(counts.values()), dtype=torch.float64)
         found = [
-            candidate._replace(score=score)
-            for candidate, score in zip(first.values(), expected.tolist(), strict=True)
+            candidate._replace(score=score) for candidate, score in zip(first.values(), expected.tolist(), strict=True)
         ]
         return sorted(found, key=lambda candidate: -candidate.score)
 

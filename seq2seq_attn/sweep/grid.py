@@ -11,9 +11,12 @@ from seq2seq_attn.sweep.sweep import Sweep
 
 
 def sweep_grid(
-    overrides: list[str], max_batch_size: int | None, hydra_context: HydraContext, task_function: TaskFunction,
+    overrides: list[str],
+    max_batch_size: int | None,
+    hydra_context: HydraContext,
+    task_function: TaskFunction,
     config: DictConfig,
-) -> None:  # fmt: skip
+) -> None:
     """All jobs are looked at before the first is run."""
     typed = OverridesParser.create(config_loader=hydra_context.config_loader).parse_overrides(overrides)
     batches = BasicSweeper.split_arguments(typed, max_batch_size)

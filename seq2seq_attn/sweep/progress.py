@@ -76,9 +76,13 @@ class Progress:
         for job in self.jobs:
             bleu, minutes = job.results.get("test/bleu"), job.record.get("minutes")
             table.add_row(
-                str(job.number), self.name_of(job), job.status, "" if bleu is None else f"{bleu:.1f}",
-                "" if minutes is None else f"{minutes:.1f}", job.folder.relative_to(self.folder).as_posix(),
-            )  # fmt: skip
+                str(job.number),
+                self.name_of(job),
+                job.status,
+                "" if bleu is None else f"{bleu:.1f}",
+                "" if minutes is None else f"{minutes:.1f}",
+                job.folder.relative_to(self.folder).as_posix(),
+            )
         plain_console().print(table)
 
     def name_of(self, job: Job) -> str:

@@ -31,9 +31,18 @@ class Study:
     """
 
     def __init__(
-        self, overrides: list[str], *, first: dict[str, Any], optimized_metric: str, direction: str, n_trials: int,
-        n_jobs: int, n_startup_trials: int, max_failure_rate: float, seed: int,
-    ) -> None:  # fmt: skip
+        self,
+        overrides: list[str],
+        *,
+        first: dict[str, Any],
+        optimized_metric: str,
+        direction: str,
+        n_trials: int,
+        n_jobs: int,
+        n_startup_trials: int,
+        max_failure_rate: float,
+        seed: int,
+    ) -> None:
         if direction not in DIRECTIONS:
             raise UserError(f"hydra.sweeper.direction={direction} is unknown; use maximize or minimize")
         self.overrides, self.first = overrides, first
@@ -63,9 +72,7 @@ class Study:
         """What is typed last stands: a plain value takes an option out of the search."""
         last = {override.get_key_element(): override for override in overrides}
         self.space = {key: distribution(o) for key, o in last.items() if o.is_sweep_override()}
-        self.fixed = [
-            f"{key}={o.get_value_element_as_str()}" for key, o in last.items() if not o.is_sweep_override()
-        ]
+        self.fixed = [f"{key}={o.get_value_element_as_str()}" for key, o in last.items() if not o.is_sweep_override()]
         if not self.space:
             raise UserError(
                 "sweep=optuna has nothing to search; give hydra.sweeper.params, or a range such as "
@@ -86,16 +93,15 @@ class Study:
         optuna = import_optuna()
         file = folder / DATABASE
         if file.exists() and not resumed:
-            raise UserError(
-                f"{folder} holds a study; go on with resume=auto, or give another hydra.sweep.dir"
-            )
+            raise UserError(f"{folder} holds a study; go on with resume=auto, or give another hydra.sweep.dir")
         study = optuna.create_study(
-            study_name="sweep", storage=f"sqlite:///{file.resolve()}", direction=self.direction, load_if_exists=True,
-        )  # fmt: skip
+            study_name="sweep", storage=f"sqlite:///{file.resolve()}", direction=self.direction, load_if_exists=True
+        )
         ours = {
             "search space": {key: repr(space) for key, space in self.space.items()},
-            "set of fixed options": definition(self.fixed), "metric": self.metric,
-        }  # fmt: skip
+            "set of fixed options": definition(self.fixed),
+            "metric": self.metric,
+        }
         theirs = study.user_attrs.get("definition")
         if theirs is None:
             study.set_user_attr("definition", ours)
@@ -186,8 +192,6 @@ def import_optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise UserError(
-            "sweep=optuna needs Optuna; install it with `pip install 'seq2seq_attn[sweep]'`"
-        ) from error
+        raise UserError("sweep=optuna needs Optuna; install it with `pip install 'seq2seq_attn[sweep]'`") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

@@ -38,9 +38,7 @@ class Sweep:
         self.folder = Path(str(config.hydra.sweep.dir))
         self.folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(config, self.folder / "multirun.yaml")
-        self.first = is_first_rank(
-            os.environ
-        )  # of ranks that go through the sweep together, it keeps the records
+        self.first = is_first_rank(os.environ)  # of ranks that go through the sweep together, it keeps the records
         self.skips = not sweep_together(os.environ)  # else a rank would wait for one that skips
         self.progress = Progress(total, self.folder, told=self.first)
 

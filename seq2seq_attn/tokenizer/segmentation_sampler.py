@@ -65,11 +65,6 @@ class SegmentationSampler:
                 break
             i = -max(merges)[1]
             symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
-        ids = [
-            self.model.piece_to_id(symbol) if symbol in self._scores else self.model.unk_id()
-            for symbol in symbols
-        ]
+        ids = [self.model.piece_to_id(symbol) if symbol in self._scores else self.model.unk_id() for symbol in symbols]
         # sentencepiece gives one unknown piece for a row of them
-        return [
-            i for place, i in enumerate(ids) if i != self.model.unk_id() or ids[place - 1] != i or not place
-        ]
+        return [i for place, i in enumerate(ids) if i != self.model.unk_id() or ids[place - 1] != i or not place]

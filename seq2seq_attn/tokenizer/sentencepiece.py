@@ -45,9 +45,7 @@ class SentencePieceTokenizer:
         check_settings(model_type, vocab_size, sampling_alpha)
         self.model_type, self.vocab_size, self.joint = model_type, vocab_size, joint
         self.sampling_alpha, self.split_by_unicode_script = float(sampling_alpha), split_by_unicode_script
-        self.cache_dir = (
-            None if cache_dir is None else given_path(cache_dir, "tokenizer.cache_dir") / "tokenizer"
-        )
+        self.cache_dir = None if cache_dir is None else given_path(cache_dir, "tokenizer.cache_dir") / "tokenizer"
         self._source: sentencepiece.SentencePieceProcessor | None = None
         self._target: sentencepiece.SentencePieceProcessor | None = None
         self._source_sampler: SegmentationSampler | None = None
@@ -79,10 +77,7 @@ class SentencePieceTokenizer:
     def decode_target(self, ids: list[list[int]]) -> list[str]:
         """Detokenised sentences; padding, begin and end are left out."""
         silent = (self.pad_id, self.bos_id, self.eos_id)
-        return [
-            self.target_model.decode([i for i in row if i not in silent]).strip() if row else ""
-            for row in ids
-        ]
+        return [self.target_model.decode([i for i in row if i not in silent]).strip() if row else "" for row in ids]
 
     def source_pieces(self, ids: list[int]) -> list[str]:
         """The pieces as text, "▁" for a blank before."""
@@ -121,10 +116,13 @@ class SentencePieceTokenizer:
         """Plain data and tensors: what a checkpoint keeps, readable with `torch.load(weights_only=True)`."""
         source = as_tensor(self.source_model)
         return {
-            "model_type": self.model_type, "vocab_size": self.vocab_size, "joint": self.joint,
-            "sampling_alpha": self.sampling_alpha, "source_model": source,
+            "model_type": self.model_type,
+            "vocab_size": self.vocab_size,
+            "joint": self.joint,
+            "sampling_alpha": self.sampling_alpha,
+            "source_model": source,
             "target_model": source if self.joint else as_tensor(self.target_model),
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> SentencePieceTokenizer:
@@ -139,14 +137,16 @@ class SentencePieceTokenizer:
     def _train(self, sentences: list[str], of: str) -> sentencepiece.SentencePieceProcessor:
         file = None if self.cache_dir is None else self.cache_dir / f"{self._cache_key(sentences)}.model"
         return train_model(
-            sentences, model_type=self.model_type, vocab_size=self.vocab_size, of=of, cache=file,
+            sentences,
+            model_type=self.model_type,
+            vocab_size=self.vocab_size,
+            of=of,
+            cache=file,
             split_by_unicode_script=self.split_by_unicode_script,
-        )  # fmt: skip
+        )
 
     def _cache_key(self, sentences: list[str]) -> str:
-        settings = [
-            sentencepiece.__version__, self.model_type, self.vocab_size, self.split_by_unicode_script
-        ]  # fmt: skip
+        settings = [sentencepiece.__version__, self.model_type, self.vocab_size, self.split_by_unicode_script]
         digest = hashlib.sha256(json.dumps(settings).encode())
         for sentence in sentences:
             digest.update(sentence.encode() + b"\n")
@@ -164,18 +164,14 @@ class SentencePieceTokenizer:
 def check_settings(model_type: str, vocab_size: int, sampling_alpha: int | float) -> None:
     """Refuse what no corpus could make work."""
     if model_type not in MODEL_TYPES:
-        raise UserError(
-            f"tokenizer.model_type={model_type} is unknown; choose from: {', '.join(MODEL_TYPES)}"
-        )
+        raise UserError(f"tokenizer.model_type={model_type} is unknown; choose from: {', '.join(MODEL_TYPES)}")
     if vocab_size <= len(SPECIALS):
         raise UserError(
             f"tokenizer.vocab_size={vocab_size} leaves no room beside the {len(SPECIALS)} special pieces; "
             "use some thousands"
         )
     if not 0.0 <= sampling_alpha <= 1.0:
-        raise UserError(
-            f"tokenizer.sampling_alpha={sampling_alpha} is not between 0 (off) and 1; use 0.1 or 0"
-        )
+        raise UserError(f"tokenizer.sampling_alpha={sampling_alpha} is not between 0 (off) and 1; use 0.1 or 0")
     if sampling_alpha > 0.0 and model_type not in ("unigram", "bpe"):
         raise UserError(
             f"tokenizer.sampling_alpha={sampling_alpha} needs a model that can split in several ways, "

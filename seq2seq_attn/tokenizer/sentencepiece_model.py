@@ -88,12 +88,18 @@ def run_trainer(sentences: list[str], model_type: str, vocab_size: int, split: b
     """The model's bytes; the same for the same arguments, on any machine."""
     writer = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences), model_writer=writer, model_type=model_type, vocab_size=vocab_size,
-        character_coverage=1.0, byte_fallback=False, normalization_rule_name="identity",
+        sentence_iterator=iter(sentences),
+        model_writer=writer,
+        model_type=model_type,
+        vocab_size=vocab_size,
+        character_coverage=1.0,
+        byte_fallback=False,
+        normalization_rule_name="identity",
         split_by_unicode_script=split,
         hard_vocab_limit=model_type in ("unigram", "bpe"),
         max_sentence_length=1_000_000,  # bytes; what is too long, cleaning has dropped
         num_threads=2,  # fixed: the order in which counts are summed, and with it the model, depends on it
-        minloglevel=9, **SPECIALS,  # type: ignore[arg-type]
-    )  # fmt: skip
+        minloglevel=9,
+        **SPECIALS,  # type: ignore[arg-type]
+    )
     return writer.getvalue()

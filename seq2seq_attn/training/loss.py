@@ -46,9 +46,7 @@ def label_smoothed_cross_entropy(
     count_correct: bool = False,
 ) -> Loss:
     """Loss of softmax(W h + b) at the pieces given; padding has been left out before."""
-    smoothed, nll, by_piece, correct = ChunkedCrossEntropy.apply(
-        hidden, weight, bias, target, smoothing, count_correct
-    )
+    smoothed, nll, by_piece, correct = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing, count_correct)
     return Loss(smoothed, nll.sum(), nll, by_piece, len(target), correct)
 
 
@@ -58,13 +56,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        target: Tensor,
-        smoothing: float,
-        count_correct: bool,
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float, count_correct: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         wide = at_least_float32(hidden.new_zeros(0)).dtype
         nll = torch.empty(len(target), dtype=wide, device=hidden.device)

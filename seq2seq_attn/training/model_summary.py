@@ -18,9 +18,7 @@ ADAM_MOMENTS = 2
 def parameters_by_part(model: EncoderDecoder) -> dict[str, int]:
     """Parameters of each part; a shared one counts where it first stands. Those of attention are among the others."""
     seen: set[int] = set()
-    counts = {
-        name.replace("_", " "): count_new(part.parameters(), seen) for name, part in model.named_children()
-    }
+    counts = {name.replace("_", " "): count_new(part.parameters(), seen) for name, part in model.named_children()}
     attentions = [part for part in model.modules() if isinstance(part, Attention)]
     counts["of which attention"] = count_new((p for part in attentions for p in part.parameters()), set())
     counts["all"] = count_new(model.parameters(), set())

@@ -57,12 +57,8 @@ def commit() -> str | None:
         return None
     git = ["git", "-C", str(folder)]
     try:
-        head = subprocess.run(
-            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        changed = subprocess.run(
-            [*git, "status", "--porcelain"], capture_output=True, text=True, check=True
-        ).stdout
+        head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
     return head + ("-changed" if changed.strip() else "")

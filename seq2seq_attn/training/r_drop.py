@@ -56,13 +56,7 @@ class ChunkedRDrop(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        target: Tensor,
-        smoothing: float,
-        alpha: float,
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float, alpha: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         wide = at_least_float32(hidden.new_zeros(0)).dtype
         nll = torch.empty(len(target), dtype=wide, device=hidden.device)

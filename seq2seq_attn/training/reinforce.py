@@ -67,9 +67,7 @@ class Reinforce(nn.Module):
 
     def _update(self, reward: Float[Tensor, "batch"], pieces: Int[Tensor, "batch"]) -> None:
         sums = torch.stack([of.sum().to(self.running_reward.dtype) for of in (reward, pieces)])
-        for running, total in zip(
-            (self.running_reward, self.running_pieces), sum_over_ranks(sums), strict=True
-        ):
+        for running, total in zip((self.running_reward, self.running_pieces), sum_over_ranks(sums), strict=True):
             running.lerp_(total, 1 - self.momentum)
 
 

@@ -126,9 +126,7 @@ def one_line(text: str) -> str:
     return LINE_END.sub(" ", text)
 
 
-def print_data(
-    corpus: LoadedCorpus, tokenizer: SentencePieceTokenizer, datamodule: TranslationDataModule
-) -> None:
+def print_data(corpus: LoadedCorpus, tokenizer: SentencePieceTokenizer, datamodule: TranslationDataModule) -> None:
     """What was read, and what cleaning dropped."""
     table = Table(title=f"Data: {corpus.direction}", title_justify="left")
     table.add_column("what")
@@ -160,9 +158,7 @@ def print_results(run_dir: Path, results: dict[str, Any]) -> None:
     shown = display_path(run_dir)
     console.print(f"\nRun folder: {shown}", highlight=False, soft_wrap=True)
     console.print(
-        f'Next: echo "Where is the library?" | python translate.py ckpt_path={shown}',
-        highlight=False,
-        soft_wrap=True,
+        f'Next: echo "Where is the library?" | python translate.py ckpt_path={shown}', highlight=False, soft_wrap=True
     )
 
 

@@ -63,10 +63,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
     if not is_first():
         # Warnings are of all processes, and the first says them.
         logging.getLogger("seq2seq_attn").setLevel(logging.ERROR)
-    with (
-        shared_run_dir(composed.paths.run_dir) as run_dir,
-        locked(Path(run_dir)) if is_first() else nullcontext(),
-    ):
+    with shared_run_dir(composed.paths.run_dir) as run_dir, locked(Path(run_dir)) if is_first() else nullcontext():
         OmegaConf.set_readonly(composed, False)
         composed.paths.run_dir = run_dir
         typed = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
@@ -86,9 +83,13 @@ def train_in(run_dir: Path, composed: DictConfig) -> dict[str, Any]:
     tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
     config = resolve(composed, tokenizer)
     datamodule = TranslationDataModule(
-        corpus, tokenizer, batch_tokens=config["batch_tokens"], seed=config["seed"],
-        cache_dir=config["paths"]["cache_dir"], val_sentences=config["val_sentences"],
-    )  # fmt: skip
+        corpus,
+        tokenizer,
+        batch_tokens=config["batch_tokens"],
+        seed=config["seed"],
+        cache_dir=config["paths"]["cache_dir"],
+        val_sentences=config["val_sentences"],
+    )
     module = build_module(config, tokenizer, datamodule.test_names)
     if resumed is not None:
         check_continuation(resumed, module)
@@ -129,27 +130,27 @@ def resolve(composed: DictConfig, tokenizer: SentencePieceTokenizer) -> dict[str
     return {str(key): value for key, value in config.items() if key != "hydra"}
 
 
-def build_module(
-    config: dict[str, Any], tokenizer: SentencePieceTokenizer, test_names: list[str]
-) -> TranslationModule:
+def build_module(config: dict[str, Any], tokenizer: SentencePieceTokenizer, test_names: list[str]) -> TranslationModule:
     """The model from its configuration, with what trains and scores it."""
     return TranslationModule(
-        model=instantiate(config["model"], _convert_="all"), tokenizer=tokenizer,
+        model=instantiate(config["model"], _convert_="all"),
+        tokenizer=tokenizer,
         search=instantiate(config["search"], _convert_="all"),
         metrics=build_metrics(config),
-        test_names=test_names, optimizer=instantiate(config["optimizer"], _convert_="all"),
+        test_names=test_names,
+        optimizer=instantiate(config["optimizer"], _convert_="all"),
         scheduler=instantiate(config["scheduler"], _convert_="all"),
-        label_smoothing=config["label_smoothing"], config=config,
-        r_drop_alpha=config["r_drop_alpha"], token_dropout=config["token_dropout"],
-    )  # fmt: skip
+        label_smoothing=config["label_smoothing"],
+        config=config,
+        r_drop_alpha=config["r_drop_alpha"],
+        token_dropout=config["token_dropout"],
+    )
 
 
 def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
     """The text metrics by name; BLEU is among them, since checkpoints are chosen by it."""
     check_tokenised(config["data"], config.get("metric", {}))
-    metrics = {
-        name: instantiate(metric, _convert_="all") for name, metric in config.get("metric", {}).items()
-    }
+    metrics = {name: instantiate(metric, _convert_="all") for name, metric in config.get("metric", {}).items()}
     if "bleu" not in metrics:
         raise UserError("metric lacks bleu, by which the best checkpoint is chosen; use metric=[bleu,...]")
     return metrics
@@ -179,9 +180,7 @@ def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
         )
     except Exception as error:
         cause = error.__cause__ or error
-        raise UserError(
-            f"Lightning's Trainer refuses its options: {cause}; mend the trainer.… override"
-        ) from error
+        raise UserError(f"Lightning's Trainer refuses its options: {cause}; mend the trainer.… override") from error
 
 
 def finish(trainer: Any, module: TranslationModule, datamodule: TranslationDataModule, run_dir: Path) -> Path:

@@ -18,14 +18,10 @@ def check_shares(source: int | float, target: int | float) -> None:
     """
     for name, share in (("source", source), ("target", target)):
         if not 0 <= share < 1:
-            raise UserError(
-                f"token_dropout.{name}={share} is not from 0 to below 1; use 0.1, or 0 to drop nothing"
-            )
+            raise UserError(f"token_dropout.{name}={share} is not from 0 to below 1; use 0.1, or 0 to drop nothing")
 
 
-def drop_tokens(
-    batch: Batch, *, source: float, target: float, unk_id: int, bos_id: int, eos_id: int
-) -> Batch:
+def drop_tokens(batch: Batch, *, source: float, target: float, unk_id: int, bos_id: int, eos_id: int) -> Batch:
     """The batch with these shares of what encoder and decoder read dropped; what the decoder must say stays.
 
     Each place is drawn anew from torch's generator; begin, end and padding are never dropped, and with shares of 0

@@ -6,10 +6,7 @@ from typing import Any
 
 from seq2seq_attn.errors import UserError
 
-BLEU, TOKENIZED_BLEU = (
-    "seq2seq_attn.metric.bleu.BLEU",
-    "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU",
-)
+BLEU, TOKENIZED_BLEU = ("seq2seq_attn.metric.bleu.BLEU", "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU")
 
 
 def check_tokenised(data: dict[str, Any], metrics: dict[str, Any]) -> None:

@@ -60,11 +60,20 @@ class TranslationModule(pl.LightningModule):
     """
 
     def __init__(
-        self, *, model: EncoderDecoder, tokenizer: SentencePieceTokenizer, search: Search,
-        metrics: dict[str, Metric], test_names: list[str], optimizer: partial[Any] | None,
-        scheduler: partial[Any] | None, label_smoothing: float, config: dict[str, Any],
-        r_drop_alpha: float = 0.0, token_dropout: dict[str, float] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        model: EncoderDecoder,
+        tokenizer: SentencePieceTokenizer,
+        search: Search,
+        metrics: dict[str, Metric],
+        test_names: list[str],
+        optimizer: partial[Any] | None,
+        scheduler: partial[Any] | None,
+        label_smoothing: float,
+        config: dict[str, Any],
+        r_drop_alpha: float = 0.0,
+        token_dropout: dict[str, float] | None = None,
+    ) -> None:
         super().__init__()
         self.model, self.tokenizer, self.search = model, tokenizer, search
         self.optimizer, self.scheduler = optimizer, scheduler
@@ -74,9 +83,7 @@ class TranslationModule(pl.LightningModule):
         check_shares(**self.token_dropout)
         self.metrics = nn.ModuleDict(
             {
-                stage: nn.ModuleDict(
-                    {name: PieceMean() for name in MEANS} | {n: m.clone() for n, m in metrics.items()}
-                )
+                stage: nn.ModuleDict({name: PieceMean() for name in MEANS} | {n: m.clone() for n, m in metrics.items()})
                 for stage in ["val", *test_names]
             }
         )
@@ -109,15 +116,16 @@ class TranslationModule(pl.LightningModule):
             self.tokenizer,
         )
         return drop_tokens(
-            batch, source=shares["source"], target=shares["target"],
-            unk_id=tokenizer.unk_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
-        )  # fmt: skip
+            batch,
+            source=shares["source"],
+            target=shares["target"],
+            unk_id=tokenizer.unk_id,
+            bos_id=tokenizer.bos_id,
+            eos_id=tokenizer.eos_id,
+        )
 
     def configure_gradient_clipping(
-        self,
-        optimizer: Any,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
+        self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
         """As Lightning does, which refuses a fused optimizer in mixed precision for a scale that bfloat16 has not."""
         precision: Any = self.trainer.precision_plugin
@@ -133,9 +141,7 @@ class TranslationModule(pl.LightningModule):
             )
         return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
-    def optimizer_step(
-        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None
-    ) -> None:
+    def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
         """With it the gradients go, which else would lie there while the next batch's activations are made."""
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         optimizer.zero_grad()
@@ -208,9 +214,7 @@ class TranslationModule(pl.LightningModule):
         checkpoint["config"] = self.config
         checkpoint["tokenizer"] = self.tokenizer.get_state()
 
-    def loss(
-        self, batch: Batch, need_weights: bool = False, count_correct: bool = False
-    ) -> tuple[Loss, Decoded]:
+    def loss(self, batch: Batch, need_weights: bool = False, count_correct: bool = False) -> tuple[Loss, Decoded]:
         """Of a batch, taken as it is, and what the model made of it."""
         decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights)
         # Padding is left out before the output layer, which is half of an update's work.

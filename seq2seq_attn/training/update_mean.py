@@ -30,9 +30,7 @@ class UpdateMean:
     def __init__(self) -> None:
         self.smoothed, self.pieces = 0.0, 0
 
-    def add(
-        self, smoothed: Float[Tensor, ""], tokens: int, parameters: Iterable[nn.Parameter], *, begin: bool
-    ) -> None:
+    def add(self, smoothed: Float[Tensor, ""], tokens: int, parameters: Iterable[nn.Parameter], *, begin: bool) -> None:
         """Takes a batch in, before its backward pass; the gradients there are become their share of the new mean.
 
         Args:
@@ -55,9 +53,7 @@ class UpdateMean:
         """What a batch's sum is divided by, as DDP will take the mean over processes, and Lightning over batches."""
         return self.pieces / (num_ranks() * accumulated)
 
-    def _over_ranks(
-        self, smoothed: Float[Tensor, ""], tokens: int
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def _over_ranks(self, smoothed: Float[Tensor, ""], tokens: int) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         both = smoothed.new_full((2,), tokens)
         both[0] = smoothed.detach()
         summed, pieces = sum_over_ranks(both).unbind()

@@ -28,10 +28,7 @@ def labels(axes) -> tuple[list[str], list[str]]:
 
 def test_rows_are_target_pieces_from_the_top_and_columns_are_source_pieces():
     (axes,) = maps(draw_attention(some_weights(7, 5), SOURCE, TARGET))
-    assert labels(axes) == (
-        ["·A", "·dog", "·run", "s", "</s>"],
-        ["·Un", "·chien", "·près", "·d", "'", "un", "</s>"],
-    )
+    assert labels(axes) == (["·A", "·dog", "·run", "s", "</s>"], ["·Un", "·chien", "·près", "·d", "'", "un", "</s>"])
     assert axes.get_ylim() == (7, 0)
     assert axes.xaxis.get_ticks_position() == "top"
 
@@ -71,9 +68,7 @@ def test_cells_are_square_and_the_picture_grows_with_the_sentence(length):
     figure = draw_attention(some_weights(length, length + 7), ["b"] * (length + 7), pieces)
     box = maps(figure)[0].get_window_extent()
     assert box.width / (length + 7) == pytest.approx(box.height / length)
-    bigger = draw_attention(
-        some_weights(length + 13, length + 20), ["b"] * (length + 20), ["a"] * (length + 13)
-    )
+    bigger = draw_attention(some_weights(length + 13, length + 20), ["b"] * (length + 20), ["a"] * (length + 13))
     assert all(bigger.get_size_inches() >= figure.get_size_inches())
 
 

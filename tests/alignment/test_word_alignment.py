@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seq2seq_attn.alignment.word_alignment import (
-    from_pharaoh,
-    to_pharaoh,
-    word_links,
-    word_of_each,
-    word_weights,
-)
+from seq2seq_attn.alignment.word_alignment import from_pharaoh, to_pharaoh, word_links, word_of_each, word_weights
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 COLUMNS = ["▁a", "▁bl", "ack", "▁dog", "</s>"]
@@ -61,9 +55,7 @@ def test_a_word_that_looks_most_at_the_end_or_at_nothing_has_no_link() -> None:
 def test_the_row_of_the_end_piece_is_no_word_and_no_part_of_the_last_one() -> None:
     weights = HEAD.copy()
     weights[4] = [5.0, 0.0, 0.0, 0.0, 0.0]
-    np.testing.assert_array_equal(
-        word_weights(weights[None], COLUMNS, ROWS), word_weights(HEAD[None], COLUMNS, ROWS)
-    )
+    np.testing.assert_array_equal(word_weights(weights[None], COLUMNS, ROWS), word_weights(HEAD[None], COLUMNS, ROWS))
 
 
 def test_empty_sentences_have_no_links() -> None:

@@ -11,9 +11,7 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 def hard(scores: Tensor) -> Tensor:
-    return torch.tensor(
-        [float(place == scores.tolist().index(max(scores.tolist()))) for place in range(len(scores))]
-    )
+    return torch.tensor([float(place == scores.tolist().index(max(scores.tolist()))) for place in range(len(scores))])
 
 
 def sparsemax(scores: Tensor) -> Tensor:

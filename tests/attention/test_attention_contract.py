@@ -40,12 +40,7 @@ def cross(preset: str, heads: int = 1) -> tuple[Any, Tensor, Tensor, Tensor]:
     tied, heads = preset == "luong_dot", at_least(preset, heads)
     query_dim, key_dim, value_dim = 6 * heads, (6 if tied else 11) * heads, 5 * heads
     attention = build(preset, heads, query_dim=query_dim, key_dim=key_dim, value_dim=value_dim)
-    return (
-        attention,
-        torch.randn(B, T, query_dim),
-        torch.randn(B, S, key_dim),
-        torch.randn(B, S, value_dim),
-    )
+    return (attention, torch.randn(B, T, query_dim), torch.randn(B, S, key_dim), torch.randn(B, S, value_dim))
 
 
 def itself(preset: str, heads: int = 1) -> tuple[Any, Tensor]:
@@ -65,9 +60,7 @@ def gradients(loss: Tensor, *of: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("heads", HEADS)
 @pytest.mark.parametrize("preset", PRESETS)
-def test_cross_attention_equals_its_formula_values_and_gradients(
-    preset: str, heads: int, need_weights: bool
-) -> None:
+def test_cross_attention_equals_its_formula_values_and_gradients(preset: str, heads: int, need_weights: bool) -> None:
     attention, query, keys, values = cross(preset, heads)
     inputs = [x.requires_grad_() for x in (query, keys, values)]
     expected, expected_weights = attend(attention, query, keys, values, MASK, causal=False)

@@ -135,9 +135,11 @@ def test_only_the_learned_heads_have_projections() -> None:
     score = attention_of("fixed_patterns", *options, query_dim=70, key_dim=11, value_dim=70).score
     shapes = {name: tuple(p.shape) for name, p in score.named_parameters()}
     assert shapes == {
-        "project_query.weight": (21, 70), "project_query.bias": (21,),
-        "project_key.weight": (21, 11), "project_key.bias": (21,),
-    }  # fmt: skip
+        "project_query.weight": (21, 70),
+        "project_query.bias": (21,),
+        "project_key.weight": (21, 11),
+        "project_key.bias": (21,),
+    }
 
 
 def test_a_scale_is_taken_in_place_of_the_root_of_the_width() -> None:
@@ -151,8 +153,6 @@ def test_a_scale_is_taken_in_place_of_the_root_of_the_width() -> None:
 
 
 def test_fixed_heads_that_leave_none_to_learn_are_refused() -> None:
-    sentence = (
-        "^fixed score has 7 fixed heads and learns the others, got attention.num_heads=7; take 8 or more$"
-    )
+    sentence = "^fixed score has 7 fixed heads and learns the others, got attention.num_heads=7; take 8 or more$"
     with pytest.raises(UserError, match=sentence):
         attention_of("fixed_patterns", "attention.num_heads=7", query_dim=21, key_dim=21, value_dim=21)

@@ -16,9 +16,7 @@ V, B, N, T = 3, 2, 9, 5
 MASKS = torch.arange(N) < torch.tensor([[9, 4], [5, 9], [0, 7]])[..., None]
 pytestmark = [
     pytest.mark.usefixtures("double"),
-    pytest.mark.filterwarnings(
-        "ignore:There is a performance drop because"
-    ),  # of torch, where it has no rule to batch
+    pytest.mark.filterwarnings("ignore:There is a performance drop because"),  # of torch, where it has no rule to batch
 ]
 
 
@@ -30,9 +28,7 @@ def same(found: Tensor, expected: Tensor) -> None:
 def test_vmap_equals_one_after_the_other(preset: str) -> None:
     layer, x = by_blocks(self_layer(preset)), torch.randn(V, B, N, WIDTH)
     for causal in (False, True):
-        expected = [
-            layer(a, m, causal=causal, need_weights=True).context for a, m in zip(x, MASKS, strict=True)
-        ]
+        expected = [layer(a, m, causal=causal, need_weights=True).context for a, m in zip(x, MASKS, strict=True)]
         same(vmap(lambda a, m, c=causal: layer(a, m, causal=c).context)(x, MASKS), torch.stack(expected))
     cross, query = by_blocks(cross_layer(preset)), torch.randn(V, B, T, WIDTH)
     expected = [cross(q, a, need_weights=True).context for q, a in zip(query, x, strict=True)]
@@ -59,10 +55,7 @@ def test_gradients_of_torch_func_are_those_of_autograd(preset: str) -> None:
             layer(x, need_weights=True).context.square().sum(), list(parameters.values()), allow_unused=True
         )
         for name, gradient in zip(parameters, whole, strict=True):
-            same(
-                of_sentences[name].sum(0),
-                torch.zeros_like(parameters[name]) if gradient is None else gradient,
-            )
+            same(of_sentences[name].sum(0), torch.zeros_like(parameters[name]) if gradient is None else gradient)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

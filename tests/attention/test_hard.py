@@ -24,9 +24,7 @@ CERTAIN = 1e6  # noise that outweighs every score
 
 def normalizer_of(option: str, **arguments: float) -> Any:
     """In training; `hard` always draws and weighs its terms by 1, unless asked otherwise."""
-    plain = (
-        {"log_prob_weight": 1.0, "entropy_weight": 1.0, "soft_probability": 0.0} if option == "hard" else {}
-    )
+    plain = {"log_prob_weight": 1.0, "entropy_weight": 1.0, "soft_probability": 0.0} if option == "hard" else {}
     return built(OmegaConf.load(CONF / f"attention/normalizer/{option}.yaml"))(**plain | arguments).train()
 
 
@@ -76,25 +74,19 @@ def test_the_expected_gradient_is_the_gradient_of_the_expected_loss(
         draw(monkeypatch, [place or 0 for place in rows], [place is None for place in rows])
         found = normalizer(scores, None)
         reward = reward_of(found.weights, values, matrix)
-        loss = -reward.sum() + reinforce(
-            reward, torch.tensor([1]), found.log_prob.sum(-1), found.entropy.sum(-1)
-        )
+        loss = -reward.sum() + reinforce(reward, torch.tensor([1]), found.log_prob.sum(-1), found.entropy.sum(-1))
         for sum_, gradient in zip(expected_gradients, torch.autograd.grad(loss, leaves), strict=True):
             sum_ += chance.detach() * gradient
         total += chance.detach()
     torch.testing.assert_close(total, torch.ones(()))
-    for found_gradient, gradient in zip(
-        expected_gradients, torch.autograd.grad(expected_loss, leaves), strict=True
-    ):
+    for found_gradient, gradient in zip(expected_gradients, torch.autograd.grad(expected_loss, leaves), strict=True):
         torch.testing.assert_close(found_gradient, gradient, rtol=0, atol=1e-12)
         assert (gradient != 0).all()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("option", OPTIONS)
-def test_places_are_drawn_as_often_as_they_are_probable_and_hidden_ones_never(
-    option: str, dtype: torch.dtype
-) -> None:
+def test_places_are_drawn_as_often_as_they_are_probable_and_hidden_ones_never(option: str, dtype: torch.dtype) -> None:
     scores, allowed = torch.tensor([0.0, 9.0, 1.0, 2.0], dtype=dtype), torch.tensor([True, False, True, True])
     draws = 20011
     weights = normalizer_of(option)(scores.expand(draws, 4), allowed.expand(1, 4)).weights
@@ -255,9 +247,7 @@ def test_every_parameter_of_a_hard_attention_learns_by_its_terms() -> None:
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_masked_neighbour_changes_no_evaluation(option: str) -> None:
-    attention = attention_of(
-        "hard", f"attention/normalizer={option}", query_dim=6, key_dim=9, value_dim=15
-    ).eval()
+    attention = attention_of("hard", f"attention/normalizer={option}", query_dim=6, key_dim=9, value_dim=15).eval()
     query, keys = torch.randn(2, 5, 6), torch.randn(2, 7, 9)
     values, mask = torch.randn(2, 7, 15), torch.arange(7) < torch.tensor([[7], [4]])
     together = attention(query, attention.prepare(keys, values, mask)).context
@@ -267,17 +257,13 @@ def test_a_masked_neighbour_changes_no_evaluation(option: str) -> None:
 
 @pytest.mark.parametrize("probability", [-0.1, 1.5])
 def test_a_share_of_soft_rows_that_is_no_probability_is_refused(probability: float) -> None:
-    sentence = (
-        rf"^attention.normalizer.soft_probability={probability} is no probability; take one from 0 to 1$"
-    )
+    sentence = rf"^attention.normalizer.soft_probability={probability} is no probability; take one from 0 to 1$"
     with pytest.raises(UserError, match=sentence):
         normalizer_of("hard", soft_probability=probability)
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0])
 def test_a_temperature_that_is_not_above_zero_is_refused(temperature: float) -> None:
-    sentence = (
-        rf"^attention.normalizer.temperature={temperature} is not above 0; take one that is, such as 1.0$"
-    )
+    sentence = rf"^attention.normalizer.temperature={temperature} is not above 0; take one that is, such as 1.0$"
     with pytest.raises(UserError, match=sentence):
         normalizer_of("hard_gumbel", temperature=temperature)

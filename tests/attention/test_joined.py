@@ -31,9 +31,7 @@ def found(attention: Any, query: Tensor, keys: Tensor, from_rows: int, how: str)
 
 @pytest.mark.parametrize("how", ["cross", "self"])
 @pytest.mark.parametrize(
-    "overrides",
-    [[], ["attention.qkv_bias=false"], ["attention.qk_scale=0.7"]],
-    ids=["plain", "no_bias", "scale"],
+    "overrides", [[], ["attention.qkv_bias=false"], ["attention.qk_scale=0.7"]], ids=["plain", "no_bias", "scale"]
 )
 def test_joined_projections_equal_those_one_by_one(
     how: str, overrides: list[str], monkeypatch: pytest.MonkeyPatch
@@ -53,9 +51,7 @@ def test_joined_projections_equal_those_one_by_one(
 
 @pytest.mark.parametrize("rows", [DIM - 1, DIM + 1])
 def test_a_scaled_query_is_the_same_whichever_side_is_scaled(rows: int) -> None:
-    score = attention_of(
-        "scaled_dot", "attention.qkv_bias=true", query_dim=DIM, key_dim=DIM, value_dim=DIM
-    ).score
+    score = attention_of("scaled_dot", "attention.qkv_bias=true", query_dim=DIM, key_dim=DIM, value_dim=DIM).score
     torch.nn.init.normal_(score.project_query.bias)
     query = torch.randn(1, rows, DIM)
     (prepared,) = score.prepare_query(query)

@@ -24,9 +24,7 @@ SMALL = torch.randn(B, S, 6)
 
 
 def as_mask(lengths: Tensor) -> Tensor:
-    return torch.tensor([[key < n for key in range(S)] for n in lengths.flatten()]).unflatten(
-        0, lengths.shape
-    )
+    return torch.tensor([[key < n for key in range(S)] for n in lengths.flatten()]).unflatten(0, lengths.shape)
 
 
 def same(left: Any, right: Any) -> None:
@@ -103,15 +101,11 @@ def test_what_is_no_mask_or_no_length_is_refused(
         call(**given)
 
 
-@pytest.mark.parametrize(
-    "given", [{"mask": torch.ones(B, 4, S).bool()}, {"valid_length": torch.ones(B, 4).long()}]
-)
+@pytest.mark.parametrize("given", [{"mask": torch.ones(B, 4, S).bool()}, {"valid_length": torch.ones(B, 4).long()}])
 def test_a_mask_of_other_queries_is_refused(given: dict[str, Tensor]) -> None:
     layer = build_attention("multihead", query_dim=6, key_dim=6)
     memory = layer.attention.prepare(SMALL, **given)
-    with pytest.raises(
-        UserError, match="is of 4 queries, and 1 came; prepare the keys with that of these queries"
-    ):
+    with pytest.raises(UserError, match="is of 4 queries, and 1 came; prepare the keys with that of these queries"):
         layer.attention(SMALL[:, :1], memory, start=2)
 
 

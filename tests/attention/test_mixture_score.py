@@ -28,9 +28,13 @@ def mixture(preset: str, *overrides: str, heads: int = 2) -> Any:
 
 def scores(score: Any, query: Tensor, keys: Tensor) -> Tensor:
     places = Places.dense(
-        start=0, target=query.shape[1], source=keys.shape[1], lengths=lambda: torch.tensor([keys.shape[1]]),
-        causal=False, device=query.device,
-    )  # fmt: skip
+        start=0,
+        target=query.shape[1],
+        source=keys.shape[1],
+        lengths=lambda: torch.tensor([keys.shape[1]]),
+        causal=False,
+        device=query.device,
+    )
     return score(score.prepare_query(query), score.prepare_keys(keys), places)
 
 
@@ -75,14 +79,11 @@ def test_its_facts_are_those_of_its_scores() -> None:
     assert score.reads_query
     assert not score.inner_product
     blind = mixture(
-        "synthesizer_random_dense",
-        "attention/score@attention.score.scores.dense=synthesizer_factorized_random",
+        "synthesizer_random_dense", "attention/score@attention.score.scores.dense=synthesizer_factorized_random"
     )
     assert not blind.reads_query
     assert (blind.query_parts, blind.key_parts) == (0, 0)
-    free = mixture(
-        "multihead", "attention/score=mixture", "+attention/score@attention.score.scores.a=additive"
-    )
+    free = mixture("multihead", "attention/score=mixture", "+attention/score@attention.score.scores.a=additive")
     assert free.max_length is None
 
 
@@ -105,24 +106,28 @@ def test_a_sentence_beyond_the_places_of_one_score_is_refused() -> None:
     score = mixture("synthesizer_random_vanilla", "attention.score.scores.random.max_length=6")
     query, keys = content()
     scores(score, query, keys[:, :6])
-    with pytest.raises(
-        UserError, match=r"SynthesizerRandomScore has scores for 6 places, but a sentence has 7"
-    ):
+    with pytest.raises(UserError, match=r"SynthesizerRandomScore has scores for 6 places, but a sentence has 7"):
         scores(score, query, keys)
 
 
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (["attention/score=mixture_random_dense", "+attention/score@attention.score.scores.places=fixed"],
-         "a mixture adds scores, but FixedScore hides places; "
-         "take another score than attention.score.scores.places, or use it alone"),
-        (["attention/score=mixture"],
-         "a mixture needs scores; add some with +attention/score@attention.score.scores.NAME=SCORE"),
-        (["attention/score=mixture_random_dense", "attention.qk_scale=0.5"],
-         "no score of the mixture takes attention.qk_scale=0.5; add scaled_dot, or leave it null"),
+        (
+            ["attention/score=mixture_random_dense", "+attention/score@attention.score.scores.places=fixed"],
+            "a mixture adds scores, but FixedScore hides places; "
+            "take another score than attention.score.scores.places, or use it alone",
+        ),
+        (
+            ["attention/score=mixture"],
+            "a mixture needs scores; add some with +attention/score@attention.score.scores.NAME=SCORE",
+        ),
+        (
+            ["attention/score=mixture_random_dense", "attention.qk_scale=0.5"],
+            "no score of the mixture takes attention.qk_scale=0.5; add scaled_dot, or leave it null",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_mixed_is_refused_in_one_sentence(overrides: list[str], sentence: str) -> None:
     with pytest.raises(UserError) as refused:
         mixture("multihead", *overrides)

@@ -48,9 +48,7 @@ def test_sparse_weights_by_hand(option: str, scores: list[float], weights: list[
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize(
-    "option", [option for option in options("attention/normalizer") if "hard" not in option]
-)
+@pytest.mark.parametrize("option", [option for option in options("attention/normalizer") if "hard" not in option])
 def test_weights_and_gradients_equal_the_formula_of_what_is_seen(option: str, scale: float) -> None:
     scores, allowed = (scale * torch.randn(3, 5, 7)).requires_grad_(), mask_with_a_blind_row(3, 5, 7)
     normalizer, upstream = normalizer_of(option), torch.randn(3, 5, 7)
@@ -59,9 +57,7 @@ def test_weights_and_gradients_equal_the_formula_of_what_is_seen(option: str, sc
         for target in range(4):
             seen = allowed[row, target]
             shares = NORMALIZERS[type(normalizer).__name__](scores[row, target, seen])
-            expected = expected.index_put(
-                (torch.tensor(row), torch.tensor(target), seen.nonzero()[:, 0]), shares
-            )
+            expected = expected.index_put((torch.tensor(row), torch.tensor(target), seen.nonzero()[:, 0]), shares)
     found = normalizer(scores, allowed).weights
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     ours, theirs = (torch.autograd.grad((w * upstream).sum(), scores)[0] for w in (found, expected))
@@ -97,12 +93,9 @@ def test_gradients_are_those_of_finite_differences(option: str) -> None:
 def test_hidden_weighs_exactly_nothing_at_every_dtype(option: str, dtype: torch.dtype) -> None:
     # The hidden score is the largest of a row, then those that are seen stand as low as float16 goes.
     scores = torch.tensor(
-        [[1.0, 2.0, 60000.0], [-65504.0, -65504.0, 60000.0], [60000.0, 0.0, 1.0], [5.0, 5.0, 5.0]],
-        dtype=dtype,
+        [[1.0, 2.0, 60000.0], [-65504.0, -65504.0, 60000.0], [60000.0, 0.0, 1.0], [5.0, 5.0, 5.0]], dtype=dtype
     ).requires_grad_()
-    allowed = torch.tensor(
-        [[True, True, False], [False, True, False], [True, True, True], [False, False, False]]
-    )
+    allowed = torch.tensor([[True, True, False], [False, True, False], [True, True, True], [False, False, False]])
     weights = normalizer_of(option)(scores, allowed).weights
     assert weights.dtype == dtype
     assert (weights[~allowed] == 0).all()
@@ -119,10 +112,7 @@ def test_hidden_weighs_exactly_nothing_at_every_dtype(option: str, dtype: torch.
 def test_a_hidden_key_is_as_good_as_none(option: str) -> None:
     scores, allowed = torch.randn(3, 5, 7), torch.arange(7) < 4
     normalizer = normalizer_of(option)
-    found, alone = (
-        normalizer(scores, allowed.expand(1, 1, 7)).weights,
-        normalizer(scores[..., :4], None).weights,
-    )
+    found, alone = (normalizer(scores, allowed.expand(1, 1, 7)).weights, normalizer(scores[..., :4], None).weights)
     torch.testing.assert_close(found[..., :4], alone, rtol=0, atol=1e-12)
 
 
@@ -151,13 +141,9 @@ def test_adding_the_same_to_all_scores_changes_nothing(option: str) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 4e-3)]
-)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 4e-3)])
 @pytest.mark.parametrize("option", options("attention/normalizer"))
-def test_lower_precision_errs_by_its_last_digit_only(
-    option: str, dtype: torch.dtype, tolerance: float
-) -> None:
+def test_lower_precision_errs_by_its_last_digit_only(option: str, dtype: torch.dtype, tolerance: float) -> None:
     # Sums over 1009 keys and squares of them, which half precision would lose.
     scores = torch.randn(5, 1009).to(dtype)
     allowed = torch.rand(5, 1009) > 0.1
@@ -167,9 +153,7 @@ def test_lower_precision_errs_by_its_last_digit_only(
     assert (found.double().sum(-1) - 1).abs().max() < 5 * tolerance
 
 
-@pytest.mark.parametrize(
-    "option", [option for option in options("attention/normalizer") if option != "softmax"]
-)
+@pytest.mark.parametrize("option", [option for option in options("attention/normalizer") if option != "softmax"])
 def test_the_kernel_of_softmax_serves_softmax_only(option: str) -> None:
     attention = attention_of(
         "multihead", f"attention/normalizer={option}", query_dim=128, key_dim=128, value_dim=128

@@ -99,8 +99,7 @@ def test_the_aligned_place_rounds_halves_up(ratio: float, places: list[int], exp
 
 
 @pytest.mark.parametrize(
-    ("kind", "keys"),
-    [(LocalPattern, [5, 6, 7, 8, 9]), (AtrousPattern, [2, 5, 8]), (SparsePattern, [2, 5, 6, 7, 8, 9])],
+    ("kind", "keys"), [(LocalPattern, [5, 6, 7, 8, 9]), (AtrousPattern, [2, 5, 8]), (SparsePattern, [2, 5, 6, 7, 8, 9])]
 )
 def test_rows_around_an_aligned_place_by_hand(kind: Any, keys: list[int]) -> None:
     assert seen(kind(k=3, length_ratio=2.0), row=4, length=10) == keys
@@ -148,9 +147,7 @@ def test_a_causal_step_or_chunk_behind_a_cache_equals_the_whole_pass(
 
 
 @narrow_or_stretched
-def test_a_step_of_cross_attention_equals_the_whole_pass(
-    preset: str, layer: int, overrides: list[str]
-) -> None:
+def test_a_step_of_cross_attention_equals_the_whole_pass(preset: str, layer: int, overrides: list[str]) -> None:
     attention, query, keys, values = cross(preset, layer, overrides)
     memory = attention.prepare(keys, values, MASK)
     expected = attention(query, memory).context
@@ -167,9 +164,7 @@ def test_padding_and_neighbours_change_nothing(preset: str, layer: int, override
 
 
 @narrow_or_stretched
-def test_a_block_of_rows_and_columns_equals_those_of_the_whole(
-    preset: str, layer: int, overrides: list[str]
-) -> None:
+def test_a_block_of_rows_and_columns_equals_those_of_the_whole(preset: str, layer: int, overrides: list[str]) -> None:
     attention, query, *_ = cross(preset, layer, overrides)
     pattern = attention.pattern
     end, places, keys = torch.tensor([[S], [7], [2]]).expand(-1, T), torch.arange(T), torch.arange(S)
@@ -193,9 +188,7 @@ def test_a_block_of_rows_and_columns_equals_those_of_the_whole(
     ],
 )
 def test_window_as_wide_as_the_sentence_or_stride_of_one_equals_full_attention(choice: list[str]) -> None:
-    full, patterned = (
-        attention_of("multihead", *c, query_dim=6, key_dim=6, value_dim=6) for c in ([], choice)
-    )
+    full, patterned = (attention_of("multihead", *c, query_dim=6, key_dim=6, value_dim=6) for c in ([], choice))
     patterned.load_state_dict(full.state_dict())
     x = torch.randn(B, S, 6)
     for causal in (False, True):
@@ -207,8 +200,7 @@ def test_window_as_wide_as_the_sentence_or_stride_of_one_equals_full_attention(c
 def test_sparse_is_local_and_atrous_together(k: int) -> None:
     centre, key = torch.arange(T)[None], torch.arange(S)
     local, atrous, sparse = (
-        kind(k=k, length_ratio=1.5).allowed(centre, key)
-        for kind in (LocalPattern, AtrousPattern, SparsePattern)
+        kind(k=k, length_ratio=1.5).allowed(centre, key) for kind in (LocalPattern, AtrousPattern, SparsePattern)
     )
     assert torch.equal(sparse, local | atrous)
 
@@ -222,9 +214,7 @@ def test_a_query_far_past_the_last_key_sees_nothing_and_gets_zeros() -> None:
 
 
 def test_alternating_takes_its_patterns_in_turn_and_from_the_start_again() -> None:
-    node = composed(
-        "attention=alternating", "+attention/pattern@attention.pattern.patterns.all=full"
-    ).attention
+    node = composed("attention=alternating", "+attention/pattern@attention.pattern.patterns.all=full").attention
     sizes = {"query_dim": 6, "key_dim": 6, "value_dim": 6}
     kinds = [type(built(node)(layer=layer, **sizes).pattern) for layer in range(5)]
     assert kinds == [LocalPattern, AtrousPattern, FullPattern, LocalPattern, AtrousPattern]

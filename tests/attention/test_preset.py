@@ -51,10 +51,7 @@ main()
 @pytest.mark.parametrize("name", options("attention"))
 def test_every_preset_is_the_layer_that_a_model_gets(name: str) -> None:
     torch.manual_seed(3)
-    itself, ours = (
-        build_attention(name, dim=24),
-        build_attention(name, query_dim=16, key_dim=16, value_dim=40),
-    )
+    itself, ours = (build_attention(name, dim=24), build_attention(name, query_dim=16, key_dim=16, value_dim=40))
     torch.manual_seed(3)
     sizes = ((24, 24, 24), (16, 16, 40))
     theirs = [attention_of(name, query_dim=q, key_dim=k, value_dim=v).eval() for q, k, v in sizes]
@@ -94,10 +91,7 @@ def test_a_sequence_goes_on_behind_its_past() -> None:
         ("~normalizer", "~attention/normalizer"),
         ("attention.dropout=0.1", "attention.dropout=0.1"),
         ("attention/pattern=local", "attention/pattern=local"),
-        (
-            "+attention/score@attention.score.scores.dense=dot",
-            "+attention/score@attention.score.scores.dense=dot",
-        ),
+        ("+attention/score@attention.score.scores.dense=dot", "+attention/score@attention.score.scores.dense=dot"),
     ],
 )
 def test_an_override_is_that_of_the_command_line_whole_or_short(override: str, whole: str) -> None:
@@ -119,10 +113,7 @@ def test_a_mixture_takes_one_more_score_as_on_the_command_line() -> None:
 
 
 def test_the_layer_picks_the_pattern_of_alternating() -> None:
-    names = [
-        type(build_attention("alternating", dim=6, layer=layer).attention.pattern).__name__
-        for layer in range(3)
-    ]
+    names = [type(build_attention("alternating", dim=6, layer=layer).attention.pattern).__name__ for layer in range(3)]
     assert names == ["LocalPattern", "AtrousPattern", "LocalPattern"]
 
 
@@ -133,8 +124,12 @@ def test_the_layer_picks_the_pattern_of_alternating() -> None:
         ("sparse", [], {}, "dim=None, query_dim=None, .*; give dim alone for self-attention, or query_dim and key"),
         ("sparse", [], {"dim": 6, "value_dim": 6}, "dim=6, query_dim=None, key_dim=None and value_dim=6; give dim"),
         ("sparse", [], {"query_dim": 6}, "query_dim=6, key_dim=None and value_dim=None; give dim alone"),
-        ("sparse", ["pattern.kk=3"], {"dim": 6},
-         "^attention 'sparse' does not take pattern.kk=3: Could not override 'attention.pattern.kk'"),
+        (
+            "sparse",
+            ["pattern.kk=3"],
+            {"dim": 6},
+            "^attention 'sparse' does not take pattern.kk=3: Could not override 'attention.pattern.kk'",
+        ),
         ("sparse", ["score=foo"], {"dim": 6}, "does not take score=foo: .* Available options in .*: additive concat"),
         ("sparse", ["score=3"], {"dim": 6}, "does not take score=3: Config group override must be a string"),
         ("sparse", ["pattern.k"], {"dim": 6}, "does not take pattern.k: Error parsing override"),
@@ -143,7 +138,7 @@ def test_the_layer_picks_the_pattern_of_alternating() -> None:
         ("luong_dot", [], {"query_dim": 6, "key_dim": 5}, "needs query_dim == key_dim, got 6 and 5"),
         ("local", ["pattern.length_ratio=2.0"], {"dim": 6}, "length_ratio=2.0 is for cross-attention"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused_in_one_sentence(
     name: str, overrides: list[str], sizes: dict[str, int], sentence: str
 ) -> None:
@@ -185,9 +180,7 @@ def test_hydras_state_is_the_same_before_and_after_and_others_go_on_composing(re
         OmegaConf.clear_resolver("ours")
 
 
-def test_it_works_inside_a_running_hydra_application_and_elsewhere_than_in_the_checkout(
-    tmp_path: Path,
-) -> None:
+def test_it_works_inside_a_running_hydra_application_and_elsewhere_than_in_the_checkout(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/app.yaml").write_text("name: mine\nwidth: 16\nhydra: {output_subdir: null}\n")
     (tmp_path / "app.py").write_text(APPLICATION)

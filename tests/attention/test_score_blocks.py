@@ -29,9 +29,13 @@ def cut(prepared: tuple[Tensor, ...], where: Tensor) -> tuple[Tensor, ...]:
 @pytest.mark.parametrize("name", SCORES)
 def test_a_block_equals_the_same_rows_and_columns_of_the_dense_pass(name: str) -> None:
     score = attention_of(
-        "multihead", f"attention/score={name}", f"attention.num_heads={HEADS}",
-        query_dim=WIDTH, key_dim=WIDTH, value_dim=WIDTH,
-    ).score  # fmt: skip
+        "multihead",
+        f"attention/score={name}",
+        f"attention.num_heads={HEADS}",
+        query_dim=WIDTH,
+        key_dim=WIDTH,
+        value_dim=WIDTH,
+    ).score
     x = torch.randn(BATCH, LENGTH, WIDTH)
     query, keys = score.prepare_query(x), score.prepare_keys(x)
     assert (len(query), len(keys)) == (score.query_parts, score.key_parts)

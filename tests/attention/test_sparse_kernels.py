@@ -42,9 +42,7 @@ def dense(query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> Tenso
     return scores.softmax(-1).masked_fill(~allowed, 0.0) @ values
 
 
-def inputs(
-    batch: int, heads: int, target: int, source: int, width: int, value_width: int, apart: bool
-) -> list[Tensor]:
+def inputs(batch: int, heads: int, target: int, source: int, width: int, value_width: int, apart: bool) -> list[Tensor]:
     """Query, keys and values: heads before places in memory, or places before heads, in rows with gaps."""
     found = []
     for length, of in ((target, width), (source, width), (source, value_width)):
@@ -134,18 +132,14 @@ def test_tiles_in_the_middle_and_at_both_ends_equal_a_dense_softmax(
 
 @pytest.mark.parametrize("causal", [False, True])
 @kinds
-def test_a_batch_of_whole_padded_tiles_and_an_empty_sentence_equals_a_dense_softmax(
-    kind: Any, causal: bool
-) -> None:
+def test_a_batch_of_whole_padded_tiles_and_an_empty_sentence_equals_a_dense_softmax(kind: Any, causal: bool) -> None:
     tensors = inputs(4, 2, 211, 211, 5, 5, apart=False)
     check(kind(k=7, length_ratio=1.0), tensors, [211, 3, 0, 97], causal, torch.float64)
 
 
 @pytest.mark.parametrize("itself", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    "lengths", [[149, 131, 140], [139, 149, 128, 137, 120, 149, 0, 11, 2]], ids=["few", "many"]
-)
+@pytest.mark.parametrize("lengths", [[149, 131, 140], [139, 149, 128, 137, 120, 149, 0, 11, 2]], ids=["few", "many"])
 @kinds
 def test_neighbours_of_about_one_length_that_go_together_equal_a_dense_softmax(
     kind: Any, lengths: list[int], causal: bool, itself: bool
@@ -178,9 +172,7 @@ def test_more_sentences_than_tiles_equal_a_dense_softmax(kind: Any) -> None:
 
 
 @kinds
-def test_a_sentence_alone_and_one_in_turns_of_few_rows_are_the_same(
-    kind: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sentence_alone_and_one_in_turns_of_few_rows_are_the_same(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flash, "ROWS", 1)
     monkeypatch.setattr(flash, "ROWS_OF_SHORT", 1)
     check(kind(k=5, length_ratio=1.0), inputs(2, 3, 201, 201, 7, 7, apart=True), None, True, torch.float64)

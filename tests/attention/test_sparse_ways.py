@@ -72,9 +72,7 @@ def check_itself(layer: Any, causal: bool, monkeypatch: pytest.MonkeyPatch) -> N
     torch.testing.assert_close(found[MASK], expected[MASK], rtol=0, atol=1e-12)
     upstream = torch.randn_like(found) * MASK[..., None]
     inputs = [x, *(p for p in layer.parameters() if p.requires_grad)]
-    for ours, theirs in zip(
-        gradients(found, upstream, *inputs), gradients(expected, upstream, *inputs), strict=True
-    ):
+    for ours, theirs in zip(gradients(found, upstream, *inputs), gradients(expected, upstream, *inputs), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
@@ -88,9 +86,7 @@ def test_blocks_of_any_score_and_normalizer_equal_all_pairs(
 
 @pytest.mark.parametrize("causal", [False, True])
 @patterns
-def test_additive_tile_by_tile_equals_all_pairs(
-    pattern: str, causal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_additive_tile_by_tile_equals_all_pairs(pattern: str, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "MOST_HIDDEN", 7 * B * N * WIDTH)
     check_itself(attending(pattern, "attention/score=additive"), causal, monkeypatch)
 

@@ -25,9 +25,13 @@ SYNTHESIZERS = (
 
 def scores(score: Any, query: Tensor, source: int, start: int = 0) -> Tensor:
     places = Places.dense(
-        start=start, target=query.shape[1], source=source, lengths=lambda: torch.full((len(query),), source),
-        causal=False, device=query.device,
-    )  # fmt: skip
+        start=start,
+        target=query.shape[1],
+        source=source,
+        lengths=lambda: torch.full((len(query),), source),
+        causal=False,
+        device=query.device,
+    )
     return score(score.prepare_query(query), score.prepare_keys(torch.zeros(len(query), source, 1)), places)
 
 
@@ -41,9 +45,7 @@ def score_of(name: str, *overrides: str, dim: int = 2, heads: int = 1) -> Any:
 
 
 def test_location_score_with_the_identity_is_the_query_itself() -> None:
-    attention = attention_of(
-        "luong_location", "attention.score.max_length=5", query_dim=5, key_dim=3, value_dim=3
-    )
+    attention = attention_of("luong_location", "attention.score.max_length=5", query_dim=5, key_dim=3, value_dim=3)
     attention.score.project.weight.data = torch.eye(5)[None]
     query = torch.tensor([[[1.0, 2, 3, 4, 5], [0, 7, 0, 7, 9]]])
     assert scores(attention.score, query, 5).tolist() == [[query[0].tolist()]]
@@ -106,11 +108,7 @@ def test_factors_that_do_not_make_up_the_length_are_refused(factors: str) -> Non
         r"attention.score.max_length=12; take \[3, 4\], or null$"
     )
     with pytest.raises(UserError, match=sentence):
-        score_of(
-            "synthesizer_factorized_dense",
-            "attention.score.max_length=12",
-            f"attention.score.factors={factors}",
-        )
+        score_of("synthesizer_factorized_dense", "attention.score.max_length=12", f"attention.score.factors={factors}")
 
 
 def test_random_synthesizer_reads_its_table_at_the_places_of_rows_and_columns() -> None:
@@ -130,9 +128,7 @@ def test_factorized_random_of_full_rank_is_the_random_synthesizer() -> None:
     torch.testing.assert_close(scores(factorized, query, 4, start=1), scores(random, query, 4, start=1))
 
 
-@pytest.mark.parametrize(
-    "name", ["synthesizer_random", "synthesizer_fixed_random", "synthesizer_factorized_random"]
-)
+@pytest.mark.parametrize("name", ["synthesizer_random", "synthesizer_fixed_random", "synthesizer_factorized_random"])
 def test_a_random_synthesizer_reads_no_content_and_starts_as_spread_as_scaled_dot(name: str) -> None:
     score = score_of(name, heads=2, dim=4)
     assert not score.reads_query
@@ -143,9 +139,7 @@ def test_a_random_synthesizer_reads_no_content_and_starts_as_spread_as_scaled_do
 
 
 def test_a_fixed_random_synthesizer_is_saved_and_never_trained() -> None:
-    attention, other = (
-        attention_of("synthesizer_fixed_random", query_dim=6, key_dim=6, value_dim=6) for _ in range(2)
-    )
+    attention, other = (attention_of("synthesizer_fixed_random", query_dim=6, key_dim=6, value_dim=6) for _ in range(2))
     before = attention.score.table.clone()
     assert not torch.equal(before, other.score.table)
     assert list(attention.score.parameters()) == []
@@ -202,8 +196,7 @@ def test_sizes_relate_as_in_the_paper_at_transformer_base() -> None:
 def test_factorized_synthesizers_are_smaller_than_those_they_factorize() -> None:
     count = {
         preset: sum(
-            p.numel()
-            for p in attention_of(preset, query_dim=512, key_dim=512, value_dim=512).score.parameters()
+            p.numel() for p in attention_of(preset, query_dim=512, key_dim=512, value_dim=512).score.parameters()
         )
         for preset in SYNTHESIZERS
     }

@@ -27,9 +27,7 @@ NOWHERE = Places.dense(
         ("luong_concat", 20, []),
     ],
 )
-def test_equal_keys_give_the_mean_of_the_valid_values(
-    preset: str, query_dim: int, overrides: list[str]
-) -> None:
+def test_equal_keys_give_the_mean_of_the_valid_values(preset: str, query_dim: int, overrides: list[str]) -> None:
     # Dive into Deep Learning, attention scoring functions: keys of ones, values 0..39, valid lengths 2 and 6. Its
     # DotProductAttention is scaled and projects nothing; its AdditiveAttention has queries of another width.
     attention = attention_of(preset, *overrides, query_dim=query_dim, key_dim=2, value_dim=4)
@@ -116,11 +114,17 @@ def test_masked_softmax_hides_at_every_dtype(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(
     ("preset", "query_dim", "value_dim", "heads"),
     [
-        ("bahdanau", 128, 6, 2), ("bahdanau", 192, 128, 2), ("bahdanau", 192, 63, 3), ("bahdanau", 192, 65, 1),
-        ("multihead", 192, 128, 3), ("multihead", 200, 7, 2), ("multihead", 320, 7, 5), ("multihead", 63, 7, 1),
+        ("bahdanau", 128, 6, 2),
+        ("bahdanau", 192, 128, 2),
+        ("bahdanau", 192, 63, 3),
+        ("bahdanau", 192, 65, 1),
+        ("multihead", 192, 128, 3),
+        ("multihead", 200, 7, 2),
+        ("multihead", 320, 7, 5),
+        ("multihead", 63, 7, 1),
         ("multihead", 193, 193, 1),
     ],
-)  # fmt: skip
+)
 def test_heads_by_default_divide_what_is_cut_and_are_64_of_the_query_or_wider(
     preset: str, query_dim: int, value_dim: int, heads: int
 ) -> None:
@@ -140,16 +144,27 @@ def test_values_that_are_projected_need_no_width_that_the_heads_divide() -> None
 @pytest.mark.parametrize(
     ("preset", "overrides", "sizes", "sentence"),
     [
-        ("luong_dot", [], (3, 5, 5),
-         "dot score needs query_dim == key_dim, got 3 and 5; use attention/score=general"),
-        ("bahdanau", ["attention.num_heads=2"], (4, 5, 5),
-         "attention.num_heads=2 does not divide value_dim=5; take a number of heads that does"),
-        ("bahdanau", ["attention.qk_scale=0.5"], (4, 5, 5),
-         "AdditiveScore takes no attention.qk_scale=0.5; use attention/score=scaled_dot"),
-        ("bahdanau", ["+attention.score.query_dim=9"], (4, 5, 5),
-         "AdditiveScore gets query_dim from the module around it; remove 'query_dim' from its options"),
+        ("luong_dot", [], (3, 5, 5), "dot score needs query_dim == key_dim, got 3 and 5; use attention/score=general"),
+        (
+            "bahdanau",
+            ["attention.num_heads=2"],
+            (4, 5, 5),
+            "attention.num_heads=2 does not divide value_dim=5; take a number of heads that does",
+        ),
+        (
+            "bahdanau",
+            ["attention.qk_scale=0.5"],
+            (4, 5, 5),
+            "AdditiveScore takes no attention.qk_scale=0.5; use attention/score=scaled_dot",
+        ),
+        (
+            "bahdanau",
+            ["+attention.score.query_dim=9"],
+            (4, 5, 5),
+            "AdditiveScore gets query_dim from the module around it; remove 'query_dim' from its options",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused_in_one_sentence(
     preset: str, overrides: list[str], sizes: tuple[int, int, int], sentence: str
 ) -> None:

@@ -26,18 +26,14 @@ def loaded() -> Loaded:
 @pytest.mark.parametrize(("most", "alpha"), [(3, 0.6), (23, 0.0), (23, 2.5)])
 def test_the_plain_loop_says_what_our_search_says(loaded: Loaded, most: int, alpha: float) -> None:
     lengths = {"max_length": most, "max_relative_length": 0.0, "max_extra_length": most}
-    beam = (
-        "search=beam",
-        "search.beam_size=5",
-        f"search.length_penalty.alpha={alpha}",
-        "search.patience=1.0",
-    )
+    beam = ("search=beam", "search.beam_size=5", f"search.length_penalty.alpha={alpha}", "search.patience=1.0")
     limits = [f"search.limits.{name}={value}" for name, value in lengths.items()]
     source, mask = collated(loaded, sentences())
     loop = plainly.PlainTransformer(loaded.model, TargetPieces.of(loaded.tokenizer))
     for found, overrides in (
-        (loop.greedy(source, mask, most), ("search=greedy",)), (loop.beam(source, mask, most, 5, alpha), beam)
-    ):  # fmt: skip
+        (loop.greedy(source, mask, most), ("search=greedy",)),
+        (loop.beam(source, mask, most, 5, alpha), beam),
+    ):
         expected = [best.pieces for best, *_ in decoded(loaded, search_of(*overrides, *limits), sentences())]
         assert found == expected
         assert len({tuple(pieces) for pieces in found}) > 3
@@ -46,9 +42,7 @@ def test_the_plain_loop_says_what_our_search_says(loaded: Loaded, most: int, alp
 def test_a_forced_length_is_met_by_every_sentence(loaded: Loaded) -> None:
     source, mask = collated(loaded, sentences())
     loop = plainly.PlainTransformer(loaded.model, TargetPieces.of(loaded.tokenizer))
-    ours = benchmark.search_of("greedy", 17, 17)(
-        loaded.model, source, mask, TargetPieces.of(loaded.tokenizer)
-    )
+    ours = benchmark.search_of("greedy", 17, 17)(loaded.model, source, mask, TargetPieces.of(loaded.tokenizer))
     assert loop.greedy(source, mask, 17, 17) == [best.pieces for best, *_ in ours]
     assert {len(best.pieces) for best, *_ in ours} == {17}
 
@@ -91,9 +85,7 @@ def test_joeynmt_gets_every_weight_once_and_its_specials_in_its_order(tmp_path: 
     weights = checkpoint["model_state"]
     zeros = [name for name, weight in weights.items() if not weight.any()]
     assert all(name.endswith("_layer.bias") for name in zeros)
-    written = sum(
-        w.numel() for name, w in weights.items() if name not in zeros and not name.endswith("pe.pe")
-    )
+    written = sum(w.numel() for name, w in weights.items() if name not in zeros and not name.endswith("pe.pe"))
     untied = model.output.weight.numel()
     assert written + checkpoint["output_bias"].numel() == sum(p.numel() for p in model.parameters()) + untied
     words = (tmp_path / "target.vocabulary").read_text(encoding="utf-8").splitlines()
@@ -114,10 +106,11 @@ def test_the_page_says_ratios_of_median_and_fastest_turns(tmp_path: Path) -> Non
         "searches": {"greedy": ways, "beam": {"ours": ways["ours"]}},
         "seconds_per_step": {"ours": {"25": 0.004, "400": 0.006}, "plain": {"25": 0.005, "400": 0.01}},
         "model": {"layers": "4+4", "filled": 1, "dim": 128, "ff_dim": 256, "heads": 2, "pieces": 8000},
-        "beam": {"size": 5, "alpha": 0.6}, "steps": 64,
+        "beam": {"size": 5, "alpha": 0.6},
+        "steps": 64,
         "options": {"sentences": 1000, "most": 54, "batch": 64, "threads": 2, "turns": 2},
         "machine": {"processor": "one", "python": "3.11", "torch": "2.13.0"},
-    }  # fmt: skip
+    }
     (tmp_path / "decoding.json").write_text(json.dumps(results))
     page = drawing.draw(tmp_path / "decoding.json").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ")]

@@ -83,10 +83,15 @@ def test_a_tied_weight_counts_once(tmp_path: Path) -> None:
 
 def test_the_page_has_the_figures_and_the_command(tmp_path: Path) -> None:
     results = {
-        "programs": CURVES, "minutes": 0.5, "threads": 1, "pieces": 800, "dim": 256,
-        "sentences": {"train": 3861, "val": 50, "test": 51}, "command": script.command_of(OPTIONS),
+        "programs": CURVES,
+        "minutes": 0.5,
+        "threads": 1,
+        "pieces": 800,
+        "dim": 256,
+        "sentences": {"train": 3861, "val": 50, "test": 51},
+        "command": script.command_of(OPTIONS),
         "machine": {"processor": "a processor", "torch": "2.13.0"},
-    }  # fmt: skip
+    }
     file = tmp_path / "minutes.json"
     file.write_text(json.dumps(results), encoding="utf-8")
     text = drawing.draw(file).read_text(encoding="utf-8")

@@ -65,16 +65,7 @@ def test_a_row_that_fails_is_named_beside_a_page_of_the_others(
     runs = tmp_path / "runs"
     write_run(runs / "none" / "1", "none", spoilt(4))
     monkeypatch.setattr(script.subprocess, "run", ends)
-    given = [
-        "--presets",
-        "hard",
-        "none",
-        "local",
-        "--runs",
-        str(runs),
-        "--output",
-        str(tmp_path / "page.html"),
-    ]
+    given = ["--presets", "hard", "none", "local", "--runs", str(runs), "--output", str(tmp_path / "page.html")]
     with pytest.raises(SystemExit, match=r"2 of 3 runs failed: .*; repeat the command for these"):
         script.main(given)
     said = capsys.readouterr().out

@@ -58,11 +58,7 @@ def copied(settings: dict[str, Any], ours: EncoderDecoder) -> nn.Module:
     """The plain model with our weights."""
     plain = plainly.MODELS[settings["model"]](settings)
     joined, copy = COPIES[settings["model"]](plain, ours)
-    pairs: list[tuple[nn.Module, Any]] = [
-        *copy,
-        (plain.embed, ours.embed_source),
-        (plain.output, ours.output),
-    ]
+    pairs: list[tuple[nn.Module, Any]] = [*copy, (plain.embed, ours.embed_source), (plain.output, ours.output)]
     with torch.no_grad():
         for layer, parts in joined:
             layer.weight.copy_(torch.cat([part.weight for part in parts]))
@@ -78,17 +74,20 @@ def copy_transformer(plain: Any, ours: Any) -> tuple[list[Any], list[Any]]:
             own = of.attention if side == "encoder" else of.self_attention
             joined.append((to.joined, [*own.score.projections, own.project_values]))
             pairs += [
-                (to.merge, own.project_output[0]), (to.expand, of.feed_forward.expand),
-                (to.reduce, of.feed_forward.reduce), (to.norms[-1], of.feed_forward_residual.before),
+                (to.merge, own.project_output[0]),
+                (to.expand, of.feed_forward.expand),
+                (to.reduce, of.feed_forward.reduce),
+                (to.norms[-1], of.feed_forward_residual.before),
                 (to.norms[0], (of.attention_residual if side == "encoder" else of.self_residual).before),
-            ]  # fmt: skip
+            ]
             if side == "decoder":
                 query, keys = of.cross_attention.score.projections
                 joined.append((to.source, [keys, of.cross_attention.project_values]))
                 pairs += [
-                    (to.query, query), (to.source_merge, of.cross_attention.project_output[0]),
+                    (to.query, query),
+                    (to.source_merge, of.cross_attention.project_output[0]),
                     (to.norms[1], of.cross_residual.before),
-                ]  # fmt: skip
+                ]
     return joined, pairs
 
 
@@ -101,9 +100,12 @@ def copy_recurrent(plain: Any, ours: Any) -> tuple[list[Any], list[Any]]:
         plain.cell.bias_hh.copy_(cell.recurrent.bias)
         plain.score.weight.copy_(score.vector)
     return [], [
-        (plain.encoder, ours.encoder.layers[0]), (plain.bridge, ours.decoder.stack.bridge),
-        (plain.query, score.project_query), (plain.keys, score.project_key), (plain.combine, ours.decoder.combine),
-    ]  # fmt: skip
+        (plain.encoder, ours.encoder.layers[0]),
+        (plain.bridge, ours.decoder.stack.bridge),
+        (plain.query, score.project_query),
+        (plain.keys, score.project_key),
+        (plain.combine, ours.decoder.combine),
+    ]
 
 
 COPIES = {"transformer": copy_transformer, "rnn": copy_recurrent}
@@ -187,9 +189,7 @@ def test_a_peer_s_batches_are_counted_and_its_optimizer_s_steps_are_paced() -> N
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
     answers = io.StringIO()
     pace = pacing.Pace(io.StringIO("2\n" * 2), answers)
-    hook = pacing.paced_by_optimizer(
-        pace, Trainer, "train", lambda _, batch, times: (sum(batch), 2 * sum(batch))
-    )
+    hook = pacing.paced_by_optimizer(pace, Trainer, "train", lambda _, batch, times: (sum(batch), 2 * sum(batch)))
     try:
         assert [Trainer().train(batch, times=7) for batch in ([1], [2, 3], [4])] == [7, 14, 7]
     finally:
@@ -209,7 +209,7 @@ def test_other_batches_than_ours_are_no_comparison() -> None:
 def found_turns(*seconds: float, tokens: int = 100) -> dict[str, Any]:
     turns = [
         {"seconds": s / 2, "cpu_seconds": s, "tokens": tokens, "padded_tokens": 125, "updates": 3} for s in seconds
-    ]  # fmt: skip
+    ]
     return {"start_seconds": 3.25, "peak_memory_bytes": 1_500_000_000, "turns": turns}
 
 
@@ -230,9 +230,7 @@ def test_the_page_says_the_median_ratio_of_a_round(tmp_path: Path) -> None:
     (tmp_path / "training.json").write_text(json.dumps(results))
     page = drawing.draw(tmp_path / "training.json").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert rows[0].startswith(
-        "| Transformer of 4+4 layers, 128 wide, 256 between, 4 heads | one thread: seconds"
-    )
+    assert rows[0].startswith("| Transformer of 4+4 layers, 128 wide, 256 between, 4 heads | one thread: seconds")
     assert rows[1:] == [
         "| ours | 1.00 | 50 | 1.00 | 100 | 1.50 | 20% | 3.2 |",
         "| plain loop, our loss | 0.75 | 50 | 0.75 | 100 | 1.50 | 20% | 3.2 |",
@@ -254,12 +252,7 @@ def test_what_a_page_has_of_other_sizes_and_threads_can_stay() -> None:
         "settings": settings,
         "options": {"turns": 2},
     }
-    new = {
-        "commands": ["two"],
-        "sizes": {"A": {"2": many}},
-        "settings": {"A": {"dim": 1}},
-        "options": {"turns": 3},
-    }
+    new = {"commands": ["two"], "sizes": {"A": {"2": many}}, "settings": {"A": {"dim": 1}}, "options": {"turns": 3}}
     both = benchmark.beside(old, new)
     assert both["sizes"] == {"A": {"1": few, "2": many}, "B": {"1": few}}
     assert both["settings"] == settings
@@ -275,15 +268,28 @@ def test_every_program_takes_its_turns_on_a_small_corpus(tmp_path: Path) -> None
     words = [f"w{i}" for i in range(20)]
     for split, lines in (("train", 200), ("val", 5), ("test_2016_flickr", 5)):
         for language, step in (("en", 3), ("fr", 5)):
-            text = [
-                " ".join(words[(7 * i + step * k + i // 20) % 20] for k in range(2 + i % 9))
-                for i in range(lines)
-            ]
+            text = [" ".join(words[(7 * i + step * k + i // 20) % 20] for k in range(2 + i % 9)) for i in range(lines)]
             (tmp_path / f"{split}.{language}").write_text("".join(f"{line}\n" for line in text))
     benchmark.main(
-        ["--data", str(tmp_path), "--pieces", "24", "--batch-tokens", "300", "--turns", "1", "--updates", "2",
-         "--warm-up", "1", "--threads", "1", "--output", str(tmp_path / "out")]
-    )  # fmt: skip
+        [
+            "--data",
+            str(tmp_path),
+            "--pieces",
+            "24",
+            "--batch-tokens",
+            "300",
+            "--turns",
+            "1",
+            "--updates",
+            "2",
+            "--warm-up",
+            "1",
+            "--threads",
+            "1",
+            "--output",
+            str(tmp_path / "out"),
+        ]
+    )
     results = json.loads((tmp_path / "out" / "training_cpu.json").read_text())
     for size in ("A", "B"):
         assert set(results["sizes"][size]["1"]) == {"ours", "plain_chunked", "plain_cross_entropy"}

@@ -16,17 +16,17 @@ from scripts.benchmarks import figures_file as script
         (None, "nothing.json: No such file or directory; give the .json"),
         (b"# A page", "nothing.json is no JSON"),
         (b"\xff\xfe", "nothing.json is no JSON"),
-        (
-            b'{"figures": []}',
-            "nothing.json holds no 'sizes': it is of another benchmark than draw_it.py draws",
-        ),
+        (b'{"figures": []}', "nothing.json holds no 'sizes': it is of another benchmark than draw_it.py draws"),
         (b"[1, 2]", "nothing.json holds no 'sizes'"),
     ],
 )
 def test_a_file_of_another_kind_is_told_in_a_sentence(
-    content: bytes | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    content: bytes | None,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     file = tmp_path / "nothing.json"
     if content is not None:
         file.write_bytes(content)

@@ -69,9 +69,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_clock_stops_it_and_what_it_then_is_is_validated(
-    joeynmt: dict[str, ModuleType], folder: Path
-) -> None:
+def test_the_clock_stops_it_and_what_it_then_is_is_validated(joeynmt: dict[str, ModuleType], folder: Path) -> None:
     began = time.monotonic()
     script.main(folder, 0.3 / 60)
     taken = time.monotonic() - began
@@ -94,14 +92,10 @@ def test_what_it_reads_are_the_settings(joeynmt: dict[str, ModuleType], folder: 
     assert pieces == ["<unk>", "<pad>", "<s>", "</s>", "a", "b"]
 
 
-def test_its_schedule_works_with_a_torch_that_has_no_verbose(
-    joeynmt: dict[str, ModuleType], folder: Path
-) -> None:
+def test_its_schedule_works_with_a_torch_that_has_no_verbose(joeynmt: dict[str, ModuleType], folder: Path) -> None:
     script.main(folder, 0.0)
     optimizer = torch.optim.Adam([torch.zeros(2, requires_grad=True)], lr=0.1)
-    schedule = joeynmt[".builders"].ReduceLROnPlateau(
-        optimizer, mode="max", factor=0.5, patience=0, verbose=False
-    )
+    schedule = joeynmt[".builders"].ReduceLROnPlateau(optimizer, mode="max", factor=0.5, patience=0, verbose=False)
     assert isinstance(schedule, ReduceLROnPlateau)
     for _ in range(2):
         schedule.step(1.0)

@@ -15,15 +15,7 @@ from scripts.benchmarks import write_benchmark_page as page
 
 def run(way: str, length: int, seconds: float, **more: Any) -> Any:
     pattern, k = ("", 0) if way in ("full", "masked") else ("local", 32)
-    found = {
-        "way": way,
-        "pattern": pattern,
-        "k": k,
-        "both": True,
-        "causal": False,
-        "threads": 2,
-        "memory": None,
-    }
+    found = {"way": way, "pattern": pattern, "k": k, "both": True, "causal": False, "threads": 2, "memory": None}
     return page.Run(**(found | {"length": length, "seconds": seconds} | more))
 
 
@@ -40,10 +32,7 @@ def test_a_verdict_compares_with_what_was_asked_and_what_was_hoped_for(value: fl
 
 def test_blocks_are_chosen_behind_the_last_length_that_goes_dense() -> None:
     runs = [run("full", n, 1.0) for n in (64, 128, 256)]
-    runs += [
-        run("automatic", 64, 1.0),
-        *(run("blocks", n, s) for n, s in ((64, 2.0), (128, 1.1), (256, 0.5))),
-    ]
+    runs += [run("automatic", 64, 1.0), *(run("blocks", n, s) for n, s in ((64, 2.0), (128, 1.1), (256, 0.5)))]
     assert list(page.thresholds(runs)) == [("local", 32, 128, 256)]
 
 
@@ -63,9 +52,7 @@ def test_the_page_shows_the_ratio_to_full_attention_and_its_plots(
     lucidrains = run("lucidrains", 4096, 0.5, memory=25.0)
     figures = [row[:9] for row in (*runs, lucidrains)]
     (tmp_path / "core.json").write_text(json.dumps({"about": about, "figures": figures}), encoding="utf-8")
-    monkeypatch.setattr(
-        sys, "argv", ["write_benchmark_page.py", "--folder", str(tmp_path), "--figures", "core.json"]
-    )
+    monkeypatch.setattr(sys, "argv", ["write_benchmark_page.py", "--folder", str(tmp_path), "--figures", "core.json"])
     page.main()
     text = (tmp_path / "attention.md").read_text(encoding="utf-8")
     assert "| local, k = 32, both sides | 4096 | 20, 30 | 28.0 | yes |" in text

@@ -33,19 +33,22 @@ def split_of(lengths: list[tuple[int, int]]) -> EncodedSplit:
     """Pairs of so many source and target pieces."""
     source, target = (np.array(side) for side in zip(*lengths, strict=True))
     return EncodedSplit(
-        source_ids=np.full(source.sum(), 5, np.int32), target_ids=np.full(target.sum(), 7, np.int32),
+        source_ids=np.full(source.sum(), 5, np.int32),
+        target_ids=np.full(target.sum(), 7, np.int32),
         source_offsets=np.concatenate([[0], np.cumsum(source)]).astype(np.int64),
         target_offsets=np.concatenate([[0], np.cumsum(target)]).astype(np.int64),
-    )  # fmt: skip
+    )
 
 
 def logged(lengths: list[tuple[int, int]], num_sentences: int, budget: int = 1000) -> tuple[float, list[int]]:
     """The figure, and how many sentences were read at once."""
     model, found = Even(), {}
     module = SimpleNamespace(
-        model=model, device=torch.device("cpu"), tokenizer=SimpleNamespace(pad_id=0, bos_id=2, eos_id=3),
+        model=model,
+        device=torch.device("cpu"),
+        tokenizer=SimpleNamespace(pad_id=0, bos_id=2, eos_id=3),
         log=lambda name, value, batch_size: found.update({name: value}),
-    )  # fmt: skip
+    )
     datamodule = SimpleNamespace(encoded=lambda name: split_of(lengths), eval_batch_tokens=budget)
     AttentionEntropy(num_sentences=num_sentences).on_validation_epoch_end(
         SimpleNamespace(sanity_checking=False, datamodule=datamodule), module

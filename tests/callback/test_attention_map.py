@@ -13,21 +13,15 @@ from seq2seq_attn.callback import attention_map
 from seq2seq_attn.callback.attention_map import AttentionMap
 
 
-def drawn(
-    monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: int = 1, **options: int
-) -> list[str]:
+def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: int = 1, **options: int) -> list[str]:
     """The sentences of the maps, each word a piece."""
     found: list[str] = []
     tokenizer = SimpleNamespace(
         encode_source=lambda texts: [[7] * len(text.split()) for text in texts], decode_target=lambda _: [""]
     )
     module: Any = SimpleNamespace(model=None, tokenizer=tokenizer, search=None)
-    trainer = Mock(
-        pl.Trainer, is_global_zero=True, sanity_checking=False, global_step=3, loggers=[], strategy=None
-    )
-    trainer.datamodule = SimpleNamespace(
-        corpus=SimpleNamespace(splits={"val": SimpleNamespace(sources=sentences)})
-    )
+    trainer = Mock(pl.Trainer, is_global_zero=True, sanity_checking=False, global_step=3, loggers=[], strategy=None)
+    trainer.datamodule = SimpleNamespace(corpus=SimpleNamespace(splits={"val": SimpleNamespace(sources=sentences)}))
     monkeypatch.setattr(attention_map, "best_translation", lambda *_: [])
     monkeypatch.setattr(attention_map, "attention_along", lambda *_: [("cross/0", None, [], [])])
     monkeypatch.setattr(attention_map, "save_attention_map", lambda path, *_: found.append(path.name))
@@ -50,9 +44,7 @@ def test_where_they_are_too_few_the_longest_of_the_short_ones_follow(monkeypatch
     assert drawn(monkeypatch, ["a", "b b"]) == ["b b", "a"]
 
 
-def test_that_none_is_drawn_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_that_none_is_drawn_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert drawn(monkeypatch, ["", "a a a a a a"], validations=2) == []
     assert capsys.readouterr().out == (
         "no map of attention is drawn: none of the first 2 validation sentences has 1 to 5 pieces; raise "

@@ -33,26 +33,17 @@ def losses(folder: Path) -> list[float]:
 @pytest.mark.parametrize("attention", ["multihead", pytest.param("sparse", marks=pytest.mark.slow)])
 def test_a_compiled_run_learns_the_same(attention: str, tmp_path: Path) -> None:
     pairs, common = write_pairs(tmp_path), (*TRANSFORMER, f"attention={attention}", "attention.dropout=0")
-    for name, given in (
-        ("plain", ()),
-        ("compiled", ("compile=true", "compiling.compile.backend=aot_eager")),
-    ):
-        assert start(tmp_path / name, *pairs, *common, *given).wait() == 0, (
-            tmp_path / name / "said.txt"
-        ).read_text()
+    for name, given in (("plain", ()), ("compiled", ("compile=true", "compiling.compile.backend=aot_eager"))):
+        assert start(tmp_path / name, *pairs, *common, *given).wait() == 0, (tmp_path / name / "said.txt").read_text()
     plain, compiled = (losses(tmp_path / name) for name in ("plain", "compiled"))
     assert len(plain) == 6
     assert compiled == pytest.approx(plain, rel=1e-4)
-    checkpoints = [
-        read_checkpoint(tmp_path / name / "checkpoints" / "best.ckpt") for name in ("plain", "compiled")
-    ]
+    checkpoints = [read_checkpoint(tmp_path / name / "checkpoints" / "best.ckpt") for name in ("plain", "compiled")]
     assert checkpoints[0]["state_dict"].keys() == checkpoints[1]["state_dict"].keys()
 
 
 def test_what_cannot_compile_is_said_before_training() -> None:
-    trainer = pl.Trainer(
-        accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
-    )
+    trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     with pytest.raises(UserError, match=re.escape("compile=true: torch.compile does not work here for cpu")):
         Compile(dynamic=True, backend="none-such").setup(trainer, None, "fit")
 
@@ -63,9 +54,7 @@ class Doubled(nn.Module):  # torch compiles no module of its own that is not wit
 
 
 def test_a_run_after_one_that_died_in_its_validation_is_compiled() -> None:
-    trainer = pl.Trainer(
-        accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
-    )
+    trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     module = pl.LightningModule()
     module.model = Doubled()
     torch.compiler.set_stance("force_eager")  # which that validation has left behind

@@ -50,16 +50,30 @@ class Walk(pl.LightningModule):
 
 
 def walked(
-    folder: Path, *, updates: int, decay: float = 0.999, step: float = 1.0, begin: float = 0.0,
-    dtype: torch.dtype = torch.float64, **options: Any,
-) -> tuple[Walk, pl.Trainer]:  # fmt: skip
+    folder: Path,
+    *,
+    updates: int,
+    decay: float = 0.999,
+    step: float = 1.0,
+    begin: float = 0.0,
+    dtype: torch.dtype = torch.float64,
+    **options: Any,
+) -> tuple[Walk, pl.Trainer]:
     """After so many updates, with a validation after every second batch."""
     module = Walk(step=step, begin=begin, dtype=dtype)
     trainer = pl.Trainer(
-        accelerator="cpu", max_steps=updates, callbacks=[EMA(decay=decay)], logger=False, val_check_interval=2,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
-        num_sanity_val_steps=1, **options,
-    )  # fmt: skip
+        accelerator="cpu",
+        max_steps=updates,
+        callbacks=[EMA(decay=decay)],
+        logger=False,
+        val_check_interval=2,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+        num_sanity_val_steps=1,
+        **options,
+    )
     data = [DataLoader(torch.zeros(100, 1), batch_size=1), DataLoader(torch.zeros(2, 1), batch_size=1)]
     trainer.fit(module, *data)
     return module, trainer
@@ -164,10 +178,20 @@ def test_saved_within_a_validation_the_raw_weights_are_still_the_raw_ones(tmp_pa
             if not trainer.sanity_checking:
                 trainer.save_checkpoint(tmp_path / "within.ckpt")
 
-    module, trainer = Walk(step=1.0, begin=0.0, dtype=torch.float64), pl.Trainer(
-        accelerator="cpu", max_steps=2, callbacks=[EMA(decay=0.9), Saves()], logger=False, val_check_interval=2,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
-    )  # fmt: skip
+    module, trainer = (
+        Walk(step=1.0, begin=0.0, dtype=torch.float64),
+        pl.Trainer(
+            accelerator="cpu",
+            max_steps=2,
+            callbacks=[EMA(decay=0.9), Saves()],
+            logger=False,
+            val_check_interval=2,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            default_root_dir=tmp_path,
+        ),
+    )
     trainer.fit(module, *[DataLoader(torch.zeros(n, 1), batch_size=1) for n in (2, 1)])
     saved = torch.load(tmp_path / "within.ckpt", weights_only=True)
     assert saved["callbacks"]["EMA"]["raw"]["weight"].tolist() == [2.0] * 3
@@ -176,15 +200,11 @@ def test_saved_within_a_validation_the_raw_weights_are_still_the_raw_ones(tmp_pa
 
 @pytest.mark.parametrize("decay", [-0.1, 1.0])
 def test_a_decay_that_is_no_share_is_refused(decay: float) -> None:
-    with pytest.raises(
-        ValueError, match=f"^callback.ema.decay={decay} is not from 0 to below 1; take one that is"
-    ):
+    with pytest.raises(ValueError, match=f"^callback.ema.decay={decay} is not from 0 to below 1; take one that is"):
         EMA(decay=decay)
 
 
 def test_weights_in_parts_are_refused() -> None:
     trainer: Any = SimpleNamespace(strategy=object())
-    with pytest.raises(
-        ValueError, match=r"^callback=ema averages whole weights, of which each device has a part"
-    ):
+    with pytest.raises(ValueError, match=r"^callback=ema averages whole weights, of which each device has a part"):
         EMA(decay=0.9).setup(trainer, Walk(step=1.0, begin=0.0, dtype=torch.float32), "fit")

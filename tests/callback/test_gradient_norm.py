@@ -57,9 +57,16 @@ class Kept(pl.loggers.Logger):
 def test_the_norm_of_each_logged_update_is_that_before_clipping(tmp_path: Path) -> None:
     kept = Kept()
     trainer = pl.Trainer(
-        max_epochs=1, log_every_n_steps=3, gradient_clip_val=1.0, logger=kept, callbacks=[GradientNorm()],
-        accelerator="cpu", enable_progress_bar=False, enable_checkpointing=False, enable_model_summary=False,
+        max_epochs=1,
+        log_every_n_steps=3,
+        gradient_clip_val=1.0,
+        logger=kept,
+        callbacks=[GradientNorm()],
+        accelerator="cpu",
+        enable_progress_bar=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
         default_root_dir=tmp_path,
-    )  # fmt: skip
+    )
     trainer.fit(Slope(), DataLoader(torch.zeros(7, 1)))
     assert kept.rows == {2: pytest.approx(3 * 5), 5: pytest.approx(6 * 5)}

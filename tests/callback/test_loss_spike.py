@@ -70,9 +70,7 @@ def test_nothing_is_said_of_the_first_steps() -> None:
     assert spikes([3.0] * 100 + [30.0], callback()) == [100]
 
 
-def test_a_spike_hardly_moves_the_mean_and_a_loss_that_stays_up_is_said_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_spike_hardly_moves_the_mean_and_a_loss_that_stays_up_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     assert spikes([3.0] * 200 + [3e6, 3.0, 30.0], callback()) == [200, 202]
     losses = [3.0] * 200 + [9.0] * 300 + [3.0] * 100 + [30.0]
     assert said(losses, callback(), caplog) == [
@@ -87,9 +85,7 @@ def test_a_loss_that_is_not_finite_is_left_to_others(caplog: pytest.LogCaptureFi
     assert (spike.losses, spike.mean) == (159, 3.0)
 
 
-def test_a_run_that_is_stopped_between_two_looks_and_resumed_says_the_same(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_run_that_is_stopped_between_two_looks_and_resumed_says_the_same(caplog: pytest.LogCaptureFixture) -> None:
     losses = list(3.0 + np.random.default_rng(4).standard_normal(400) / 5)
     losses[READ_EVERY * 20 + 3] = 11.0
     whole = said(losses, callback(), caplog)

@@ -45,7 +45,7 @@ class Memory:
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, pieces: float, first: int = 0, run_out: Callable[[], Any] = of_cuda
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tried: list[tuple[int, int, int]] = []
         loss = TranslationModule.loss
 
@@ -79,13 +79,16 @@ def state(trainer: Any, module: TranslationModule) -> dict[str, Any]:
     """All that a later step could depend on."""
     numpy_name, numpy_numbers, *numpy_rest = np.random.get_state()
     return {
-        "weights": copy.deepcopy(module.state_dict()), "gradients": [p.grad for p in module.parameters()],
+        "weights": copy.deepcopy(module.state_dict()),
+        "gradients": [p.grad for p in module.parameters()],
         "moments": copy.deepcopy(trainer.optimizers[0].state_dict()),
         "schedule": copy.deepcopy(trainer.lr_scheduler_configs[0].scheduler.state_dict()),
         "draws": (torch.get_rng_state(), (numpy_name, torch.tensor(numpy_numbers), *numpy_rest), random.getstate()),
-        "mean": (module.update_mean.smoothed, module.update_mean.pieces), "step": trainer.global_step,
-        "batches": list(trainer.train_dataloader.batch_sampler), "training": module.training,
-    }  # fmt: skip
+        "mean": (module.update_mean.smoothed, module.update_mean.pieces),
+        "step": trainer.global_step,
+        "batches": list(trainer.train_dataloader.batch_sampler),
+        "training": module.training,
+    }
 
 
 def same(ours: Any, theirs: Any) -> bool:
@@ -129,7 +132,7 @@ def test_a_trial_leaves_weights_moments_draws_and_the_place_in_the_data_as_they_
 
     monkeypatch.setattr(LongestFirst, "on_train_start", watched)
     for steps in (3, 5):  # the second goes on, with moments
-        run_here(tmp_path, *pairs, *SHORT, *TRIED, *options, f"trainer.max_steps={steps}", "resume=auto")  # fmt: skip
+        run_here(tmp_path, *pairs, *SHORT, *TRIED, *options, f"trainer.max_steps={steps}", "resume=auto")
         (tmp_path / "results.json").unlink()
     assert [found["step"] for found in states] == [0, 0, 3, 3]
     assert [bool(found["moments"]["state"]) for found in states] == [False, False, True, True]
@@ -153,7 +156,7 @@ def sampler(rank: int = 0, num_replicas: int = 1, batch_tokens: int = 60) -> Tok
     lengths = np.array([2] * 10 + [19] * 2 + [11] * 3)
     return TokenBatchSampler(
         lengths, lengths, batch_tokens=batch_tokens, shuffle=True, seed=3, rank=rank, num_replicas=num_replicas
-    )  # fmt: skip
+    )
 
 
 def test_tried_are_the_batch_of_most_pieces_and_that_of_most_pieces_times_length() -> None:
@@ -240,6 +243,4 @@ def test_a_rank_whose_memory_is_too_little_stops_all_at_once(tmp_path: Path, pai
     two = ["trainer.strategy=ddp", "trainer.devices=2"]
     enough, little = on_ranks(2, refused_by_rank_1, tmp_path, tmp_path / "run", *pairs, *SHORT, *TRIED, *two)
     assert enough == "another device has too little memory for the longest batch"
-    assert re.search(
-        r"^cpu has too little memory for a batch of \d+ sentence pairs .+; use batch_tokens=", little
-    )
+    assert re.search(r"^cpu has too little memory for a batch of \d+ sentence pairs .+; use batch_tokens=", little)

@@ -43,12 +43,7 @@ class Small(pl.LightningModule):
 
 def trained(folder: Path, batches: int, **trainer: Any) -> Profile:
     profile = Profile(folder=str(folder), warm_up_steps=2, steps=5, operator_steps=1, operators=7)
-    options = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "accelerator": "cpu",
-    }
+    options = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "accelerator": "cpu"}
     options |= {"enable_model_summary": False, "log_every_n_steps": 1, "callbacks": [profile]} | trainer
     loader = DataLoader(TensorDataset(torch.randn(batches, 3)))
     pl.Trainer(max_epochs=1, **options).fit(Small(seconds=0.02), loader)
@@ -72,10 +67,14 @@ def test_time_belongs_to_the_innermost_action_while_the_clock_runs() -> None:
 
 def test_parts_and_rest_sum_to_the_step_and_the_rest_is_named() -> None:
     seconds = {
-        "[_TrainingEpochLoop].train_dataloader_next": 0.5, "forward": 2.0, "[Strategy]SingleDevice.backward": 3.0,
-        "[Strategy]SingleDevice.training_step": 1.0, "[LightningModule]Small.optimizer_step": 1.25,
-        "[Callback]Throughput.on_train_batch_end": 0.75, "run_training_epoch": 1.5,
-    }  # fmt: skip
+        "[_TrainingEpochLoop].train_dataloader_next": 0.5,
+        "forward": 2.0,
+        "[Strategy]SingleDevice.backward": 3.0,
+        "[Strategy]SingleDevice.training_step": 1.0,
+        "[LightningModule]Small.optimizer_step": 1.25,
+        "[Callback]Throughput.on_train_batch_end": 0.75,
+        "run_training_epoch": 1.5,
+    }
     table = parts_table(seconds, steps=10, warm_up=2)
     assert table.startswith("A training step, mean of 10 after the first 2: 1000.00 ms\n")
     found = {name: (ms, share) for ms, share, name in re.findall(r" ([\d.]+) ms +([\d.]+)%  (.+)", table)}
@@ -124,12 +123,7 @@ def test_two_profilers_of_one_run_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("profile", ["true", "false"])
 def test_any_run_is_profiled_if_asked_whatever_its_callbacks_are(profile: str, tmp_path: Path) -> None:
-    overrides = [
-        "callback=[seeding]",
-        "trainer.accelerator=cpu",
-        f"paths.run_dir={tmp_path}",
-        f"profile={profile}",
-    ]
+    overrides = ["callback=[seeding]", "trainer.accelerator=cpu", f"paths.run_dir={tmp_path}", f"profile={profile}"]
     config: Any = OmegaConf.masked_copy(
         composed(*overrides), ["callback", "profiling", "profile", "trainer", "paths", "seed"]
     )

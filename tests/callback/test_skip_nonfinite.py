@@ -37,9 +37,7 @@ def faulty(fault: str, first: int, number: int = 1, rank: int | None = None) -> 
 
 
 def tensors(part: Any) -> list[Tensor]:
-    return [
-        tensor for node in part.values() for tensor in (tensors(node) if isinstance(node, dict) else [node])
-    ]
+    return [tensor for node in part.values() for tensor in (tensors(node) if isinstance(node, dict) else [node])]
 
 
 def same(before: dict[str, Any], after: dict[str, Any], part: str) -> bool:
@@ -108,20 +106,14 @@ def test_faults_up_to_the_last_step_of_a_short_run_end_it_too(tmp_path: Path, pa
         run_here(tmp_path, *pairs, *SHORT, "callback.finite.limit=4", faulty("gradient", first=3, number=9))
 
 
-def test_weights_that_are_not_finite_are_saved_neither_as_best_nor_as_last(
-    tmp_path: Path, pairs: list[str]
-) -> None:
+def test_weights_that_are_not_finite_are_saved_neither_as_best_nor_as_last(tmp_path: Path, pairs: list[str]) -> None:
     sentence = (
         r"^the weights are not finite after step {} \(model.output.bias\) and are not saved; use a lower "
         "optimizer.lr$"
     )
     for name, every, step in (("autosaved", 1, 3), ("validated", "null", 4)):
         ruin = f"+callback.ruin={{_target_:callback.faulty.Ruin,step:{step}}}"
-        options = [
-            f"callback.autosave.every_steps={every}",
-            "trainer.val_check_interval=4",
-            "trainer.max_epochs=9",
-        ]
+        options = [f"callback.autosave.every_steps={every}", "trainer.val_check_interval=4", "trainer.max_epochs=9"]
         with pytest.raises(UserError, match=sentence.format(step)):
             run_here(tmp_path / name, *pairs, *SHORT, *options, ruin)
     assert not list((tmp_path / "validated" / "checkpoints").glob("*.ckpt"))
@@ -131,11 +123,7 @@ def test_weights_that_are_not_finite_are_saved_neither_as_best_nor_as_last(
 def skipping(folder: Path, *options: str) -> dict[str, Tensor]:
     warnings.simplefilter("ignore")
     run_here(folder, *options)
-    assert [same(before, now, "weights") for before, now in pairwise(SEEN)][3:6] == [
-        False,
-        True,
-        False,
-    ]
+    assert [same(before, now, "weights") for before, now in pairwise(SEEN)][3:6] == [False, True, False]
     return SEEN[-1]["weights"]
 
 
@@ -166,9 +154,7 @@ def some_batch() -> Batch:
     return Batch(nothing, lengths, mask, nothing, nothing, lengths, mask, torch.tensor([7, 5]))
 
 
-def a_step(
-    finite: Finite, layer: nn.Linear, optimizer: torch.optim.Optimizer, number: int, factor: float
-) -> None:
+def a_step(finite: Finite, layer: nn.Linear, optimizer: torch.optim.Optimizer, number: int, factor: float) -> None:
     trainer: Any = SimpleNamespace(global_step=number, strategy=SingleDeviceStrategy("cpu"))
     module: Any = layer
     finite.on_train_batch_start(trainer, module, some_batch(), number)
@@ -210,9 +196,7 @@ def test_only_steps_in_a_row_count_and_a_run_that_is_resumed_goes_on_counting(fu
     assert again.state_dict() == {"skipped_in_a_row": 0}
 
 
-def test_a_buffer_goes_back_to_what_it_was_before_a_void_step_and_one_that_nobody_writes_costs_nothing() -> (
-    None
-):
+def test_a_buffer_goes_back_to_what_it_was_before_a_void_step_and_one_that_nobody_writes_costs_nothing() -> None:
     buffer = torch.tensor([2.0, 3.0])
     kept = KeptBuffer(buffer)
     for value, void, expected in ((5.0, 0.0, 5.0), (torch.nan, 1.0, 5.0), (7.0, 1.0, 5.0), (11.0, 0.0, 11.0)):
@@ -225,7 +209,5 @@ def test_a_buffer_goes_back_to_what_it_was_before_a_void_step_and_one_that_nobod
 
 
 def test_a_limit_of_no_step_is_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"^callback.finite.limit=0 ends a run before its first step; use 1 or more$"
-    ):
+    with pytest.raises(UserError, match=r"^callback.finite.limit=0 ends a run before its first step; use 1 or more$"):
         Finite(limit=0, file="nowhere")

@@ -14,15 +14,7 @@ from pathlib import Path
 
 import pytest
 from forked import ended, forked
-from small_run import (
-    Told,
-    assert_same_run,
-    of_session,
-    run_here,
-    said,
-    start,
-    told,
-)
+from small_run import Told, assert_same_run, of_session, run_here, said, start, told
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.process import leave
@@ -49,11 +41,7 @@ def whole(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("signum", "hook", "step", "saved"),
-    [
-        (signal.SIGTERM, "backward", 9, 10),
-        (signal.SIGINT, "validation", 7, 7),
-        (signal.SIGHUP, "backward", 16, 17),
-    ],
+    [(signal.SIGTERM, "backward", 9, 10), (signal.SIGINT, "validation", 7, 7), (signal.SIGHUP, "backward", 16, 17)],
 )
 def test_a_signal_saves_at_the_end_of_the_step_or_within_the_validation_and_the_run_goes_on_exactly(
     signum: signal.Signals, hook: str, step: int, saved: int, whole: Path, pairs: list[str], tmp_path: Path
@@ -83,9 +71,7 @@ def wait_until(true: Callable[[], bool], process: subprocess.Popen[bytes], folde
         time.sleep(0.02)
 
 
-def wait_for(
-    stage: str, step: int, ranks: int, process: subprocess.Popen[bytes], folder: Path
-) -> dict[int, int]:
+def wait_for(stage: str, step: int, ranks: int, process: subprocess.Popen[bytes], folder: Path) -> dict[int, int]:
     """Processes by rank, when all are at the stage and past the step."""
 
     def there() -> list[Told]:
@@ -128,9 +114,14 @@ def whole_of(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Call
     ],
 )
 def test_a_command_that_is_sent_a_signal_saves_leaves_in_ten_seconds_and_goes_on_exactly(
-    ranks: int, target: str, stage: str, signum: signal.Signals, whole_of: Callable[[int], Path], pairs: list[str],
+    ranks: int,
+    target: str,
+    stage: str,
+    signum: signal.Signals,
+    whole_of: Callable[[int], Path],
+    pairs: list[str],
     tmp_path: Path,
-) -> None:  # fmt: skip
+) -> None:
     options = [*pairs, *(TWO_RANKS if ranks == 2 else [])]
     process = start(tmp_path, *options, seconds=0.2)
     processes = wait_for(stage, 7, ranks, process, tmp_path)
@@ -196,9 +187,7 @@ def test_a_rank_that_is_killed_is_named_by_the_other_which_ends_with_an_error(
     assert time.monotonic() - killed < 30
     assert of_session(process.pid) == []
     named = (
-        f"rank 1 (process {processes[1]}) was killed by SIGKILL"
-        if rank
-        else f"rank 0 (process {processes[0]}) is gone"
+        f"rank 1 (process {processes[1]}) was killed by SIGKILL" if rank else f"rank 0 (process {processes[0]}) is gone"
     )
     assert named in said(tmp_path)
 

@@ -34,10 +34,14 @@ class Pairs:
 
 def trainer_at(epoch: int, step: int, loggers: list[Any], first: bool = True) -> Any:
     return SimpleNamespace(
-        loggers=loggers, is_global_zero=first, strategy=None, sanity_checking=False, current_epoch=epoch,
+        loggers=loggers,
+        is_global_zero=first,
+        strategy=None,
+        sanity_checking=False,
+        current_epoch=epoch,
         fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(_batches_that_stepped=step)),
         datamodule=SimpleNamespace(corpus=SimpleNamespace(splits={"val": Pairs()})),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -59,10 +63,7 @@ def test_each_validation_adds_its_rows_and_a_run_that_goes_on_has_the_earlier_on
         for epoch, step in ((0, 4), (1, 9))
         for row in (0, 3, 7)
     ]
-    assert taker.tables == [
-        ("val/translations", COLUMNS, rows[:3], 4),
-        ("val/translations", COLUMNS, rows, 9),
-    ]
+    assert taker.tables == [("val/translations", COLUMNS, rows[:3], 4), ("val/translations", COLUMNS, rows, 9)]
 
 
 @pytest.mark.usefixtures("shouting")

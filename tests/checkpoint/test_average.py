@@ -45,11 +45,7 @@ def mean_bias(*arguments: object) -> float:
 
 
 def test_the_average_of_two_by_hand_translates(tmp_path: Path) -> None:
-    a, b, out = (
-        with_bias(tmp_path / "a.ckpt", 1.0),
-        with_bias(tmp_path / "b.ckpt", 4.0),
-        tmp_path / "new" / "c.ckpt",
-    )
+    a, b, out = (with_bias(tmp_path / "a.ckpt", 1.0), with_bias(tmp_path / "b.ckpt", 4.0), tmp_path / "new" / "c.ckpt")
     torch.save(write_checkpoint(b, seed=1) | {"global_step": 2}, b)
     script.main([str(a), str(b), "--output", str(out)])
     states = [read_checkpoint(file)["state_dict"] for file in (a, b, out)]
@@ -60,21 +56,14 @@ def test_the_average_of_two_by_hand_translates(tmp_path: Path) -> None:
     loaded = load(str(out))
     ids = torch.tensor(loaded.tokenizer.encode_source([SENTENCES[0]]))
     search = built(composed("search.limits.max_length=7").search)
-    ((best,),) = search(
-        loaded.model, ids, torch.ones_like(ids, dtype=torch.bool), TargetPieces.of(loaded.tokenizer)
-    )
+    ((best,),) = search(loaded.model, ids, torch.ones_like(ids, dtype=torch.bool), TargetPieces.of(loaded.tokenizer))
     assert isinstance(loaded.tokenizer.decode_target([best.pieces])[0], str)
 
 
 def test_means_are_taken_in_float64_and_whole_numbers_are_the_last(tmp_path: Path) -> None:
     values = [2.0**24, 1.0, 1.0]  # float32 would lose the ones
     files = [
-        with_bias(
-            tmp_path / f"{n}.ckpt",
-            value,
-            count=torch.tensor([n]),
-            half=torch.tensor([n], dtype=torch.float16),
-        )
+        with_bias(tmp_path / f"{n}.ckpt", value, count=torch.tensor([n]), half=torch.tensor([n], dtype=torch.float16))
         for n, value in enumerate(values)
     ]
     assert mean_bias(*files, tmp_path / "out.ckpt") == (2**24 + 2) / 3
@@ -119,9 +108,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return capsys.readouterr().err.rpartition("error: ")[2]
 
 
-def test_what_cannot_be_averaged_is_refused_in_a_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = run_of(tmp_path / "run", {2: 30.0, 5: 10.0})
     a, out = run / "checkpoints" / "epoch=0-step=2.ckpt", ["--output", tmp_path / "out.ckpt"]
     write_checkpoint(tmp_path / "words.ckpt", sentences=[*SENTENCES, "grün"])
@@ -129,17 +116,13 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(
     assert f"{a} and {tmp_path / 'words.ckpt'} have different token" in refused(
         capsys, a, tmp_path / "words.ckpt", *out
     )
-    assert f"{a} and {tmp_path / 'conv.ckpt'} hold models of diff" in refused(
-        capsys, a, tmp_path / "conv.ckpt", *out
-    )
+    assert f"{a} and {tmp_path / 'conv.ckpt'} hold models of diff" in refused(capsys, a, tmp_path / "conv.ckpt", *out)
     assert "an average is of two files at least, all different" in refused(capsys, a, a, *out)
     assert f"--last and --best choose from one run folder, got {a}" in refused(capsys, a, "--last", 2, *out)
     few = refused(capsys, run, "--last", 3, *out)
     assert f"{run} has 2 checkpoints of different steps" in few
     assert f"no more than these, got 3; a run keeps its last 5 if train.py is given '{script.HISTORY}'" in few
-    assert "is there already; give a new file, or delete it" in refused(
-        capsys, run, "--last", 2, "--output", a
-    )
+    assert "is there already; give a new file, or delete it" in refused(capsys, run, "--last", 2, "--output", a)
     (run / "metrics.csv").unlink()
     assert f"{run} has no metrics.csv, where --best finds the" in refused(capsys, run, "--best", 2, *out)
     assert not (tmp_path / "out.ckpt").exists()

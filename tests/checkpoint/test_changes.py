@@ -70,18 +70,28 @@ def test_changed_options_take_effect_are_named_and_are_on_record(
     run: Path, pairs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {
-        "trainer.max_epochs": 2, "trainer.gradient_clip_val": 0.5, "optimizer.lr": 0.02, "optimizer.betas": [0.8, 0.9],
-        "model.dropout": 0.1, "label_smoothing": 0.0, "token_dropout.source": 0.1,
+        "trainer.max_epochs": 2,
+        "trainer.gradient_clip_val": 0.5,
+        "optimizer.lr": 0.02,
+        "optimizer.betas": [0.8, 0.9],
+        "model.dropout": 0.1,
+        "label_smoothing": 0.0,
+        "token_dropout.source": 0.1,
         "callback.early_stopping.patience": 3,
-    }  # fmt: skip
+    }
     overrides = [f"{key}={value}" for key, value in given.items()]
     run_here(run, *pairs, *ONE_EPOCH, "scheduler=cosine", *overrides, "resume=auto")
     (said,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("From step 7 on: ")]
     for named in (
-        "optimizer.lr 0.05 → 0.02", "optimizer.betas [0.9, 0.98] → [0.8, 0.9]", "model.dropout 0.3 → 0.1",
-        "label_smoothing 0.1 → 0.0", "token_dropout.source 0.0 → 0.1", "scheduler._target_ ",
-        "callback.early_stopping.patience 10 → 3", "trainer.gradient_clip_val 1.0 → 0.5",
-    ):  # fmt: skip
+        "optimizer.lr 0.05 → 0.02",
+        "optimizer.betas [0.9, 0.98] → [0.8, 0.9]",
+        "model.dropout 0.3 → 0.1",
+        "label_smoothing 0.1 → 0.0",
+        "token_dropout.source 0.0 → 0.1",
+        "scheduler._target_ ",
+        "callback.early_stopping.patience 10 → 3",
+        "trainer.gradient_clip_val 1.0 → 0.5",
+    ):
         assert named in said
     factor = cosine(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0), warmup_steps=200, total_steps=14)
     assert said.endswith(
@@ -100,19 +110,10 @@ def test_changed_options_take_effect_are_named_and_are_on_record(
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
-        (
-            "seed=2",
-            r"^seed=2 cannot take effect in a run that goes on: .*last.ckpt was trained with 1; leave",
-        ),
-        (
-            "optimizer=adamw",
-            r"^optimizer._target_=torch.optim.AdamW cannot take effect .* torch.optim.Adam; ",
-        ),
+        ("seed=2", r"^seed=2 cannot take effect in a run that goes on: .*last.ckpt was trained with 1; leave"),
+        ("optimizer=adamw", r"^optimizer._target_=torch.optim.AdamW cannot take effect .* torch.optim.Adam; "),
         ("scheduler=plateau", r"^scheduler._target_=.*ReduceLROnPlateau cannot take effect"),
-        (
-            "trainer.max_epochs=0",
-            r"^trainer.max_epochs=0 is below what .*last.ckpt was trained for, 1 epochs",
-        ),
+        ("trainer.max_epochs=0", r"^trainer.max_epochs=0 is below what .*last.ckpt was trained for, 1 epochs"),
         ("trainer.max_steps=3", r"^trainer.max_steps=3 is below what .* was trained for, 7 steps; give more"),
     ],
 )
@@ -146,15 +147,11 @@ def test_accumulation_changes_between_two_updates_of_the_new_kind(tmp_path: Path
     killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:3}"
     with pytest.raises(KilledError):
         run_here(tmp_path, *pairs, "callback.autosave.every_steps=3", killer)
-    with pytest.raises(
-        UserError, match=r"^trainer.accumulate_grad_batches=2 does not divide the 3 batches of"
-    ):
+    with pytest.raises(UserError, match=r"^trainer.accumulate_grad_batches=2 does not divide the 3 batches of"):
         run_here(tmp_path, *pairs, "trainer.accumulate_grad_batches=2", "resume=auto")
 
 
-def parts(
-    scheduler: partial[Any], lr: float, betas: tuple[float, float]
-) -> tuple[SimpleNamespace, SimpleNamespace]:
+def parts(scheduler: partial[Any], lr: float, betas: tuple[float, float]) -> tuple[SimpleNamespace, SimpleNamespace]:
     """A module's factories, and a trainer with what they make."""
     optimizer = partial(torch.optim.Adam, lr=lr, betas=betas)
     made = optimizer([nn.Parameter(torch.zeros(1))])
@@ -181,12 +178,11 @@ def test_a_changed_schedule_has_the_rates_that_it_would_have_had_from_the_start(
     for trainer, steps in ((before, 5), (never_stopped, 5)):
         advance(trainer, steps)
     checkpoint = {
-        "callbacks": {}, "optimizer_states": [before.optimizers[0].state_dict()],
+        "callbacks": {},
+        "optimizer_states": [before.optimizers[0].state_dict()],
         "lr_schedulers": [before.lr_scheduler_configs[0].scheduler.state_dict()],
-    }  # fmt: skip
-    changed = changes(
-        {"optimizer": {"lr": 0.1, "betas": [0.9, 0.98]}}, {"optimizer": {"lr": 0.3, "betas": [0.8, 0.9]}}
-    )
+    }
+    changed = changes({"optimizer": {"lr": 0.1, "betas": [0.9, 0.98]}}, {"optimizer": {"lr": 0.3, "betas": [0.8, 0.9]}})
     steps = adopt(changed, checkpoint, after, module)
     assert (steps, checkpoint["lr_schedulers"]) == (5, [])
     after.optimizers[0].load_state_dict(checkpoint["optimizer_states"][0])
@@ -213,9 +209,10 @@ def test_a_plateau_keeps_what_it_has_seen_and_takes_its_new_options_and_rate() -
     for bleu in (3.0, 2.0, 1.0, 1.0):
         schedule.step(bleu)
     checkpoint = {
-        "callbacks": {}, "optimizer_states": [before.optimizers[0].state_dict()],
+        "callbacks": {},
+        "optimizer_states": [before.optimizers[0].state_dict()],
         "lr_schedulers": [schedule.state_dict()],
-    }  # fmt: skip
+    }
     changed = changes(
         {"optimizer": {"lr": 0.1}, "scheduler": {"factor": 0.5, "patience": 1}},
         {"optimizer": {"lr": 0.3}, "scheduler": {"factor": 0.1, "patience": 4}},
@@ -236,13 +233,19 @@ def test_a_part_is_named_once_and_folders_are_not() -> None:
     saved, now = (
         OmegaConf.to_container(
             composed(
-                "model=transformer", "attention=multihead", f"attention.dropout={dropout}", f"paths.run_dir={folder}",
-                "choices.attention=null", "choices.model=null", "choices.data=null", *added,
+                "model=transformer",
+                "attention=multihead",
+                f"attention.dropout={dropout}",
+                f"paths.run_dir={folder}",
+                "choices.attention=null",
+                "choices.model=null",
+                "choices.data=null",
+                *added,
             ),
             resolve=True,
         )
         for dropout, folder, added in ((0.1, "/runs/a", []), (0.2, "/other/b", ["+callback@callback=ema"]))
-    )  # fmt: skip
+    )
     found = [str(change) for change in changes(saved, now)]
     assert found == ["attention.dropout 0.1 → 0.2", "callback.ema none → EMA"]
     assert instantiate(now["callback"]["ema"]).decay == 0.999

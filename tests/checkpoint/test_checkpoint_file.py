@@ -189,9 +189,7 @@ def killed_while_saving(times: int, folder: Path, monkeypatch: pytest.MonkeyPatc
         shutil.rmtree(elsewhere)
 
 
-on_two_file_systems = pytest.mark.skipif(
-    not os.access("/dev/shm", os.W_OK), reason="no second file system here"
-)
+on_two_file_systems = pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no second file system here")
 
 
 @on_two_file_systems

@@ -42,11 +42,18 @@ class Steps(pl.LightningModule):
 def trained(folder: Path, steps: int = 5, ckpt_path: Path | None = None, **options: Any) -> pl.Trainer:
     callback = ModelCheckpoint(
         dirpath=folder, monitor="score", mode="max", every_n_train_steps=1, auto_insert_metric_name=False, **options
-    )  # fmt: skip
+    )
     trainer = pl.Trainer(
-        max_steps=steps, max_epochs=1, accelerator="cpu", callbacks=[callback], plugins=[AtomicCheckpointIO(folder)],
-        logger=False, enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
-    )  # fmt: skip
+        max_steps=steps,
+        max_epochs=1,
+        accelerator="cpu",
+        callbacks=[callback],
+        plugins=[AtomicCheckpointIO(folder)],
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
     module: Any = Steps()
     batches: Any = torch.utils.data.DataLoader(torch.ones(7, 1))  # type: ignore[arg-type]
     trainer.fit(module, batches, ckpt_path=ckpt_path, weights_only=False)
@@ -99,9 +106,7 @@ def test_a_run_goes_on_from_a_file_that_is_whole_and_from_no_other(tmp_path: Pat
     assert trainer.global_step == 5
     assert damage(tmp_path / "last.ckpt") is None
     os.truncate(tmp_path / "last.ckpt", 100)
-    with pytest.raises(
-        UserError, match=r"last.ckpt is damaged: its SHA-256 is not the one in last.ckpt.sha256"
-    ):
+    with pytest.raises(UserError, match=r"last.ckpt is damaged: its SHA-256 is not the one in last.ckpt.sha256"):
         trained(tmp_path, ckpt_path=tmp_path / "last.ckpt", save_last=True)
 
 
@@ -117,9 +122,7 @@ class Hostile:
 
 def test_lightning_cannot_be_made_to_run_a_pickle(tmp_path: Path) -> None:
     torch.save({"state_dict": Hostile(tmp_path / "ran")}, tmp_path / "hostile.ckpt")
-    with pytest.raises(
-        UserError, match=r"hostile.ckpt asks for posix.mkdir, which is no plain data; it was not"
-    ):
+    with pytest.raises(UserError, match=r"hostile.ckpt asks for posix.mkdir, which is no plain data; it was not"):
         trained(tmp_path, ckpt_path=tmp_path / "hostile.ckpt")
     assert not (tmp_path / "ran").exists()
 
@@ -134,21 +137,8 @@ def hostile_names(folder: Path) -> list[str]:
     (folder / "leads-out.ckpt").symlink_to(folder.parent / "linked", target_is_directory=True)
     (folder / "shards.ckpt").mkdir()
     (folder / "shards.ckpt" / "kept.ckpt").write_text("mine")
-    named = [
-        "../victim",
-        "../victim/kept.ckpt",
-        "out",
-        "out/kept.ckpt",
-        "leads-out.ckpt",
-        "shards.ckpt",
-        "..",
-    ]
-    absolute = [
-        folder.parent / "victim",
-        folder.parent / "victim::a",
-        folder.parent / "victim/kept.ckpt",
-        folder,
-    ]
+    named = ["../victim", "../victim/kept.ckpt", "out", "out/kept.ckpt", "leads-out.ckpt", "shards.ckpt", ".."]
+    absolute = [folder.parent / "victim", folder.parent / "victim::a", folder.parent / "victim/kept.ckpt", folder]
     return [*(f"{folder}/{name}" for name in named), *map(str, absolute)]
 
 
@@ -169,9 +159,7 @@ def test_no_folder_is_removed_and_no_file_outside_that_the_run_did_not_write(
     assert every_file(tmp_path) == before
 
 
-def test_a_run_removes_its_files_of_before_it_was_resumed_and_those_it_writes_elsewhere(
-    tmp_path: Path,
-) -> None:
+def test_a_run_removes_its_files_of_before_it_was_resumed_and_those_it_writes_elsewhere(tmp_path: Path) -> None:
     folder, elsewhere = tmp_path / "checkpoints", tmp_path / "elsewhere"
     AtomicCheckpointIO(folder).save_checkpoint({}, folder / "step=3.ckpt")
     (tmp_path / "linked").symlink_to(tmp_path)
@@ -184,19 +172,13 @@ def test_a_run_removes_its_files_of_before_it_was_resumed_and_those_it_writes_el
 
 def test_a_place_on_the_network_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        UserError, match=r"^s3://bucket/last.ckpt is not a local file, and checkpoints are kept o"
-    ):
+    with pytest.raises(UserError, match=r"^s3://bucket/last.ckpt is not a local file, and checkpoints are kept o"):
         AtomicCheckpointIO(tmp_path).save_checkpoint({}, "s3://bucket/last.ckpt")
     assert names(tmp_path) == set()
 
 
-@pytest.mark.parametrize(
-    "given", ["null", "[{_target_: pytorch_lightning.plugins.environments.LightningEnvironment}]"]
-)
-def test_a_run_saves_by_it_beside_plugins_of_the_users_and_starts_in_a_clean_folder(
-    given: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("given", ["null", "[{_target_: pytorch_lightning.plugins.environments.LightningEnvironment}]"])
+def test_a_run_saves_by_it_beside_plugins_of_the_users_and_starts_in_a_clean_folder(given: str, tmp_path: Path) -> None:
     chosen = composed("trainer=cpu", f"trainer.plugins={given}", "trainer.enable_progress_bar=false")
     folder = tmp_path / "checkpoints"
     folder.mkdir()

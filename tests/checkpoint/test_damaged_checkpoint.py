@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 from checkpoint.test_checkpoint_file import NAMES, check_sums, flip_bit, names, save, step_of
 
-from seq2seq_attn.checkpoint.checkpoint_file import (
-    latest_checkpoint,
-    prepare_folder,
-)
+from seq2seq_attn.checkpoint.checkpoint_file import latest_checkpoint, prepare_folder
 from seq2seq_attn.checkpoint.load import read_tensors
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import damage
@@ -80,8 +77,7 @@ def test_where_all_before_it_is_broken_the_best_is_taken_and_then_none(
     ]
     empty(tmp_path / "best.ckpt")
     with pytest.raises(
-        UserError,
-        match=r"holds no whole checkpoint \(last.ckpt, previous.ckpt, best.ckpt: all damaged\); give a new h",
+        UserError, match=r"holds no whole checkpoint \(last.ckpt, previous.ckpt, best.ckpt: all damaged\); give a new h"
     ):
         latest_checkpoint(tmp_path)
 

@@ -41,10 +41,7 @@ def test_a_published_folder_translates_as_the_run_does(tied: str, tmp_path: Path
         for path in (tmp_path / "run", folder)
     )
     assert texts == theirs
-    assert (
-        Translator.load(folder / "model.safetensors", device="cpu").translate(SENTENCES[:1])[0].text
-        == texts[0]
-    )
+    assert Translator.load(folder / "model.safetensors", device="cpu").translate(SENTENCES[:1])[0].text == texts[0]
 
 
 def test_a_tied_matrix_is_written_once_and_tied_again(tmp_path: Path) -> None:
@@ -79,16 +76,12 @@ def test_a_folder_of_which_a_file_is_broken_or_gone_is_refused(tmp_path: Path) -
     folder = exported(tmp_path)
     for name in sorted(FILES - {"model.safetensors"}):
         (folder / name).rename(folder / "away")
-        with pytest.raises(
-            UserError, match=r"published is not a whole published model \(.*No such file.*\); give"
-        ):
+        with pytest.raises(UserError, match=r"published is not a whole published model \(.*No such file.*\); give"):
             load(str(folder))
         (folder / "away").rename(folder / name)
     load(str(folder))
     os.truncate(folder / "model.safetensors", 1000)
-    with pytest.raises(
-        UserError, match=r"published is not a whole published model \(a file is missing or damag"
-    ):
+    with pytest.raises(UserError, match=r"published is not a whole published model \(a file is missing or damag"):
         load(str(folder))
 
 
@@ -98,18 +91,14 @@ def test_a_published_folder_truncated_anywhere_is_one_sentence(tmp_path: Path) -
         whole = file.read_bytes()
         for size in (0, 1, 9, 100, len(whole) // 3, len(whole) // 2, len(whole) - 2):
             file.write_bytes(whole[:size])
-            with pytest.raises(
-                UserError, match=r"is not a whole published model|holds (no readable|a) tokenizer"
-            ):
+            with pytest.raises(UserError, match=r"is not a whole published model|holds (no readable|a) tokenizer"):
                 load(str(folder))
         file.write_bytes(whole)
     settings = json.loads((folder / "config.json").read_text())
     for key in ("format", "tokenizer", "config"):
         for value in (None, 3, "text", [], {}):
             (folder / "config.json").write_text(json.dumps(settings | {key: value}))
-            with pytest.raises(
-                UserError, match=r"is not a (whole published model|checkpoint)|holds no|has format"
-            ):
+            with pytest.raises(UserError, match=r"is not a (whole published model|checkpoint)|holds no|has format"):
                 load(str(folder))
 
 
@@ -119,8 +108,7 @@ def test_a_published_folder_names_no_foreign_code(tmp_path: Path) -> None:
     settings["config"]["model"]["encoder"] = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
     (folder / "config.json").write_text(json.dumps(settings))
     with pytest.raises(
-        UserError,
-        match=r"safetensors asks for os.mkdir, which is not a class of seq2seq_attn for encoder; it",
+        UserError, match=r"safetensors asks for os.mkdir, which is not a class of seq2seq_attn for encoder; it"
     ):
         load(str(folder))
     assert not (tmp_path / "ran").exists()
@@ -128,10 +116,7 @@ def test_a_published_folder_names_no_foreign_code(tmp_path: Path) -> None:
 
 def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = exported(tmp_path)
-    for run, said in (
-        (tmp_path / "run", f"{folder} is there already"),
-        (tmp_path / "no", "does not exist; give"),
-    ):
+    for run, said in ((tmp_path / "run", f"{folder} is there already"), (tmp_path / "no", "does not exist; give")):
         with pytest.raises(SystemExit, match="2"):
             script.main([str(run), str(folder)])
         (sentence,) = capsys.readouterr().err.splitlines()

@@ -34,9 +34,14 @@ def test_the_state_of_a_strangers_checkpoint_deletes_nothing(
     key = next(key for key in trained["callbacks"] if key.startswith("ModelCheckpoint"))
     named, worst = f"{run}/checkpoints/../../victim::a", torch.tensor(-1.0)
     state = trained["callbacks"][key] | {
-        "dirpath": f"{run}/checkpoints", "best_k_models": {named: worst}, "kth_best_model_path": named,
-        "best_model_path": named, "last_model_path": named, "kth_value": worst, "best_model_score": worst,
-    }  # fmt: skip
+        "dirpath": f"{run}/checkpoints",
+        "best_k_models": {named: worst},
+        "kth_best_model_path": named,
+        "best_model_path": named,
+        "last_model_path": named,
+        "kth_value": worst,
+        "best_model_score": worst,
+    }
     torch.save(trained | {"callbacks": trained["callbacks"] | {key: state}}, tmp_path / "stranger.ckpt")
     run_here(run, *pairs, *SHORT, "trainer.max_steps=2", f"ckpt_path={tmp_path / 'stranger.ckpt'}")
     assert (victim / "kept.txt").read_text() == "mine"
@@ -48,10 +53,7 @@ def test_the_state_of_a_strangers_checkpoint_deletes_nothing(
 @pytest.mark.parametrize(
     ("override", "named"),
     [
-        (
-            "attention=luong_dot",
-            r"model.decoder.attention.score is AdditiveScore there and DotScore here, .+",
-        ),
+        ("attention=luong_dot", r"model.decoder.attention.score is AdditiveScore there and DotScore here, .+"),
         ("model.encoder.dim=14", r"model.encoder.dim is 12 there and 14 here"),
         ("model.encoder.num_layers=2", r"model.encoder.num_layers is 1 there and 2 here"),
         ("encoder@model.encoder=conv", r"model.encoder is RNNEncoder there and ConvEncoder here, .+"),
@@ -69,13 +71,9 @@ def test_a_checkpoint_of_another_model_is_refused_by_what_differs(
 def test_no_run_continues_from_an_average_or_a_published_model(
     trained: dict[str, Any], tmp_path: Path, pairs: list[str]
 ) -> None:
-    average = {key: trained[key] for key in ("format", "config", "tokenizer", "state_dict")} | {
-        "averaged": []
-    }
+    average = {key: trained[key] for key in ("format", "config", "tokenizer", "state_dict")} | {"averaged": []}
     torch.save(average, tmp_path / "average.ckpt")
     write_published(trained, tmp_path / "published")
     for given in ("average.ckpt", "published"):
-        with pytest.raises(
-            UserError, match=r"holds no state of training, as an average or a published model does not"
-        ):
+        with pytest.raises(UserError, match=r"holds no state of training, as an average or a published model does not"):
             run_here(tmp_path / "run", *pairs, *SHORT, f"ckpt_path={tmp_path / given}")

@@ -46,14 +46,10 @@ def test_no_place_hides_a_foreign_target(key: str, wrapped: Any, tmp_path: Path)
     )
 
 
-@pytest.mark.parametrize(
-    "hide", [lambda node: (node,), lambda node: OrderedDict(node)], ids=["tuple", "ordered"]
-)
+@pytest.mark.parametrize("hide", [lambda node: (node,), lambda node: OrderedDict(node)], ids=["tuple", "ordered"])
 def test_what_no_run_saves_hides_nothing(hide: Any, tmp_path: Path) -> None:
     call = {"_target_": "os.mkdir", "_args_": [str(tmp_path / "ran")]}
-    refuses(
-        tmp_path, "encoder", hide(call), r"holds a (tuple|OrderedDict) among its options, which no run saves$"
-    )
+    refuses(tmp_path, "encoder", hide(call), r"holds a (tuple|OrderedDict) among its options, which no run saves$")
 
 
 def refuses(folder: Path, key: str, node: Any, sentence: str) -> None:
@@ -92,9 +88,7 @@ def test_a_class_of_ours_is_refused_in_a_slot_of_others(
     monkeypatch.chdir(tmp_path)
     for node in MISPLACED[option]:
         changed(tmp_path / "a.ckpt", option, node)
-        with pytest.raises(
-            UserError, match=r"asks for .+, which is not a class of seq2seq_attn for \w+; it was"
-        ):
+        with pytest.raises(UserError, match=r"asks for .+, which is not a class of seq2seq_attn for \w+; it was"):
             load(str(tmp_path / "a.ckpt"))
     assert not (tmp_path / "ran").exists()
 
@@ -147,11 +141,7 @@ def test_every_part_that_a_run_saves_is_in_its_slot(choices: list[str]) -> None:
 def test_a_pickle_with_code_is_refused_and_nothing_runs(legacy: bool, tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "a.ckpt") | {"more": [Hostile(tmp_path / "ran")]}
     torch.save(checkpoint, tmp_path / "a.ckpt", _use_new_zipfile_serialization=not legacy)
-    says = (
-        "is not a readable checkpoint"
-        if legacy
-        else "asks for posix.mkdir, which is no plain data; it was not run"
-    )
+    says = "is not a readable checkpoint" if legacy else "asks for posix.mkdir, which is no plain data; it was not run"
     with pytest.raises(UserError, match=rf"a.ckpt {says}"):
         load(str(tmp_path / "a.ckpt"))
     assert not (tmp_path / "ran").exists()
@@ -160,9 +150,7 @@ def test_a_pickle_with_code_is_refused_and_nothing_runs(legacy: bool, tmp_path: 
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_a_module_and_a_torchscript_are_refused(tmp_path: Path) -> None:
     torch.save({"state_dict": nn.Linear(2, 3)}, tmp_path / "module.ckpt")
-    with pytest.raises(
-        UserError, match=r"module.ckpt asks for torch.nn.modules.linear.Linear, which is no plain"
-    ):
+    with pytest.raises(UserError, match=r"module.ckpt asks for torch.nn.modules.linear.Linear, which is no plain"):
         read_checkpoint(tmp_path / "module.ckpt")
     if sys.version_info < (3, 14):  # where torch.jit is gone
         torch.jit.script(nn.Linear(2, 3)).save(tmp_path / "script.ckpt")
@@ -173,15 +161,11 @@ def test_a_module_and_a_torchscript_are_refused(tmp_path: Path) -> None:
 def test_another_format_and_a_file_of_another_program_are_refused(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "a.ckpt")
     torch.save(checkpoint | {"format": 97}, tmp_path / "b.ckpt")
-    with pytest.raises(
-        UserError, match=r"b.ckpt has format 97, this version reads 2; use the version that wrote"
-    ):
+    with pytest.raises(UserError, match=r"b.ckpt has format 97, this version reads 2; use the version that wrote"):
         load(str(tmp_path / "b.ckpt"))
     for key in ("format", "config", "tokenizer", "state_dict"):
         torch.save({k: v for k, v in checkpoint.items() if k != key}, tmp_path / "c.ckpt")
-        with pytest.raises(
-            UserError, match=r"c.ckpt is not a checkpoint of seq2seq-attn; give one that train.py"
-        ):
+        with pytest.raises(UserError, match=r"c.ckpt is not a checkpoint of seq2seq-attn; give one that train.py"):
             load(str(tmp_path / "c.ckpt"))
     torch.save([checkpoint], tmp_path / "d.ckpt")
     with pytest.raises(UserError, match=r"d.ckpt is not a checkpoint of seq2seq-attn"):
@@ -195,9 +179,7 @@ def test_a_broken_best_is_named_and_no_other_model_takes_its_place(tmp_path: Pat
     assert find_checkpoint(str(tmp_path)) == best
     load(str(tmp_path))
     os.truncate(best, best.stat().st_size - 1)
-    with pytest.raises(
-        UserError, match=rf"^{best} is damaged: its SHA-256 is not the one in best.ckpt.sha256; use"
-    ):
+    with pytest.raises(UserError, match=rf"^{best} is damaged: its SHA-256 is not the one in best.ckpt.sha256; use"):
         load(str(tmp_path))
 
 
@@ -212,34 +194,34 @@ def test_a_reference_is_refused_since_it_could_become_a_target() -> None:
 
 def test_plain_data_and_targets_of_ours_pass() -> None:
     check_targets(
-        {"_target_": OURS, "_partial_": True, "max_length": 7, "names": ["a", None, "$b"]},
-        "search",
-        Path("a.ckpt"),
+        {"_target_": OURS, "_partial_": True, "max_length": 7, "names": ["a", None, "$b"]}, "search", Path("a.ckpt")
     )
 
 
 @pytest.mark.parametrize(
-    "option",
-    ["model", "search", "data", "data.cleaning", "data.source_language", "model.encoder", "search.limits"],
+    "option", ["model", "search", "data", "data.cleaning", "data.source_language", "model.encoder", "search.limits"]
 )
 @pytest.mark.parametrize("value", [None, 7, "text", []], ids=str)
-def test_an_option_that_is_missing_or_of_another_type_is_a_sentence(
-    option: str, value: Any, tmp_path: Path
-) -> None:
+def test_an_option_that_is_missing_or_of_another_type_is_a_sentence(option: str, value: Any, tmp_path: Path) -> None:
     if option == "data.source_language" and value == "text":
         return
     changed(tmp_path / "a.ckpt", option, value)
-    with pytest.raises(
-        UserError, match=r"a.ckpt holds (no [\w.]+ among its|options (from which|that describe) no)"
-    ):
+    with pytest.raises(UserError, match=r"a.ckpt holds (no [\w.]+ among its|options (from which|that describe) no)"):
         load(str(tmp_path / "a.ckpt"))
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("model_type", None), ("model_type", 3), ("source_model", None), ("source_model", torch.zeros(5)),
-     ("source_model", torch.zeros(5, dtype=torch.uint8)), ("source_model", "text"), ("sampling_alpha", {})],
-)  # fmt: skip
+    [
+        ("model_type", None),
+        ("model_type", 3),
+        ("source_model", None),
+        ("source_model", torch.zeros(5)),
+        ("source_model", torch.zeros(5, dtype=torch.uint8)),
+        ("source_model", "text"),
+        ("sampling_alpha", {}),
+    ],
+)
 def test_a_tokenizer_that_is_none_is_a_sentence(key: str, value: Any, tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "a.ckpt")
     checkpoint["tokenizer"][key] = value
@@ -254,9 +236,7 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "a.ckpt")
     checkpoint["tokenizer"] = small_tokenizer(["abc"]).get_state()
     torch.save(checkpoint, tmp_path / "a.ckpt")
-    with pytest.raises(
-        UserError, match=r"a.ckpt holds a tokenizer of another vocabulary than its model; use an"
-    ):
+    with pytest.raises(UserError, match=r"a.ckpt holds a tokenizer of another vocabulary than its model; use an"):
         load(str(tmp_path / "a.ckpt"))
 
 
@@ -265,15 +245,15 @@ def test_a_checkpoint_with_something_else_in_a_key_is_no_checkpoint(key: str, tm
     checkpoint = write_checkpoint(tmp_path / "a.ckpt")
     name, weight = next(iter(checkpoint["state_dict"].items()))
     wrong = {
-        "weight": {name: [0.0]}, "name": {3: weight},
-        "spread": {name: torch.zeros(1).expand(weight.shape)}, "nowhere": {name: weight.to("meta")},
-    }  # fmt: skip
+        "weight": {name: [0.0]},
+        "name": {3: weight},
+        "spread": {name: torch.zeros(1).expand(weight.shape)},
+        "nowhere": {name: weight.to("meta")},
+    }
     for value in ([checkpoint[key]], None, "text") if key in checkpoint else wrong.values():
         part = {key: value} if key in checkpoint else {"state_dict": checkpoint["state_dict"] | value}
         torch.save(checkpoint | part, tmp_path / "a.ckpt")
-        with pytest.raises(
-            UserError, match=r"a.ckpt is not a checkpoint of seq2seq-attn; give one that train.py"
-        ):
+        with pytest.raises(UserError, match=r"a.ckpt is not a checkpoint of seq2seq-attn; give one that train.py"):
             load(str(tmp_path / "a.ckpt"))
 
 
@@ -290,9 +270,7 @@ def test_options_of_a_model_that_its_weights_cannot_be_are_refused_at_once(
 ) -> None:
     changed(tmp_path / "a.ckpt", option, value)
     begin = time.monotonic()
-    with pytest.raises(
-        UserError, match=r"a.ckpt (has options for another model than its weights: \w+ is over|holds)"
-    ):
+    with pytest.raises(UserError, match=r"a.ckpt (has options for another model than its weights: \w+ is over|holds)"):
         load(str(tmp_path / "a.ckpt"))
     assert time.monotonic() - begin < 5.0
 
@@ -300,9 +278,7 @@ def test_options_of_a_model_that_its_weights_cannot_be_are_refused_at_once(
 @pytest.mark.parametrize(("option", "value"), [("model.encoder.dim", 16), ("model.encoder.num_layers", 2)])
 def test_weights_that_do_not_fit_their_options_are_named(option: str, value: int, tmp_path: Path) -> None:
     changed(tmp_path / "a.ckpt", option, value)
-    with pytest.raises(
-        UserError, match=r"a.ckpt holds weights that do not fit its options, (en|de)coder\.\S+ first;"
-    ):
+    with pytest.raises(UserError, match=r"a.ckpt holds weights that do not fit its options, (en|de)coder\.\S+ first;"):
         load(str(tmp_path / "a.ckpt"))
 
 
@@ -312,7 +288,6 @@ def test_weights_of_a_training_that_diverged_are_refused(value: float, tmp_path:
     checkpoint["state_dict"]["model.output.bias"][3] = value
     torch.save(checkpoint, tmp_path / "a.ckpt")
     with pytest.raises(
-        UserError,
-        match=r"^\S+a.ckpt holds NaN or infinity in output.bias: its training diverged; use an earlier",
+        UserError, match=r"^\S+a.ckpt holds NaN or infinity in output.bias: its training diverged; use an earlier"
     ):
         Translator.load(tmp_path / "a.ckpt")

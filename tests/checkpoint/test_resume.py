@@ -40,37 +40,21 @@ SCENARIOS = {  # an epoch has 7 batches; what the run is of, and where it dies i
         [EVERY_TWO, "model=transformer", "attention=multihead", "scheduler=plateau", "scheduler.patience=0"],
         [("validation_end", 7), ("epoch_end", 7), ("batch_start", 14), ("backward", 15)],
     ),
-    "saved after validations alone": (
-        [],
-        [("backward", 3), ("batch_start", 7), ("backward", 13), ("epoch_end", 21)],
-    ),
+    "saved after validations alone": ([], [("backward", 3), ("batch_start", 7), ("backward", 13), ("epoch_end", 21)]),
     "with nothing but its best checkpoint": (
-        [
-            "callback=[seeding,throughput,checkpoint,early_stopping]",
-            "scheduler=plateau",
-            "scheduler.patience=0",
-        ],
+        ["callback=[seeding,throughput,checkpoint,early_stopping]", "scheduler=plateau", "scheduler.patience=0"],
         [("backward", 9), ("epoch_end", 14)],
     ),
     "in the test": ([EVERY_TWO], [("test", 21)]),
     "read twice, with words dropped": (
-        [
-            EVERY_TWO,
-            "attention=bahdanau",
-            "r_drop_alpha=5.0",
-            "token_dropout.source=0.2",
-            "token_dropout.target=0.2",
-        ],
+        [EVERY_TWO, "attention=bahdanau", "r_drop_alpha=5.0", "token_dropout.source=0.2", "token_dropout.target=0.2"],
         [("backward", 5), ("batch_end", 11)],
     ),
     "accumulated batches": (
         [EVERY_TWO, "trainer.accumulate_grad_batches=2"],
         [("backward", 3), ("validation", 4), ("backward", 9)],
     ),
-    "a number of steps": (
-        [EVERY_TWO, "trainer.max_steps=10"],
-        [("backward", 9), ("validation", 10), ("test", 10)],
-    ),
+    "a number of steps": ([EVERY_TWO, "trainer.max_steps=10"], [("backward", 9), ("validation", 10), ("test", 10)]),
     "stopped early": (
         ["callback.early_stopping.patience=1", "trainer.max_epochs=9", "optimizer.lr=0.0"],
         [("backward", 9), ("test", 14)],
@@ -119,9 +103,7 @@ def test_a_run_whose_last_checkpoint_is_broken_goes_on_exactly_from_the_one_befo
     assert_same_run(tmp_path / "broken", tmp_path / "whole")
 
 
-def test_a_complete_run_is_not_run_again(
-    tmp_path: Path, pairs: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_complete_run_is_not_run_again(tmp_path: Path, pairs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     given = [*pairs, "trainer.max_steps=1"]
     results = run_here(tmp_path, *given, "resume=auto")
     assert f"The run starts in {tmp_path}\n" in capsys.readouterr().out
@@ -143,9 +125,7 @@ def test_a_new_run_in_a_folder_is_not_taken_for_the_one_before(tmp_path: Path, p
 
 def test_the_rest_of_an_epoch_of_other_batches_is_refused(tmp_path: Path, pairs: list[str]) -> None:
     with pytest.raises(KilledError):
-        run_here(
-            tmp_path, *pairs, EVERY_TWO, "+callback.killed={_target_:small_run.Killed,hook:backward,step:4}"
-        )  # fmt: skip
+        run_here(tmp_path, *pairs, EVERY_TWO, "+callback.killed={_target_:small_run.Killed,hook:backward,step:4}")
     with pytest.raises(
         UserError, match=r"^the run was stopped within an epoch of 7 batches for each of 1 devices with "
     ):
@@ -165,9 +145,7 @@ def test_a_time_limit_counts_what_was_trained_before(tmp_path: Path, pairs: list
 
 
 def test_another_word_than_auto_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"^resume=yes is unknown; use resume=auto, or leave it out to start anew$"
-    ):
+    with pytest.raises(UserError, match=r"^resume=yes is unknown; use resume=auto, or leave it out to start anew$"):
         results_of_complete("yes", tmp_path)
 
 
@@ -183,9 +161,7 @@ def test_a_run_that_goes_on_is_the_same_run_at_wandb_and_a_new_one_is_another(tm
         "logger.wandb.offline=true",
         "resume=auto",
     ]
-    assert built(composed(*chosen, f"paths.run_dir={file.parent}").logger.wandb).version == run_id(
-        file, "auto"
-    )
+    assert built(composed(*chosen, f"paths.run_dir={file.parent}").logger.wandb).version == run_id(file, "auto")
 
 
 PATIENCE = 600.0  # seconds for a command to come so far, on a machine that does other things

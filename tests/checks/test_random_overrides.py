@@ -29,15 +29,11 @@ def test_ten_random_overrides_end_without_a_traceback(small: list[str]) -> None:
     assert any(answers)
 
 
-def test_a_bug_is_raised_and_a_mistake_is_a_sentence(
-    small: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bug_is_raised_and_a_mistake_is_a_sentence(small: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(config: Any) -> None:
         raise TypeError("a bug")
 
-    assert script.answer("train", [*small, "batch_tokens=0"]).startswith(
-        "batch_tokens=0 is to be a whole number in "
-    )
+    assert script.answer("train", [*small, "batch_tokens=0"]).startswith("batch_tokens=0 is to be a whole number in ")
     assert script.answer("train", [*small, "nope=1"]).startswith("There is no option 'nope'")
     monkeypatch.setitem(script.COMMANDS, "train", fail)
     with pytest.raises(TypeError, match=r"^a bug$"):

@@ -64,12 +64,7 @@ def test_the_resolved_configuration_is_yaml_without_a_reference_left(name: str) 
 def completed(*words: str) -> list[str]:
     """Candidates of bash itself for the last word, through the function that `-sc install=bash` defines."""
     done = subprocess.run(
-        ["bash", "-c", BASH, "bash", *words],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=60,
+        ["bash", "-c", BASH, "bash", *words], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, timeout=60
     )
     return done.stdout.split()
 

@@ -77,9 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("application")
     for name, text in CONF.items():
         (folder / "conf" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "conf" / name).write_text(
-            "# a test's config\n" + "\n".join(map(str.strip, text.split("\n")))
-        )
+        (folder / "conf" / name).write_text("# a test's config\n" + "\n".join(map(str.strip, text.split("\n"))))
     (folder / "app.py").write_text(APP.replace("CONF", repr(str(folder / "conf"))))
     return folder
 
@@ -98,18 +96,9 @@ def run(folder: Path, *arguments: str, wrapper: str = "", **options) -> subproce
     ("arguments", "sentence"),
     [
         ("attenton=sparse", f"There is no option 'attenton'; did you mean 'attention'? {HELP}"),
-        (
-            "trainer.max_stpes=1",
-            f"There is no option 'trainer.max_stpes'; did you mean 'trainer.max_steps'? {HELP}",
-        ),
-        (
-            "trianer.max_steps=1",
-            f"There is no option 'trianer.max_steps'; did you mean 'trainer.max_steps'? {HELP}",
-        ),
-        (
-            "attention/scroe=dot",
-            f"There is no option 'attention/scroe'; did you mean 'attention/score'? {HELP}",
-        ),
+        ("trainer.max_stpes=1", f"There is no option 'trainer.max_stpes'; did you mean 'trainer.max_steps'? {HELP}"),
+        ("trianer.max_steps=1", f"There is no option 'trianer.max_steps'; did you mean 'trainer.max_steps'? {HELP}"),
+        ("attention/scroe=dot", f"There is no option 'attention/scroe'; did you mean 'attention/score'? {HELP}"),
         ("metric/bleu=1", f"There is no option 'metric/bleu'; did you mean 'metric.bleu'? {HELP}"),
         (
             "attention=sparse attention.score.widht=3",
@@ -120,28 +109,20 @@ def run(folder: Path, *arguments: str, wrapper: str = "", **options) -> subproce
         ("attention=sparze", "There is no attention 'sparze'; choose from: bahdanau, sparse\n"),
         ("attention/score=dott", "There is no attention/score 'dott'; choose from: additive, dot\n"),
         ("metric=[bleu,chrff]", "There is no metric 'chrff'; choose from: bleu, chrf\n"),
-        (
-            "encoder=rnn",
-            "This config uses no encoder, so there is none to replace; to add one: '+encoder=...'\n",
-        ),
+        ("encoder=rnn", "This config uses no encoder, so there is none to replace; to add one: '+encoder=...'\n"),
         ("attention@cross=sparse", "There is no option 'attention@cross'; did you mean 'attention'?\n"),
         ("metric=[1,2]", "A choice in metric=[1,2] is no name; `python app.py --help` lists the choices\n"),
         ("--config-name=ap", "There is no config 'ap'; choose from: app, asks, other, spoilt\n"),
         (
             "--config-name=other",
-            "There is no attention 'vanished', which experiment/broken asks for; "
-            "choose from: bahdanau, sparse\n",
+            "There is no attention 'vanished', which experiment/broken asks for; choose from: bahdanau, sparse\n",
         ),
         ("--config-name=asks", "No experiment is chosen; choose from: broken\n"),
         (
             "seed",
-            "Cannot read 'seed' (missing EQUAL at '<EOF>'); "
-            "write key=value, and quote odd letters: \"key='a, b'\"\n",
+            "Cannot read 'seed' (missing EQUAL at '<EOF>'); write key=value, and quote odd letters: \"key='a, b'\"\n",
         ),
-        (
-            "seed=1,2",
-            "'seed=1,2' names several values; add -m to run a job for each, or write [a,b] for a list\n",
-        ),
+        ("seed=1,2", "'seed=1,2' names several values; add -m to run a job for each, or write [a,b] for a list\n"),
         (
             "seed=range(3)",
             "'seed=range(3)' names several values; add -m to run a job for each, or write [a,b] for a list\n",
@@ -149,8 +130,7 @@ def run(folder: Path, *arguments: str, wrapper: str = "", **options) -> subproce
         ("+seed=2", "There is an option 'seed' already; leave out the '+'\n"),
         (
             "attention=3",
-            "Config group override must be a string or a list. Got int; "
-            "`python app.py --cfg job` lists the options\n",
+            "Config group override must be a string or a list. Got int; `python app.py --cfg job` lists the options\n",
         ),
         (
             "hydra.job.chdir=often",
@@ -261,10 +241,7 @@ def test_a_quoted_override_moves_no_cursor(folder):
 
 def test_a_hang_up_is_quiet_and_nohup_is_heard(folder):
     assert (run(folder, "seed=11").returncode, run(folder, "seed=11").stderr) == (129, "")
-    assert (
-        run(folder, "seed=11", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)).returncode
-        == 0
-    )
+    assert run(folder, "seed=11", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)).returncode == 0
 
 
 def test_hydras_own_answers_reach_standard_output_untouched(folder):

@@ -11,36 +11,52 @@ from training.test_run import command
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["train.py", "attenton=sparse"],
-         "There is no option 'attenton'; did you mean 'attention'? `python train.py --cfg job` lists them."),
-        (["train.py", "data=tatoeba", "data.path=no/such/file.txt"],
-         "no/such/file.txt does not exist; check data.path"),
+        (
+            ["train.py", "attenton=sparse"],
+            "There is no option 'attenton'; did you mean 'attention'? `python train.py --cfg job` lists them.",
+        ),
+        (
+            ["train.py", "data=tatoeba", "data.path=no/such/file.txt"],
+            "no/such/file.txt does not exist; check data.path",
+        ),
         (["train.py", "tokenizer.vocab_size=1000000"], None),
-        (["train.py", "metric=[chrf]"],
-         "metric lacks bleu, by which the best checkpoint is chosen; use metric=[bleu,...]"),
-        (["train.py", "position=rotary"],
-         "position=rotary would change nothing: this model has no position, which a Transformer or ConvS2S has; "
-         "leave it out, or use model=transformer"),
-        (["train.py", "model=conv", "position=alibi"],
-         "position=alibi tells self-attention how far apart two places are, and this model has no self-attention; "
-         "use position=sinusoidal, learned or none"),
-        (["train.py", "model=transformer", "position=rotary", "attention=bahdanau"],
-         "position=rotary acts on an inner product of queries and keys, which AdditiveScore is not; use "
-         "attention/score=scaled_dot, or position=alibi or position=sinusoidal"),
-        (["train.py", "attention=luong_location", "attention.score.max_length=5"],
-         "the model has places for 5 pieces, and a sentence of val has 43; give the option max_length=43 or more "
-         "(attention.score.max_length, position.max_length), or drop long sentences with data.cleaning"),
-        (["evaluate.py", "ckpt_path=model.ckpt", "data.path=captions"],
-         "'data.path' is an option of a data, and none is chosen; add data=..., one of: demo, documents, multi30k, "
-         "parallel, tatoeba"),
-        (["translate.py", "ckpt_path=no/such/run"],
-         "ckpt_path=no/such/run does not exist; give a run folder (runs/train/...) or a .ckpt file"),
+        (
+            ["train.py", "metric=[chrf]"],
+            "metric lacks bleu, by which the best checkpoint is chosen; use metric=[bleu,...]",
+        ),
+        (
+            ["train.py", "position=rotary"],
+            "position=rotary would change nothing: this model has no position, which a Transformer or ConvS2S has; "
+            "leave it out, or use model=transformer",
+        ),
+        (
+            ["train.py", "model=conv", "position=alibi"],
+            "position=alibi tells self-attention how far apart two places are, and this model has no self-attention; "
+            "use position=sinusoidal, learned or none",
+        ),
+        (
+            ["train.py", "model=transformer", "position=rotary", "attention=bahdanau"],
+            "position=rotary acts on an inner product of queries and keys, which AdditiveScore is not; use "
+            "attention/score=scaled_dot, or position=alibi or position=sinusoidal",
+        ),
+        (
+            ["train.py", "attention=luong_location", "attention.score.max_length=5"],
+            "the model has places for 5 pieces, and a sentence of val has 43; give the option max_length=43 or more "
+            "(attention.score.max_length, position.max_length), or drop long sentences with data.cleaning",
+        ),
+        (
+            ["evaluate.py", "ckpt_path=model.ckpt", "data.path=captions"],
+            "'data.path' is an option of a data, and none is chosen; add data=..., one of: demo, documents, multi30k, "
+            "parallel, tatoeba",
+        ),
+        (
+            ["translate.py", "ckpt_path=no/such/run"],
+            "ckpt_path=no/such/run does not exist; give a run folder (runs/train/...) or a .ckpt file",
+        ),
         (["translate.py"], "translate.py needs ckpt_path=RUN, a run folder or a .ckpt file"),
     ],
-)  # fmt: skip
-def test_a_mistake_is_one_sentence_and_exit_code_2(
-    arguments: list[str], sentence: str | None, tmp_path: Path
-) -> None:
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], sentence: str | None, tmp_path: Path) -> None:
     if arguments[0] == "train.py":
         arguments = [*arguments, f"hydra.run.dir={tmp_path}"]
     done = command(*arguments)
@@ -55,9 +71,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
-    [("file/run", "Not a directory"), ("x" * 300, "File name too long")],
-    ids=["file", "long"],
+    ("name", "why"), [("file/run", "Not a directory"), ("x" * 300, "File name too long")], ids=["file", "long"]
 )
 def test_a_run_folder_that_cannot_be_made_is_one_sentence(name: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()

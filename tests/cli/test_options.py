@@ -17,16 +17,7 @@ from omegaconf import OmegaConf
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.evaluate import evaluate
 from seq2seq_attn.inference.translate import translate
-from seq2seq_attn.options import (
-    EVALUATE,
-    INTERVALS,
-    TRAIN,
-    TRANSLATE,
-    argument_types,
-    check,
-    check_options,
-    of_path,
-)
+from seq2seq_attn.options import EVALUATE, INTERVALS, TRAIN, TRANSLATE, argument_types, check, check_options, of_path
 
 MODELS = ("rnn", "transformer", "conv")
 FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE}
@@ -48,9 +39,12 @@ def options_below(node: dict[str, Any], path: str, kinds: dict[str, Any]) -> Ite
             inner = get_args(kinds.get(name, Any))
             of_child = inner[1] if len(inner) == 2 else Any
             yield from options_below(
-                child, where, argument_types(where, child | {"_partial_": True}) if "_target_" in child
+                child,
+                where,
+                argument_types(where, child | {"_partial_": True})
+                if "_target_" in child
                 else dict.fromkeys(child, of_child),
-            )  # fmt: skip
+            )
         elif not name.startswith("_"):
             yield Option(where, child, kinds.get(name, Any))
 
@@ -163,27 +157,16 @@ def test_a_value_outside_is_refused_by_its_name(key: str, value: Any, said: str)
     config = copy.deepcopy(composed("model=rnn", *GIVEN))
     OmegaConf.update(config, key, value, merge=False)
     section = key.partition(".")[0]
-    with pytest.raises(
-        UserError, match=f"^{key}=.* is to be .*{re.escape(said)}.*; `--cfg job` shows the default$"
-    ):
+    with pytest.raises(UserError, match=f"^{key}=.* is to be .*{re.escape(said)}.*; `--cfg job` shows the default$"):
         check_options(config, {section: TRAIN[section]})
 
 
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (
-            ["search=beam", "search.beam_size=100000"],
-            r"^search.beam_size=100000 is to be .* in \[1, 1000\]; ",
-        ),
-        (
-            ["search=sampling", "search.temperature=nan"],
-            r"^search.temperature=nan is to be .* in \(0, inf\); ",
-        ),
-        (
-            ["model=conv", "model.decoder.num_layers=0"],
-            r"^model.decoder.num_layers=0 is to be .* in \[1, 1000\]; ",
-        ),
+        (["search=beam", "search.beam_size=100000"], r"^search.beam_size=100000 is to be .* in \[1, 1000\]; "),
+        (["search=sampling", "search.temperature=nan"], r"^search.temperature=nan is to be .* in \(0, inf\); "),
+        (["model=conv", "model.decoder.num_layers=0"], r"^model.decoder.num_layers=0 is to be .* in \[1, 1000\]; "),
         (["optimizer.lr='???'"], r"^The option 'optimizer.lr' has no value; give optimizer.lr=...$"),
         (["trainer.accelerator='???'"], r"^The option 'trainer.accelerator' has no value; "),
         (["+optimizer.nope=3"], "^optimizer.nope is no option of torch.optim.Adam; it takes: params, lr, "),
@@ -199,10 +182,19 @@ def test_an_override_that_fits_no_constructor_is_refused(overrides: list[str], s
     assert len(str(refused.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("option", ["+trainer.strategy={_target_:pytorch_lightning.strategies.DDPStrategy}"[1:],
-    "+callback.checkpoint.train_time_interval={_target_:datetime.timedelta,minutes:3}", "trainer.devices=[0,1]",
-    "trainer.max_time={minutes:3}", "trainer.val_check_interval=0.5", "trainer.precision=64", "optimizer.fused=null",
-    "model.tie_embeddings=false"])  # fmt: skip
+@pytest.mark.parametrize(
+    "option",
+    [
+        "+trainer.strategy={_target_:pytorch_lightning.strategies.DDPStrategy}"[1:],
+        "+callback.checkpoint.train_time_interval={_target_:datetime.timedelta,minutes:3}",
+        "trainer.devices=[0,1]",
+        "trainer.max_time={minutes:3}",
+        "trainer.val_check_interval=0.5",
+        "trainer.precision=64",
+        "optimizer.fused=null",
+        "model.tie_embeddings=false",
+    ],
+)
 def test_what_a_library_takes_is_let_through(option: str) -> None:
     check_options(composed(*GIVEN, option), TRAIN)
 
@@ -210,10 +202,14 @@ def test_what_a_library_takes_is_let_through(option: str) -> None:
 @pytest.mark.parametrize(
     ("command", "override"),
     [
-        ("translate", "batch_sentences=0"), ("translate", "engine=nope"), ("translate", "num_threads=-1"),
-        ("translate", "interactive=99999"), ("evaluate", "bootstrap=-1"), ("evaluate", "batch_tokens=0"),
+        ("translate", "batch_sentences=0"),
+        ("translate", "engine=nope"),
+        ("translate", "num_threads=-1"),
+        ("translate", "interactive=99999"),
+        ("evaluate", "bootstrap=-1"),
+        ("evaluate", "batch_tokens=0"),
     ],
-)  # fmt: skip
+)
 def test_translate_and_evaluate_check_before_they_read_the_checkpoint(command: str, override: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         given = [] if command == "translate" else ["paths.run_dir=nowhere", "choices.data=null"]

@@ -21,8 +21,11 @@ def test_points_are_validations_after_their_updates_by_the_name_given(tmp_path: 
     first, second = written(tmp_path / "1", (9, 20.0), (19, 60.0)), written(tmp_path / "2", (4, 5.5))
     script.main([str(first), f"second={second}", "--output", str(tmp_path / "made" / "both.png")])
     assert (tmp_path / "made" / "both.tsv").read_text(encoding="utf-8").splitlines() == [
-        "run\tupdates\tval/bleu", "1\t10\t20.000", "1\t20\t60.000", "second\t5\t5.500",
-    ]  # fmt: skip
+        "run\tupdates\tval/bleu",
+        "1\t10\t20.000",
+        "1\t20\t60.000",
+        "second\t5\t5.500",
+    ]
     with Image.open(tmp_path / "made" / "both.png") as picture:
         assert len(picture.convert("RGB").getcolors(1 << 24)) > 2
 
@@ -40,9 +43,7 @@ def test_a_folder_with_an_equals_sign_is_no_name(tmp_path: Path) -> None:
     assert script.read([str(folder), f"x={folder}"], "val/bleu") == {"seed=1": [(7, 7.0)], "x": [(7, 7.0)]}
 
 
-def test_the_folder_one_stands_in_is_named_as_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_one_stands_in_is_named_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(written(tmp_path / "run", (6, 7.0)))
     assert script.read(["."], "val/bleu") == {"run": [(7, 7.0)]}
 

@@ -35,17 +35,14 @@ def test_one_view_of_the_project_is_sent_with_a_curve_for_each_figure(
     (view,) = sent
     assert (view["entity"], view["project"], view["displayName"]) == ("my-team", "seq2seq-attn", "Seeds")
     sections = {
-        section["name"]: section["panels"]
-        for section in view["spec"]["section"]["panelBankConfig"]["sections"]
+        section["name"]: section["panels"] for section in view["spec"]["section"]["panelBankConfig"]["sections"]
     }
     assert list(sections) == ["Results", "Validation", "Training", "Maps and translations"]
     for title, names in dashboard.CURVES.items():
         curves = [panel["config"] for panel in sections[title]]
         assert [curve["metrics"] for curve in curves] == [[name] for name in names]
         assert {curve["xAxis"] for curve in curves} == {"trainer/global_step"}
-        assert {(curve["groupBy"], curve["groupAgg"]) for curve in curves} == {
-            ("choices.value.attention", "mean")
-        }
+        assert {(curve["groupBy"], curve["groupAgg"]) for curve in curves} == {("choices.value.attention", "mean")}
     assert "of_seeds" in json.dumps(view["spec"]["section"]["runSets"])
     assert "https://any/my-team" in capsys.readouterr().out
 
@@ -67,10 +64,7 @@ def test_columns_are_choices_that_a_configuration_has() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (
-            ["seq2seq-attn"],
-            "seq2seq-attn names no project; give ENTITY/PROJECT, such as my-team/seq2seq-attn",
-        ),
+        (["seq2seq-attn"], "seq2seq-attn names no project; give ENTITY/PROJECT, such as my-team/seq2seq-attn"),
         (["a/b/c"], "a/b/c names no project"),
     ],
 )

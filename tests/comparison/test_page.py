@@ -132,9 +132,13 @@ def test_every_row_is_in_every_part_of_the_page(made: Path) -> None:
     assert all(parts[title].count("<figcaption>") == 2 for title in seen)
     table = (made / "page.md").read_text(encoding="utf-8")
     assert [line.split(" | ")[:2] for line in table.splitlines() if line.startswith("| ")] == [
-        ["| attention", "seeds"], ["| good", "2"], ["| fair", "1"], ["| poor", "1"],
-        ["| attention", "seeds"], ["| &lt;odd&gt; &amp; &#36;x&#36;", "1"],
-    ]  # fmt: skip
+        ["| attention", "seeds"],
+        ["| good", "2"],
+        ["| fair", "1"],
+        ["| poor", "1"],
+        ["| attention", "seeds"],
+        ["| &lt;odd&gt; &amp; &#36;x&#36;", "1"],
+    ]
 
 
 def test_no_value_of_a_run_becomes_markup_in_the_page_or_its_table(tmp_path: Path) -> None:
@@ -143,10 +147,15 @@ def test_no_value_of_a_run_becomes_markup_in_the_page_or_its_table(tmp_path: Pat
     options = {"callback": {"x": evil}, evil: evil, "paths": {"run_dir": "/nowhere"}}
     for number, every in enumerate((9, 4)):
         folder = write_run(
-            tmp_path / "runs" / f"<script>{number}", evil, [f"{line} {text}" for text in spoilt(every)], model=evil,
-            data=evil, options=options | {evil: number}, references=[f"{line} {text}" for text in spoilt(5)],
+            tmp_path / "runs" / f"<script>{number}",
+            evil,
+            [f"{line} {text}" for text in spoilt(every)],
+            model=evil,
+            data=evil,
+            options=options | {evil: number},
+            references=[f"{line} {text}" for text in spoilt(5)],
             **{f"test_{evil}/bleu": 1.0 + number, "num_parameters": evil, "train_seconds": evil, "steps": evil},
-        )  # fmt: skip
+        )
         origin = {"commit": evil, "threads": evil, "platform": f"{evil}{number}", "versions": {"torch": evil}}
         (folder / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
         write_map(folder, "attention_maps/step_000020/cross_0_0.npz", np.eye(5, 7)[None])
@@ -184,9 +193,7 @@ def test_too_few_resamples_are_refused(sweep: Path, capsys: pytest.CaptureFixtur
     assert "--resamples 39 gives no interval of 95 %; give 40 or more" in capsys.readouterr().err
 
 
-def test_a_page_that_its_table_would_overwrite_is_refused(
-    sweep: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_that_its_table_would_overwrite_is_refused(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         script.main([str(sweep), "--output", str(sweep / "page.md")])
     assert "page.md is no .html; give page.html" in capsys.readouterr().err

@@ -6,16 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from comparison.made_runs import (
-    METRIC,
-    REFERENCES,
-    SOURCES,
-    bleu_of,
-    only_group,
-    spoilt,
-    write_log,
-    write_run,
-)
+from comparison.made_runs import METRIC, REFERENCES, SOURCES, bleu_of, only_group, spoilt, write_log, write_run
 
 from seq2seq_attn.comparison import figures as figures_of_group
 from seq2seq_attn.comparison import page, significance, table, translations
@@ -70,22 +61,16 @@ def test_a_baseline_that_is_repeated_has_no_p_value(tmp_path: Path) -> None:
 
 def test_holm_stops_at_the_first_p_value_that_may_be_chance() -> None:
     p_values = {"d": 0.049, "a": 0.012, "c": 0.02, "b": 0.03, "same": None}
-    found = significance.holm(
-        {name: significance.Difference(1.0, 0.5, 1.5, p, False) for name, p in p_values.items()}
-    )
+    found = significance.holm({name: significance.Difference(1.0, 0.5, 1.5, p, False) for name, p in p_values.items()})
     assert [name for name, one in found.items() if one.significant] == []  # 0.012 × 5
     del p_values["same"]
-    found = significance.holm(
-        {name: significance.Difference(1.0, 0.5, 1.5, p, False) for name, p in p_values.items()}
-    )
+    found = significance.holm({name: significance.Difference(1.0, 0.5, 1.5, p, False) for name, p in p_values.items()})
     assert [name for name, one in found.items() if one.significant] == ["a"]  # 0.012 × 4, but 0.02 × 3 = 0.06
 
 
 def test_bleu_by_length_is_that_of_an_evaluation(sweep: Path) -> None:
     group = only_group(sweep)
-    buckets = score_by_length(
-        BLEU(**METRIC["bleu"]), SOURCES, spoilt(4), [[reference] for reference in REFERENCES]
-    )
+    buckets = score_by_length(BLEU(**METRIC["bleu"]), SOURCES, spoilt(4), [[reference] for reference in REFERENCES])
     assert len(buckets) > 2
     assert group.lengths == {bucket.words: bucket.sentences for bucket in buckets}
     assert group.by_length["fair"] == pytest.approx({bucket.words: bucket.score for bucket in buckets})
@@ -115,14 +100,9 @@ def test_another_setting_is_a_row_of_its_own_that_says_so(tmp_path: Path) -> Non
     write_run(tmp_path / "a", "multihead", spoilt(4), options={"label_smoothing": 0.1})
     write_run(tmp_path / "b", "multihead", spoilt(3), seed=2, options={"label_smoothing": 0.2})
     group = only_group(tmp_path)
-    assert [row.label for row in group.rows] == [
-        "multihead (label_smoothing=0.1)",
-        "multihead (label_smoothing=0.2)",
-    ]
+    assert [row.label for row in group.rows] == ["multihead (label_smoothing=0.1)", "multihead (label_smoothing=0.2)"]
     assert "Rows differ in more than their attention: label_smoothing (0.1 in 1, 0.2 in 1)." in group.notes
-    with pytest.raises(
-        UserError, match=r"baseline multihead could be any of multihead \(label_smoothing=0.1\), mult"
-    ):
+    with pytest.raises(UserError, match=r"baseline multihead could be any of multihead \(label_smoothing=0.1\), mult"):
         script.compare([tmp_path], "multihead", 50)
     assert only_group(tmp_path, baseline="multihead (label_smoothing=0.2)").chosen
 
@@ -130,10 +110,13 @@ def test_another_setting_is_a_row_of_its_own_that_says_so(tmp_path: Path) -> Non
 def test_a_slot_that_repeats_the_attention_is_no_difference_beside_it() -> None:
     def config(name: str, cross: str) -> dict[str, Any]:
         return {
-            "seed": 1, "paths": {}, "attention": {"name": name}, "cross_attention": {"name": cross},
+            "seed": 1,
+            "paths": {},
+            "attention": {"name": name},
+            "cross_attention": {"name": cross},
             "self_attention": None,
             "model": {"self_attention": {"name": name}, "cross_attention": {"name": cross}},
-        }  # fmt: skip
+        }
 
     alike = [rows_of_runs.settings(config(name, "multihead")) for name in ("sparse", "multihead")]
     assert rows_of_runs.differing(alike) == ["attention.name"]
@@ -172,24 +155,15 @@ def test_rows_that_no_other_beats_at_both_are_the_front(tmp_path: Path) -> None:
     for name, (every, speed) in speeds.items():
         write_run(tmp_path / name, name, spoilt(every), tokens_per_second=speed)
     group = only_group(tmp_path)
-    front = [
-        row.label for row in figures_of_group.efficient(group, group.rows, "tokens_per_second", lower=False)
-    ]
+    front = [row.label for row in figures_of_group.efficient(group, group.rows, "tokens_per_second", lower=False)]
     assert front == ["slow", "middle", "quick"]
-    least = [
-        row.label for row in figures_of_group.efficient(group, group.rows, "tokens_per_second", lower=True)
-    ]
+    least = [row.label for row in figures_of_group.efficient(group, group.rows, "tokens_per_second", lower=True)]
     assert least == ["slow"]
     assert figures_of_group.verdict(group)[-1].endswith(": slow, middle and quick.")
 
 
 def test_the_verdict_tells_better_from_worse_and_from_neither(tmp_path: Path) -> None:
-    for name, hypotheses in {
-        "good": REFERENCES,
-        "base": spoilt(3),
-        "near": spoilt(3, 1),
-        "bad": spoilt(1),
-    }.items():
+    for name, hypotheses in {"good": REFERENCES, "base": spoilt(3), "near": spoilt(3, 1), "bad": spoilt(1)}.items():
         write_run(tmp_path / name, name, hypotheses)
     first, second, _ = figures_of_group.verdict(only_group(tmp_path, baseline="base"))
     assert first == f"Highest BLEU: good, 100.0, {100 - bleu_of(spoilt(3, 1)):.1f} above near."
@@ -217,9 +191,7 @@ def test_attentions_that_have_learned_nothing_have_a_page_too(tmp_path: Path) ->
 def test_rows_named_by_folder_are_runs_that_differ_in_anything(tmp_path: Path) -> None:
     for seed in (1, 2):
         write_run(tmp_path / "plain" / str(seed), "same", spoilt(4), seed=seed, options={"r_drop_alpha": 0.0})
-        write_run(
-            tmp_path / "r_drop" / str(seed), "same", spoilt(7), seed=seed, options={"r_drop_alpha": 5.0}
-        )
+        write_run(tmp_path / "r_drop" / str(seed), "same", spoilt(7), seed=seed, options={"r_drop_alpha": 5.0})
     found = only_group(tmp_path / "plain", tmp_path / "r_drop", baseline="plain", by="folder")
     assert [(row.label, [run.seed for run in row.runs]) for row in found.rows] == [
         ("r_drop", [1, 2]),
@@ -241,7 +213,5 @@ def test_folders_with_folders_inside_give_each_run_to_the_innermost(tmp_path: Pa
 def test_a_folder_of_runs_that_differ_in_more_than_their_seed_makes_no_row(tmp_path: Path) -> None:
     write_run(tmp_path / "mixed" / "0", "same", spoilt(4), options={"r_drop_alpha": 0.0})
     write_run(tmp_path / "mixed" / "1", "same", spoilt(4), options={"r_drop_alpha": 5.0}, seed=2)
-    with pytest.raises(
-        UserError, match=r"runs in mixed differ in r_drop_alpha; with --by folder give a folder"
-    ):
+    with pytest.raises(UserError, match=r"runs in mixed differ in r_drop_alpha; with --by folder give a folder"):
         only_group(tmp_path / "mixed", by="folder")

@@ -40,10 +40,8 @@ def spoil(folder: Path, name: str, content: str | None) -> None:
         ({"translations.tsv": None}, r"translations.tsv cannot be read \(No such file or directory\)"),
         ({"results.json": None, "evaluation.json": "{}"}, "a folder of evaluate.py; give that of the run"),
     ],
-)  # fmt: skip
-def test_a_run_that_did_not_finish_has_the_reason(
-    tmp_path: Path, files: dict[str, str | None], reason: str
-) -> None:
+)
+def test_a_run_that_did_not_finish_has_the_reason(tmp_path: Path, files: dict[str, str | None], reason: str) -> None:
     write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))
     other = write_run(tmp_path / "runs" / "1", "local", spoilt(4))
     for name, content in files.items():
@@ -79,16 +77,12 @@ def test_folders_without_a_finished_run_are_refused(tmp_path: Path) -> None:
         UserError, match=r"no finished run in \S+ \(\S+/0: stopped after 30 updates, before its test\);"
     ):
         script.compare([tmp_path], None, 50)
-    with pytest.raises(
-        UserError, match=r"none is no folder; give run folders of train.py, or folders of them"
-    ):
+    with pytest.raises(UserError, match=r"none is no folder; give run folders of train.py, or folders of them"):
         script.compare([tmp_path / "none"], None, 50)
 
 
 def test_an_unknown_baseline_is_answered_with_the_names(sweep: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"no finished run has attention=best; choose the baseline from: fair, good, p"
-    ):
+    with pytest.raises(UserError, match=r"no finished run has attention=best; choose the baseline from: fair, good, p"):
         script.compare([sweep], "best", 50)
 
 
@@ -97,12 +91,7 @@ def test_runs_are_found_once_and_in_natural_order(sweep: Path) -> None:
     shutil.copy(sweep / "0" / "results.json", sweep / "1" / "attention_maps")  # inside of a run
     found = read.find_runs([sweep, sweep / "0"])
     assert [place.name for place in found] == ["0", "1", "2", "10"]
-    assert [name for name, _, _ in read.named(found, [sweep])] == [
-        "sweep/0",
-        "sweep/1",
-        "sweep/2",
-        "sweep/10",
-    ]
+    assert [name for name, _, _ in read.named(found, [sweep])] == ["sweep/0", "sweep/1", "sweep/2", "sweep/10"]
 
 
 @pytest.mark.parametrize(

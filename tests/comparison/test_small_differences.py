@@ -30,9 +30,7 @@ def written(folder: Path, *hypotheses: list[str], **results: list[Any]) -> Path:
 def ticks(plot: str) -> dict[str, list[tuple[float, str]]]:
     """Of each axis the places, in points, and the texts."""
     found: dict[str, list[tuple[float, str]]] = {"x": [], "y": []}
-    for axis, place, text in re.findall(
-        r'-([xy])tick_\d+">.*?<text[^>]* x="([^"]+)"[^>]*>([^<]*)<', plot, re.DOTALL
-    ):
+    for axis, place, text in re.findall(r'-([xy])tick_\d+">.*?<text[^>]* x="([^"]+)"[^>]*>([^<]*)<', plot, re.DOTALL):
         found[axis].append((float(place), text))
     return found
 
@@ -84,14 +82,15 @@ def test_ticks_are_told_apart_and_stand_apart_where_differences_are_small(tmp_pa
         hypotheses[place][place + 7] += " x"
     found = only_group(
         written(
-            tmp_path, *hypotheses, tokens_per_second=[1_234_567 + 0.01 * n for n in range(4)],
+            tmp_path,
+            *hypotheses,
+            tokens_per_second=[1_234_567 + 0.01 * n for n in range(4)],
             decode_sentences_per_second=[10 + 1e-4 * n for n in range(4)],
-            attention_entropy=[1e-5 * n for n in range(4)], num_parameters=[1_500_000 + 30 * n for n in range(4)],
+            attention_entropy=[1e-5 * n for n in range(4)],
+            num_parameters=[1_500_000 + 30 * n for n in range(4)],
         )
-    )  # fmt: skip
-    close = {
-        label: one._replace(value=2e-4, low=-3e-4, high=9e-4) for label, one in found.differences.items()
-    }
+    )
+    close = {label: one._replace(value=2e-4, low=-3e-4, high=9e-4) for label, one in found.differences.items()}
     with mpl.rc_context(drawing.STYLE):
         plots = [drawing.forest(found._replace(differences=close))]
         plots += [drawing.scatter(found, key) for key in ("tokens_per_second", *page.COSTS)]

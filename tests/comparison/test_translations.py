@@ -14,16 +14,9 @@ import pytest
 from seq2seq_attn.comparison import translations as script
 from seq2seq_attn.errors import UserError
 
-SUBJECTS = {
-    "le chat": "un chat",
-    "la fille": "une fille",
-    "un homme": "l'homme",
-    "le vieux chien": "ce chien",
-}
+SUBJECTS = {"le chat": "un chat", "la fille": "une fille", "un homme": "l'homme", "le vieux chien": "ce chien"}
 VERBS = ("dort", "mange", "court vite", "regarde la mer", "lit un livre")
-REFERENCES = [
-    [f"{a.capitalize()} {verb}.", f"{b.capitalize()} {verb}."] for a, b in SUBJECTS.items() for verb in VERBS
-]
+REFERENCES = [[f"{a.capitalize()} {verb}.", f"{b.capitalize()} {verb}."] for a, b in SUBJECTS.items() for verb in VERBS]
 SOURCES = [f"Sentence {number}." for number in range(len(REFERENCES))]
 GOOD = [options[row % 2] for row, options in enumerate(REFERENCES)]
 POOR = [text if row % 3 else text.replace(" ", " pas ", 1) for row, text in enumerate(GOOD)]
@@ -31,16 +24,18 @@ BAD = [" ".join(text.split()[::-1]) for text in GOOD]
 
 
 def write(
-    folder: Path, hypotheses: list[str], references: list[list[str]] = REFERENCES, sources: list[str] = SOURCES,
+    folder: Path,
+    hypotheses: list[str],
+    references: list[list[str]] = REFERENCES,
+    sources: list[str] = SOURCES,
     suffix: str = "",
-) -> Path:  # fmt: skip
+) -> Path:
     """As train.py and evaluate.py write."""
     folder.mkdir(exist_ok=True)
     most = max(map(len, references))
     rows = zip(sources, references, hypotheses, strict=True)
     (folder / f"translations{suffix}.tsv").write_text(
-        "".join(f"{source}\t{options[0]}\t{hypothesis}\n" for source, options, hypothesis in rows),
-        encoding="utf-8",
+        "".join(f"{source}\t{options[0]}\t{hypothesis}\n" for source, options, hypothesis in rows), encoding="utf-8"
     )
     filled = ["\t".join(options + options[:1] * (most - len(options))) for options in references]
     (folder / f"translations{suffix}.references").write_text("\n".join(filled) + "\n", encoding="utf-8")
@@ -50,10 +45,7 @@ def write(
 
 @pytest.mark.parametrize(
     ("method", "flag", "resamples", "metrics"),
-    [
-        ("bootstrap", "bs", 1000, {"bleu": "BLEU"}),
-        ("randomisation", "ar", 500, {"bleu": "BLEU", "chrf": "chrF2"}),
-    ],
+    [("bootstrap", "bs", 1000, {"bleu": "BLEU"}), ("randomisation", "ar", 500, {"bleu": "BLEU", "chrf": "chrF2"})],
 )
 def test_p_values_and_intervals_are_those_of_the_sacrebleu_command(
     tmp_path: Path, method: str, flag: str, resamples: int, metrics: dict[str, str]
@@ -62,14 +54,27 @@ def test_p_values_and_intervals_are_those_of_the_sacrebleu_command(
     folders = [write(tmp_path / name, rows) for name, rows in (("good", GOOD), ("poor", POOR), ("bad", BAD))]
     systems = [script.read_system(folder, "test") for folder in folders]
     found = script.compare(systems, list(metrics), method, 0 if method == "bootstrap" else resamples)
-    files = [
-        shutil.copy(folder / "translations.hypotheses", tmp_path / f"{folder.name}.txt") for folder in folders
-    ]
+    files = [shutil.copy(folder / "translations.hypotheses", tmp_path / f"{folder.name}.txt") for folder in folders]
     command = [
-        sys.executable, "-m", "sacrebleu", str(folders[0] / "translations.references"), "--num-refs", "2", "-i", *files,
-        "-m", *metrics, f"--paired-{flag}", f"--paired-{flag}-n", str(resamples), "-f", "json", "-w", "4",
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        str(folders[0] / "translations.references"),
+        "--num-refs",
+        "2",
+        "-i",
+        *files,
+        "-m",
+        *metrics,
+        f"--paired-{flag}",
+        f"--paired-{flag}-n",
+        str(resamples),
+        "-f",
+        "json",
+        "-w",
+        "4",
         "--force",
-    ]  # fmt: skip
+    ]
     environment = {**os.environ, "PYTHONUTF8": "1", "SACREBLEU_SEED": "12345"}
     done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, check=True)
     theirs = json.loads(done.stdout)
@@ -103,9 +108,9 @@ def test_versions_that_fill_up_a_line_count_once(tmp_path: Path) -> None:
 
 def test_a_file_alone_has_the_reference_of_its_second_column(tmp_path: Path) -> None:
     folder = write(tmp_path / "good", GOOD, suffix="_val")
-    assert script.read_system(folder / "translations_val.tsv", "test") == script.read_system(
-        folder, "val"
-    )._replace(name=str(folder / "translations_val.tsv"))
+    assert script.read_system(folder / "translations_val.tsv", "test") == script.read_system(folder, "val")._replace(
+        name=str(folder / "translations_val.tsv")
+    )
     (folder / "translations_val.references").unlink()
     assert script.read_system(folder, "val").references == [options[:1] for options in REFERENCES]
 
@@ -119,9 +124,7 @@ def test_the_table_has_a_row_for_each_system_and_marks_what_chance_would_hardly_
         write(Path(name), rows)
     script.main(["good", "bad", "good", "--metrics", "bleu", "--resamples", "100"])
     printed = capsys.readouterr().out
-    rows = [
-        [cell.strip() for cell in line.split("│")[1:4]] for line in printed.splitlines() if line[:1] == "│"
-    ]
+    rows = [[cell.strip() for cell in line.split("│")[1:4]] for line in printed.splitlines() if line[:1] == "│"]
     assert [row[0] for row in rows] == ["good", "bad", "good"]
     assert rows[0] == ["good", "100.00 ± 0.00", ""]
     assert rows[1][2] == "0.0099*"  # 1 / (100 + 1), the least there is
@@ -151,27 +154,19 @@ def test_another_test_set_is_refused(tmp_path: Path, changes: dict[str, list[str
 def test_another_number_of_lines_is_refused(tmp_path: Path) -> None:
     short = write(tmp_path / "b", GOOD[:7], REFERENCES[:7], SOURCES[:7])
     systems = [script.read_system(folder, "test") for folder in (write(tmp_path / "a", GOOD), short)]
-    with pytest.raises(
-        UserError, match=r"different test sets \(20 and 7 lines\); compare systems on the same data"
-    ):
+    with pytest.raises(UserError, match=r"different test sets \(20 and 7 lines\); compare systems on the same data"):
         script.compare(systems, ["bleu"], "bootstrap", 50)
 
 
 def test_what_is_no_translation_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(
-        UserError, match=r"none/?\S* cannot be read \(No such file or directory\); give a folder of"
-    ):
+    with pytest.raises(UserError, match=r"none/?\S* cannot be read \(No such file or directory\); give a folder of"):
         script.read_system(tmp_path / "none", "test")
     folder = write(tmp_path / "a", GOOD)
     (folder / "pairs.tsv").write_text("a\tb\n")
-    with pytest.raises(
-        UserError, match=r"pairs.tsv, line 1: 2 tab-separated columns instead of source, reference"
-    ):
+    with pytest.raises(UserError, match=r"pairs.tsv, line 1: 2 tab-separated columns instead of source, reference"):
         script.read_system(folder / "pairs.tsv", "test")
     (folder / "translations.references").write_text("other\n" * 20)
-    with pytest.raises(
-        UserError, match=r"translations.references does not belong to .*translations.tsv; give the"
-    ):
+    with pytest.raises(UserError, match=r"translations.references does not belong to .*translations.tsv; give the"):
         script.read_system(folder, "test")
 
 

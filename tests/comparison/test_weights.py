@@ -28,18 +28,19 @@ def save_run(folder: Path, attention: str) -> str:
     tokenizer.train([SOURCE], [TARGET])
     sizes = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in ("dim=24", "num_layers=2")]
     config = composed(
-        "model=transformer", f"attention={attention}", f"attention.num_heads={HEADS}", "model.embedding_dim=24",
+        "model=transformer",
+        f"attention={attention}",
+        f"attention.num_heads={HEADS}",
+        "model.embedding_dim=24",
         f"model.source_vocab_size={tokenizer.source_vocab_size}",
-        f"model.target_vocab_size={tokenizer.target_vocab_size}", *sizes,
-    )  # fmt: skip
+        f"model.target_vocab_size={tokenizer.target_vocab_size}",
+        *sizes,
+    )
     (folder / "checkpoints").mkdir(parents=True)
     checkpoint = {
         "format": FORMAT,
         "config": {
-            **{
-                name: OmegaConf.to_container(config[name], resolve=True)
-                for name in ("model", "search", "data")
-            },
+            **{name: OmegaConf.to_container(config[name], resolve=True) for name in ("model", "search", "data")},
             "choices": {"attention": attention},
         },
         "state_dict": {f"model.{name}": x for name, x in built(config.model).state_dict().items()},
@@ -83,8 +84,11 @@ def test_a_map_is_the_layer_and_head_that_was_asked_for(runs: dict[str, str]) ->
     for found, one in zip(maps, expected, strict=True):
         np.testing.assert_allclose(found.weights, one.detach(), atol=1e-6)
     assert [found.name for found in maps] == [
-        "encoder/0, head 1 of 3", "encoder/1, head 2 of 3", "cross/0, head 0 of 1", "self/1, head 0 of 3"
-    ]  # fmt: skip
+        "encoder/0, head 1 of 3",
+        "encoder/1, head 2 of 3",
+        "cross/0, head 0 of 1",
+        "self/1, head 0 of 3",
+    ]
 
 
 def test_rows_are_the_translation_that_was_given_whatever_the_run_would_say(runs: dict[str, str]) -> None:
@@ -104,10 +108,7 @@ def test_pictures_have_one_size_and_their_maps_one_place_and_one_size_of_cells()
         assert boxes[0].y1 == pytest.approx(boxes[1].y1)
         assert min(box.y0 for box in boxes) > 0
     cells = [
-        (
-            axes.get_window_extent().width / axes.get_xlim()[1],
-            axes.get_window_extent().height / axes.get_ylim()[0],
-        )
+        (axes.get_window_extent().width / axes.get_xlim()[1], axes.get_window_extent().height / axes.get_ylim()[0])
         for figure in (short, long)
         for axes in figure.axes
     ]
@@ -151,9 +152,7 @@ def test_each_run_becomes_a_small_picture_named_for_its_preset_and_an_unfinished
     assert [picture.name for picture in pictures] == ["bahdanau.png", "multihead.png"]
     assert len({pixels(picture).shape for picture in pictures}) == 1
     assert max(picture.stat().st_size for picture in pictures) < 40_000
-    assert capsys.readouterr().err.startswith(
-        f"left out: ckpt_path={tmp_path} holds no checkpoints/best.ckpt"
-    )
+    assert capsys.readouterr().err.startswith(f"left out: ckpt_path={tmp_path} holds no checkpoints/best.ckpt")
 
 
 @pytest.mark.parametrize(
@@ -165,11 +164,7 @@ def test_each_run_becomes_a_small_picture_named_for_its_preset_and_an_unfinished
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(
-    arguments: list[str],
-    sentence: str,
-    runs: dict[str, str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], sentence: str, runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = runs["multihead"]
     typed = [run, *(argument.format(run=run) for argument in arguments), "--sentence", SOURCE]
@@ -181,7 +176,6 @@ def test_a_mistake_is_answered_in_one_sentence(
 
 def test_a_map_that_a_model_lacks_is_named_beside_those_that_it_has(runs: dict[str, str]) -> None:
     with pytest.raises(
-        script.UserError,
-        match=r"has no map encoder:2:0; it has encoder/0 with 3 heads, .+, cross/1 with 1 heads",
+        script.UserError, match=r"has no map encoder:2:0; it has encoder/0 with 3 heads, .+, cross/1 with 1 heads"
     ):
         script.read(runs["bahdanau"], SOURCE, TARGET, wanted("encoder:2:0"))

@@ -59,7 +59,7 @@ def whole(form: str, draw: Draw) -> Files:
     return {
         f"{split}.{language}": (f"{split}.{language}", text_of(sides[side][at :: len(splits)]))
         for at, split in enumerate(splits) for side, language in enumerate(("en", "fr"))
-    }  # fmt: skip
+    }
 
 
 def text_of(lines: list[str]) -> bytes:

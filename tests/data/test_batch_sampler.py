@@ -152,7 +152,7 @@ def test_a_share_of_the_rows_is_read_once_in_the_batches_of_one_device(num_repli
     def batches(rank, devices):
         return list(TokenBatchSampler(
             *lengths, batch_tokens=150, shuffle=False, seed=1, rank=rank, num_replicas=devices, as_alone=True, rows=rows
-        ))  # fmt: skip
+        ))
 
     alone = batches(0, 1)
     assert len(alone) > 3

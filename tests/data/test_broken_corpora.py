@@ -111,7 +111,7 @@ def outcome(kind: str, draw: Draw) -> str:
 quick = settings(
     max_examples=FEW, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck),
     phases=[Phase.generate],  # what fails may have a line of megabytes, which to shrink takes minutes
-)  # fmt: skip
+)
 
 
 def fuzz(kind: str, examples: int, *, derandomize: bool) -> list[str]:
@@ -170,7 +170,7 @@ def test_sentences_say_what_is_wrong(tmp_path: Path) -> None:
         "a lost tab": (b"a\tb\tc\nc d\te\nf\tg\th\n", f", line 2: 2 tab-separated columns, {MOST} 3; {TAB}"),
         "UTF-16": ("a\tb\n".encode("utf-16"), " is UTF-16; convert the file to UTF-8"),
         "CR": (b"a\tb\rc\td\r", " ends its lines with carriage returns alone; convert them to line feeds"),
-    }  # fmt: skip
+    }
     for content, sentence in said.values():
         assert refused("tsv", tmp_path, {"train": ("pairs.txt", content)}) == f"{file}{sentence}"
     for line, sentence in (
@@ -181,7 +181,7 @@ def test_sentences_say_what_is_wrong(tmp_path: Path) -> None:
          "remove the line"),
         (b'{"\\n": 1, "' + b"f" * 500 + b'": 2}', f"no text in the field 'en' (fields: �, {'f' * 97}…); name it by "
          "data.source_field"),
-    ):  # fmt: skip
+    ):
         file = tmp_path / "pairs.jsonl"
         assert refused("jsonl", tmp_path, {"train": (file.name, line)}) == f"{file}, line 1: {sentence}"
 
@@ -201,7 +201,7 @@ def test_a_held_out_sentence_beyond_all_bounds_is_refused_before_a_validation_di
     files = {
         f"{split}.{side}": (f"{split}.{side}", text_of([pair[k] for pair in pairs]))
         for split in SPLITS["six"] for k, side in enumerate(("en", "fr"))
-    }  # fmt: skip
+    }
     files["val.fr"] = ("val.fr", text_of(["t0", "t1", "mot " * 2_501, "t3", "t4"]))
     assert refused("six", tmp_path, files) == (
         "pair 3 of val has a side of 10,003 characters; val is read whole, and a model bears 10,000: shorten or remove "
@@ -213,7 +213,7 @@ def train(folder: Path, *overrides: str) -> tuple[int, str]:
     done = subprocess.run(
         [sys.executable, "train.py", f"hydra.run.dir={folder / 'run'}", "debug=fast", *overrides], cwd=ROOT,
         capture_output=True, text=True, timeout=600, env=os.environ | {"COLUMNS": "120"},
-    )  # fmt: skip
+    )
     return done.returncode, done.stderr
 
 

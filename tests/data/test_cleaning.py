@@ -37,13 +37,13 @@ def test_every_step_drops_and_counts_its_own():
     pairs = [
         good, pair("", "c d"), pair("a b", ""), pair("a b", "c" * 31), pair("a", "c d"),
         pair("a b c d e f", "c d e"), pair("a b", "c d e f g"), good, pair("a b", "c e"),
-    ]  # fmt: skip
+    ]
     kept, counts = cleaning.drop(pairs)
     assert kept == [good, pair("a b", "c e")]
     assert counts == {
         "dropped, empty side": 2, "dropped, over 30 characters": 1, "dropped, under 2 words": 1,
         "dropped, over 5 words": 1, "dropped, longer over shorter side beyond 2": 1, "dropped, double": 1,
-    }  # fmt: skip
+    }
 
 
 def test_doubles_and_uneven_pairs_stay_on_request():
@@ -67,7 +67,7 @@ def test_a_line_of_a_hundred_thousand_tokens_is_dropped_with_or_without_blanks()
         ({"max_characters": 0}, "data.cleaning.max_characters=0 leaves nothing; use 1000"),
         ({"max_ratio": 0.5}, "data.cleaning.max_ratio=0.5 is less than 1, an even pair; use 9 or null"),
     ],
-)  # fmt: skip
+)
 def test_limits_that_nothing_can_meet_are_refused(settings, sentence):
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         Cleaning(**settings)

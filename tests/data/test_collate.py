@@ -19,7 +19,7 @@ def encoded(sources, targets):
     return EncodedSplit(
         source_ids=flat(sources), target_ids=flat(targets),
         source_offsets=fences(sources), target_offsets=fences(targets),
-    )  # fmt: skip
+    )
 
 
 def check(batch):

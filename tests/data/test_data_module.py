@@ -155,7 +155,7 @@ def trainer(tmp_path, **settings):
     return pl.Trainer(
         accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
         default_root_dir=tmp_path, use_distributed_sampler=False, enable_checkpointing=False, **settings,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.filterwarnings(

@@ -48,7 +48,7 @@ def test_every_step_is_counted_by_split_and_overlap_warned_of(folder, caplog):
         "train: pairs read": 5, "train: pairs normalised": 2, "train: dropped, empty side": 1,
         "train: dropped, double": 1, "val: pairs read": 3, "val: pairs normalised": 1, "test: pairs read": 1,
         "test: pairs normalised": 1, "test_unseen: pairs read": 1, "test: sources also in train": 1,
-    }  # fmt: skip
+    }
     assert caplog.messages == ["1 of 1 source sentences of test are also in train: its score flatters"]
 
 

@@ -32,7 +32,7 @@ class Counted(Corpus):
 def joined(sentences: int = 97, low: int = 11, high: int = 23, seed: int = 1) -> LoadedCorpus:
     return DocumentCorpus(
         corpus=Counted(sentences), min_words=low, max_words=high, seed=seed, source_language="en", target_language="fr"
-    ).load()  # fmt: skip
+    ).load()
 
 
 def numbers(text: str) -> list[str]:

@@ -22,7 +22,7 @@ def parallel(train: Any, val: Any = None, test: Any = None, **fields: Any) -> Lo
     return ParallelCorpus(
         train=train, val=val, test=test, cleaning=Cleaning(), val_sentences=3, test_sentences=5, seed=1,
         **{"source_language": "en", "target_language": "fr", "source_field": None, "target_field": None} | fields,
-    ).load()  # fmt: skip
+    ).load()
 
 
 def write(file: Path, lines: list[str]) -> str:
@@ -139,7 +139,7 @@ def multi30k(folder: Path | None, cache: Path, **changed: str) -> LoadedCorpus:
     return Multi30kCorpus(
         path=None if folder is None else str(folder), source_language="en", target_language="fr",
         cleaning=Cleaning(), cache_dir=str(cache), **settings,
-    ).load()  # fmt: skip
+    ).load()
 
 
 @pytest.mark.parametrize("end", ["", ".gz"])

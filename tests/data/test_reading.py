@@ -104,9 +104,9 @@ def test_chunks_change_nothing(tmp_path, monkeypatch, size):
     lines = ["é", "", "aéb", "猫", "x\r", "été"]
     assert read_lines(write(tmp_path, "\ufeff".encode() + "\r\n".join(lines).encode())) == lines
     refuses(write(tmp_path, "a\tb\n".encode() * 9 + b"c\t\xe9\n" + b"d\te\n" * 9),
-            ", line 10: not UTF-8; convert the file to UTF-8 or remove the line")  # fmt: skip
+            ", line 10: not UTF-8; convert the file to UTF-8 or remove the line")
     refuses(write(tmp_path, b"a\tb\n" * 9 + b"c\t\0\n" + b"d\te\n" * 9),
-            ", line 10: a NUL byte, so this is not plain text; remove the line")  # fmt: skip
+            ", line 10: a NUL byte, so this is not plain text; remove the line")
 
 
 def test_a_corpus_turns_round_for_french_to_english():

@@ -30,7 +30,7 @@ def load(path, seed=1, val_sentences=5, test_sentences=7, source="en", target="f
         path=None if path is None else str(path), source_language=source, target_language=target,
         cleaning=Cleaning(), val_sentences=val_sentences, test_sentences=test_sentences, seed=seed,
         cache_dir=str(cache_dir),
-    )  # fmt: skip
+    )
     return corpus.load()
 
 

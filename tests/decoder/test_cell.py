@@ -29,9 +29,16 @@ def test_a_cell_equals_torchs(cell: str) -> None:
 
 def build_stack(cell: str, residual: bool = False, layer_norm: bool = False) -> Stack:
     return Stack(
-        known_dim=3, found_dim=2, summary_dim=7, cell=cell, hidden_dim=5, num_layers=3, residual=residual,
-        layer_norm=layer_norm, dropout=0.0,
-    )  # fmt: skip
+        known_dim=3,
+        found_dim=2,
+        summary_dim=7,
+        cell=cell,
+        hidden_dim=5,
+        num_layers=3,
+        residual=residual,
+        layer_norm=layer_norm,
+        dropout=0.0,
+    )
 
 
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
@@ -43,9 +50,7 @@ def test_residuals_and_norms_change_outputs_and_leave_states_as_they_are(cell: s
     known, found = torch.randn(4, stack.first.known.out_features), torch.randn(4, 2)
     output, after = stack(known, found, state)
     x = stack.norms[0](stack.first(known, found, state[0])[0])
-    for cell_above, norm, before, states in zip(
-        stack.above, stack.norms[1:], state[1:], after[1:], strict=True
-    ):
+    for cell_above, norm, before, states in zip(stack.above, stack.norms[1:], state[1:], after[1:], strict=True):
         expected = cell_above(None, x, before)
         x = norm(expected[0] + x)
         torch.testing.assert_close(states, expected)

@@ -33,9 +33,17 @@ def factory(preset: str) -> partial[Any]:
 def fresh(attention: partial[Any], kernel_size: int = 3, value_dim: int = VALUE) -> ConvDecoder:
     position = partial(LearnedPosition, join="add", max_length=31)
     return ConvDecoder(
-        input_dim=INPUT, key_dim=KEY, value_dim=value_dim, summary_dim=13, attention=attention, position=position,
-        dim=DIM, num_layers=LAYERS, kernel_size=kernel_size, dropout=0.3,
-    )  # fmt: skip
+        input_dim=INPUT,
+        key_dim=KEY,
+        value_dim=value_dim,
+        summary_dim=13,
+        attention=attention,
+        position=position,
+        dim=DIM,
+        num_layers=LAYERS,
+        kernel_size=kernel_size,
+        dropout=0.3,
+    )
 
 
 def decoder(preset: str = "luong_dot", kernel_size: int = 3) -> ConvDecoder:

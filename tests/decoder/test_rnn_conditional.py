@@ -16,9 +16,7 @@ MASK = torch.tensor([[True] * 5, [True, True, False, False, False]])
 
 
 def build(*overrides: str) -> RNNConditionalDecoder:
-    config = composed(
-        "decoder@model.decoder=rnn_conditional", "attention=luong_dot", "model.decoder.dim=6", *overrides
-    )
+    config = composed("decoder@model.decoder=rnn_conditional", "attention=luong_dot", "model.decoder.dim=6", *overrides)
     decoder = built(config.model.decoder)(input_dim=7, key_dim=6, value_dim=6, summary_dim=4)
     for parameter in decoder.parameters():
         nn.init.normal_(parameter, std=0.5)

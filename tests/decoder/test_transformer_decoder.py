@@ -54,9 +54,7 @@ def pairs(ours: TransformerDecoder, theirs: nn.TransformerDecoder) -> by_torch.P
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("target", [11, 23])  # of few rows, and of enough to join the projections
-def test_outputs_and_gradients_equal_torchs(
-    target: int, norm: str, activation: str, dtype: torch.dtype
-) -> None:
+def test_outputs_and_gradients_equal_torchs(target: int, norm: str, activation: str, dtype: torch.dtype) -> None:
     ours = decoder(norm=norm, feed_forward=by_torch.feed_forward_factory(FF_DIM, activation)).to(dtype)
     by_torch.shaken(ours)
     theirs = torchs(norm, activation, dtype)
@@ -109,18 +107,18 @@ def test_weights_are_named_by_slot_and_layer_and_change_nothing() -> None:
     assert plain.weights == {}
     shapes = {slot: tuple(weights.shape[1:]) for slot, weights in asked.weights.items()}
     assert shapes == {
-        "self/0": (HEADS, TARGET, TARGET), "cross/0": (HEADS, TARGET, SOURCE),
-        "self/1": (HEADS, TARGET, TARGET), "cross/1": (HEADS, TARGET, SOURCE),
-    }  # fmt: skip
+        "self/0": (HEADS, TARGET, TARGET),
+        "cross/0": (HEADS, TARGET, SOURCE),
+        "self/1": (HEADS, TARGET, TARGET),
+        "cross/1": (HEADS, TARGET, SOURCE),
+    }
     assert (asked.weights["self/1"].triu(1) == 0).all()
     assert (asked.weights["cross/1"].masked_select(~MASK[:, None, None]) == 0).all()
     for weights in asked.weights.values():
         torch.testing.assert_close(weights.sum(-1), torch.ones(BATCH, HEADS, TARGET))
 
 
-@pytest.mark.parametrize(
-    "slots", [["cross_attention"], ["self_attention"], ["self_attention", "cross_attention"]]
-)
+@pytest.mark.parametrize("slots", [["cross_attention"], ["self_attention"], ["self_attention", "cross_attention"]])
 def test_log_prob_and_entropy_are_summed_over_the_layers_and_slots_that_sample(slots: list[str]) -> None:
     sampling = by_torch.attention_factory(HEADS, normalizer=partial(SamplingNormalizer))
     ours = decoder(num_layers=5, **dict.fromkeys(slots, sampling))

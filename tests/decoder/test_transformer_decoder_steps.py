@@ -9,17 +9,7 @@ from typing import Any, final
 import pytest
 import torch
 from configs import options
-from decoder.transformer_decoders import (
-    BATCH,
-    DIM,
-    HEADS,
-    LAYERS,
-    SOURCE,
-    TARGET,
-    decoder,
-    encoded,
-    ready,
-)
+from decoder.transformer_decoders import BATCH, DIM, HEADS, LAYERS, SOURCE, TARGET, decoder, encoded, ready
 from jaxtyping import Bool, Int
 from nn import torch_transformer as by_torch
 from torch import Tensor, nn
@@ -64,9 +54,7 @@ def test_step_by_step_or_chunk_by_chunk_equals_all_at_once(
 class Aligned(Pattern):
     """Each query sees the key at its own place, and none beyond the last."""
 
-    def allowed(
-        self, centre: Tensor, key_place: Int[Tensor, "source"]
-    ) -> Bool[Tensor, "batch target source"]:
+    def allowed(self, centre: Tensor, key_place: Int[Tensor, "source"]) -> Bool[Tensor, "batch target source"]:
         return centre[..., None] == key_place
 
 
@@ -77,9 +65,7 @@ def test_attention_to_the_source_starts_at_the_place_reached() -> None:
     found = stepped(ours, x, state, [4, 1, 6], need_weights=True)
     weights = torch.cat([step.weights["cross/1"] for step in found], 2)
     assert torch.equal(weights[1, 0], torch.eye(TARGET, SOURCE))
-    torch.testing.assert_close(
-        torch.cat([f.hidden for f in found], 1), ours(x, state).hidden, rtol=0, atol=1e-12
-    )
+    torch.testing.assert_close(torch.cat([f.hidden for f in found], 1), ours(x, state).hidden, rtol=0, atol=1e-12)
 
 
 @pytest.mark.usefixtures("double")
@@ -150,10 +136,16 @@ def test_a_step_projects_its_own_token_and_nothing_of_the_source() -> None:
         state = ours(x, ours.initial_state(encoded())).state
         shapes = linears_called(ours, x[:, :1], state)
     linears = {name for name, module in ours.named_modules() if isinstance(module, nn.Linear)}
-    of_source = {name for name in linears if name.endswith(("cross_attention.score.project_key",
-                                                            "cross_attention.project_values"))}  # fmt: skip
-    of_itself = {name for name in linears if "self_attention.score.project" in name or name.endswith(
-        "self_attention.project_values")}  # fmt: skip
+    of_source = {
+        name
+        for name in linears
+        if name.endswith(("cross_attention.score.project_key", "cross_attention.project_values"))
+    }
+    of_itself = {
+        name
+        for name in linears
+        if "self_attention.score.project" in name or name.endswith("self_attention.project_values")
+    }
     assert (len(of_source), len(of_itself)) == (2 * LAYERS, 3 * LAYERS)
     assert set(shapes) == linears - of_source - of_itself
     assert [(joined.weight.shape, joined.bias.shape) for joined in state.joined] == [

@@ -4,15 +4,7 @@ import pytest
 from configs import ROOT
 
 from scripts.demo_corpus import __main__ as corpus
-from scripts.demo_corpus import (
-    circumstance_sampler,
-    grammar,
-    links,
-    noun_phrases,
-    pronouns,
-    spelling,
-    word_sampler,
-)
+from scripts.demo_corpus import circumstance_sampler, grammar, links, noun_phrases, pronouns, spelling, word_sampler
 from scripts.demo_corpus.noun_phrase_sampler import NounPhraseSampler
 
 Clause, Gap = grammar.Clause, noun_phrases.Gap
@@ -206,9 +198,7 @@ def test_there_are_at_least_forty_worked_examples():
     assert len(SENTENCES) >= 40
 
 
-@pytest.mark.parametrize(
-    ("parts", "english", "french"), SENTENCES, ids=[english for _, english, _ in SENTENCES]
-)
+@pytest.mark.parametrize(("parts", "english", "french"), SENTENCES, ids=[english for _, english, _ in SENTENCES])
 def test_a_meaning_is_said_in_both_languages(parts, english, french):
     example = corpus.realise(tuple(parts))
     assert (example.english, example.french) == (english, french)

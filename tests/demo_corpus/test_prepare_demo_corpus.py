@@ -125,9 +125,7 @@ def test_french_is_elided_contracted_and_spaced(split):
         assert "  " not in english
         assert french[0].isupper()
         assert english[0].isupper()
-        assert (english[-1], french[-2:]) == ("?", " ?") or (
-            english[-1] == "." and re.search(r"[^ ]\.$", french)
-        )
+        assert (english[-1], french[-2:]) == ("?", " ?") or (english[-1] == "." and re.search(r"[^ ]\.$", french))
         assert not set("’«»“”\u00a0\u202f") & set(english + french)
 
 

@@ -43,9 +43,7 @@ def corpus() -> LoadedCorpus:
     for start, (name, size) in enumerate(SIZES.items()):
         numbers = range(100 * start, 100 * start + size)
         sources = [" ".join(WORDS[(7 * i + 3 * k) % len(WORDS)] for k in range(1 + i % 5)) for i in numbers]
-        targets = [
-            " ".join(source.split()[::-1][: 1 + i % 3]) for i, source in zip(numbers, sources, strict=True)
-        ]
+        targets = [" ".join(source.split()[::-1][: 1 + i % 3]) for i, source in zip(numbers, sources, strict=True)]
         splits[name] = Split(sources, targets, [[target] for target in targets])
     return LoadedCorpus(splits, CleaningReport({}), "en", "fr")
 
@@ -65,11 +63,16 @@ def module(lr: float = 0.1, dropout: float = 0.0) -> TranslationModule:
     for parameter in model.parameters():
         parameter.data *= 3
     return TranslationModule(
-        model=model, tokenizer=tokenizer(), search=built(composed("search.limits.max_length=23").search),
-        metrics={"bleu": built(composed().metric.bleu)}, test_names=["test", "test_unseen"],
-        optimizer=partial(torch.optim.SGD, lr=lr), scheduler=partial(inverse_sqrt, warmup_steps=1),
-        label_smoothing=0.1, config={},
-    )  # fmt: skip
+        model=model,
+        tokenizer=tokenizer(),
+        search=built(composed("search.limits.max_length=23").search),
+        metrics={"bleu": built(composed().metric.bleu)},
+        test_names=["test", "test_unseen"],
+        optimizer=partial(torch.optim.SGD, lr=lr),
+        scheduler=partial(inverse_sqrt, warmup_steps=1),
+        label_smoothing=0.1,
+        config={},
+    )
 
 
 def data(folder: Path, **settings: Any) -> TranslationDataModule:
@@ -83,10 +86,16 @@ def data(folder: Path, **settings: Any) -> TranslationDataModule:
 def trainer(ranks: int, **settings: Any) -> pl.Trainer:
     quieten()
     common = {
-        "accelerator": "cpu", "devices": ranks, "strategy": "ddp" if ranks > 1 else "auto", "logger": False,
-        "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False,
-        "use_distributed_sampler": False, "num_sanity_val_steps": 0,
-    }  # fmt: skip
+        "accelerator": "cpu",
+        "devices": ranks,
+        "strategy": "ddp" if ranks > 1 else "auto",
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "use_distributed_sampler": False,
+        "num_sanity_val_steps": 0,
+    }
     return pl.Trainer(**(common | settings))
 
 
@@ -101,25 +110,15 @@ class Recorder(pl.Callback):
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         self.gradients = {name: p.grad.clone() for name, p in pl_module.named_parameters()}
 
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
         self.losses.append(float(trainer.callback_metrics["train/loss"]))
         self.rows.setdefault(f"train {trainer.current_epoch}", []).append(batch.index.tolist())
 
-    def on_validation_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, *_: Any
-    ) -> None:
+    def on_validation_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, *_: Any) -> None:
         self.rows.setdefault("val", []).append(batch.index.tolist())
 
     def on_test_batch_end(
-        self,
-        trainer: Any,
-        pl_module: Any,
-        outputs: Any,
-        batch: Batch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         self.rows.setdefault(pl_module.test_names[dataloader_idx], []).append(batch.index.tolist())
 
@@ -132,8 +131,7 @@ def one_update(folder: Path, ranks: int, accumulated: int) -> tuple[dict[str, Te
     recorder, datamodule = Recorder(), data(folder)
     training = trainer(ranks, max_steps=1, accumulate_grad_batches=accumulated, callbacks=[recorder])
     parts = [
-        [row for batch in BATCHES[part :: ranks * accumulated] for row in batch]
-        for part in range(ranks * accumulated)
+        [row for batch in BATCHES[part :: ranks * accumulated] for row in batch] for part in range(ranks * accumulated)
     ]
     rows = parts[training.global_rank :: ranks]
     datamodule.setup()
@@ -167,11 +165,13 @@ def whole_run(folder: Path, ranks: int) -> dict[str, Any]:
     training.test(translator, datamodule=datamodule, verbose=False)
     figures |= {name: value.item() for name, value in training.callback_metrics.items() if "test" in name}
     return {
-        "rows": recorder.rows | {"val": validated[: len(validated) // 2]}, "steps": steps,
-        "epochs": training.current_epoch, "tokens": throughput.tokens,
+        "rows": recorder.rows | {"val": validated[: len(validated) // 2]},
+        "steps": steps,
+        "epochs": training.current_epoch,
+        "tokens": throughput.tokens,
         "figures": figures | {"entropy": translator.attention_entropy.compute().item()},
         "said": (translator.translations, translator.signatures, translator.decode_seconds),
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture(scope="module")

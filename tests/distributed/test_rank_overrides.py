@@ -12,8 +12,7 @@ QUIET = ["hydra.output_subdir=null", "hydra/job_logging=stdout"]
 
 
 @pytest.mark.parametrize(
-    "environment",
-    [{}, {"RANK": "0", "LOCAL_RANK": "0"}, {"SLURM_PROCID": "0"}, {"NODE_RANK": "0", "LOCAL_RANK": "0"}],
+    "environment", [{}, {"RANK": "0", "LOCAL_RANK": "0"}, {"SLURM_PROCID": "0"}, {"NODE_RANK": "0", "LOCAL_RANK": "0"}]
 )
 def test_the_first_process_is_left_as_it_was_typed(environment: dict[str, str]) -> None:
     assert overrides_of_rank(environment, ["-m", "seed=1,2"]) == []

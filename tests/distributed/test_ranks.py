@@ -67,19 +67,21 @@ def test_a_mistake_of_all_ranks_is_said_by_the_first_and_that_of_one_by_itself(
 
 
 @pytest.mark.slow
-def test_a_command_on_two_ranks_says_each_warning_and_its_mistake_once(
-    pairs: list[str], tmp_path: Path
-) -> None:
+def test_a_command_on_two_ranks_says_each_warning_and_its_mistake_once(pairs: list[str], tmp_path: Path) -> None:
     options = [option for option in SMALL if not option.startswith(("callback=", "trainer="))]
     trained_on = next(pair.partition("=")[2] for pair in pairs if pair.startswith("data.train="))
     options += [*(pair for pair in pairs if not pair.startswith("data.val=")), f"data.val={trained_on}"]
     options += ["trainer=ddp_cpu", "callback=[seeding,finite,checkpoint,autosave]", "callback.finite.limit=3"]
     options += ["+callback.faulty={_target_:callback.faulty.Faulty,fault:forward,first:2,number:99}"]
     done = subprocess.run(
-        [sys.executable, "train.py", *options, f"hydra.run.dir={tmp_path}"], cwd=ROOT, text=True, timeout=600,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [sys.executable, "train.py", *options, f"hydra.run.dir={tmp_path}"],
+        cwd=ROOT,
+        text=True,
+        timeout=600,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         env=os.environ | {"COLUMNS": "120", "PYTHONPATH": str(ROOT / "tests")},
-    )  # fmt: skip
+    )
     assert done.returncode == 2, done.stdout
     assert "Traceback" not in done.stdout
     once = ["of val are also in train: its score flatters", "5 steps in a row, up to step 6, were skipped"]

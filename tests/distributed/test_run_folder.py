@@ -20,12 +20,7 @@ from seq2seq_attn.distributed.run_folder import VARIABLE, announce, first_run_di
 from seq2seq_attn.distributed.sweep_job import of_one_job
 from seq2seq_attn.errors import UserError
 
-SLURM = {
-    "SLURM_NTASKS": "2",
-    "SLURM_NTASKS_PER_NODE": "2",
-    "SLURM_NODELIST": "127.0.0.1",
-    "SLURM_NODEID": "0",
-}
+SLURM = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODELIST": "127.0.0.1", "SLURM_NODEID": "0"}
 SLURM |= {"SLURM_JOB_NAME": "train", "SLURM_NNODES": "1", "SLURM_JOB_ID": "4321"}
 
 
@@ -55,9 +50,7 @@ def test_processes_started_by_others_take_the_folder_of_the_first(launcher: str,
     ]
 
 
-def test_one_process_keeps_its_own_folder_and_tells_those_that_it_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_process_keeps_its_own_folder_and_tells_those_that_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "of a run before")
     assert first_run_dir("mine") == "mine"
     announce("mine")
@@ -89,18 +82,15 @@ def test_a_node_started_by_hand_must_be_told(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_job_of_a_sweep_has_the_flags_of_the_sweep_and_its_own_overrides() -> None:
-    typed = [
+    typed = ["--config-dir", "mine", "-m", "seed=1,2", "~logger", "hydra.sweep.dir=there", "--config-path=conf"]
+    assert of_one_job(typed, ["seed=2", "~logger"]) == [
         "--config-dir",
         "mine",
-        "-m",
-        "seed=1,2",
-        "~logger",
-        "hydra.sweep.dir=there",
         "--config-path=conf",
+        "seed=2",
+        "~logger",
+        "hydra.mode=RUN",
     ]
-    assert of_one_job(typed, ["seed=2", "~logger"]) == [
-        "--config-dir", "mine", "--config-path=conf", "seed=2", "~logger", "hydra.mode=RUN",
-    ]  # fmt: skip
 
 
 SMALL = ["tokenizer.vocab_size=500", "model.embedding_dim=32", "model.encoder.dim=32", "model.decoder.dim=32"]
@@ -117,12 +107,14 @@ def started(folder: Path, start: str, *overrides: str) -> list[subprocess.Popen[
     ranks = range(2) if start == "slurm" else range(1)
     return [
         subprocess.Popen(
-            [sys.executable, *arguments, str(ROOT / "train.py"), *SMALL, *overrides], cwd=folder,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [sys.executable, *arguments, str(ROOT / "train.py"), *SMALL, *overrides],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=os.environ | environment | ({"SLURM_PROCID": f"{r}", "SLURM_LOCALID": f"{r}"} if environment else {}),
         )
         for r in ranks
-    ]  # fmt: skip
+    ]
 
 
 def outcome(processes: list[subprocess.Popen[bytes]]) -> str:
@@ -133,15 +125,7 @@ def outcome(processes: list[subprocess.Popen[bytes]]) -> str:
 
 
 def check_whole(run: Path) -> dict[str, Any]:
-    files = {
-        "config.yaml",
-        "provenance.json",
-        "metrics.csv",
-        "results.json",
-        "train.log",
-        "translations.tsv",
-        ".hydra",
-    }
+    files = {"config.yaml", "provenance.json", "metrics.csv", "results.json", "train.log", "translations.tsv", ".hydra"}
     assert files <= {path.name for path in run.iterdir()}
     return json.loads((run / "results.json").read_text("utf-8"))
 

@@ -46,9 +46,7 @@ def test_a_run_in_the_folder_of_a_running_one_is_refused_and_changes_nothing_the
     (tmp_path / "results.json").write_text("{}")
     with another_at_work(tmp_path):
         before = everything(tmp_path)
-        with pytest.raises(
-            UserError, match=f"^another process is at work in {tmp_path}; wait for it, or end"
-        ):
+        with pytest.raises(UserError, match=f"^another process is at work in {tmp_path}; wait for it, or end"):
             run_here(tmp_path, *pairs, "resume=auto")
         assert everything(tmp_path) == before
 
@@ -59,14 +57,15 @@ def test_the_command_leaves_before_hydra_writes_into_the_folder_of_a_running_one
     with another_at_work(folder):
         before = everything(folder)
         done = subprocess.run(
-            [sys.executable, "train.py", f"hydra.run.dir='{folder}'", "resume=auto"], cwd=ROOT, text=True,
-            capture_output=True, timeout=120,
-        )  # fmt: skip
+            [sys.executable, "train.py", f"hydra.run.dir='{folder}'", "resume=auto"],
+            cwd=ROOT,
+            text=True,
+            capture_output=True,
+            timeout=120,
+        )
         assert everything(folder) == before
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        f"another process is at work in {folder}; wait for it, or end it, or give another folder\n"
-    )
+    assert done.stderr == (f"another process is at work in {folder}; wait for it, or end it, or give another folder\n")
 
 
 def test_ranks_that_are_not_the_first_need_no_lock(

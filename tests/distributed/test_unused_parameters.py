@@ -29,9 +29,7 @@ class Training(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         decoded = self.model(batch.source, batch.source_mask, batch.target_input)
         hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
-        loss = label_smoothed_cross_entropy(
-            hidden, self.model.output.weight, self.model.output.bias, target, 0.1
-        )
+        loss = label_smoothed_cross_entropy(hidden, self.model.output.weight, self.model.output.bias, target, 0.1)
         drawn = drawn_loss(self.reinforce, batch, loss.loss_by_piece, decoded)
         return loss.smoothed if drawn is None else loss.smoothed + drawn
 
@@ -64,9 +62,7 @@ def check_no_parameter_is_unused(folder: Path, models: list[str], attentions: li
 
 # Of those that read no query, or draw: the ConvS2S decoder has a layer for queries alone.
 @pytest.mark.parametrize("attention", ["none", "synthesizer_random", "luong_location", "hard", "local_p"])
-def test_ddp_finds_no_unused_parameter_in_an_attention_that_could_have_one(
-    attention: str, tmp_path: Path
-) -> None:
+def test_ddp_finds_no_unused_parameter_in_an_attention_that_could_have_one(attention: str, tmp_path: Path) -> None:
     check_no_parameter_is_unused(tmp_path, ["conv"], [attention])
 
 

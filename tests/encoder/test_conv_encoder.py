@@ -21,12 +21,7 @@ MASK = torch.arange(7) < torch.tensor(LENGTHS)[:, None]
 def fresh(input_dim: int = 5, dim: int = 11, kernel_size: int = 3, dropout: float = 0.3) -> ConvEncoder:
     position = partial(LearnedPosition, join="add", max_length=13)
     return ConvEncoder(
-        input_dim=input_dim,
-        position=position,
-        dim=dim,
-        num_layers=3,
-        kernel_size=kernel_size,
-        dropout=dropout,
+        input_dim=input_dim, position=position, dim=dim, num_layers=3, kernel_size=kernel_size, dropout=dropout
     )
 
 
@@ -42,9 +37,7 @@ def read(conv: ConvEncoder, sentence: Tensor) -> tuple[Tensor, Tensor]:
     for layer in conv.layers:
         reach = layer.kernel_size // 2
         nothing = torch.zeros_like(h[0])
-        windows = [
-            [h[i] if i in places else nothing for i in range(j - reach, j + reach + 1)] for j in places
-        ]
+        windows = [[h[i] if i in places else nothing for i in range(j - reach, j + reach + 1)] for j in places]
         h = [(gated(layer, windows[j]) + h[j]) / 2**0.5 for j in places]
     z = [linear(conv.narrow, h[j]) for j in places]
     return torch.stack(z), torch.stack([(z[j] + e[j]) / 2**0.5 for j in places])
@@ -129,8 +122,6 @@ def test_weights_start_with_the_papers_deviations() -> None:
 
 
 def test_a_window_without_a_middle_is_refused() -> None:
-    sentence = (
-        r"^encoder\.kernel_size=4 is even, but a window has as many places on either side; take an odd one$"
-    )
+    sentence = r"^encoder\.kernel_size=4 is even, but a window has as many places on either side; take an odd one$"
     with pytest.raises(UserError, match=sentence):
         fresh(kernel_size=4)

@@ -14,7 +14,7 @@ def encoder(cell: str, bidirectional: bool = True, **options: bool) -> RNNEncode
     options = {"residual": False, "layer_norm": False} | options
     return RNNEncoder(
         input_dim=5, cell=cell, dim=6, num_layers=2, bidirectional=bidirectional, dropout=0.3, **options
-    ).eval()  # fmt: skip
+    ).eval()
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -53,9 +53,15 @@ def test_what_stands_in_the_padding_changes_nothing() -> None:
 def test_odd_width_for_two_directions_is_refused() -> None:
     with pytest.raises(UserError, match=r"two directions share encoder.dim=7; make it even"):
         RNNEncoder(
-            input_dim=5, cell="gru", dim=7, num_layers=1, bidirectional=True, residual=False,
-            layer_norm=False, dropout=0.0,
-        )  # fmt: skip
+            input_dim=5,
+            cell="gru",
+            dim=7,
+            num_layers=1,
+            bidirectional=True,
+            residual=False,
+            layer_norm=False,
+            dropout=0.0,
+        )
 
 
 def test_residuals_and_norms_are_those_of_the_layers_outputs() -> None:

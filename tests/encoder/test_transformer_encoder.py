@@ -48,9 +48,7 @@ def pairs(ours: TransformerEncoder, theirs: nn.TransformerEncoder) -> by_torch.P
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("length", [7, 23])  # of few rows, and of enough to join the projections
-def test_outputs_and_gradients_equal_torchs(
-    length: int, norm: str, activation: str, dtype: torch.dtype
-) -> None:
+def test_outputs_and_gradients_equal_torchs(length: int, norm: str, activation: str, dtype: torch.dtype) -> None:
     mask = torch.arange(length) < torch.tensor([[4], [length], [1]])
     ours = encoder(norm=norm, feed_forward=by_torch.feed_forward_factory(FF_DIM, activation)).to(dtype)
     by_torch.shaken(ours)

@@ -31,9 +31,7 @@ def clauses() -> Pairs:
     """Eighty short sentences, then eighty of two clauses."""
     found = [tuple(map(" ".join, zip(*words, strict=True))) for words in product(*(d.items() for d in WORDS))]
     found = [found[i * 7 % 80] for i in range(80)]  # mixed; 7 and 80 have no common divisor
-    twice = [
-        (f"{a} and {c}", f"{b} et {d}") for (a, b), (c, d) in zip(found, found[1:] + found[:1], strict=True)
-    ]
+    twice = [(f"{a} and {c}", f"{b} et {d}") for (a, b), (c, d) in zip(found, found[1:] + found[:1], strict=True)]
     return [(f"{a.capitalize()}.", f"{b.capitalize()}.") for a, b in found + twice]
 
 
@@ -49,11 +47,21 @@ def learn(folder: Path, *overrides: str) -> Path:
     splits = {"train": pairs[:60] + pairs[100:], "val": pairs[60:70] + pairs[90:100], "test": test}
     files = [f"data.{name}={write(folder / f'{name}.tsv', found)}" for name, found in splits.items()]
     return train(
-        folder / "run", "data=parallel", *files, "tokenizer=word", "tokenizer.vocab_size=60", "optimizer.lr=0.02",
-        "debug=fast", "trainer.max_steps=90", "trainer.max_epochs=100", "trainer.check_val_every_n_epoch=5",
-        "trainer.limit_val_batches=null", "trainer.limit_test_batches=null", "metric=[bleu,chrf,tokenized_bleu]",
+        folder / "run",
+        "data=parallel",
+        *files,
+        "tokenizer=word",
+        "tokenizer.vocab_size=60",
+        "optimizer.lr=0.02",
+        "debug=fast",
+        "trainer.max_steps=90",
+        "trainer.max_epochs=100",
+        "trainer.check_val_every_n_epoch=5",
+        "trainer.limit_val_batches=null",
+        "trainer.limit_test_batches=null",
+        "metric=[bleu,chrf,tokenized_bleu]",
         *overrides,
-    )  # fmt: skip
+    )
 
 
 def evaluated(folder: Path, *overrides: str) -> dict[str, Any]:
@@ -69,18 +77,27 @@ def evaluated(folder: Path, *overrides: str) -> dict[str, Any]:
 def best_validation(run: Path) -> dict[str, str]:
     """The row of metrics.csv that the best checkpoint was chosen by."""
     with (run / "metrics.csv").open(encoding="utf-8") as file:
-        return max(
-            (row for row in csv.DictReader(file) if row["val/bleu"]), key=lambda row: float(row["val/bleu"])
-        )
+        return max((row for row in csv.DictReader(file) if row["val/bleu"]), key=lambda row: float(row["val/bleu"]))
 
 
 def sacrebleu_command(folder: Path, suffix: str, versions: int, *flags: str) -> dict[str, dict[str, Any]]:
     """What the command gives for the written files, by metric."""
     files = [f"translations{suffix}.references", "-i", f"translations{suffix}.hypotheses"]
     done = command(
-        "-m", "sacrebleu", *files, "--num-refs", str(versions), "-m", "bleu", "chrf", "ter", "-w", "14", *flags,
+        "-m",
+        "sacrebleu",
+        *files,
+        "--num-refs",
+        str(versions),
+        "-m",
+        "bleu",
+        "chrf",
+        "ter",
+        "-w",
+        "14",
+        *flags,
         cwd=folder,
-    )  # fmt: skip
+    )
     said = {score["name"].lower(): score for score in json.loads(done.stdout)}
     assert set(said) == {"bleu", "chrf2", "ter"}
     return {"chrf" if name == "chrf2" else name: score for name, score in said.items()}

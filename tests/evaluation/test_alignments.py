@@ -60,17 +60,27 @@ def save_run(folder: Path, corpus: Path, **languages: str) -> str:
     tokenizer = SentencePieceTokenizer("char", 100, joint=False, sampling_alpha=0.0, cache_dir=None)
     tokenizer.train([SOURCE, *(s for s, _ in OTHERS)], [TARGET, *(t for _, t in OTHERS)])
     config = composed(
-        "model=rnn", "model.embedding_dim=11", "model.encoder.dim=14", "model.decoder.dim=14", "data=tatoeba",
-        f"model.source_vocab_size={tokenizer.source_vocab_size}", f"data.path={corpus}", "data.val_sentences=1",
-        f"model.target_vocab_size={tokenizer.target_vocab_size}", "data.test_sentences=1", "data.cache_dir=unused",
-    )  # fmt: skip
+        "model=rnn",
+        "model.embedding_dim=11",
+        "model.encoder.dim=14",
+        "model.decoder.dim=14",
+        "data=tatoeba",
+        f"model.source_vocab_size={tokenizer.source_vocab_size}",
+        f"data.path={corpus}",
+        "data.val_sentences=1",
+        f"model.target_vocab_size={tokenizer.target_vocab_size}",
+        "data.test_sentences=1",
+        "data.cache_dir=unused",
+    )
     plain = {name: OmegaConf.to_container(config[name], resolve=True) for name in ("model", "search", "data")}
     plain["data"] |= languages
     (folder / "checkpoints").mkdir(parents=True)
     checkpoint = {
-        "format": FORMAT, "config": plain, "tokenizer": tokenizer.get_state(),
+        "format": FORMAT,
+        "config": plain,
+        "tokenizer": tokenizer.get_state(),
         "state_dict": {f"model.{name}": x for name, x in built(config.model).state_dict().items()},
-    }  # fmt: skip
+    }
     torch.save(checkpoint, folder / "checkpoints" / "best.ckpt")
     return str(folder)
 
@@ -82,9 +92,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     lines = [(SOURCE, TARGET.replace(" !", "\u202f!")), *OTHERS]
     corpus.write_text("".join(f"{source}\t{target}\tby us\n" for source, target in lines), encoding="utf-8")
     digest = script.fingerprint(SOURCE, TARGET)
-    alignments.write_text(
-        f"# a comment\n{digest}\t0-0 2-1 1-2 3-3\t3-4\n0123456789abcdef\t0-0\n", encoding="utf-8"
-    )
+    alignments.write_text(f"# a comment\n{digest}\t0-0 2-1 1-2 3-3\t3-4\n0123456789abcdef\t0-0\n", encoding="utf-8")
     return {"corpus": corpus, "alignments": alignments}
 
 

@@ -12,16 +12,7 @@ import sacrebleu
 import torch
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 from configs import CONF
-from evaluation.learned import (
-    best_validation,
-    clauses,
-    columns,
-    evaluated,
-    learn,
-    report,
-    sacrebleu_command,
-    write,
-)
+from evaluation.learned import best_validation, clauses, columns, evaluated, learn, report, sacrebleu_command, write
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from training.test_run import command
@@ -46,17 +37,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def evaluation(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All that evaluate.py writes for the run's validation and test sets, and what it printed."""
     folder = tmp_path_factory.mktemp("evaluation")
-    done = command(
-        "evaluate.py", f"ckpt_path={run}", "splits=[val,test]", "num_threads=1", f"hydra.run.dir={folder}"
-    )
+    done = command("evaluate.py", f"ckpt_path={run}", "splits=[val,test]", "num_threads=1", f"hydra.run.dir={folder}")
     assert (done.returncode, done.stderr) == (0, b"")
     (folder / "printed").write_bytes(done.stdout)
     return folder
 
 
-def test_figures_of_the_test_set_are_those_of_the_training_run_to_the_last_digit(
-    run: Path, evaluation: Path
-) -> None:
+def test_figures_of_the_test_set_are_those_of_the_training_run_to_the_last_digit(run: Path, evaluation: Path) -> None:
     logged, found = json.loads((run / "results.json").read_text()), report(evaluation)["splits"]["test"]
     assert 5 < found["bleu"] < 95
     for name in ("loss", "ppl", "accuracy", "bleu", "chrf", "tokenized_bleu"):
@@ -120,9 +107,7 @@ def test_attention_of_the_test_set_is_as_sharp_as_training_said_and_covers_a_sha
     assert 0 < found["test"]["attention_coverage"] <= 1
 
 
-def test_the_same_search_named_on_the_command_line_changes_nothing(
-    run: Path, evaluation: Path, tmp_path: Path
-) -> None:
+def test_the_same_search_named_on_the_command_line_changes_nothing(run: Path, evaluation: Path, tmp_path: Path) -> None:
     for search in (["search=greedy"], ["search=beam", "search.beam_size=1"]):
         found = evaluated(tmp_path, f"ckpt_path={run}", "splits=val", "bootstrap=0", *search)
         assert found["splits"]["val"]["bleu"] == report(evaluation)["splits"]["val"]["bleu"]
@@ -131,17 +116,14 @@ def test_the_same_search_named_on_the_command_line_changes_nothing(
         assert written[0] == written[1]
 
 
-def test_a_run_validated_by_beam_search_is_evaluated_by_it_with_the_same_bleu_and_sacrebleus(
-    tmp_path: Path,
-) -> None:
+def test_a_run_validated_by_beam_search_is_evaluated_by_it_with_the_same_bleu_and_sacrebleus(tmp_path: Path) -> None:
     run = learn(tmp_path, "search=beam", "search.beam_size=3")
     best = best_validation(run)
     found = evaluated(tmp_path / "own", f"ckpt_path={run}", "splits=[val,test]", "bootstrap=0")
     assert found["search"]["beam_size"] == 3
     named = evaluated(
-        tmp_path / "named", f"ckpt_path={run}", "splits=[val,test]", "bootstrap=0", "search=beam",
-        "search.beam_size=3",
-    )  # fmt: skip
+        tmp_path / "named", f"ckpt_path={run}", "splits=[val,test]", "bootstrap=0", "search=beam", "search.beam_size=3"
+    )
     for of in (found, named):
         assert of["splits"]["val"]["bleu"] == pytest.approx(float(best["val/bleu"]), rel=1e-6)
     assert found["splits"] == named["splits"]
@@ -172,11 +154,7 @@ def test_a_translation_is_scored_as_its_search_reported(run: Path, evaluation: P
     sources = columns(evaluation / "translations_val.tsv")[0]
     found = Translator.load(run, device="cpu").translate(sources)
     pairs = [(source, one.text) for source, one in zip(sources, found, strict=True)]
-    options = [
-        f"ckpt_path={run}",
-        f"score={write(tmp_path / 'pairs.tsv', pairs)}",
-        f"paths.run_dir={tmp_path}",
-    ]
+    options = [f"ckpt_path={run}", f"score={write(tmp_path / 'pairs.tsv', pairs)}", f"paths.run_dir={tmp_path}"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         sums = evaluate(compose("evaluate", [*options, "device=cpu"]))
     log_probs = [float(log_prob) for log_prob in columns(tmp_path / "scores.tsv")[0]]
@@ -196,15 +174,17 @@ def test_bleu_by_length_is_bleu_of_the_sentences_of_that_length(evaluation: Path
         assert bucket["score"] == theirs.score
 
 
-def test_accuracy_is_the_share_of_pieces_that_a_teacher_forced_pass_ranks_first(
-    run: Path, evaluation: Path
-) -> None:
+def test_accuracy_is_the_share_of_pieces_that_a_teacher_forced_pass_ranks_first(run: Path, evaluation: Path) -> None:
     sources, references, _ = columns(evaluation / "translations_val.tsv")
     model, tokenizer, _ = load(str(run))
     batch = collate_pairs(
-        tokenizer.encode_source(sources), tokenizer.encode_target(references), list(range(len(sources))),
-        pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id,
-    )  # fmt: skip
+        tokenizer.encode_source(sources),
+        tokenizer.encode_target(references),
+        list(range(len(sources))),
+        pad_id=tokenizer.pad_id,
+        bos_id=tokenizer.bos_id,
+        eos_id=tokenizer.eos_id,
+    )
     with torch.inference_mode():
         best = model.logits(model(batch.source, batch.source_mask, batch.target_input).hidden).argmax(-1)
     right = (best == batch.target_output)[batch.target_mask].double().mean().item()
@@ -214,10 +194,7 @@ def test_accuracy_is_the_share_of_pieces_that_a_teacher_forced_pass_ranks_first(
 def test_the_report_says_what_was_evaluated_and_how(run: Path, evaluation: Path) -> None:
     found = report(evaluation)
     file = run / "checkpoints" / "best.ckpt"
-    assert (found["checkpoint"], found["sha256"]) == (
-        str(file),
-        hashlib.sha256(file.read_bytes()).hexdigest(),
-    )
+    assert (found["checkpoint"], found["sha256"]) == (str(file), hashlib.sha256(file.read_bytes()).hexdigest())
     assert (found["seed"], found["languages"]) == (1, ["en", "fr"])
     assert found["choices"] == {"attention": "bahdanau", "model": "rnn", "data": "parallel"}
     assert found["search"]["_target_"] == "seq2seq_attn.search.greedy.GreedySearch"
@@ -232,9 +209,7 @@ def test_the_screen_shows_a_column_for_each_split_and_each_signature_once(evalua
     found = report(evaluation)["splits"]
     for name in ("bleu", "chrf", "ter", "ppl", "tokenized_bleu"):
         (row,) = [line for line in printed.splitlines() if line.startswith(f"│ {name} ")]
-        assert [cell.strip() for cell in row.split("│")[2:4]] == [
-            f"{found[s][name]:.2f}" for s in ("val", "test")
-        ]
+        assert [cell.strip() for cell in row.split("│")[2:4]] == [f"{found[s][name]:.2f}" for s in ("val", "test")]
     for name in ("bleu", "ter"):
         (row,) = [line for line in printed.splitlines() if line.startswith(f"│ ± {name} ")]
         intervals = [found[s]["confidence"][name] for s in ("val", "test")]
@@ -251,9 +226,7 @@ def test_other_data_and_other_metrics_are_scored_and_the_runs_metrics_stay(run: 
     options = ["data=parallel", f"data.train={pairs}", "data.val_sentences=3", "data.test_sentences=5"]
     options += ["metric=[chrf]", "metric.chrf.word_order=2", "splits=test", "choices.data=parallel"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose(
-            "evaluate", [f"ckpt_path={run}", *options, "device=cpu", f"paths.run_dir={tmp_path}"]
-        )
+        config = compose("evaluate", [f"ckpt_path={run}", *options, "device=cpu", f"paths.run_dir={tmp_path}"])
     evaluate(config)
     found = report(tmp_path)["splits"]
     assert (list(found), found["test"]["sentences"]) == (["test"], 5)

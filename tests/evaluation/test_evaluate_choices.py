@@ -90,9 +90,7 @@ def test_a_missing_checkpoint_is_asked_for() -> None:
 def test_a_device_that_is_not_there_is_refused() -> None:
     assert choose_device("cpu").type == "cpu"
     for name in ("gpu", "cuda:77"):
-        with pytest.raises(
-            UserError, match=f"^device={name} cannot be used here; use auto, cpu, cuda or cuda:1$"
-        ):
+        with pytest.raises(UserError, match=f"^device={name} cannot be used here; use auto, cpu, cuda or cuda:1$"):
             choose_device(name)
 
 
@@ -106,24 +104,14 @@ EVALUATED = {
 def test_a_run_whose_options_are_gone_or_of_another_type_is_a_sentence(option: str, tmp_path: Path) -> None:
     run = write_checkpoint(tmp_path / "a.ckpt")
     checkpoint = read_checkpoint(run)
-    config = {
-        "ckpt_path": str(run),
-        "device": "cpu",
-        "num_threads": None,
-        "precision": None,
-        "batch_tokens": None,
-    }
+    config = {"ckpt_path": str(run), "device": "cpu", "num_threads": None, "precision": None, "batch_tokens": None}
     checkpoint["config"] |= EVALUATED  # of which each in turn is none
     for value in ("text", None):
         torch.save(checkpoint | {"config": checkpoint["config"] | {option: value}}, run)
-        with pytest.raises(
-            UserError, match=rf"a.ckpt holds no {option}\S* among its options; give a checkpoint"
-        ):
+        with pytest.raises(UserError, match=rf"a.ckpt holds no {option}\S* among its options; give a checkpoint"):
             evaluate(OmegaConf.create(config))
         if option in ("trainer", "batch_tokens"):
-            with pytest.raises(
-                UserError, match=rf"a.ckpt holds no {option}\S* among its options; give a checkpoint"
-            ):
+            with pytest.raises(UserError, match=rf"a.ckpt holds no {option}\S* among its options; give a checkpoint"):
                 evaluate(OmegaConf.create(config | {"score": "pairs.tsv"}))
 
 
@@ -133,7 +121,5 @@ def test_weights_of_a_training_that_diverged_are_not_evaluated(tmp_path: Path) -
     checkpoint["state_dict"]["model.output.bias"].fill_(float("nan"))
     torch.save(checkpoint, run)
     asked = OmegaConf.create({"ckpt_path": [str(run)], "device": "cpu", "num_threads": None})
-    with pytest.raises(
-        UserError, match=r"a.ckpt holds NaN or infinity in \S+: its training diverged; use an earlier"
-    ):
+    with pytest.raises(UserError, match=r"a.ckpt holds NaN or infinity in \S+: its training diverged; use an earlier"):
         load_models(asked)

@@ -67,10 +67,11 @@ def test_a_metric_is_the_runs_own_unless_the_data_or_one_of_its_options_is_chose
 @pytest.mark.parametrize(
     "overrides",
     [
-        [*TOKENISED], [*TOKENISED, "metric=[bleu]", "~recipe"],
+        [*TOKENISED],
+        [*TOKENISED, "metric=[bleu]", "~recipe"],
         [*TOKENISED, "metric=[bleu,tokenized_bleu]", "~recipe", "metric.bleu.tokenize=none"],
     ],
-)  # fmt: skip
+)
 def test_a_bleu_that_would_split_tokens_is_refused(overrides: list[str]) -> None:
     sentence = (
         r"^data.suffix=.lc.norm.tok is tokenised text, and metric.(tokenized_)?bleu would tokenise it once more; use "
@@ -81,9 +82,14 @@ def test_a_bleu_that_would_split_tokens_is_refused(overrides: list[str]) -> None
 
 
 @pytest.mark.parametrize(
-    "overrides", [["data=multi30k"], ["data=multi30k", "recipe=multi30k_tok"], ["data=demo"],
-                  ["data=multi30k", "data.suffix=.token"]],
-)  # fmt: skip
+    "overrides",
+    [
+        ["data=multi30k"],
+        ["data=multi30k", "recipe=multi30k_tok"],
+        ["data=demo"],
+        ["data=multi30k", "data.suffix=.token"],
+    ],
+)
 def test_what_tokenises_nothing_twice_passes(overrides: list[str]) -> None:
     check_tokenised(*data_and_metrics(*overrides))
 

@@ -81,9 +81,7 @@ def test_what_a_search_found_has_the_log_prob_that_it_reported(
     assert scored.tolist() == pytest.approx([one.log_prob for _, one in flat], abs=1e-4)
 
 
-def test_scores_stand_line_for_line_and_depend_on_no_other_line(
-    checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_scores_stand_line_for_line_and_depend_on_no_other_line(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     file = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in PAIRS])
     sums = evaluate(config(str(checkpoints["rnn"]), tmp_path, f"score={file}"))
     alone = models(checkpoints["rnn"])
@@ -123,14 +121,9 @@ def test_text_is_normalised_as_for_translation(checkpoints: dict[str, Path], tmp
     assert rows(tmp_path)[0] == rows(tmp_path)[1]
 
 
-def test_an_ensemble_of_twice_the_same_model_scores_as_the_model(
-    checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_an_ensemble_of_twice_the_same_model_scores_as_the_model(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     file = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in PAIRS])
-    for name, path in {
-        "one": checkpoints["rnn"],
-        "two": f"[{checkpoints['rnn']},{checkpoints['rnn']}]",
-    }.items():
+    for name, path in {"one": checkpoints["rnn"], "two": f"[{checkpoints['rnn']},{checkpoints['rnn']}]"}.items():
         evaluate(config(str(path), tmp_path / name, f"score={file}"))
     flat = [list(itertools.chain(*rows(tmp_path / name))) for name in ("one", "two")]
     assert flat[0] == pytest.approx(flat[1], abs=1e-4)
@@ -148,9 +141,7 @@ def test_no_more_than_a_window_is_read_ahead(
             read += 1
             yield pair
 
-    def watched(
-        chosen: Models, window: list[scoring.GivenPair], batch_tokens: int
-    ) -> list[scoring.PairScore]:
+    def watched(chosen: Models, window: list[scoring.GivenPair], batch_tokens: int) -> list[scoring.PairScore]:
         ahead.append((read, len(window)))
         return pairs(chosen, window, batch_tokens)
 
@@ -166,10 +157,7 @@ def test_no_more_than_a_window_is_read_ahead(
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (
-            b"a\tb\nc\n",
-            "line 2: 1 tab-separated column instead of 2 or 3 (source, target, anything); mend or remove",
-        ),
+        (b"a\tb\nc\n", "line 2: 1 tab-separated column instead of 2 or 3 (source, target, anything); mend or remove"),
         (b"a\tb\tc\td\n", "line 1: 4 tab-separated columns instead of 2 or 3"),
         (b"a\tb\na\tb\na\t\xff\n", "line 3: not UTF-8; mend or remove the line"),
         (b"", "is empty; give a file with a source and a translation on each line"),
@@ -186,13 +174,10 @@ def test_a_line_that_is_no_pair_is_named(
     assert not (tmp_path / "run" / "scores.tsv").exists()
 
 
-def test_a_pair_too_long_for_the_model_is_named_and_not_cut(
-    checkpoints: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_pair_too_long_for_the_model_is_named_and_not_cut(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     file = write(tmp_path / "long.tsv", ["the cat\ta house", "the cat\t" + "house " * 40])
     with pytest.raises(
-        UserError,
-        match=r"long.tsv, line 2: \d+ pieces, and the model has places for 29; shorten or remove the line$",
+        UserError, match=r"long.tsv, line 2: \d+ pieces, and the model has places for 29; shorten or remove the line$"
     ):
         evaluate(config(str(checkpoints["transformer"]), tmp_path, f"score={file}"))
 
@@ -202,10 +187,7 @@ def test_files_that_are_not_in_step_or_not_two_or_not_there_are_refused(
 ) -> None:
     one, two = write(tmp_path / "one", ["a", "b", "c"]), write(tmp_path / "two", ["a", "b"])
     for score, sentence in (
-        (
-            f"[{one},{two}]",
-            f"{two} ends before line 3, which {one} has; files in step need the same number of lines$",
-        ),
+        (f"[{one},{two}]", f"{two} ends before line 3, which {one} has; files in step need the same number of lines$"),
         (f"[{two},{one}]", f"{two} ends before line 3, which {one} has"),
         (f"[{one},{one},{one}]", r"^score names 3 files; give score=FILE, or score=\[SOURCE,TARGET\]$"),
         (str(tmp_path / "none.tsv"), r"^score=.*none.tsv cannot be read \(No such file or directory\)$"),

@@ -22,9 +22,13 @@ def test_one_model_has_the_loss_of_training_in_every_part() -> None:
     decoded = read_pairs([model], BATCH)
     found = mean_loss([model], decoded, BATCH, 0.1)
     expected = label_smoothed_cross_entropy(
-        decoded[0].hidden[BATCH.target_mask], model.output.weight, model.output.bias,
-        BATCH.target_output[BATCH.target_mask], 0.1, count_correct=True,
-    )  # fmt: skip
+        decoded[0].hidden[BATCH.target_mask],
+        model.output.weight,
+        model.output.bias,
+        BATCH.target_output[BATCH.target_mask],
+        0.1,
+        count_correct=True,
+    )
     for name in ("smoothed", "nll", "nll_by_piece", "loss_by_piece", "correct"):
         assert torch.allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-12), name
     assert found.tokens == expected.tokens

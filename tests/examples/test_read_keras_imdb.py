@@ -32,8 +32,12 @@ def objects(rows: list[Any]) -> np.ndarray:
 
 
 def saved(path: Path, **changed: Any) -> Path:
-    arrays = {"x_train": objects(REVIEWS), "y_train": np.array([1, 0]), "x_test": objects(REVIEWS[:1]),
-              "y_test": np.array([1])} | changed  # fmt: skip
+    arrays = {
+        "x_train": objects(REVIEWS),
+        "y_train": np.array([1, 0]),
+        "x_test": objects(REVIEWS[:1]),
+        "y_test": np.array([1]),
+    } | changed
     np.savez(path, **arrays)
     return path
 
@@ -67,9 +71,7 @@ def test_a_padded_matrix_needs_no_pickle(tmp_path: Path) -> None:
 def test_a_file_that_would_run_something_is_refused_and_does_not(tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     path = saved(tmp_path / "imdb.npz", x_train=objects([[1], Trap(touched)]))
-    with pytest.raises(
-        UserError, match=r"imdb.npz holds no plain lists \(it asks for pathlib.Path.touch\); give"
-    ):
+    with pytest.raises(UserError, match=r"imdb.npz holds no plain lists \(it asks for pathlib.Path.touch\); give"):
         read_keras_imdb(path, num_words=10, length=4)
     assert not touched.exists()
     assert np.load(path, allow_pickle=True)["x_train"][0] == [1]
@@ -79,14 +81,8 @@ def test_a_file_that_would_run_something_is_refused_and_does_not(tmp_path: Path)
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        (
-            {"x_train": objects([[1], "two"])},
-            "holds something else than lists of whole numbers; give Keras' imdb.npz",
-        ),
-        (
-            {"x_train": objects([[1], [2.5]])},
-            "holds something else than lists of whole numbers; give Keras' imdb.npz",
-        ),
+        ({"x_train": objects([[1], "two"])}, "holds something else than lists of whole numbers; give Keras' imdb.npz"),
+        ({"x_train": objects([[1], [2.5]])}, "holds something else than lists of whole numbers; give Keras' imdb.npz"),
         ({"x_train": objects([np.array([1]), [2]])}, "holds"),
     ],
 )
@@ -97,9 +93,7 @@ def test_what_is_no_list_of_words_is_refused(tmp_path: Path, changed: dict[str, 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "half.npz", x_train=objects(REVIEWS))
-    with pytest.raises(
-        UserError, match="has no y_train; give an npz with x_train, y_train, x_test and y_test"
-    ):
+    with pytest.raises(UserError, match="has no y_train; give an npz with x_train, y_train, x_test and y_test"):
         read_keras_imdb(tmp_path / "half.npz", num_words=10, length=4)
     (tmp_path / "text.npz").write_text("no archive")
     for name in ("text.npz", "absent.npz"):

@@ -72,9 +72,7 @@ def test_the_gated_part_is_8_thirds_as_wide_inside_up_to_a_multiple_of_8(dim: in
 
 
 def test_with_and_without_a_gate_there_are_as_many_weights() -> None:
-    gated, plain = (
-        sum(p.numel() for p in part(option, dim=384).parameters()) for option in ("swiglu", "relu")
-    )
+    gated, plain = (sum(p.numel() for p in part(option, dim=384).parameters()) for option in ("swiglu", "relu"))
     assert plain - gated == 5 * 384  # the biases
 
 
@@ -94,8 +92,6 @@ def test_dropout_falls_on_the_activation(option: str) -> None:
 
 def test_an_unknown_activation_is_refused() -> None:
     unchecked = inspect.unwrap(FeedForward.__init__)  # in tests the annotation would refuse it first
-    sentence = (
-        "feed_forward.activation=tanh is not known; choose from: relu, gelu, or use feed_forward=swiglu"
-    )
+    sentence = "feed_forward.activation=tanh is not known; choose from: relu, gelu, or use feed_forward=swiglu"
     with pytest.raises(UserError, match=sentence):
         unchecked(FeedForward.__new__(FeedForward), dim=5, ff_dim=7, activation="tanh", dropout=0.0)

@@ -81,9 +81,7 @@ def test_a_beam_finds_what_ours_finds(folder: str, loaded: Loaded, overrides: tu
 
 def test_each_sentence_has_its_own_limit(folder: str, loaded: Loaded) -> None:
     lines = sentences((11, 2, 1, 7))
-    search = search_of(
-        "search=greedy", "search.limits.max_relative_length=0.5", "search.limits.max_extra_length=0"
-    )
+    search = search_of("search=greedy", "search.limits.max_relative_length=0.5", "search.limits.max_extra_length=0")
     found = engine_of(folder, search)(loaded.tokenizer.encode_source(lines), 2)
     assert [one.pieces for one, *_ in found] == [one.pieces for one, *_ in decoded(loaded, search, lines)]
     assert [len(one.pieces) for one, *_ in found][1:3] == [1, 1]
@@ -104,9 +102,7 @@ def test_no_banned_piece_is_said(ctranslate2: ModuleType, tmp_path: Path) -> Non
         loaded.model.output.bias[[tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id]] += 100.0
     export_ctranslate2.export(loaded, tmp_path / "export")
     found = engine_of(str(tmp_path / "export"), search)(tokenizer.encode_source(sentences()), 7)
-    assert [one.pieces for one, *_ in found] == [
-        one.pieces for one, *_ in decoded(loaded, search, sentences())
-    ]
+    assert [one.pieces for one, *_ in found] == [one.pieces for one, *_ in decoded(loaded, search, sentences())]
     assert min(min(one.pieces) for one, *_ in found if one.pieces) > tokenizer.eos_id
 
 
@@ -131,16 +127,11 @@ def test_a_sentence_longer_than_the_table_of_places_is_refused(folder: str, load
         ((*BEAM, "search.limits.min_length=3"), "search.limits.min_length=3 does not mean the same"),
         (("search=greedy", "search.limits.min_relative_length=0.5"), "search.limits.min_relative_length=0.5"),
         ((*BEAM, "search.patience=1.5"), "search.patience=1.5 does not mean the same"),
-        (
-            (*BEAM, "search.beam_size=1", "search.patience=null"),
-            "search.patience=null does not mean the same",
-        ),
+        ((*BEAM, "search.beam_size=1", "search.patience=null"), "search.patience=null does not mean the same"),
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else "",
 )
-def test_a_search_that_means_something_else_there_is_refused(
-    overrides: tuple[str, ...], sentence: str
-) -> None:
+def test_a_search_that_means_something_else_there_is_refused(overrides: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         mapped(search_of(*overrides))
 
@@ -151,9 +142,7 @@ def test_without_ctranslate2_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPat
         engine_of("anywhere", search_of("search=greedy"))
 
 
-def test_a_folder_of_another_kind_or_version_is_refused(
-    folder: str, ctranslate2: ModuleType, tmp_path: Path
-) -> None:
+def test_a_folder_of_another_kind_or_version_is_refused(folder: str, ctranslate2: ModuleType, tmp_path: Path) -> None:
     search = search_of("search=greedy")
     with pytest.raises(UserError, match=r"is not a folder of seq2seq-attn export ctranslate2"):
         engine_of(str(tmp_path), search)
@@ -175,8 +164,6 @@ def test_an_exported_folder_names_no_foreign_code(tmp_path: Path) -> None:
     call = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
     settings = {"format": FORMAT, "tokenizer": {}, "config": {"search": {"limits": call}}, "places": 7}
     (tmp_path / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
-    with pytest.raises(
-        UserError, match=r"asks for os.mkdir, which is not a class of seq2seq_attn for search; it was"
-    ):
+    with pytest.raises(UserError, match=r"asks for os.mkdir, which is not a class of seq2seq_attn for search; it was"):
         read_exported(tmp_path)
     assert not (tmp_path / "ran").exists()

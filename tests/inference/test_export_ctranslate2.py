@@ -30,44 +30,34 @@ def engine_of(loaded: Loaded, folder: Path, search: Search | None) -> CTranslate
     "overrides",
     [
         (),
-        (
-            "model.encoder.norm=post",
-            "model.decoder.norm=post",
-            "feed_forward=gelu",
-            "model.tie_embeddings=none",
-        ),
-        (
-            "model.encoder.norm=post",
-            "model.encoder.num_layers=1",
-            "model.decoder.num_layers=3",
-            "position.base=50.0",
-        ),
+        ("model.encoder.norm=post", "model.decoder.norm=post", "feed_forward=gelu", "model.tie_embeddings=none"),
+        ("model.encoder.norm=post", "model.encoder.num_layers=1", "model.decoder.num_layers=3", "position.base=50.0"),
         ("feed_forward=swiglu", "model.scale_embeddings=false", "model.tie_embeddings=all"),
         ("position=learned", "position.max_length=64", "attention.qk_scale=0.7"),
-        (
-            "position=none",
-            "cross_attention.qk_scale=0.7",
-            "attention.qkv_bias=true",
-            "cross_attention.qkv_bias=true",
-        ),
+        ("position=none", "cross_attention.qk_scale=0.7", "attention.qkv_bias=true", "cross_attention.qkv_bias=true"),
         ("position=rotary", "position.base=100.0", "attention.num_heads=2", "cross_attention.num_heads=2"),
         ("position=relative", "position.max_distance=3", "feed_forward.ff_dim=37"),
         ("position=relative", "position.max_distance=3", "position.values=false", "attention.qkv_bias=true"),
     ],
     ids=" ".join,
 )
-def test_what_an_export_says_is_as_likely_in_the_model_it_is_of(
-    overrides: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_an_export_says_is_as_likely_in_the_model_it_is_of(overrides: tuple[str, ...], tmp_path: Path) -> None:
     loaded, lines = small_transformer(*overrides), sentences()
     script.export(loaded, tmp_path / "export")
     translator = ctranslate2.Translator(str(tmp_path / "export"), device="cpu", intra_threads=1)
     ctranslate2.set_random_seed(1)
     sources = loaded.tokenizer.encode_source(lines)
     drawn = translator.translate_batch(
-        [loaded.tokenizer.source_pieces(source) for source in sources], beam_size=1, sampling_topk=0, num_hypotheses=5,
-        min_decoding_length=0, max_decoding_length=MOST, return_scores=True, length_penalty=0.0, max_batch_size=3,
-    )  # fmt: skip
+        [loaded.tokenizer.source_pieces(source) for source in sources],
+        beam_size=1,
+        sampling_topk=0,
+        num_hypotheses=5,
+        min_decoding_length=0,
+        max_decoding_length=MOST,
+        return_scores=True,
+        length_penalty=0.0,
+        max_batch_size=3,
+    )
     said = 0
     for source, result in zip(sources, drawn, strict=True):
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
@@ -101,9 +91,9 @@ def test_a_folder_alone_is_enough(tmp_path: Path) -> None:
     found = engine(engine.tokenizer.encode_source(lines), 7)
     expected = decoded(loaded, search_of("search=greedy"), lines)
     assert engine.config == loaded.config
-    assert engine.tokenizer.decode_target(
-        [one.pieces for one, *_ in found]
-    ) == loaded.tokenizer.decode_target([one.pieces for one, *_ in expected])
+    assert engine.tokenizer.decode_target([one.pieces for one, *_ in found]) == loaded.tokenizer.decode_target(
+        [one.pieces for one, *_ in expected]
+    )
 
 
 def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
@@ -119,18 +109,12 @@ def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        (
-            ("model=rnn", "model.encoder.num_layers=1", "model.decoder.num_layers=1"),
-            "model.encoder is RNNEncoder",
-        ),
+        (("model=rnn", "model.encoder.num_layers=1", "model.decoder.num_layers=1"), "model.encoder is RNNEncoder"),
         (("model.embedding_dim=11",), "model.encoder.dim=24 is not model.embedding_dim=11"),
         (("attention=bahdanau",), "attention.score is AdditiveScore, .* attention/score=scaled_dot only"),
         (("attention@cross_attention=luong_general",), "cross_attention.score is GeneralScore"),
         (("attention=local",), "attention.pattern is LocalPattern, .* attention/pattern=full only"),
-        (
-            ("attention=sparsemax", "attention/score=scaled_dot"),
-            "attention.normalizer is SparsemaxNormalizer",
-        ),
+        (("attention=sparsemax", "attention/score=scaled_dot"), "attention.normalizer is SparsemaxNormalizer"),
         (("attention.project_values=false",), "attention.project_values=false is not known"),
         (("cross_attention.num_heads=2",), "num_heads=3 and cross_attention.num_heads=2 differ"),
         (("position.join=concat",), "position.join=concat is not known"),
@@ -138,9 +122,7 @@ def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else "",
 )
-def test_what_ctranslate2_cannot_express_is_refused(
-    overrides: tuple[str, ...], sentence: str, tmp_path: Path
-) -> None:
+def test_what_ctranslate2_cannot_express_is_refused(overrides: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=sentence):
         script.export(small_transformer(*overrides), tmp_path / "export")
     assert not (tmp_path / "export").exists()
@@ -154,8 +136,9 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
 
 def test_places_are_those_of_the_table_that_has_fewest(tmp_path: Path) -> None:
     for name, overrides, places in (
-        ("learned", ("position=learned", "position.max_length=19"), 19), ("sinusoidal", (), 300)
-    ):  # fmt: skip
+        ("learned", ("position=learned", "position.max_length=19"), 19),
+        ("sinusoidal", (), 300),
+    ):
         script.export(small_transformer(*overrides), tmp_path / name, places=300)
         settings = json.loads((tmp_path / name / "seq2seq_attn.json").read_text())
         assert settings["places"] == places

@@ -49,24 +49,13 @@ HOSTILE = {
     "markup": b"<s> </s> <pad> <unk> <0x0A> \xe2\x96\x81\xe2\x96\x81 ||| \\n %s {} ${seed}",
     "nothing but word marks": "\u2581 \u2581\u2581".encode(),
 }
-UNCHANGED = (
-    "noncharacters",
-    "empty",
-    "blanks",
-    "CR LF",
-    "tabs",
-    "100,000 combining marks",
-    "right to left",
-    "emoji",
-)
+UNCHANGED = ("noncharacters", "empty", "blanks", "CR LF", "tabs", "100,000 combining marks", "right to left", "emoji")
 UNCHANGED += ("a byte-order mark", "markup", "nothing but word marks")
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(
-        tmp_path_factory.mktemp("tiny") / "transformer.ckpt", "model=transformer", scale=1.5
-    )
+    return write_checkpoint(tmp_path_factory.mktemp("tiny") / "transformer.ckpt", "model=transformer", scale=1.5)
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +86,7 @@ def test_every_hostile_line_is_one_line_and_its_neighbours_are_as_without_it(
     assert len(found) == len(mixed)
     assert found[::2] == expected
     said = capsys.readouterr().err.splitlines()
-    numbers = {
-        int(re.match(rf"{re.escape(str(tmp_path / 'in.txt'))}, line (\d+): ", line)[1]) for line in said
-    }  # type: ignore[index]
+    numbers = {int(re.match(rf"{re.escape(str(tmp_path / 'in.txt'))}, line (\d+): ", line)[1]) for line in said}  # type: ignore[index]
     places = {kind: 2 * place + 2 for place, kind in enumerate(HOSTILE)}
     assert numbers >= {place for kind, place in places.items() if kind not in UNCHANGED}
     assert not numbers & {places[kind] for kind in ("empty", "blanks", "CR LF", "tabs")}
@@ -107,9 +94,7 @@ def test_every_hostile_line_is_one_line_and_its_neighbours_are_as_without_it(
 
 
 @pytest.mark.parametrize("kind", list(HOSTILE))
-def test_a_hostile_first_line_alone_is_translated_from_a_packed_file_too(
-    kind: str, file: Path, tmp_path: Path
-) -> None:
+def test_a_hostile_first_line_alone_is_translated_from_a_packed_file_too(kind: str, file: Path, tmp_path: Path) -> None:
     for name in ("in.txt", "in.txt.gz"):
         assert len(run(tmp_path, file, HOSTILE[kind] + b"\n", name=name)) == 1
 
@@ -121,9 +106,7 @@ def test_everything_that_is_written_beside_stays_in_step(file: Path, tmp_path: P
     found = run(tmp_path, file, content, *beside, "search=beam", "search.beam_size=2", "search.num_best=2")
     assert len(found) == len(HOSTILE)
     assert (tmp_path / "alignments").read_bytes().count(b"\n") == len(HOSTILE)
-    numbers = [
-        int(line.split(" ||| ")[0]) for line in (tmp_path / "nbest").read_text("utf-8").split("\n")[:-1]
-    ]
+    numbers = [int(line.split(" ||| ")[0]) for line in (tmp_path / "nbest").read_text("utf-8").split("\n")[:-1]]
     assert numbers == sorted(numbers)
     assert set(numbers) == set(range(len(HOSTILE)))
     run(tmp_path, file, HOSTILE["markup"] + b"\n" + HOSTILE["emoji"], f"maps={tmp_path / 'maps'}")
@@ -141,10 +124,7 @@ def test_hostile_prefixes_stay_in_step_too_and_what_was_changed_is_said(
     for kind, note in (
         ("not UTF-8", "its prefix: not UTF-8; what cannot be read is replaced"),
         ("NUL", "its prefix: control characters are replaced by blanks"),
-        (
-            "100,000 tokens",
-            "its prefix: cut from 100000 to 17 pieces, the most that max_source_pieces allows",
-        ),
+        ("100,000 tokens", "its prefix: cut from 100000 to 17 pieces, the most that max_source_pieces allows"),
         ("2 MB", "its prefix: longer than 1,048,576 bytes; the rest is left out"),
     ):
         assert lines[kind] + note in said, kind
@@ -154,9 +134,7 @@ def test_hostile_prefixes_stay_in_step_too_and_what_was_changed_is_said(
 
 
 def test_a_text_from_python_may_hold_half_a_surrogate_pair(translator: Translator) -> None:
-    found = translator.translate(
-        ["the \ud800 cat", "\udfff", "the cat"], search="greedy", max_source_pieces=17
-    )
+    found = translator.translate(["the \ud800 cat", "\udfff", "the cat"], search="greedy", max_source_pieces=17)
     assert [one.notes for one in found] == [["not Unicode; what cannot be read is replaced"]] * 2 + [[]]
 
 
@@ -180,9 +158,7 @@ def check_alignment(file: Path, content: bytes) -> None:
     assert len(found) == content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
 
 
-few = settings(
-    max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+few = settings(max_examples=12, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 many = settings(few, max_examples=500, derandomize=False)
 
 
@@ -211,7 +187,5 @@ def test_long_lines_are_cut_as_they_are_read_and_never_held_whole(monkeypatch: p
             return super().readline(size)
 
     found = list(read_lines(Bounded(content), "a.txt"))
-    assert [line.number for line in found] == list(
-        range(1, content.count(b"\n") + (content[-1:] != b"\n") + 1)
-    )
+    assert [line.number for line in found] == list(range(1, content.count(b"\n") + (content[-1:] != b"\n") + 1))
     assert max(len(line.text) for line in found) <= 11

@@ -30,9 +30,12 @@ def read(content: bytes) -> list[Line]:
 def test_lines_end_at_line_feeds_only_and_the_last_needs_none() -> None:
     found = read("\ufeffun\r\ndeux\x0b\u2028 trois\r\r\n\n\x00\nquatre".encode())
     assert found == [
-        Line(1, "un", []), Line(2, "deux\x0b\u2028 trois\r", []), Line(3, "", []), Line(4, "\x00", []),
+        Line(1, "un", []),
+        Line(2, "deux\x0b\u2028 trois\r", []),
+        Line(3, "", []),
+        Line(4, "\x00", []),
         Line(5, "quatre", []),
-    ]  # fmt: skip
+    ]
     assert read(b"") == []
     assert read(b"\n") == [Line(1, "", [])]
 
@@ -43,15 +46,15 @@ def test_what_is_not_utf8_is_replaced_and_noted() -> None:
     assert good == Line(2, "déjà", [])
 
 
-def test_a_line_beyond_all_bounds_is_cut_between_letters_and_the_next_is_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_line_beyond_all_bounds_is_cut_between_letters_and_the_next_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MOST_BYTES", 8)
     note = "longer than 8 bytes; the rest is left out"
     assert read(f"abcdefgé{'x' * 30}\nnext\n".encode()) == [Line(1, "abcdefg", [note]), Line(2, "next", [])]
     assert read(b"abcdefgh\nabcdefg\nabcdefgh") == [
-        Line(1, "abcdefgh", []), Line(2, "abcdefg", []), Line(3, "abcdefgh", [])
-    ]  # fmt: skip
+        Line(1, "abcdefgh", []),
+        Line(2, "abcdefg", []),
+        Line(3, "abcdefgh", []),
+    ]
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "endless.gz"])
@@ -78,10 +81,7 @@ def test_a_broken_gz_file_is_named(tmp_path: Path) -> None:
     for number, content in enumerate((b"no gz", gzip.compress(os.urandom(5000))[:2000])):
         broken = tmp_path / f"{number}.gz"
         broken.write_bytes(content)
-        with (
-            gzip.open(broken) as stream,
-            pytest.raises(UserError, match=r"^b.gz is a broken gz file \(.+\); get it"),
-        ):
+        with gzip.open(broken) as stream, pytest.raises(UserError, match=r"^b.gz is a broken gz file \(.+\); get it"):
             list(read_lines(stream, "b.gz"))
 
 

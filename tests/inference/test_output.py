@@ -80,10 +80,12 @@ def test_an_open_descriptor_is_written_behind_what_it_has_written(tmp_path: Path
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for path, why in (
-        ("/dev/full", "No space left on device"), (str(tmp_path / "loop"), "Too many levels of symbolic links"),
-        (str(tmp_path), "Is a directory"), (str(tmp_path / "no" / "out"), "No such file or directory"),
+        ("/dev/full", "No space left on device"),
+        (str(tmp_path / "loop"), "Too many levels of symbolic links"),
+        (str(tmp_path), "Is a directory"),
+        (str(tmp_path / "no" / "out"), "No such file or directory"),
         ("/dev/fd/987", "Bad file descriptor"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UserError, match=rf"^output={path} cannot be written \({why}\)$"):
             write(path, b"new\n" * 10_000)
     assert os.listdir(tmp_path) == ["loop"]

@@ -39,9 +39,7 @@ BEAM = ["search=beam", "search.beam_size=3", "search.num_best=3", "search.limits
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(
-        tmp_path_factory.mktemp("tiny") / "transformer.ckpt", "model=transformer", scale=1.5
-    )
+    return write_checkpoint(tmp_path_factory.mktemp("tiny") / "transformer.ckpt", "model=transformer", scale=1.5)
 
 
 def run(folder: Path, checkpoint: Path, content: bytes, *overrides: str) -> list[str]:
@@ -70,16 +68,7 @@ def test_windows_and_batches_change_nothing(file: Path, tmp_path: Path) -> None:
 def test_one_line_comes_out_for_each_line_and_what_was_changed_names_the_line(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    odd = [
-        SENTENCES[0].encode(),
-        b"",
-        b"the\x00cat",
-        b"caf\xe9",
-        b"the cat " * 40,
-        b"\r",
-        b"\xff\xfe\x00",
-        b" ",
-    ]
+    odd = [SENTENCES[0].encode(), b"", b"the\x00cat", b"caf\xe9", b"the cat " * 40, b"\r", b"\xff\xfe\x00", b" "]
     found = run(tmp_path, file, b"\n".join(odd), "max_source_pieces=11", "batch_sentences=2", "read_ahead=1")
     assert len(found) == len(odd)
     assert [bool(line) for line in found] == [True, False, True, True, True, False, True, False]
@@ -93,9 +82,7 @@ def test_one_line_comes_out_for_each_line_and_what_was_changed_names_the_line(
     ]
 
 
-def test_the_n_best_list_is_in_the_form_of_moses_and_its_first_are_the_translations(
-    file: Path, tmp_path: Path
-) -> None:
+def test_the_n_best_list_is_in_the_form_of_moses_and_its_first_are_the_translations(file: Path, tmp_path: Path) -> None:
     texts = [SENTENCES[3], "", SENTENCES[5]]
     best = run(tmp_path, file, text_of(texts), *BEAM, f"nbest={tmp_path / 'nbest'}")
     rows = [line.split(" ||| ") for line in (tmp_path / "nbest").read_text("utf-8").splitlines()]
@@ -108,9 +95,7 @@ def test_the_n_best_list_is_in_the_form_of_moses_and_its_first_are_the_translati
         assert said[0][0] == best[number]
         for row, other in zip(said, (one, *one.alternatives), strict=True):
             assert row[0] == other.text
-            assert [float(figure) for figure in row[1:]] == pytest.approx(
-                [other.log_prob, other.score], abs=1e-5
-            )
+            assert [float(figure) for figure in row[1:]] == pytest.approx([other.log_prob, other.score], abs=1e-5)
 
 
 def test_alignments_have_a_line_for_each_line_and_point_at_words(tmp_path: Path) -> None:
@@ -145,8 +130,14 @@ def test_an_alignment_is_the_mean_over_layers_and_heads_or_the_one_asked_for() -
 
 
 def test_maps_are_a_picture_and_an_array_of_every_slot_named_by_the_line(file: Path, tmp_path: Path) -> None:
-    run(tmp_path, file, text_of(["", SENTENCES[1]]), "search.limits.max_length=3", "search=greedy",
-        f"maps={tmp_path / 'a/maps'}")  # fmt: skip
+    run(
+        tmp_path,
+        file,
+        text_of(["", SENTENCES[1]]),
+        "search.limits.max_length=3",
+        "search=greedy",
+        f"maps={tmp_path / 'a/maps'}",
+    )
     (one,) = Translator.load(file).translate(
         [SENTENCES[1]], search={"name": "greedy", "limits": {"max_length": 3}}, maps=True
     )
@@ -166,10 +157,7 @@ def test_prefixes_go_with_their_lines_across_windows(file: Path, tmp_path: Path)
     found = run(tmp_path, file, text_of(SENTENCES[:5]), *windowed)
     assert [line.startswith(prefix) for line, prefix in zip(found, begun, strict=True)] == [True] * 5
     for texts, sentence in (
-        (
-            SENTENCES[:6],
-            r"in.txt has more lines than prefixes, which end at line 5; give a line for each, empty",
-        ),
+        (SENTENCES[:6], r"in.txt has more lines than prefixes, which end at line 5; give a line for each, empty"),
         (SENTENCES[:3], r"^prefixes have more lines than .+/in.txt; give a line for each$"),
     ):
         with pytest.raises(UserError, match=sentence):
@@ -181,15 +169,9 @@ def test_prefixes_go_with_their_lines_across_windows(file: Path, tmp_path: Path)
     [
         (["interactive=true"], r"^interactive=true answers at the prompt; leave out input, output$"),
         (["nbest={folder}/in.txt"], r"^input and nbest are one file, .+/in.txt; give each its own$"),
-        (
-            ["output={folder}/nowhere/out"],
-            r"^output=.+/nowhere/out cannot be written \(No such file or directory\)$",
-        ),
+        (["output={folder}/nowhere/out"], r"^output=.+/nowhere/out cannot be written \(No such file or directory\)$"),
         (["maps={folder}/in.txt"], r"^input and maps are one file"),
-        (
-            ["ckpt_path=[]"],
-            r"^ckpt_path=\[\] names no checkpoint; give a run folder or a .ckpt file, or several$",
-        ),
+        (["ckpt_path=[]"], r"^ckpt_path=\[\] names no checkpoint; give a run folder or a .ckpt file, or several$"),
         (["search=sampling", "search.num_samples=0"], r"^search.num_samples=0 is to be a whole number in "),
     ],
 )
@@ -215,7 +197,7 @@ def test_a_mistake_is_said_before_anything_is_written(
         (["input=null", "nbest={folder}/in.txt"], r"^nbest and standard input are one file, .+/in.txt; "),
         (["output={checkpoint}"], r"^ckpt_path and output are one file, .+/transformer.ckpt; "),
     ],
-)  # fmt: skip
+)
 def test_one_file_under_two_names_is_refused_before_it_is_written(
     file: Path, tmp_path: Path, overrides: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,21 +230,9 @@ def test_an_interrupted_translation_leaves_the_files_of_before(
         return whole(translator, *given, **options)
 
     monkeypatch.setattr(Translator, "translate", interrupted)
-    wanted = [
-        f"nbest={tmp_path / 'nbest'}",
-        f"alignments={tmp_path / 'links.gz'}",
-        "search.limits.max_length=5",
-    ]
+    wanted = [f"nbest={tmp_path / 'nbest'}", f"alignments={tmp_path / 'links.gz'}", "search.limits.max_length=5"]
     with pytest.raises(KeyboardInterrupt):
-        run(
-            tmp_path,
-            file,
-            text_of(SENTENCES[:5]),
-            "batch_sentences=1",
-            "read_ahead=1",
-            "search=greedy",
-            *wanted,
-        )
+        run(tmp_path, file, text_of(SENTENCES[:5]), "batch_sentences=1", "read_ahead=1", "search=greedy", *wanted)
     assert {name: (tmp_path / name).read_bytes() for name in names} == dict.fromkeys(names, b"before")
     assert {path.name for path in tmp_path.iterdir()} == {*names, "in.txt"}
 
@@ -276,12 +246,7 @@ def test_an_interrupted_translation_leaves_the_files_of_before(
     ],
 )
 def test_a_closed_standard_stream_is_one_sentence_where_it_is_needed(
-    file: Path,
-    tmp_path: Path,
-    overrides: list[str],
-    closed: str,
-    sentence: str,
-    monkeypatch: pytest.MonkeyPatch,
+    file: Path, tmp_path: Path, overrides: list[str], closed: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"sys.{closed}", None)
     with pytest.raises(UserError, match=sentence):
@@ -327,9 +292,7 @@ def write_hostile(output: Any, folder: Path) -> None:
         files.write([Line(1, "", [])], [Translation(HOSTILE, -1.0, -0.5, [], [], [], [])])
 
 
-def test_a_translation_reaches_a_file_as_it_is_and_a_terminal_without_control_characters(
-    tmp_path: Path,
-) -> None:
+def test_a_translation_reaches_a_file_as_it_is_and_a_terminal_without_control_characters(tmp_path: Path) -> None:
     output = io.BytesIO()
     write_hostile(output, tmp_path)
     assert output.getvalue().decode() == HOSTILE + "\n"
@@ -360,8 +323,12 @@ def test_at_a_terminal_progress_stands_on_standard_error_and_only_there(file: Pa
     ours, theirs = pty.openpty()
     done = subprocess.run(
         [sys.executable, str(ROOT / "translate.py"), f"ckpt_path={file}", f"input={tmp_path / 'in.txt'}"],
-        stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, timeout=120, env=os.environ | {"TERM": "xterm"},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        cwd=tmp_path,
+        timeout=120,
+        env=os.environ | {"TERM": "xterm"},
+    )
     os.close(theirs)
     shown = os.read(ours, 100_000).decode()
     os.close(ours)

@@ -44,9 +44,7 @@ def same(found: list[Translation], expected: list[Translation]) -> None:
 
 
 @pytest.mark.parametrize("search", [{}, BEAM, SAMPLES], ids=["greedy", "beam", "sampling"])
-def test_a_translation_depends_on_no_other_text_and_not_on_the_batch(
-    translator: Translator, search: Any
-) -> None:
+def test_a_translation_depends_on_no_other_text_and_not_on_the_batch(translator: Translator, search: Any) -> None:
     few, search = SENTENCES[:14], {**search, "limits": SHORT}
     expected = translator.translate(few, search=search)
     assert len({len(one.pieces) for one in expected}) > 3
@@ -120,9 +118,7 @@ def test_a_search_is_named_described_or_given(translator: Translator) -> None:
 
 
 def test_a_search_that_is_not_there_is_refused(translator: Translator) -> None:
-    with pytest.raises(
-        UserError, match=r"^search=bean is not there; choose from: beam, diverse_beam, greedy, "
-    ):
+    with pytest.raises(UserError, match=r"^search=bean is not there; choose from: beam, diverse_beam, greedy, "):
         translator.translate([TEXT], search="bean")
     with pytest.raises(UserError, match=r"^search has no option 'beam_sise'; it has: .*beam_size, "):
         translator.translate([TEXT], search={"name": "beam", "beam_sise": 3})
@@ -166,9 +162,7 @@ def test_a_prefix_that_is_too_long_is_cut_and_the_note_says_so(translator: Trans
     long = " ".join([TEXT] * 40)
     (pieces,) = translator.tokenizer.encode_target([long])
     cut, free = translator.translate([TEXT, TEXT], prefixes=[long, ""], max_source_pieces=11)
-    assert cut.notes == [
-        f"its prefix: cut from {len(pieces)} to 11 pieces, the most that max_source_pieces allows"
-    ]
+    assert cut.notes == [f"its prefix: cut from {len(pieces)} to 11 pieces, the most that max_source_pieces allows"]
     assert cut.pieces[:11] == translator.tokenizer.target_pieces(pieces[:11])
     (alone,) = translator.translate([TEXT])
     assert free.notes == []
@@ -176,9 +170,7 @@ def test_a_prefix_that_is_too_long_is_cut_and_the_note_says_so(translator: Trans
 
 
 def test_a_text_longer_than_the_models_places_is_cut_to_them(tmp_path: Path) -> None:
-    file = write_checkpoint(
-        tmp_path / "a.ckpt", "model=transformer", "position=learned", "position.max_length=13"
-    )
+    file = write_checkpoint(tmp_path / "a.ckpt", "model=transformer", "position=learned", "position.max_length=13")
     translator = Translator.load(file)
     (found,) = translator.translate([" ".join([TEXT] * 40)])
     assert found.notes[0].endswith(" to 12 pieces, the most that the model has places for")
@@ -191,8 +183,10 @@ def test_a_text_longer_than_the_models_places_is_cut_to_them(tmp_path: Path) -> 
 def test_what_no_text_should_hold_is_replaced_and_the_note_says_so(translator: Translator) -> None:
     odd = translator.translate(["the\x00old\x1bcat", "the\ud800cat", "the\u2028cat\tsees\n"])
     assert [one.notes for one in odd] == [
-        ["control characters are replaced by blanks"], ["not Unicode; what cannot be read is replaced"], []
-    ]  # fmt: skip
+        ["control characters are replaced by blanks"],
+        ["not Unicode; what cannot be read is replaced"],
+        [],
+    ]
     same(odd[:1], translator.translate(["the old cat"]))
     same(odd[2:], translator.translate(["the cat sees"]))
 
@@ -200,16 +194,12 @@ def test_what_no_text_should_hold_is_replaced_and_the_note_says_so(translator: T
 def test_a_translation_stands_on_one_line_whatever_the_model_says(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        translator.tokenizer, "decode_target", lambda rows: ["a\nb\rc\u2028d\x85e\x0cf" for _ in rows]
-    )
+    monkeypatch.setattr(translator.tokenizer, "decode_target", lambda rows: ["a\nb\rc\u2028d\x85e\x0cf" for _ in rows])
     assert translator.translate([TEXT])[0].text == "a b c d e f"
 
 
 def test_one_text_in_place_of_a_list_is_refused(translator: Translator) -> None:
-    with pytest.raises(
-        UserError, match=r"takes a list of texts, and of prefixes, .* write translate\(\[text\]\)$"
-    ):
+    with pytest.raises(UserError, match=r"takes a list of texts, and of prefixes, .* write translate\(\[text\]\)$"):
         translator.translate(TEXT)
     with pytest.raises(UserError, match=r"^there are 1 texts and 2 prefixes; give one for each, or None$"):
         translator.translate([TEXT], prefixes=["a", "b"])
@@ -225,9 +215,7 @@ def test_an_ensemble_of_twice_one_model_translates_as_it(file: Path, translator:
 def test_an_engine_that_is_not_there_is_refused(file: Path) -> None:
     with pytest.raises(UserError, match=r"^engine=onnx is not there; choose from: torch, ctranslate2$"):
         Translator.load(file, engine="onnx")
-    with pytest.raises(
-        UserError, match=r"^engine=ctranslate2 knows no ensembles; give one ckpt_path, or leave out"
-    ):
+    with pytest.raises(UserError, match=r"^engine=ctranslate2 knows no ensembles; give one ckpt_path, or leave out"):
         Translator.load([file, file], engine="ctranslate2")
 
 

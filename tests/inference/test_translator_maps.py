@@ -62,11 +62,15 @@ class Recorded(Stepping):
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["model=rnn"], ["decoder@model.decoder=rnn_luong", "attention=local_p"], ["model=conv"],
-        ["model=transformer"], ["model=transformer", "attention=sparse"], ["model=rnn", "attention=hard"],
+        ["model=rnn"],
+        ["decoder@model.decoder=rnn_luong", "attention=local_p"],
+        ["model=conv"],
+        ["model=transformer"],
+        ["model=transformer", "attention=sparse"],
+        ["model=rnn", "attention=hard"],
     ],
     ids="-".join,
-)  # fmt: skip
+)
 def test_maps_equal_the_weights_of_the_searchs_own_steps(
     overrides: list[str], search: dict[str, Any], tmp_path: Path
 ) -> None:

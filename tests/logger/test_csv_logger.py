@@ -34,9 +34,7 @@ def test_each_row_is_in_the_file_at_once(tmp_path: Path) -> None:
         assert len((tmp_path / "metrics.csv").read_text().splitlines()) == step + 2
 
 
-def test_a_run_that_goes_on_keeps_the_rows_that_its_checkpoint_covers_and_writes_the_same_file(
-    tmp_path: Path,
-) -> None:
+def test_a_run_that_goes_on_keeps_the_rows_that_its_checkpoint_covers_and_writes_the_same_file(tmp_path: Path) -> None:
     whole = logged(tmp_path / "whole")
     for rows in range(4):
         resumed = logged(tmp_path / f"resumed_{rows}")

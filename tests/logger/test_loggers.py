@@ -40,9 +40,12 @@ def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A short run with both loggers, with and without sentences."""
     folder = tmp_path_factory.mktemp("logged")
     train(
-        folder, "debug=fast", "logger=[tensorboard,wandb]", "logger.wandb.offline=true",
+        folder,
+        "debug=fast",
+        "logger=[tensorboard,wandb]",
+        "logger.wandb.offline=true",
         f"log_text={str(request.param).lower()}",
-    )  # fmt: skip
+    )
     return folder, request.param
 
 
@@ -60,9 +63,7 @@ def test_an_offline_wandb_run_holds_scalars_config_table_and_maps(logged: tuple[
     config = {update.key: update.value_json for record in found for update in record.run.config.update}
     config |= {update.key: update.value_json for record in found for update in record.config.update}
     assert json.loads(config["choices"])["attention"] == "bahdanau"
-    media = {
-        path.suffix for path in (file.parent / "files").rglob("*") if path.is_file() and "media" in path.parts
-    }
+    media = {path.suffix for path in (file.parent / "files").rglob("*") if path.is_file() and "media" in path.parts}
     assert (".png" in media) == with_text
     assert any("translations" in key for key in history) == with_text
     everything = file.read_bytes()
@@ -87,9 +88,7 @@ def test_metrics_csv_is_written_beside_other_loggers(logged: tuple[Path, bool]) 
 
 def test_a_sentence_of_a_table_in_tensorboard_is_no_markup(tmp_path: Path) -> None:
     logger = TensorBoardRun(save_dir=str(tmp_path), resume=None)
-    logger.log_table(
-        "val/translations", ["source", "hypothesis"], [["<b>x</b> | [y](z)", "two\nlines"]], step=3
-    )
+    logger.log_table("val/translations", ["source", "hypothesis"], [["<b>x</b> | [y](z)", "two\nlines"]], step=3)
     logger.finalize("success")
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     (text,) = events.Tensors("val/translations/text_summary")

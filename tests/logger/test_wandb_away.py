@@ -75,9 +75,7 @@ def as_at_first() -> Iterator[None]:
 
 
 def online(folder: Path) -> WandbRun:
-    return WandbRun(
-        save_dir=str(folder), project="any", name="any", group=None, tags=[], offline=False, resume=None
-    )
+    return WandbRun(save_dir=str(folder), project="any", name="any", group=None, tags=[], offline=False, resume=None)
 
 
 def assert_is_kept_offline(folder: Path, caplog: pytest.LogCaptureFixture, reason: str) -> None:
@@ -150,9 +148,7 @@ def test_a_choice_of_the_environment_is_not_questioned(
     assert [record for record in caplog.records if record.getMessage().startswith("W&B: ")] == []
 
 
-def test_an_offline_run_leaves_the_next_one_its_choice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_offline_run_leaves_the_next_one_its_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_MODE", raising=False)
     logger_of(tmp_path).log_metrics({"train/loss": 2.0}, step=3)
     end_process()
@@ -182,9 +178,13 @@ second.experiment.finish()
 
 def test_training_goes_on_when_wandbs_process_dies_and_the_next_run_has_a_new_one(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", DEATH, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", DEATH, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
         env=os.environ | {"PYTHONPATH": str(ROOT / "tests")},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("W&B: nothing more can be logged") == 1
     (file,) = files(tmp_path / "second")

@@ -54,14 +54,10 @@ def test_nothing_else_is_sent(server: Stub, tmp_path: Path) -> None:
     assert {"/graphql", "/files/any/any/RUN/file_stream"} <= kinds
     sent = {Path(path).name for path in kinds if path.startswith("/sent/")}
     assert sent <= {"config.yaml", "requirements.txt", "wandb-summary.json"}
-    assert all(
-        path in ("/", "/graphql") or path.startswith(("/files/any/any/RUN/", "/sent/")) for path in kinds
-    )
+    assert all(path in ("/", "/graphql") or path.startswith(("/files/any/any/RUN/", "/sent/")) for path in kinds)
 
 
-def test_a_run_that_goes_on_sends_what_the_server_lacks_and_nothing_twice(
-    server: Stub, tmp_path: Path
-) -> None:
+def test_a_run_that_goes_on_sends_what_the_server_lacks_and_nothing_twice(server: Stub, tmp_path: Path) -> None:
     run = log_steps(tmp_path, range(5))
     assert steps_at(server, run, "train/loss") == [0, 1, 2, 3, 4]
     del server.history[run][7:]  # the end was lost on its way
@@ -70,9 +66,7 @@ def test_a_run_that_goes_on_sends_what_the_server_lacks_and_nothing_twice(
     assert list(server.history) == [run]
 
 
-def test_scalars_that_were_lost_before_the_checkpoint_come_from_metrics_csv(
-    server: Stub, tmp_path: Path
-) -> None:
+def test_scalars_that_were_lost_before_the_checkpoint_come_from_metrics_csv(server: Stub, tmp_path: Path) -> None:
     run = log_steps(tmp_path, range(5))
     del server.history[run][4:]
     rows = [f"{step},{step}.0,\n{step},,{step}.5\n" for step in range(5)] + ["9,9"]  # the last was cut off

@@ -33,9 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path]:
     return pairs, folder / "run"
 
 
-@pytest.fixture(
-    scope="module", params=[("batch_start", 5), ("validation_end", 6)], ids=["batch", "validation"]
-)
+@pytest.fixture(scope="module", params=[("batch_start", 5), ("validation_end", 6)], ids=["batch", "validation"])
 def resumed(
     request: pytest.FixtureRequest, whole: tuple[list[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
@@ -64,9 +62,7 @@ def history(run: Path) -> list[dict[str, Any]]:
 def figures(rows: list[dict[str, Any]]) -> dict[str, dict[int, Any]]:
     """Every number by name and step, those that a clock has measured left out; none stands twice."""
     names = {name for row in rows for name, value in row.items() if not isinstance(value, dict)}
-    return {
-        name: values(rows, name) for name in names if name[0] != "_" and name not in (AXIS, TIMED, "epoch")
-    }
+    return {name: values(rows, name) for name in names if name[0] != "_" and name not in (AXIS, TIMED, "epoch")}
 
 
 def test_steps_that_are_done_again_stand_once_and_as_if_the_run_was_never_stopped(
@@ -95,19 +91,14 @@ def test_what_was_lost_with_wandbs_process_is_sent_from_metrics_csv(
 
 def events(run: Path) -> dict[str, list[tuple[int, Any]]]:
     """Of TensorBoard's files, by tag: step and value, or the picture's or the text's bytes."""
-    found = EventAccumulator(
-        str(run / "tensorboard"), size_guidance=dict.fromkeys(("scalars", "tensors", "images"), 0)
-    )
+    found = EventAccumulator(str(run / "tensorboard"), size_guidance=dict.fromkeys(("scalars", "tensors", "images"), 0))
     found.Reload()
     scalars = {
         tag: [(e.step, e.value) for e in found.Scalars(tag)]
         for tag in found.Tags()["scalars"]
         if tag not in (TIMED, "epoch")
     }
-    texts = {
-        tag: [(e.step, e.tensor_proto.string_val) for e in found.Tensors(tag)]
-        for tag in found.Tags()["tensors"]
-    }
+    texts = {tag: [(e.step, e.tensor_proto.string_val) for e in found.Tensors(tag)] for tag in found.Tags()["tensors"]}
     return scalars | texts
 
 
@@ -118,12 +109,7 @@ def test_tensorboards_curves_are_those_of_a_run_that_was_never_stopped(
     found, expected = events(resumed), events(whole[1])
     assert found.keys() == expected.keys()
     assert found == expected
-    assert {
-        "train/gradient_norm",
-        "val/bleu",
-        "val/attention_entropy",
-        "val/translations/text_summary",
-    } <= set(found)
+    assert {"train/gradient_norm", "val/bleu", "val/attention_entropy", "val/translations/text_summary"} <= set(found)
     for points in found.values():
         steps = [step for step, _ in points]
         assert steps == sorted(set(steps))
@@ -141,13 +127,7 @@ def test_tensorboard_hides_the_curves_of_an_earlier_run_of_the_folder(tmp_path: 
 
 def logger_of(folder: Path, resume: str | None = None) -> WandbRun:
     return WandbRun(
-        save_dir=str(folder),
-        project="any",
-        name="any",
-        group=None,
-        tags=["a", None],
-        offline=True,
-        resume=resume,
+        save_dir=str(folder), project="any", name="any", group=None, tags=["a", None], offline=True, resume=resume
     )
 
 

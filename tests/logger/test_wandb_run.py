@@ -126,18 +126,12 @@ def test_maps_are_images_with_the_sentence_and_its_translation_below(sweep: list
         assert len({shown[1]["captions"][0].partition(" → ")[0] for shown in maps}) == 4
 
 
-def test_the_table_of_translations_grows_by_the_same_sentences_at_each_validation(
-    sweep: list[Logged],
-) -> None:
+def test_the_table_of_translations_grows_by_the_same_sentences_at_each_validation(sweep: list[Logged]) -> None:
     for job in sweep:
         (file,) = files(job.folder)
         shown = values(job.history, "val/translations")
-        tables = [
-            json.loads((file.parent / "files" / table["path"]).read_text("utf-8")) for table in shown.values()
-        ]
-        assert [table["columns"] for table in tables] == [
-            ["epoch", "step", "source", "reference", "hypothesis"]
-        ] * 2
+        tables = [json.loads((file.parent / "files" / table["path"]).read_text("utf-8")) for table in shown.values()]
+        assert [table["columns"] for table in tables] == [["epoch", "step", "source", "reference", "hypothesis"]] * 2
         first, both = (table["data"] for table in tables)
         assert list(shown) == [1, 3]
         assert both[:8] == first

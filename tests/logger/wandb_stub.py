@@ -44,10 +44,22 @@ def bucket(run: str, lines: list[dict[str, Any]]) -> dict[str, Any]:
     """What the server knows of a run."""
     tail = [json.dumps(lines[-1])] if lines else []
     return {
-        "id": "any", "name": run, "displayName": "any", "description": "", "sweepName": None, "project": PROJECT,
-        "config": "{}", "wandbConfig": '{"t": 1}', "tags": [], "summaryMetrics": "{}", "logLineCount": 0,
-        "eventsLineCount": 0, "eventsTail": "[]", "historyLineCount": len(lines), "historyTail": json.dumps(tail),
-    }  # fmt: skip
+        "id": "any",
+        "name": run,
+        "displayName": "any",
+        "description": "",
+        "sweepName": None,
+        "project": PROJECT,
+        "config": "{}",
+        "wandbConfig": '{"t": 1}',
+        "tags": [],
+        "summaryMetrics": "{}",
+        "logLineCount": 0,
+        "eventsLineCount": 0,
+        "eventsTail": "[]",
+        "historyLineCount": len(lines),
+        "historyTail": json.dumps(tail),
+    }
 
 
 class Answer(BaseHTTPRequestHandler):

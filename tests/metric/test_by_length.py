@@ -12,12 +12,7 @@ def test_bounds_belong_to_their_bucket_and_empty_ones_are_left_out() -> None:
     lengths = [0, 1, 5, 6, 10, 11, 20, 51, 97]
     sources = [" ".join(["word"] * length) for length in lengths]
     found = score_by_length(BLEU(lowercase=False, tokenize="13a"), sources, [RIGHT] * 9, [[RIGHT]] * 9)
-    assert [(bucket.words, bucket.sentences) for bucket in found] == [
-        ("1-5", 3),
-        ("6-10", 2),
-        ("11-20", 2),
-        ("51+", 2),
-    ]
+    assert [(bucket.words, bucket.sentences) for bucket in found] == [("1-5", 3), ("6-10", 2), ("11-20", 2), ("51+", 2)]
 
 
 def test_a_bucket_is_scored_by_its_own_sentences_and_all_their_references() -> None:

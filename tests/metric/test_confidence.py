@@ -45,9 +45,7 @@ def score(metric: CorpusMetric, rows: list[int]) -> float:
 
 
 @each_metric
-def test_the_interval_leaves_out_a_fortieth_of_the_resampled_test_sets_on_each_side(
-    metric: CorpusMetric,
-) -> None:
+def test_the_interval_leaves_out_a_fortieth_of_the_resampled_test_sets_on_each_side(metric: CorpusMetric) -> None:
     """References are ragged, from one to three."""
     draws = np.random.default_rng(12345).choice(len(HYPOTHESES), size=(80, len(HYPOTHESES)))
     scores = sorted(score(metric, draw.tolist()) for draw in draws)
@@ -70,9 +68,7 @@ def test_the_signature_has_resamples_and_seed_and_that_of_the_metric_stays(metri
 
 
 def test_it_is_the_figure_that_sacrebleu_gives_with_a_bootstrap() -> None:
-    theirs = sacrebleu.BLEU(force=True).corpus_score(
-        HYPOTHESES, reference_streams(REFERENCES), n_bootstrap=1000
-    )
+    theirs = sacrebleu.BLEU(force=True).corpus_score(HYPOTHESES, reference_streams(REFERENCES), n_bootstrap=1000)
     found = confidence(METRICS["bleu"], HYPOTHESES, REFERENCES, 1000)
     assert f"(μ = {found.mean:.3f} ± {found.margin:.3f})" in theirs.format(width=3)
 
@@ -86,9 +82,7 @@ def test_sentences_that_are_all_alike_leave_no_doubt() -> None:
 def test_too_few_resamples_are_refused(resamples: int) -> None:
     for allowed in (0, 2, 1000):
         check_bootstrap(allowed)
-    with pytest.raises(
-        UserError, match=f"^bootstrap={resamples} resamples give no interval; use 1000, or 0 for none$"
-    ):
+    with pytest.raises(UserError, match=f"^bootstrap={resamples} resamples give no interval; use 1000, or 0 for none$"):
         check_bootstrap(resamples)
 
 

@@ -42,9 +42,7 @@ def test_a_tokenised_sentence_becomes_the_plain_one(plain: str) -> None:
 
 def test_it_is_what_sacrebleu_gives_for_plain_text() -> None:
     expected = sacrebleu.corpus_bleu(SAID, [PLAIN], lowercase=True).score
-    assert scored(detokenized_bleu().clone(), tokens(SAID), tokens(PLAIN)) == pytest.approx(
-        expected, abs=1e-9
-    )
+    assert scored(detokenized_bleu().clone(), tokens(SAID), tokens(PLAIN)) == pytest.approx(expected, abs=1e-9)
     assert 20 < expected < 90
 
 

@@ -23,10 +23,7 @@ def test_words_are_what_bleu_counts() -> None:
 
 
 def test_it_is_the_ratio_that_sacrebleu_reports() -> None:
-    hypotheses, references = (
-        ["Il pleut ici.", "Elle dort."],
-        [["Il pleut."], ["Elle dort bien.", "Dort-elle ?"]],
-    )
+    hypotheses, references = (["Il pleut ici.", "Elle dort."], [["Il pleut."], ["Elle dort bien.", "Dort-elle ?"]])
     theirs = sacrebleu.BLEU().corpus_score(hypotheses, reference_streams(references))
     assert length_ratio(METRIC, hypotheses, references) == pytest.approx(theirs.ratio, rel=1e-12)
     assert theirs.ratio > 1

@@ -37,29 +37,16 @@ REFERENCES = [
 FIRST_REFERENCES = [options[:1] for options in REFERENCES]
 METRICS = {
     "bleu": (lambda: BLEU(lowercase=False, tokenize="13a"), ["-m", "bleu"]),
-    "bleu_lowercase_intl": (
-        lambda: BLEU(lowercase=True, tokenize="intl"),
-        ["-m", "bleu", "-lc", "-tok", "intl"],
-    ),
+    "bleu_lowercase_intl": (lambda: BLEU(lowercase=True, tokenize="intl"), ["-m", "bleu", "-lc", "-tok", "intl"]),
     "chrf": (lambda: CHRF(char_order=6, word_order=0, beta=2, lowercase=False), ["-m", "chrf"]),
     "chrf_plus_plus": (
         lambda: CHRF(char_order=6, word_order=2, beta=3, lowercase=True),
         ["-m", "chrf", "--chrf-word-order", "2", "--chrf-beta", "3", "--chrf-lowercase"],
     ),
-    "ter": (
-        lambda: TER(normalized=False, no_punct=False, asian_support=False, case_sensitive=False),
-        ["-m", "ter"],
-    ),
+    "ter": (lambda: TER(normalized=False, no_punct=False, asian_support=False, case_sensitive=False), ["-m", "ter"]),
     "ter_normalized_case_sensitive": (
         lambda: TER(normalized=True, no_punct=True, asian_support=True, case_sensitive=True),
-        [
-            "-m",
-            "ter",
-            "--ter-normalized",
-            "--ter-no-punct",
-            "--ter-asian-support",
-            "--ter-case-sensitive",
-        ],
+        ["-m", "ter", "--ter-normalized", "--ter-no-punct", "--ter-asian-support", "--ter-case-sensitive"],
     ),
 }
 each_metric = pytest.mark.parametrize(("make", "flags"), METRICS.values(), ids=METRICS.keys())
@@ -93,9 +80,7 @@ def scored(metric: Metric, references: list[list[str]], batch_sentences: int = 1
 @each_metric
 def test_one_reference_equals_the_sacrebleu_command(make, flags, tmp_path):
     metric = scored(make(), FIRST_REFERENCES)
-    assert (f"{metric.compute():.15f}", metric.signature()) == sacrebleu_command(
-        tmp_path, FIRST_REFERENCES, flags
-    )
+    assert (f"{metric.compute():.15f}", metric.signature()) == sacrebleu_command(tmp_path, FIRST_REFERENCES, flags)
 
 
 @each_metric
@@ -151,9 +136,7 @@ def test_score_is_a_float64_scalar_of_0_to_100_and_reset_forgets(make, flags):
 def test_a_batch_without_sentences_changes_nothing_and_a_corpus_without_is_refused(make, flags):
     metric = make()
     metric.update([], [])
-    with pytest.raises(
-        UserError, match="there is no sentence to score; give the split at least one sentence"
-    ):
+    with pytest.raises(UserError, match="there is no sentence to score; give the split at least one sentence"):
         metric.compute()
     with pytest.raises(UserError, match="the signature states the number of references; score a sentence"):
         metric.signature()
@@ -171,20 +154,14 @@ def test_references_that_are_no_lists_per_hypothesis_are_refused(make, flags):
         make().update(HYPOTHESES, [options[0] for options in REFERENCES])
     with pytest.raises(ValueError, match="got 1 hypotheses and 2 lists of references"):
         make().update(["oui"], [["oui"], ["non"]])
-    with pytest.raises(
-        ValueError, match="hypothesis 1 has no reference; give it at least one, or leave it out"
-    ):
+    with pytest.raises(ValueError, match="hypothesis 1 has no reference; give it at least one, or leave it out"):
         make().update(["oui", "non"], [["oui"], []])
 
 
 def test_unknown_tokenizer_and_order_say_the_choices():
-    with pytest.raises(
-        UserError, match="BLEU has no tokenizer '13b'; choose from: none, zh, 13a, intl, char"
-    ):
+    with pytest.raises(UserError, match="BLEU has no tokenizer '13b'; choose from: none, zh, 13a, intl, char"):
         BLEU(lowercase=False, tokenize="13b")
-    with pytest.raises(
-        UserError, match="chrF needs char_order >= 1, word_order >= 0 and beta >= 0, got 0, 0 and 2"
-    ):
+    with pytest.raises(UserError, match="chrF needs char_order >= 1, word_order >= 0 and beta >= 0, got 0, 0 and 2"):
         CHRF(char_order=0, word_order=0, beta=2, lowercase=False)
 
 

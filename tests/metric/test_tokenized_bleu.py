@@ -33,11 +33,7 @@ TOKENIZED = {
     },
 }  # fmt: skip
 CASES = [(language, text, tokens) for language, lines in TOKENIZED.items() for text, tokens in lines.items()]
-HYPOTHESES = [
-    "Deux chiens jouent dans la neige.",
-    "Une fille court près d'un lac !",
-    "IL CRIE « ATTENTION » .",
-]
+HYPOTHESES = ["Deux chiens jouent dans la neige.", "Une fille court près d'un lac !", "IL CRIE « ATTENTION » ."]
 REFERENCES = [
     ["Deux chiens s'amusent dans la neige.", "deux chiens jouent dans la neige fraîche"],
     ["Une fille court au bord d'un lac !", "Une fille court."],
@@ -61,27 +57,10 @@ def test_it_is_what_the_sacrebleu_command_gives_for_tokenized_files(tmp_path: Pa
     for name, lines in columns.items():
         text = "".join(moses_tokenized(line, "fr") + "\n" for line in lines)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "sacrebleu",
-        "0",
-        "1",
-        "-i",
-        "hypotheses",
-        "-tok",
-        "none",
-        "-lc",
-        "--force",
-    ]
+    command = [sys.executable, "-m", "sacrebleu", "0", "1", "-i", "hypotheses", "-tok", "none", "-lc", "--force"]
     environment = {**os.environ, "PYTHONUTF8": "1"}
     done = subprocess.run(
-        [*command, "-w", "15", "-b"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
+        [*command, "-w", "15", "-b"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
     assert f"{scored(HYPOTHESES, REFERENCES).compute():.15f}" == done.stdout.strip()
 

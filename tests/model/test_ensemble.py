@@ -62,13 +62,8 @@ def test_twice_the_same_model_is_that_model(decoder: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["greedy", "beam"])
-def test_a_search_translates_with_it_and_reports_the_mean_probability(
-    members: list[EncoderDecoder], name: str
-) -> None:
-    ensemble, search = (
-        Ensemble(members),
-        built(composed(f"search={name}", "search.limits.max_length=11").search),
-    )
+def test_a_search_translates_with_it_and_reports_the_mean_probability(members: list[EncoderDecoder], name: str) -> None:
+    ensemble, search = (Ensemble(members), built(composed(f"search={name}", "search.limits.max_length=11").search))
     together = search(ensemble, SOURCE, MASK, TARGET)
     assert any(
         best.pieces != alone.pieces
@@ -95,9 +90,7 @@ def test_it_has_places_for_what_its_least_member_has() -> None:
 
 
 def test_other_numbers_of_pieces_are_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"^an ensemble needs one vocabulary, got 2 numbers of pieces \[\(17, 19\), "
-    ):
+    with pytest.raises(UserError, match=r"^an ensemble needs one vocabulary, got 2 numbers of pieces \[\(17, 19\), "):
         Ensemble([model_of(), model_of(target_vocab_size=23)])
 
 
@@ -121,14 +114,10 @@ def test_checkpoints_of_one_tokenizer_are_loaded_together(tmp_path: Path) -> Non
 def test_checkpoints_of_two_tokenizers_are_refused_by_name(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "a.ckpt")
     write_checkpoint(tmp_path / "b.ckpt", sentences=[*SENTENCES, "grün"])
-    with pytest.raises(
-        UserError, match=r"a\.ckpt and .*b\.ckpt have different tokenizers, and an ensemble needs one"
-    ):
+    with pytest.raises(UserError, match=r"a\.ckpt and .*b\.ckpt have different tokenizers, and an ensemble needs one"):
         load_ensemble([str(tmp_path / "a.ckpt"), str(tmp_path / "a.ckpt"), str(tmp_path / "b.ckpt")])
 
 
 def test_no_checkpoint_is_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"^ckpt_path=\[\] names no checkpoint; give a run folder or a \.ckpt file"
-    ):
+    with pytest.raises(UserError, match=r"^ckpt_path=\[\] names no checkpoint; give a run folder or a \.ckpt file"):
         load_ensemble([])

@@ -22,12 +22,7 @@ VARIANTS = {
         "model.{side}.num_layers=2",
         "model.{side}.num_layers=3 model.{side}.residual=true model.{side}.layer_norm=true",
     ],
-    "conv": [
-        "model.{side}.kernel_size=5",
-        "model.{side}.num_layers=1",
-        "position=none",
-        "position.join=concat",
-    ],
+    "conv": ["model.{side}.kernel_size=5", "model.{side}.num_layers=1", "position=none", "position.join=concat"],
     "transformer": [
         "model.{side}.norm=post",
         "feed_forward=swiglu",
@@ -55,10 +50,7 @@ def build(encoder: str, decoder: str, attention: str, *overrides: str) -> Any:
     if attention == "fixed_patterns":  # eight heads
         overrides = ("model.embedding_dim=16", "model.encoder.dim=16", "model.decoder.dim=16", *overrides)
     return model_of(
-        f"encoder@model.encoder={encoder}",
-        f"decoder@model.decoder={decoder}",
-        f"attention={attention}",
-        *overrides,
+        f"encoder@model.encoder={encoder}", f"decoder@model.decoder={decoder}", f"attention={attention}", *overrides
     ).eval()
 
 
@@ -154,9 +146,7 @@ def test_asking_for_weights_changes_nothing_and_gives_a_row_for_each_target(
 
 @pytest.mark.parametrize("inference", [False, True])
 @pytest.mark.parametrize(("encoder", "decoder"), CROSSINGS)
-def test_a_reordered_state_decodes_as_the_reordered_batch(
-    encoder: str, decoder: str, inference: bool
-) -> None:
+def test_a_reordered_state_decodes_as_the_reordered_batch(encoder: str, decoder: str, inference: bool) -> None:
     model = build(encoder, decoder, "bahdanau")
     expected = hidden(model, SOURCE, SOURCE_MASK, TARGET)
     rows, others = torch.tensor([2, 0, 0]), torch.tensor([1, 2, 1])
@@ -246,9 +236,7 @@ def assert_same_step(mine: Step, theirs: Step, rows: torch.Tensor) -> None:
 @pytest.mark.parametrize("pattern", ["local", "atrous", "sparse", "local_p"])
 def test_hypotheses_that_branch_before_the_first_piece_stand_all_at_the_first_place(pattern: str) -> None:
     ratio = [] if pattern == "local_p" else ["attention.pattern.length_ratio=1.5"]
-    model = build(
-        "rnn", "rnn", "luong_general", f"attention/pattern={pattern}", "attention.pattern.k=2", *ratio
-    )
+    model = build("rnn", "rnn", "luong_general", f"attention/pattern={pattern}", "attention.pattern.k=2", *ratio)
     rows = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2])
     with torch.inference_mode():
         expected = model.step(TARGET[:, 0], model.encode(SOURCE, SOURCE_MASK)).log_probs[rows]
@@ -257,9 +245,7 @@ def test_hypotheses_that_branch_before_the_first_piece_stand_all_at_the_first_pl
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize(
-    "encoder", [encoder for encoder in ENCODERS if encoder != "rnn"]
-)  # packs no empty batch
+@pytest.mark.parametrize("encoder", [encoder for encoder in ENCODERS if encoder != "rnn"])  # packs no empty batch
 def test_no_sentence_gives_no_hidden_state(encoder: str, decoder: str) -> None:
     model = build_with_two_heads(encoder, decoder)
     assert hidden(model, SOURCE[:0], SOURCE_MASK[:0], TARGET[:0]).shape[:2] == (0, TARGET.shape[1])

@@ -32,10 +32,7 @@ def test_each_place_is_the_formula_of_its_window_values_and_gradients(kernel_siz
     found = convolution(x)
     assert found.shape == (2, 8 - kernel_size, 3)
     expected = torch.stack(
-        [
-            torch.stack([gated(convolution, list(row[t : t + kernel_size])) for t in range(8 - kernel_size)])
-            for row in x
-        ]
+        [torch.stack([gated(convolution, list(row[t : t + kernel_size])) for t in range(8 - kernel_size)]) for row in x]
     )
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     upstream, of = torch.randn_like(found), [x, *convolution.parameters()]
@@ -54,9 +51,7 @@ def test_it_equals_torchs_convolution_with_the_kernel_in_its_order() -> None:
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_what_enters_the_gates_has_four_times_the_variance_of_the_input_whatever_the_dropout(
-    dropout: float,
-) -> None:
+def test_what_enters_the_gates_has_four_times_the_variance_of_the_input_whatever_the_dropout(dropout: float) -> None:
     convolution = GatedConvolution(dim=61, kernel_size=3, dropout=dropout)
     windows = convolution.dropout(torch.randn(2000, 3 * 61))
     variance = convolution.linear(windows).var()

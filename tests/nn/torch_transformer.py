@@ -25,9 +25,7 @@ def attention_factory(num_heads: int, **options: Any) -> partial[Attention]:
     parts = {"score": partial(ScaledDotScore), "pattern": partial(FullPattern)}
     own = {"num_heads": num_heads, "project_values": True, "qkv_bias": True, "qk_scale": None}
     dropouts = {"dropout": 0.0, "projection_dropout": 0.0}
-    return partial(
-        Attention, **{**parts, "normalizer": partial(SoftmaxNormalizer), **own, **dropouts, **options}
-    )
+    return partial(Attention, **{**parts, "normalizer": partial(SoftmaxNormalizer), **own, **dropouts, **options})
 
 
 def feed_forward_factory(ff_dim: int, activation: str = "relu") -> partial[FeedForward]:

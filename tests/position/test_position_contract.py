@@ -58,9 +58,7 @@ def test_one_step_at_a_time_equals_all_at_once(name: str, changed: dict[str, Any
 
 @every
 @pytest.mark.usefixtures("double")
-def test_a_token_that_is_moved_changes_only_where_places_are_joined(
-    name: str, changed: dict[str, Any]
-) -> None:
+def test_a_token_that_is_moved_changes_only_where_places_are_joined(name: str, changed: dict[str, Any]) -> None:
     places, embedded = position(name, changed), torch.randn(B, T, DIM)
     moved = places(embedded, start=1)
     assert torch.equal(moved, places(embedded)) == (name not in ("sinusoidal", "learned"))
@@ -192,11 +190,7 @@ def test_lower_precision_stays_near_float64_far_into_a_sentence(
         ]
 
     exact = all_three(torch.float64)
-    own = [
-        True,
-        parts.needs_inner_product and parts.biases,
-        parts.adds_context,
-    ]  # else whatever torch's default is
+    own = [True, parts.needs_inner_product and parts.biases, parts.adds_context]  # else whatever torch's default is
     for found, expected, cast in zip(all_three(dtype), exact, own, strict=True):
         assert found.dtype == dtype or not cast
         assert (found - expected).abs().max() <= tolerance * expected.abs().max()

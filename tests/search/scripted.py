@@ -87,9 +87,7 @@ def by_table(table: Tensor, words: int) -> Script:
 def prefix_number(said: Tensor, words: int) -> Tensor:
     number = torch.zeros(len(said), dtype=torch.long)
     for piece in said.T:
-        number = (
-            words * number + 1 + (piece - A).clamp(0, words - 1)
-        )  # a row that nobody counts may say anything
+        number = words * number + 1 + (piece - A).clamp(0, words - 1)  # a row that nobody counts may say anything
     return number
 
 

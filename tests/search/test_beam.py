@@ -140,9 +140,14 @@ def test_a_wide_beam_finds_the_best_of_all_translations(penalty: LengthPenalty, 
     read = torch.randn(2, prefixes, 3).softmax(-1)
     model = Scripted(by_table(table, WORDS), by_table(read, WORDS))
     search = BeamSearch(
-        beam_size=WORDS**LONGEST, num_best=11, length_penalty=penalty, coverage_penalty=coverage, patience=None,
-        no_repeat_ngram=0, limits=limits(0, LONGEST),
-    )  # fmt: skip
+        beam_size=WORDS**LONGEST,
+        num_best=11,
+        length_penalty=penalty,
+        coverage_penalty=coverage,
+        patience=None,
+        no_repeat_ngram=0,
+        limits=limits(0, LONGEST),
+    )
     for sentence, hypotheses in enumerate(translated(model, search, sentences=2)):
         expected = sorted(every_translation(table[sentence], read[sentence], penalty, coverage), reverse=True)
         for (score, pieces), hypothesis in zip(expected, hypotheses, strict=False):
@@ -171,11 +176,7 @@ def every_translation(
 
 def limits(least: int, most: int) -> Limits:
     return Limits(
-        max_length=most,
-        max_relative_length=99.0,
-        max_extra_length=0,
-        min_length=least,
-        min_relative_length=0.0,
+        max_length=most, max_relative_length=99.0, max_extra_length=0, min_length=least, min_relative_length=0.0
     )
 
 
@@ -190,9 +191,14 @@ def limits(least: int, most: int) -> Limits:
     lengths=st.sampled_from([(0, 4), (2, 4), (0, 1), (3, 3)]),
 )
 def test_stopping_early_changes_nothing(
-    seed: int, even: bool, beam_size: int, num_best: int, patience: float | None, penalty: LengthPenalty,
+    seed: int,
+    even: bool,
+    beam_size: int,
+    num_best: int,
+    patience: float | None,
+    penalty: LengthPenalty,
     lengths: tuple[int, int],
-) -> None:  # fmt: skip
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(5, 121, 2 + 3, generator=generator, dtype=torch.float64)
     # of many equals, some impossible; or of none
@@ -200,9 +206,14 @@ def test_stopping_early_changes_nothing(
     num_best = min(num_best, beam_size)
     enough = math.inf if patience is None else max(num_best, patience * beam_size)
     search = BeamSearch(
-        beam_size=beam_size, num_best=num_best, length_penalty=penalty, coverage_penalty=0.0, patience=patience,
-        no_repeat_ngram=0, limits=limits(*lengths),
-    )  # fmt: skip
+        beam_size=beam_size,
+        num_best=num_best,
+        length_penalty=penalty,
+        coverage_penalty=0.0,
+        patience=patience,
+        no_repeat_ngram=0,
+        limits=limits(*lengths),
+    )
     together = translated(Scripted(by_table(table, 3)), search, sentences=5)
     for sentence, hypotheses in enumerate(together):
         patient = without_stopping(table[sentence], beam_size, enough, penalty, *lengths)

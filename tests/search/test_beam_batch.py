@@ -14,10 +14,7 @@ from torch import Tensor
 from seq2seq_attn.search.coverage import LEAST
 from seq2seq_attn.search.search import Hypothesis
 
-SHORT = (
-    ".limits.max_relative_length=1.0",
-    ".limits.max_extra_length=4",
-)  # so many pieces more than the source
+SHORT = (".limits.max_relative_length=1.0", ".limits.max_extra_length=4")  # so many pieces more than the source
 pytestmark = pytest.mark.usefixtures("double")
 
 
@@ -128,9 +125,4 @@ def test_a_vocabulary_of_one_word_has_as_many_translations_as_lengths() -> None:
     table = torch.tensor([[-1.0, -2.0, -0.5]]).expand(1, 99, 3)
     search = beam(".num_best=5", "/length_penalty=none", ".patience=null", ".limits.max_length=3")
     (found,) = translated(Scripted(by_table(table, 1)), search)
-    assert [(h.pieces, h.log_prob) for h in found] == [
-        ([], -2.0),
-        ([A], -2.5),
-        ([A, A], -3.0),
-        ([A, A, A], -3.5),
-    ]
+    assert [(h.pieces, h.log_prob) for h in found] == [([], -2.0), ([A], -2.5), ([A, A], -3.0), ([A, A, A], -3.5)]

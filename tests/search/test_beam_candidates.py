@@ -57,10 +57,7 @@ def test_there_may_be_fewer_candidates_than_asked_for() -> None:
     ("settings", "sentence"),
     [
         ((0, 0, None), r"^search.beam_size=0 keeps no hypothesis; use 1 or more$"),
-        (
-            (5, 0, None),
-            r"^search.num_best=0 must be at least 1 and at most search.beam_size=5; use search.num_best=1$",
-        ),
+        ((5, 0, None), r"^search.num_best=0 must be at least 1 and at most search.beam_size=5; use search.num_best=1$"),
         ((5, 7, None), r"=7 must be at least 1 and at most .*; use search.num_best=5 or a larger beam$"),
         ((5, 5, 0.0), r"^search.patience=0.0 finishes nothing; use 1.0, or null for no limit$"),
     ],

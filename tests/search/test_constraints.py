@@ -72,9 +72,7 @@ def test_the_end_is_forced_at_the_limit_and_its_log_prob_counts(beam_size: int) 
     search = beam(f".beam_size={beam_size}", ".patience=null", ".limits.max_length=4", "/length_penalty=mean")
     ((hypothesis, *_),) = translated(Scripted(always(A)), search)
     assert hypothesis.pieces == [A, A, A, A]
-    assert hypothesis.log_prob == pytest.approx(
-        (4 * torch.tensor(0.9).log() + torch.tensor(0.06).log()).item()
-    )
+    assert hypothesis.log_prob == pytest.approx((4 * torch.tensor(0.9).log() + torch.tensor(0.06).log()).item())
 
 
 def test_no_pair_of_pieces_stands_twice() -> None:

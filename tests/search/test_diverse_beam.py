@@ -123,18 +123,32 @@ def test_what_a_hypothesis_has_paid_is_not_in_its_score() -> None:
     prefix=st.sampled_from([[], [B], [C, A]]),
 )
 def test_the_whole_batch_at_once_finds_what_the_definition_does(
-    seed: int, even: bool, size: int, count: int, diversity: float, num_best: int, patience: float | None,
-    penalty: LengthPenalty, lengths: tuple[int, int], prefix: list[int],
-) -> None:  # fmt: skip
+    seed: int,
+    even: bool,
+    size: int,
+    count: int,
+    diversity: float,
+    num_best: int,
+    patience: float | None,
+    penalty: LengthPenalty,
+    lengths: tuple[int, int],
+    prefix: list[int],
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(5, 121, 2 + 3, generator=generator, dtype=torch.float64)
     # of many equals, or of none
     table = table.mul(2).round().clamp(-4, 0) * math.log(2) if even else (3 * table).log_softmax(-1)
     num_best, longest = min(num_best, size * count), max(lengths[1], len(prefix))
     search = DiverseBeamSearch(
-        beam_size=size * count, num_groups=count, diversity=diversity, num_best=num_best, length_penalty=penalty,
-        patience=patience, no_repeat_ngram=0, limits=limits(*lengths),
-    )  # fmt: skip
+        beam_size=size * count,
+        num_groups=count,
+        diversity=diversity,
+        num_best=num_best,
+        length_penalty=penalty,
+        patience=patience,
+        no_repeat_ngram=0,
+        limits=limits(*lengths),
+    )
     together = translated(Scripted(by_table(table, 3)), search, sentences=5, prefixes=[prefix] * 4 + [[]])
     for sentence, hypotheses in enumerate(together):
         begun, most = ([], lengths[1]) if sentence == 4 else (prefix, longest)
@@ -145,9 +159,17 @@ def test_the_whole_batch_at_once_finds_what_the_definition_does(
 
 
 def by_definition(
-    table: Tensor, size: int, count: int, diversity: float, num_best: int, patience: float | None,
-    penalty: LengthPenalty, least: int, most: int, prefix: list[int],
-) -> list[tuple[list[int], float, float]]:  # fmt: skip
+    table: Tensor,
+    size: int,
+    count: int,
+    diversity: float,
+    num_best: int,
+    patience: float | None,
+    penalty: LengthPenalty,
+    least: int,
+    most: int,
+    prefix: list[int],
+) -> list[tuple[list[int], float, float]]:
     """One sentence, lists, one group after another."""
     divisors = penalty(torch.arange(1, most + 2)).tolist()
     share = math.ceil(num_best / count)
@@ -163,9 +185,7 @@ def by_definition(
             candidates = []
             for total, own, said in going[group]:
                 row = table[prefix_number(torch.tensor([said], dtype=torch.long), 3)[0]].tolist()
-                candidates += [
-                    (total + row[p] - diversity * chosen[p], own + row[p], [*said, p]) for p in allowed
-                ]
+                candidates += [(total + row[p] - diversity * chosen[p], own + row[p], [*said, p]) for p in allowed]
             candidates = sorted(candidates, key=lambda candidate: -candidate[0])[: 2 * size]
             ended = [candidate for candidate in candidates[:size] if candidate[2][-1] == END]
             going[group] = [candidate for candidate in candidates if candidate[2][-1] != END][:size]
@@ -195,17 +215,20 @@ def by_definition(
     penalty=st.sampled_from([WuPenalty(alpha=1.0), MeanPenalty()]),
 )
 def test_one_group_is_beam_search_and_without_diversity_all_groups_are_the_first(
-    seed: int, even: bool, beam_size: int, num_best: int, patience: float | None, no_repeat_ngram: int,
+    seed: int,
+    even: bool,
+    beam_size: int,
+    num_best: int,
+    patience: float | None,
+    no_repeat_ngram: int,
     penalty: LengthPenalty,
-) -> None:  # fmt: skip
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(3, 121, 2 + 3, generator=generator, dtype=torch.float64)
     table = table.mul(2).round().clamp(-4, 0) * math.log(2) if even else (3 * table).log_softmax(-1)
     table = table.float()  # as a model's are
     num_best = min(num_best, beam_size)
-    same = {
-        "length_penalty": penalty, "patience": patience, "no_repeat_ngram": no_repeat_ngram, "limits": limits(0, 4)
-    }  # fmt: skip
+    same = {"length_penalty": penalty, "patience": patience, "no_repeat_ngram": no_repeat_ngram, "limits": limits(0, 4)}
     beam = BeamSearch(beam_size=beam_size, num_best=num_best, coverage_penalty=0.0, **same)
     expected = translated(Scripted(by_table(table, 3)), beam, sentences=3)
     for count, diversity in ((1, 0.7), (3, 0)):

@@ -52,9 +52,7 @@ def test_the_score_is_that_of_forced_scoring() -> None:
     model = peaked()
     for row, hypothesis in enumerate(run(model, SOURCE, MASK)):
         target = torch.tensor([[BOS, *hypothesis.pieces]])
-        log_probs = model.logits(
-            model(SOURCE[row : row + 1], MASK[row : row + 1], target).hidden
-        ).log_softmax(-1)
+        log_probs = model.logits(model(SOURCE[row : row + 1], MASK[row : row + 1], target).hidden).log_softmax(-1)
         said = torch.tensor([*hypothesis.pieces, EOS])
         expected = log_probs[0].gather(-1, said[:, None]).sum()
         assert hypothesis.log_prob == pytest.approx(expected.item(), abs=1e-9)

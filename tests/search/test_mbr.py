@@ -33,9 +33,7 @@ def chosen(candidates: dict[str, float], **settings: Any) -> list[tuple[str, flo
     """Text, score and log-probability; what follows `#` tells candidates of one text apart."""
     texts = [name.partition("#")[0] for name in candidates]
     target = TargetPieces(BOS, EOS, (), lambda rows: [texts[n] for (n,) in rows])
-    search = MBRSearch(
-        candidates=Given(candidates), **{"utility": "chrf", "by_probability": False, **settings}
-    )
+    search = MBRSearch(candidates=Given(candidates), **{"utility": "chrf", "by_probability": False, **settings})
     (found,) = search(peaked(), SOURCE, MASK, target)
     return [(texts[best.pieces[0]], best.score, best.log_prob) for best in found]
 

@@ -112,9 +112,7 @@ def test_a_nucleus_wider_than_what_is_sorted_first_is_the_same() -> None:
         count = int((falling.cumsum(0) < 0.9 * row.sum()).sum()) + 1
         assert found.count_nonzero() == count
         assert found.sum() == pytest.approx(falling[:count].sum().item())
-    assert (
-        sorted(only_likeliest(mass, 0, 0.9).count_nonzero(dim=-1).ge(64).tolist()) == [False] * 2 + [True] * 3
-    )
+    assert sorted(only_likeliest(mass, 0, 0.9).count_nonzero(dim=-1).ge(64).tolist()) == [False] * 2 + [True] * 3
 
 
 def test_a_piece_that_cannot_follow_is_never_drawn_whatever_chance_says() -> None:
@@ -131,9 +129,7 @@ def test_numbers_depend_on_seed_pieces_sample_and_step_alone() -> None:
         assert not np.isin(other, seven).any()
 
 
-def test_no_number_is_zero_for_which_a_piece_of_no_probability_could_be_drawn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_number_is_zero_for_which_a_piece_of_no_probability_could_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np.random, "Generator", lambda bits: SimpleNamespace(random=np.zeros))
     assert uniform(1, [4, 5], 2, 3).tolist() == [1.0, 1.0, 1.0]
 
@@ -202,18 +198,9 @@ def test_samples_keep_prefix_and_lengths() -> None:
     ("settings", "sentence"),
     [
         ({"num_samples": 0}, r"^search.num_samples=0 leaves no translation; use 1 or more$"),
-        (
-            {"temperature": 0.0},
-            r"^search.temperature=0.0 must be greater than 0; use search=greedy for the likel",
-        ),
-        (
-            {"top_k": -1},
-            r"^search.top_k=-1 and top_p=1.0 must be top_k >= 0 and 0 < top_p <= 1; use 0 and 1.0",
-        ),
-        (
-            {"top_p": 0.0},
-            r"^search.top_k=0 and top_p=0.0 must be top_k >= 0 and 0 < top_p <= 1; use 0 and 1.0",
-        ),
+        ({"temperature": 0.0}, r"^search.temperature=0.0 must be greater than 0; use search=greedy for the likel"),
+        ({"top_k": -1}, r"^search.top_k=-1 and top_p=1.0 must be top_k >= 0 and 0 < top_p <= 1; use 0 and 1.0"),
+        ({"top_p": 0.0}, r"^search.top_k=0 and top_p=0.0 must be top_k >= 0 and 0 < top_p <= 1; use 0 and 1.0"),
     ],
 )
 def test_settings_that_leave_nothing_to_draw_are_refused(settings: dict[str, Any], sentence: str) -> None:

@@ -83,11 +83,7 @@ def test_translations_are_the_same_at_batch_1_7_and_64_in_any_order_and_among_lo
 @pytest.mark.parametrize("search", list(SEARCHES))
 def test_the_log_probability_of_every_hypothesis_is_that_of_forced_scoring(model: Any, search: str) -> None:
     batch = rows(64)
-    pairs = [
-        (row, one)
-        for row, of_row in zip(batch, found(model, search, batch, 64), strict=True)
-        for one in of_row
-    ]
+    pairs = [(row, one) for row, of_row in zip(batch, found(model, search, batch, 64), strict=True) for one in of_row]
     source, mask = padded([row for row, _ in pairs])
     said, _ = padded([[*one.pieces, EOS] for _, one in pairs])
     with torch.inference_mode():

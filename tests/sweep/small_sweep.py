@@ -98,9 +98,14 @@ def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
         "PATH": os.pathsep.join([str(folder / "bin"), os.environ["PATH"]]),
     }
     return subprocess.Popen(
-        [sys.executable, "app.py", "-m", *overrides], cwd=folder, text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | paths | {"COLUMNS": "200"},
-    )  # fmt: skip
+        [sys.executable, "app.py", "-m", *overrides],
+        cwd=folder,
+        text=True,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | paths | {"COLUMNS": "200"},
+    )
 
 
 def swept(folder: Path, *overrides: str) -> tuple[int, list[str], list[str]]:

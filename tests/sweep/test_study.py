@@ -47,9 +47,7 @@ def test_ten_trials_find_a_better_value_than_the_first(folder: Path) -> None:
     assert begun(folder) == [1] * 10
 
 
-def test_a_study_that_was_killed_goes_on_and_draws_what_it_would_have_drawn(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_study_that_was_killed_goes_on_and_draws_what_it_would_have_drawn(folder: Path, tmp_path: Path) -> None:
     whole = write_app(tmp_path / "whole")
     overrides = (*STUDY, "hydra.sweeper.n_trials=7", "hydra.sweeper.n_startup_trials=3", "resume=auto")
     assert swept(whole, *overrides)[0] == 0
@@ -59,9 +57,7 @@ def test_a_study_that_was_killed_goes_on_and_draws_what_it_would_have_drawn(
     assert code == 0
     assert trials(folder) == trials(whole)
     assert len(trials(folder)) == best(folder)["complete"] == 7
-    assert [told(folder, job)["overrides"] for job in range(7)] == [
-        told(whole, job)["overrides"] for job in range(7)
-    ]
+    assert [told(folder, job)["overrides"] for job in range(7)] == [told(whole, job)["overrides"] for job in range(7)]
     assert "job 0: complete, skipped" in out
 
 
@@ -114,10 +110,7 @@ def test_a_study_of_something_else_is_refused(folder: Path) -> None:
     [
         (("x=0.5",), "sweep=optuna has nothing to search; give hydra.sweeper.params, or a range"),
         (("hydra.sweeper.direction=up",), "hydra.sweeper.direction=up is unknown; use maximize or minimize"),
-        (
-            ("+hydra.sweeper.first.seed=3",),
-            "hydra.sweeper.first has seed, which is not searched; choose from: x",
-        ),
+        (("+hydra.sweeper.first.seed=3",), "hydra.sweeper.first has seed, which is not searched; choose from: x"),
         (
             ("hydra.sweeper.optimized_metric=val/blue", "hydra.sweeper.n_trials=1"),
             "optimized_metric=val/blue is no figure of a run; choose from: test/bleu, val/bleu",

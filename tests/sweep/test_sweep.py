@@ -49,10 +49,14 @@ TELL = "+callback.tell={_target_:training.test_sweep.TellConfig,folder:'${paths.
 def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
     """In a session of its own."""
     return subprocess.Popen(
-        [sys.executable, "train.py", "-m", *TINY, f"hydra.sweep.dir={folder}", *overrides], cwd=ROOT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        [sys.executable, "train.py", "-m", *TINY, f"hydra.sweep.dir={folder}", *overrides],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
         env=os.environ | {"COLUMNS": "160", "PYTHONPATH": str(ROOT / "tests")},
-    )  # fmt: skip
+    )
 
 
 def swept(folder: Path, *overrides: str) -> list[str]:
@@ -72,9 +76,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("launcher", list(LAUNCHERS))
-def test_a_sweep_gives_the_same_digits_under_every_launcher(
-    launcher: str, unbroken: Path, tmp_path: Path
-) -> None:
+def test_a_sweep_gives_the_same_digits_under_every_launcher(launcher: str, unbroken: Path, tmp_path: Path) -> None:
     swept(tmp_path, *SIX, *LAUNCHERS[launcher])
     assert len({json.dumps(rows(unbroken / str(job))) for job in range(6)}) == 6
     for job in range(6):
@@ -94,9 +96,7 @@ def test_a_sweep_that_was_killed_within_a_job_runs_only_what_is_missing_and_ends
     process.communicate()
     assert read_record(tmp_path / "3")["status"] == "running"
     said = swept(tmp_path, *SIX)
-    assert [line for line in said if "skipped" in line] == [
-        f"job {job}: complete, skipped" for job in range(3)
-    ]
+    assert [line for line in said if "skipped" in line] == [f"job {job}: complete, skipped" for job in range(3)]
     assert sum(line.startswith("The run ") for line in said) == 3
     assert f"The run goes on in {tmp_path / '3'}" in said
     for job in range(6):
@@ -125,9 +125,7 @@ def test_ranks_of_a_job_have_the_same_configuration_and_each_job_its_own_folder(
 
 
 def test_ranks_of_a_trial_have_the_same_drawn_configuration(tmp_path: Path) -> None:
-    swept(
-        tmp_path, "sweep=optuna", "hydra.sweeper.n_trials=3", "trainer=ddp_cpu", "trainer.max_steps=3", TELL
-    )
+    swept(tmp_path, "sweep=optuna", "hydra.sweeper.n_trials=3", "trainer=ddp_cpu", "trainer.max_steps=3", TELL)
     configs = ranks_of(tmp_path, range(3))
     dropouts = [config["model"]["encoder"]["dropout"] for config in configs]
     assert len(set(dropouts)) == 3
@@ -137,11 +135,17 @@ def test_ranks_of_a_trial_have_the_same_drawn_configuration(tmp_path: Path) -> N
 def test_ten_trials_find_a_better_dropout_than_the_first_and_survive_a_kill(tmp_path: Path) -> None:
     """By the loss after 60 updates of the demo corpus, from a dropout of 0.9."""
     study = [
-        "sweep=optuna", "optimized_metric=val/loss", "hydra.sweeper.direction=minimize", "resume=auto",
-        "hydra.sweeper.n_trials=10", "model.encoder.dropout=interval(0.0,0.9)", "optimizer.lr=0.01",
-        "model.dropout=${model.encoder.dropout}", "+hydra.sweeper.first.model.encoder.dropout=0.9",
+        "sweep=optuna",
+        "optimized_metric=val/loss",
+        "hydra.sweeper.direction=minimize",
+        "resume=auto",
+        "hydra.sweeper.n_trials=10",
+        "model.encoder.dropout=interval(0.0,0.9)",
+        "optimizer.lr=0.01",
+        "model.dropout=${model.encoder.dropout}",
+        "+hydra.sweeper.first.model.encoder.dropout=0.9",
         "trainer.max_steps=60",
-    ]  # fmt: skip
+    ]
     process, latest = start(tmp_path, *study), time.monotonic() + 1500
     while not (tmp_path / "4" / "metrics.csv").exists():
         assert time.monotonic() < latest
@@ -149,17 +153,10 @@ def test_ten_trials_find_a_better_dropout_than_the_first_and_survive_a_kill(tmp_
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     said = swept(tmp_path, *study)
-    assert [line for line in said if "skipped" in line] == [
-        f"job {job}: complete, skipped" for job in range(4)
-    ]
+    assert [line for line in said if "skipped" in line] == [f"job {job}: complete, skipped" for job in range(4)]
     found = json.loads((tmp_path / "best.json").read_text("utf-8"))
     assert found["complete"] == 10
-    losses = [
-        min(float(row["val/loss"]) for row in rows(tmp_path / str(job)) if row["val/loss"])
-        for job in range(10)
-    ]
+    losses = [min(float(row["val/loss"]) for row in rows(tmp_path / str(job)) if row["val/loss"]) for job in range(10)]
     assert found["val/loss"] == min(losses) < losses[0] - 0.1
     assert found["params"]["model.encoder.dropout"] < 0.9
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
-        str(job) for job in range(10)
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [str(job) for job in range(10)]

@@ -29,9 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @each_launcher
-def test_failures_are_on_record_and_the_sweep_goes_on_and_tells_of_them_at_its_end(
-    folder: Path, launcher: str
-) -> None:
+def test_failures_are_on_record_and_the_sweep_goes_on_and_tells_of_them_at_its_end(folder: Path, launcher: str) -> None:
     code, out, error = swept(folder, "do=refuse,bug,work", "seed=7", *LAUNCHERS[launcher])
     assert code == 2
     assert [told(folder, job)["status"] for job in range(3)] == ["failed", "failed", "complete"]

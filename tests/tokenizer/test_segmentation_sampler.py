@@ -22,9 +22,7 @@ def test_bpe_without_dropout_is_sentencepieces_own_encoding():
     bpe = model("bpe")
     sampler = SegmentationSampler(bpe, "bpe", 0.0)
     assert sampler(SENTENCES, seed=1) == bpe.encode(SENTENCES)
-    assert sampler(["lowest news", "中中low", "the 中"], seed=1) == bpe.encode(
-        ["lowest news", "中中low", "the 中"]
-    )
+    assert sampler(["lowest news", "中中low", "the 中"], seed=1) == bpe.encode(["lowest news", "中中low", "the 中"])
 
 
 def test_bpe_that_drops_every_merge_gives_characters():
@@ -52,8 +50,9 @@ def test_any_draw_reads_as_the_same_text(model_type):
     processor = model(model_type)
     for ids, ids_plain in zip(
         SegmentationSampler(processor, model_type, 0.4)(SENTENCES + UNSEEN, seed=2),
-        processor.encode(SENTENCES + UNSEEN), strict=True,
-    ):  # fmt: skip
+        processor.encode(SENTENCES + UNSEEN),
+        strict=True,
+    ):
         assert processor.decode(ids) == processor.decode(ids_plain)
 
 
@@ -70,9 +69,7 @@ def test_another_process_draws_the_same(request):
     script = SCRIPT.format(folder=str(request.path.parent))
     command = [sys.executable, "-c", script]
     runs = {
-        subprocess.run(
-            command, capture_output=True, text=True, check=True, cwd=request.config.rootpath
-        ).stdout
+        subprocess.run(command, capture_output=True, text=True, check=True, cwd=request.config.rootpath).stdout
         for _ in range(2)
     }
     assert len(runs) == 1

@@ -46,9 +46,7 @@ def test_padding_begin_and_end_are_left_out_of_the_text():
     assert tokenizer.decode_target([[2, *ids, 3, 0, 0], []]) == ["le chat", ""]
 
 
-@pytest.mark.parametrize(
-    "text", ["<s> the cat </s>", "▁the ▁cat", "<pad><unk>", "▅", "⁇", "中文", "", " ", "\u2028"]
-)
+@pytest.mark.parametrize("text", ["<s> the cat </s>", "▁the ▁cat", "<pad><unk>", "▅", "⁇", "中文", "", " ", "\u2028"])
 @pytest.mark.parametrize("model_type", SIZES)
 def test_meta_symbols_and_unknown_text_are_harmless(text, model_type):
     tokenizer = make(model_type)
@@ -100,9 +98,7 @@ def test_a_piece_joins_letters_and_signs_only_where_scripts_may_join(model_type,
     sentences = ["un t-shirt ou deux t-shirt", "la maison est belle et grande", "un short", "du thé"] * 9
     pieces = {}
     for split in (True, False):
-        tokenizer = SentencePieceTokenizer(
-            model_type, 30, True, 0.0, str(tmp_path), split_by_unicode_script=split
-        )
+        tokenizer = SentencePieceTokenizer(model_type, 30, True, 0.0, str(tmp_path), split_by_unicode_script=split)
         tokenizer.train(sentences, sentences)
         ids = tokenizer.encode_source(["un t-shirt"])
         assert tokenizer.decode_target(ids) == ["un t-shirt"]
@@ -115,8 +111,7 @@ def test_a_piece_joins_letters_and_signs_only_where_scripts_may_join(model_type,
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "tokenizer").write_bytes(b"")
     sentence = (
-        f"the cache folder {tmp_path}/tokenizer cannot be written (File exists); give another one as "
-        "paths.cache_dir"
+        f"the cache folder {tmp_path}/tokenizer cannot be written (File exists); give another one as paths.cache_dir"
     )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         make(cache=str(tmp_path))
@@ -157,8 +152,9 @@ def test_too_large_a_vocabulary_is_refused_with_one_that_works(model_type):
         make(model_type, vocab_size=8000)
     found = re.fullmatch(
         rf"tokenizer.vocab_size=8000 is more than this corpus supports; at most (\d+) {model_type} pieces "
-        r"for both languages; use tokenizer.vocab_size=(\d+)", str(caught.value),
-    )  # fmt: skip
+        r"for both languages; use tokenizer.vocab_size=(\d+)",
+        str(caught.value),
+    )
     assert found
     assert found[1] == found[2]
     assert make(model_type, vocab_size=int(found[2])).source_vocab_size == int(found[2])
@@ -170,8 +166,9 @@ def test_too_small_a_vocabulary_is_refused_with_one_that_works(model_type):
         make(model_type, vocab_size=20)
     found = re.fullmatch(
         r"tokenizer.vocab_size=20 is less than the (\d+) characters and special pieces of both languages in "
-        r"this corpus; use tokenizer.vocab_size=(\d+) or more", str(caught.value),
-    )  # fmt: skip
+        r"this corpus; use tokenizer.vocab_size=(\d+) or more",
+        str(caught.value),
+    )
     assert found
     assert make(model_type, vocab_size=int(found[2])).source_vocab_size == int(found[2])
 
@@ -191,15 +188,22 @@ def test_no_text_to_train_on_is_one_sentence():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (("wordpiece", 60, True, 0.0), "tokenizer.model_type=wordpiece is unknown; choose from: "
-         "unigram, bpe, char, word"),
-        (("bpe", 4, True, 0.0), "tokenizer.vocab_size=4 leaves no room beside the 4 special pieces; "
-         "use some thousands"),
+        (
+            ("wordpiece", 60, True, 0.0),
+            "tokenizer.model_type=wordpiece is unknown; choose from: unigram, bpe, char, word",
+        ),
+        (
+            ("bpe", 4, True, 0.0),
+            "tokenizer.vocab_size=4 leaves no room beside the 4 special pieces; use some thousands",
+        ),
         (("bpe", 60, True, 1.5), "tokenizer.sampling_alpha=1.5 is not between 0 (off) and 1; use 0.1 or 0"),
-        (("char", 60, True, 0.1), "tokenizer.sampling_alpha=0.1 needs a model that can split in several "
-         "ways, char cannot; use tokenizer=unigram, tokenizer=bpe or tokenizer.sampling_alpha=0"),
+        (
+            ("char", 60, True, 0.1),
+            "tokenizer.sampling_alpha=0.1 needs a model that can split in several "
+            "ways, char cannot; use tokenizer=unigram, tokenizer=bpe or tokenizer.sampling_alpha=0",
+        ),
     ],
-)  # fmt: skip
+)
 def test_settings_that_cannot_be_are_refused(settings, sentence):
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         SentencePieceTokenizer(*settings, None)

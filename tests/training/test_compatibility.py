@@ -26,9 +26,7 @@ def model_yaml(*overrides: str) -> str:
 @pytest.mark.parametrize(("model", "override", "slot"), LACKING)
 def test_a_slot_that_the_model_lacks_is_refused(model: str, override: str, slot: str) -> None:
     config = model_yaml(f"model={model}", override)
-    with pytest.raises(
-        UserError, match=rf"^{override} would change nothing: this model has no {slot}, which a "
-    ):
+    with pytest.raises(UserError, match=rf"^{override} would change nothing: this model has no {slot}, which a "):
         check_slots(config, [f"model={model}", override])
 
 
@@ -47,9 +45,7 @@ CONV = ["encoder@model.encoder=conv", "decoder@model.decoder=conv"]
 
 @pytest.mark.parametrize("position", ["rotary", "alibi", "relative"])
 def test_a_relative_position_needs_an_attention_to_itself(position: str) -> None:
-    sentence = (
-        f"^position={position} tells .* this model has no self-attention; use position=sinusoidal, learned"
-    )
+    sentence = f"^position={position} tells .* this model has no self-attention; use position=sinusoidal, learned"
     with pytest.raises(UserError, match=sentence):
         check_positions(model_of(*CONV, f"position={position}"))
     check_positions(
@@ -61,9 +57,7 @@ def test_a_relative_position_needs_an_attention_to_itself(position: str) -> None
 def test_sentences_longer_than_the_models_places_are_refused_before_training() -> None:
     check_lengths(None, {"train": (900, 3)})
     check_lengths(9, {"train": (9, 3), "val": (2, 9)})
-    with pytest.raises(
-        UserError, match=r"places for 9 pieces, and a sentence of val has 10; give .* max_length=10 or"
-    ):
+    with pytest.raises(UserError, match=r"places for 9 pieces, and a sentence of val has 10; give .* max_length=10 or"):
         check_lengths(9, {"train": (9, 3), "val": (2, 10)})
 
 

@@ -32,9 +32,7 @@ def test_loss_is_cross_entropy_against_the_smoothed_reference(
     for found, correct in ((loss.smoothed, expected), (loss.nll, nll)):
         assert abs(found.double() - correct) <= tolerance * abs(correct)
     found = torch.autograd.grad(3 * loss.smoothed, ours)
-    for ours_grad, correct in zip(
-        found, torch.autograd.grad(3 * expected, (hidden, weight, bias)), strict=True
-    ):
+    for ours_grad, correct in zip(found, torch.autograd.grad(3 * expected, (hidden, weight, bias)), strict=True):
         assert (ours_grad.double() - correct).abs().max() <= tolerance * correct.abs().max()
     assert loss.tokens == rows
     assert loss.correct is None
@@ -54,9 +52,7 @@ def test_a_tied_matrix_gets_both_gradients() -> None:
     embedding = torch.nn.Embedding(11, 7).double()
     pieces, target = torch.tensor([1, 2, 3]), torch.tensor([4, 5, 6])
     bias = torch.zeros(11, dtype=torch.float64)
-    ours = label_smoothed_cross_entropy(
-        embedding(pieces).tanh(), embedding.weight, bias, target, 0.1
-    ).smoothed
+    ours = label_smoothed_cross_entropy(embedding(pieces).tanh(), embedding.weight, bias, target, 0.1).smoothed
     logits = embedding(pieces).tanh() @ embedding.weight.T
     plain = torch.nn.functional.cross_entropy(logits, target, label_smoothing=0.1, reduction="sum")
     for a, b in zip(*(torch.autograd.grad(x, embedding.weight) for x in (ours, plain)), strict=True):
@@ -81,9 +77,7 @@ def test_no_more_than_one_chunk_of_logits_is_ever_there() -> None:
     hidden = torch.randn(chunks * CHUNK, dim, requires_grad=True)
     weight, bias = torch.randn(vocabulary, dim), torch.randn(vocabulary)
     target = torch.randint(vocabulary, (len(hidden),))
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as profile:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         label_smoothed_cross_entropy(hidden, weight, bias, target, 0.1)
     changes = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
     held = list(accumulate(e.nbytes() for e in sorted(changes, key=lambda e: e.start_ns())))

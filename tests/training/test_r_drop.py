@@ -118,9 +118,7 @@ def readings(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
 
 def test_a_weight_below_0_is_refused() -> None:
     check_alpha(0)
-    with pytest.raises(
-        ValueError, match=r"^r_drop_alpha=-1\.0 is below 0; use 5, as the paper does, or 0 for none$"
-    ):
+    with pytest.raises(ValueError, match=r"^r_drop_alpha=-1\.0 is below 0; use 5, as the paper does, or 0 for none$"):
         check_alpha(-1.0)
 
 

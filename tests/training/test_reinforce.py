@@ -100,9 +100,7 @@ def test_the_mean_stays_in_its_own_precision(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.0])
 def test_a_momentum_that_never_starts_the_mean_is_refused(momentum: float) -> None:
-    sentence = (
-        f"^momentum={momentum} of the baseline is not from 0 to below 1; take one that is, such as 0.9$"
-    )
+    sentence = f"^momentum={momentum} of the baseline is not from 0 to below 1; take one that is, such as 0.9$"
     with pytest.raises(UserError, match=sentence):
         Reinforce(momentum=momentum)
 
@@ -123,8 +121,7 @@ def test_the_expected_gradient_of_a_model_is_that_of_its_expected_loss(
     monkeypatch: pytest.MonkeyPatch, alpha: float, target: list[int], smoothing: float
 ) -> None:
     weights = [
-        f"attention.normalizer.{x}"
-        for x in ("log_prob_weight=1.0", "entropy_weight=0.0", "soft_probability=0.0")
+        f"attention.normalizer.{x}" for x in ("log_prob_weight=1.0", "entropy_weight=0.0", "soft_probability=0.0")
     ]
     certain = [f"model.{part}dropout=0.0" for part in ("", "encoder.", "decoder.")]
     model = model_of("attention=hard", *weights, *certain)
@@ -132,9 +129,7 @@ def test_the_expected_gradient_of_a_model_is_that_of_its_expected_loss(
     reinforce = Reinforce(momentum=0.9).eval()
     reinforce.running_pieces += 1
     reinforce.running_reward -= 1.7
-    batch = collate_pairs(
-        [[5, 6]], [target], [0], pad_id=0, bos_id=2, eos_id=3
-    )  # with the end, three positions
+    batch = collate_pairs([[5, 6]], [target], [0], pad_id=0, bos_id=2, eos_id=3)  # with the end, three positions
     batch = twice(batch) if alpha > 0 else batch
     parameters = list(model.train().parameters())
     steps, readings = batch.target_output.shape[1], len(batch)
@@ -149,16 +144,12 @@ def test_the_expected_gradient_of_a_model_is_that_of_its_expected_loss(
         exact = training_loss(model.logits(decoded.hidden), batch.target_output, smoothing, alpha)
         torch.testing.assert_close(loss.smoothed, exact, rtol=1e-12, atol=0)
         expected_loss, total = expected_loss + chance * exact, total + chance.detach()
-        gradients = torch.autograd.grad(
-            loss.smoothed + term, parameters, retain_graph=True, allow_unused=True
-        )
+        gradients = torch.autograd.grad(loss.smoothed + term, parameters, retain_graph=True, allow_unused=True)
         for sum_, gradient in zip(found, gradients, strict=True):
             sum_ += 0 if gradient is None else chance.detach() * gradient
     torch.testing.assert_close(total, torch.ones(()))
     expected = torch.autograd.grad(expected_loss, parameters, allow_unused=True)
     for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(
-            ours, torch.zeros_like(ours) if theirs is None else theirs, rtol=0, atol=1e-12
-        )
+        torch.testing.assert_close(ours, torch.zeros_like(ours) if theirs is None else theirs, rtol=0, atol=1e-12)
     scores = dict(zip((name for name, _ in model.named_parameters()), expected, strict=True))
     assert any((x != 0).any() for name, x in scores.items() if ".attention.score." in name and x is not None)

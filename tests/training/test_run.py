@@ -45,10 +45,7 @@ def train(folder: Path, *overrides: str) -> Path:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a few updates, validated at its end."""
     return train(
-        tmp_path_factory.mktemp("run"),
-        "debug=fast",
-        "trainer.max_steps=150",
-        "trainer.limit_test_batches=null",
+        tmp_path_factory.mktemp("run"), "debug=fast", "trainer.max_steps=150", "trainer.limit_test_batches=null"
     )
 
 
@@ -69,15 +66,9 @@ def test_the_run_folder_holds_everything_named(run: Path) -> None:
 
 def test_metrics_have_a_row_for_each_logged_step_and_the_names_promised(run: Path) -> None:
     found = rows(run)
-    assert {
-        "step",
-        "train/loss",
-        "train/tokens_per_second",
-        "val/loss",
-        "val/ppl",
-        "val/bleu",
-        "val/chrf",
-    } <= set(found[0])
+    assert {"step", "train/loss", "train/tokens_per_second", "val/loss", "val/ppl", "val/bleu", "val/chrf"} <= set(
+        found[0]
+    )
     assert {"test/bleu", "test/chrf", "test_unseen/bleu"} <= set(found[0])
     assert [int(row["step"]) for row in found if row["train/loss"]] == list(range(150))
     (validated,) = [row for row in found if row["val/bleu"]]
@@ -87,10 +78,20 @@ def test_metrics_have_a_row_for_each_logged_step_and_the_names_promised(run: Pat
 def test_results_hold_every_figure_promised(run: Path) -> None:
     results = json.loads((run / "results.json").read_text())
     for name in (
-        "test/bleu", "test/chrf", "test/bleu_signature", "test/chrf_signature", "seed", "attention", "model",
-        "num_parameters", "tokens_per_second", "train_seconds", "decode_sentences_per_second", "peak_memory_bytes",
+        "test/bleu",
+        "test/chrf",
+        "test/bleu_signature",
+        "test/chrf_signature",
+        "seed",
+        "attention",
+        "model",
+        "num_parameters",
+        "tokens_per_second",
+        "train_seconds",
+        "decode_sentences_per_second",
+        "peak_memory_bytes",
         "attention_entropy",
-    ):  # fmt: skip
+    ):
         assert results[name] not in (None, ""), name
     assert results["attention"] == "bahdanau"
     assert results["steps"] == 150
@@ -106,12 +107,8 @@ def test_a_run_without_callbacks_and_loggers_is_tested_too(tmp_path: Path) -> No
 
 
 def test_translations_are_in_the_order_of_the_split(run: Path) -> None:
-    sources = [
-        line.split("\t")[0] for line in (run / "translations.tsv").read_bytes().decode().split("\n")[:-1]
-    ]
-    expected = [
-        line.split("\t")[0] for line in (ROOT / "data/demo/test.tsv").read_bytes().decode().split("\n")[:-1]
-    ]
+    sources = [line.split("\t")[0] for line in (run / "translations.tsv").read_bytes().decode().split("\n")[:-1]]
+    expected = [line.split("\t")[0] for line in (ROOT / "data/demo/test.tsv").read_bytes().decode().split("\n")[:-1]]
     assert sources == expected
 
 
@@ -124,9 +121,16 @@ def test_bleu_and_chrf_equal_the_sacrebleu_command_on_the_written_files(run: Pat
     results = json.loads((run / "results.json").read_text())
     for metric in ("bleu", "chrf"):
         done = command(
-            "-m", "sacrebleu", str(tmp_path / "references"), "-i", str(tmp_path / "hypotheses"), "-m", metric,
-            "-w", "14",
-        )  # fmt: skip
+            "-m",
+            "sacrebleu",
+            str(tmp_path / "references"),
+            "-i",
+            str(tmp_path / "hypotheses"),
+            "-m",
+            metric,
+            "-w",
+            "14",
+        )
         said = json.loads(done.stdout)
         assert said["score"] == round(results[f"test/{metric}"], 14)
         assert f"{said['signature']}" == results[f"test/{metric}_signature"]
@@ -154,7 +158,7 @@ def test_a_checkpoint_of_another_vocabulary_is_refused(run: Path, tmp_path: Path
     options = [option for option in SMALL if not option.startswith("tokenizer.")]
     done = command(
         "train.py", *options, "tokenizer.vocab_size=400", "debug=fast", f"ckpt_path={file}", f"hydra.run.dir={tmp_path}"
-    )  # fmt: skip
+    )
     assert done.returncode == 2
     assert done.stderr.decode() == (
         f"{file} was trained with another vocabulary (500 and 500 pieces, here 400 and 400); give that run's data and "
@@ -167,9 +171,12 @@ SENTENCES = ["The cat sleeps.", "", "I see a big house and a small dog.", "  ", 
 
 def translated(checkpoint: Path, cwd: Path, *overrides: str, sentences: list[str] = SENTENCES) -> list[str]:
     done = command(
-        str(ROOT / "translate.py"), f"ckpt_path={checkpoint}", *overrides, cwd=cwd,
+        str(ROOT / "translate.py"),
+        f"ckpt_path={checkpoint}",
+        *overrides,
+        cwd=cwd,
         stdin="".join(sentence + "\n" for sentence in sentences).encode(),
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr.decode()
     assert done.stderr == b""
     lines = done.stdout.decode().split("\n")
@@ -203,10 +210,7 @@ def test_files_are_translated_as_standard_input_is_and_gz_too(run: Path, tmp_pat
 
 def test_a_missing_input_is_one_sentence(run: Path, tmp_path: Path) -> None:
     done = command(str(ROOT / "translate.py"), f"ckpt_path={run}", "input=nowhere.txt", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (
-        2,
-        b"input=nowhere.txt cannot be read (No such file or directory)\n",
-    )
+    assert (done.returncode, done.stderr) == (2, b"input=nowhere.txt cannot be read (No such file or directory)\n")
 
 
 def test_translations_do_not_depend_on_batch_size_or_order(run: Path, tmp_path: Path) -> None:
@@ -217,23 +221,14 @@ def test_translations_do_not_depend_on_batch_size_or_order(run: Path, tmp_path: 
 
 def test_a_seed_gives_one_run(run: Path, tmp_path: Path) -> None:
     again = train(tmp_path / "again", "debug=fast", "trainer.max_steps=150", "trainer.limit_test_batches=1")
-    ours, theirs = (
-        [row["train/loss"] for row in rows(folder) if row["train/loss"]] for folder in (run, again)
-    )
+    ours, theirs = ([row["train/loss"] for row in rows(folder) if row["train/loss"]] for folder in (run, again))
     assert ours == theirs
 
 
-def test_the_scores_of_hard_attention_learn_by_their_reward_alone_and_the_model_is_printed(
-    tmp_path: Path,
-) -> None:
+def test_the_scores_of_hard_attention_learn_by_their_reward_alone_and_the_model_is_printed(tmp_path: Path) -> None:
     rewarded = ["attention=hard", "attention.normalizer.soft_probability=0.0"]
     done = command(
-        "train.py",
-        f"hydra.run.dir={tmp_path}",
-        *SMALL,
-        "debug=fast",
-        *rewarded,
-        "trainer.limit_test_batches=1",
+        "train.py", f"hydra.run.dir={tmp_path}", *SMALL, "debug=fast", *rewarded, "trainer.limit_test_batches=1"
     )
     assert done.returncode == 0, done.stderr.decode()
     assert "Model: RNNEncoder → RNNDecoder" in done.stdout.decode()
@@ -256,9 +251,7 @@ def test_a_truncated_checkpoint_is_named(run: Path, tmp_path: Path) -> None:
     )
 
 
-def test_a_checkpoint_that_asks_for_foreign_code_is_refused_and_nothing_runs(
-    run: Path, tmp_path: Path
-) -> None:
+def test_a_checkpoint_that_asks_for_foreign_code_is_refused_and_nothing_runs(run: Path, tmp_path: Path) -> None:
     checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
     checkpoint["config"]["model"]["_target_"] = "os.mkdir"
     checkpoint["config"]["model"]["path"] = str(tmp_path / "ran")

@@ -73,9 +73,7 @@ class Shown(pl.Callback):
         self.by_step: list[tuple[float | None, float | None]] = []
         witnesses.append(self)
 
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         metrics = trainer.progress_bar_callback.get_metrics(trainer, pl_module)
         self.by_step.append((metrics.get("train/loss"), metrics.get("train/tokens_per_second")))
 
@@ -116,17 +114,13 @@ def test_a_step_that_is_not_logged_waits_for_nothing(witnessed: Callable[..., An
 
 def test_the_bar_shows_what_was_logged_last(witnessed: Callable[..., Any], tmp_path: Path) -> None:
     steps = 2 * EVERY + 2
-    shown = witnessed(
-        Shown, *TRANSFORMER, f"trainer.max_steps={steps}", f"trainer.log_every_n_steps={EVERY}"
-    ).by_step
+    shown = witnessed(Shown, *TRANSFORMER, f"trainer.max_steps={steps}", f"trainer.log_every_n_steps={EVERY}").by_step
     by_step = dict(enumerate(losses(tmp_path / "run" / "metrics.csv"), start=1))
     assert [loss for loss, _ in shown] == [None] * (EVERY - 1) + [by_step[1]] * EVERY + [by_step[2]] * 3
     assert all((speed is None) == (loss is None) for loss, speed in shown)
 
 
-def test_gradients_are_gone_when_the_next_batch_comes_unless_they_accumulate(
-    witnessed: Callable[..., Any],
-) -> None:
+def test_gradients_are_gone_when_the_next_batch_comes_unless_they_accumulate(witnessed: Callable[..., Any]) -> None:
     assert witnessed(Held, "trainer.max_steps=3").by_batch == [False] * 3
     accumulated = ("trainer.max_steps=2", "trainer.accumulate_grad_batches=2", "batch_tokens=200")
     assert witnessed(Held, *accumulated).by_batch == [False, True] * 2
@@ -152,8 +146,7 @@ def test_float16_says_that_it_cannot_clip_what_is_fused() -> None:
     module: Any = SimpleNamespace(trainer=SimpleNamespace(precision_plugin=precision))
     fused = torch.optim.Adam([torch.nn.Parameter(torch.zeros(3))], fused=True)
     sentence = (
-        "trainer.precision=16-mixed scales gradients, .* use optimizer.fused=false, or "
-        "trainer.precision=bf16-mixed"
+        "trainer.precision=16-mixed scales gradients, .* use optimizer.fused=false, or trainer.precision=bf16-mixed"
     )
     with pytest.raises(UserError, match=sentence):
         TranslationModule.configure_gradient_clipping(module, fused, 1.0, "norm")

@@ -17,7 +17,7 @@ def batch_of(sentences: int, source: int = 7, target: int = 11) -> Batch:
     pairs = [([5] * (source - i % 2), [6] * (target - i % 2)) for i in range(sentences)]
     return collate_pairs(
         [s for s, _ in pairs], [t for _, t in pairs], list(range(sentences)), pad_id=PAD, bos_id=BOS, eos_id=EOS
-    )  # fmt: skip
+    )
 
 
 def dropped(batch: Batch, source: float, target: float) -> Batch:
@@ -63,7 +63,5 @@ def test_the_same_state_of_the_generator_drops_the_same_and_places_are_drawn_one
 @pytest.mark.parametrize(("source", "target", "name"), [(-0.1, 0.0, "source=-0.1"), (0.0, 1.0, "target=1.0")])
 def test_a_share_that_is_none_or_all_is_refused(source: float, target: float, name: str) -> None:
     check_shares(0, 0.9)
-    with pytest.raises(
-        ValueError, match=f"^token_dropout.{name} is not from 0 to below 1; use 0.1, or 0 to drop"
-    ):
+    with pytest.raises(ValueError, match=f"^token_dropout.{name} is not from 0 to below 1; use 0.1, or 0 to drop"):
         check_shares(source, target)

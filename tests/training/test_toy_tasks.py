@@ -23,12 +23,20 @@ STEPS = {"rnn": 300, "conv": 300, "transformer": 600}
 def model_for(name: str, *overrides: str) -> Any:
     return built(
         composed(
-            f"model={name}", "model.embedding_dim=48", "model.encoder.dropout=0.0", "model.decoder.dropout=0.0",
-            "model.dropout=0.0", f"model.source_vocab_size={VOCABULARY}", f"model.target_vocab_size={VOCABULARY}",
-            "model.encoder.dim=48", "model.decoder.dim=48", f"model.encoder.num_layers={DEPTH[name]}",
-            f"model.decoder.num_layers={DEPTH[name]}", *overrides,
+            f"model={name}",
+            "model.embedding_dim=48",
+            "model.encoder.dropout=0.0",
+            "model.decoder.dropout=0.0",
+            "model.dropout=0.0",
+            f"model.source_vocab_size={VOCABULARY}",
+            f"model.target_vocab_size={VOCABULARY}",
+            "model.encoder.dim=48",
+            "model.decoder.dim=48",
+            f"model.encoder.num_layers={DEPTH[name]}",
+            f"model.decoder.num_layers={DEPTH[name]}",
+            *overrides,
         ).model
-    )  # fmt: skip
+    )
 
 
 def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -48,10 +56,15 @@ def make_batch(task: str, pieces: Tensor, lengths: Tensor) -> Batch:
         target[row, 1 : length + 1], target[row, length + 1] = said, EOS
     said, lengths = target[:, 1:], lengths + 1
     return Batch(
-        source=source, source_lengths=lengths, source_mask=source != PAD,
-        target_input=target[:, :-1].masked_fill(target[:, :-1] == EOS, PAD), target_output=said,
-        target_lengths=lengths, target_mask=said != PAD, index=torch.arange(len(pieces)),
-    )  # fmt: skip
+        source=source,
+        source_lengths=lengths,
+        source_mask=source != PAD,
+        target_input=target[:, :-1].masked_fill(target[:, :-1] == EOS, PAD),
+        target_output=said,
+        target_lengths=lengths,
+        target_mask=said != PAD,
+        index=torch.arange(len(pieces)),
+    )
 
 
 def exact_match(task: str, model: Any, steps: int) -> float:
@@ -94,9 +107,7 @@ def test_without_positions_the_order_of_the_source_changes_nothing() -> None:
     mask, read = torch.ones(1, 5, dtype=torch.bool), torch.tensor([[BOS, 9, 4]])
     for position, same in (("none", True), ("sinusoidal", False)):
         model = model_for("transformer", f"position={position}").eval()
-        close = torch.allclose(
-            model(source, mask, read).hidden, model(source.flip(1), mask, read).hidden, atol=1e-5
-        )
+        close = torch.allclose(model(source, mask, read).hidden, model(source.flip(1), mask, read).hidden, atol=1e-5)
         assert close == same
 
 

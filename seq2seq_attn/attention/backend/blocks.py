@@ -100,9 +100,7 @@ class Parts:
         if not hidden:
             yield block
             return
-        numbers = max(
-            1, sum(len(x) * x.shape[1] * x.shape[3] for x in query)
-        )  # of one pair, in all sentences
+        numbers = max(1, sum(len(x) * x.shape[1] * x.shape[3] for x in query))  # of one pair, in all sentences
         yield from block.tiles(max(1, MOST_HIDDEN // numbers))
 
     def _places(self, block: Block) -> Places:
@@ -116,9 +114,12 @@ class Parts:
             return self.memory.lengths[:, None, None].expand(-1, *places.shape)
 
         return Places(
-            query, lambda: block.key_places(self.device), end,
-            target_length=self.target, source_length=self.memory.source,
-        )  # fmt: skip
+            query,
+            lambda: block.key_places(self.device),
+            end,
+            target_length=self.target,
+            source_length=self.memory.source,
+        )
 
     def _seen(self, block: Block, places: Places, visible: Visible) -> Bool[Tensor, "_ repeats _ rows keys"]:
         seen = block.seen(self.device)[None, :, None]
@@ -138,9 +139,7 @@ class Parts:
         return F.pad(x, (0, 0, 0, 1)).index_select(2, order)
 
     def _from_rows(self, x: Tensor, part: Sequence[Block]) -> Tensor:
-        return (
-            x[:, :, : self._rows(part).shape[0]] if in_sequence(part) else x.index_select(2, self._rows(part))
-        )
+        return x[:, :, : self._rows(part).shape[0]] if in_sequence(part) else x.index_select(2, self._rows(part))
 
     def _rows(self, part: Sequence[Block]) -> Int[Tensor, "rows"]:
         return torch.cat([block.row_places(self.device).flatten() for block in part])
@@ -163,9 +162,7 @@ def in_sequence(part: Sequence[Block]) -> bool:
 
 def cut(tensors: tuple[Tensor, ...], places: Int[Tensor, "blocks length"]) -> tuple[Tensor, ...]:
     """Places of (batch, heads, length, width) as (batch, blocks, heads, length, width)."""
-    return tuple(
-        x.index_select(2, places.flatten()).unflatten(2, places.shape).movedim(2, 1) for x in tensors
-    )
+    return tuple(x.index_select(2, places.flatten()).unflatten(2, places.shape).movedim(2, 1) for x in tensors)
 
 
 def rows_of(x: Tensor, width: int) -> Tensor:

@@ -18,7 +18,5 @@ class Entmax15Normalizer(Normalizer):
     All that is 2 below the best weighs 0.
     """
 
-    def forward(
-        self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
-    ) -> Normalized:
+    def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         return Normalized(masked_entmax(scores, allowed, alpha=1.5))

@@ -41,9 +41,7 @@ class HardNormalizer(Normalizer):
         self.log_prob_weight, self.entropy_weight = log_prob_weight, entropy_weight
         self.soft_probability = soft_probability
 
-    def forward(
-        self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
-    ) -> Normalized:
+    def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         if not self.training:
             return Normalized(best_place(scores, allowed))
         wide = at_least_float32(scores)
@@ -55,9 +53,7 @@ class HardNormalizer(Normalizer):
             soft = torch.rand_like(log_prob) < self.soft_probability
             weights = torch.where(soft.unsqueeze(-1), probabilities, weights)
             log_prob = log_prob.masked_fill(soft, 0.0)  # nothing was drawn
-        return Normalized(
-            weights.to(scores.dtype), self.log_prob_weight * log_prob, self.entropy_weight * entropy
-        )
+        return Normalized(weights.to(scores.dtype), self.log_prob_weight * log_prob, self.entropy_weight * entropy)
 
 
 def masked_log_softmax(

@@ -36,9 +36,7 @@ class HardGumbelNormalizer(Normalizer):
             )
         self.temperature = temperature
 
-    def forward(
-        self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
-    ) -> Normalized:
+    def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         if not self.training:
             return Normalized(best_place(scores, allowed))
         wide = at_least_float32(scores)

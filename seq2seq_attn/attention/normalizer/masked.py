@@ -13,9 +13,7 @@ HIDDEN_SCORE = -1e15
 
 
 def masked_entmax(
-    scores: Float[Tensor, "*rows keys"],
-    allowed: Bool[Tensor, "*#rows keys"] | None,
-    alpha: float,
+    scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None, alpha: float
 ) -> Float[Tensor, "*rows keys"]:
     """Entmax weights of the last dimension, in the dtype of `scores`; half precision goes through float32.
 

@@ -17,7 +17,5 @@ class SoftmaxNormalizer(Normalizer):
 
     is_softmax: ClassVar[bool] = True
 
-    def forward(
-        self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
-    ) -> Normalized:
+    def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         return Normalized(masked_softmax(scores, allowed))

@@ -28,9 +28,7 @@ class AlternatingPattern(Pattern):
         UserError: for an empty list.
     """
 
-    def __init__(
-        self, *, query_dim: int, key_dim: int, num_heads: int, patterns: Mapping[str, partial[Any]]
-    ) -> None:
+    def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, patterns: Mapping[str, partial[Any]]) -> None:
         super().__init__()
         if not patterns:
             raise UserError(
@@ -45,7 +43,5 @@ class AlternatingPattern(Pattern):
         # A list in the list takes its own turns.
         return build_part(self.patterns[chosen], **self.sizes).for_layer(turn)
 
-    def allowed(
-        self, centre: Tensor, key_place: Int[Tensor, "source"]
-    ) -> Bool[Tensor, "#batch target source"]:
+    def allowed(self, centre: Tensor, key_place: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
         raise NotImplementedError("a list sees nothing itself; ask the pattern of a layer: for_layer(layer)")

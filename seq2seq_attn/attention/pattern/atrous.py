@@ -11,12 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from seq2seq_attn.attention.block import Block, class_blocks
-from seq2seq_attn.attention.pattern.pattern import (
-    Pattern,
-    aligned_place,
-    check_k,
-    check_length_ratio,
-)
+from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_place, check_k, check_length_ratio
 
 # Source places from which blocks are faster than a dense pass. Measured on two CPU cores: that of the product by one
 # thread and by two, which need more, with 8 heads of 64, k = 32 and 64; that of the parts by two, with 4 of 64, k = 4.

@@ -19,9 +19,7 @@ class FullPattern(Pattern):
 
     sees_all: ClassVar[bool] = True
 
-    def allowed(
-        self, centre: Tensor, key_place: Int[Tensor, "source"]
-    ) -> Bool[Tensor, "#batch target source"]:
+    def allowed(self, centre: Tensor, key_place: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
         return torch.ones(*centre.shape, key_place.shape[0], dtype=torch.bool, device=key_place.device)
 
     def product(

@@ -9,12 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from seq2seq_attn.attention.block import Band, Block, window_blocks
-from seq2seq_attn.attention.pattern.pattern import (
-    Pattern,
-    aligned_place,
-    check_k,
-    check_length_ratio,
-)
+from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_place, check_k, check_length_ratio
 
 # Source places from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
 # cores: those of the product by one thread and by two, which need more, with 8 heads of 64, k = 16 to 64; those of the

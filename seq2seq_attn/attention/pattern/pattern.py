@@ -65,16 +65,11 @@ class Pattern(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def allowed(
-        self, centre: Tensor, key_place: Int[Tensor, "source"]
-    ) -> Bool[Tensor, "#batch target source"]:
+    def allowed(self, centre: Tensor, key_place: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
         """Which keys a query with this centre may see."""
 
     def reweigh(
-        self,
-        weights: Float[Tensor, "batch heads target source"],
-        centre: Tensor,
-        key_place: Int[Tensor, "source"],
+        self, weights: Float[Tensor, "batch heads target source"], centre: Tensor, key_place: Int[Tensor, "source"]
     ) -> Float[Tensor, "batch heads target source"]:
         """Change weights after the normalizer; the rows may then sum to less than 1."""
         return weights

@@ -29,9 +29,7 @@ class FixedScore(Score):
         scale: factor of the inner product (`attention.qk_scale`); None: 1 / sqrt(d_k).
     """
 
-    def __init__(
-        self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None
-    ) -> None:
+    def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None) -> None:
         super().__init__()
         if num_heads <= len(FIXED_HEADS):
             raise UserError(

@@ -32,18 +32,18 @@ class MixtureScore(Score):
     """
 
     def __init__(
-        self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None,
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int,
+        bias: bool,
+        scale: float | None,
         scores: dict[str, partial[Any]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         check_scores(scores, scale)
-        sizes = {
-            "query_dim": query_dim,
-            "key_dim": key_dim,
-            "num_heads": num_heads,
-            "bias": bias,
-            "scale": scale,
-        }
+        sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads, "bias": bias, "scale": scale}
         self.scores = nn.ModuleDict({name: build_part(score, **sizes) for name, score in scores.items()})
         self.logits = nn.Parameter(torch.zeros(len(scores), num_heads))
         self.query_parts = sum(score.query_parts for score in self._each())
@@ -79,9 +79,7 @@ class MixtureScore(Score):
 
 def check_scores(scores: dict[str, partial[Any]], scale: float | None) -> None:
     if not scores:
-        raise UserError(
-            "a mixture needs scores; add some with +attention/score@attention.score.scores.NAME=SCORE"
-        )
+        raise UserError("a mixture needs scores; add some with +attention/score@attention.score.scores.NAME=SCORE")
     for name, score in scores.items():
         kind = cast(type[Score], score.func)
         if kind.visible is not Score.visible:
@@ -90,6 +88,4 @@ def check_scores(scores: dict[str, partial[Any]], scale: float | None) -> None:
                 f"take another score than attention.score.scores.{name}, or use it alone"
             )
     if scale is not None and not any("scale" in named_arguments(score) for score in scores.values()):
-        raise UserError(
-            f"no score of the mixture takes attention.qk_scale={scale}; add scaled_dot, or leave it null"
-        )
+        raise UserError(f"no score of the mixture takes attention.qk_scale={scale}; add scaled_dot, or leave it null")

@@ -24,9 +24,7 @@ class ScaledDotScore(Score):
 
     inner_product: ClassVar[bool] = True
 
-    def __init__(
-        self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None
-    ) -> None:
+    def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None) -> None:
         super().__init__()
         check_heads("query_dim", query_dim, num_heads)
         self.num_heads = num_heads

@@ -28,9 +28,7 @@ class SynthesizerFactorizedDenseScore(Score):
         factors: a and b, whose product is `max_length`; None: the most square ones.
     """
 
-    def __init__(
-        self, *, query_dim: int, num_heads: int, max_length: int, factors: Sequence[int] | None
-    ) -> None:
+    def __init__(self, *, query_dim: int, num_heads: int, max_length: int, factors: Sequence[int] | None) -> None:
         super().__init__()
         check_heads("query_dim", query_dim, num_heads)
         self.num_heads, self.max_length = num_heads, max_length
@@ -39,8 +37,7 @@ class SynthesizerFactorizedDenseScore(Score):
         width = query_dim // num_heads
         self.hidden = HeadLinear(num_heads=num_heads, input_dim=width, output_dim=width, bias=True)
         self.tiled, self.repeated = (
-            HeadLinear(num_heads=num_heads, input_dim=width, output_dim=factor, bias=True)
-            for factor in self.factors
+            HeadLinear(num_heads=num_heads, input_dim=width, output_dim=factor, bias=True) for factor in self.factors
         )
 
     def prepare_query(

@@ -44,8 +44,7 @@ def block_product(
         if not torch.equal(mask, torch.arange(source) < lengths[:, None]):
             return None
         groups = [
-            group_of(lengths.tolist(), first, end, target, causal, cut, itself)
-            for first, end in runs(lengths.tolist())
+            group_of(lengths.tolist(), first, end, target, causal, cut, itself) for first, end in runs(lengths.tolist())
         ]
     width, value_width = query.shape[-1], values.shape[-1]
     query, keys, values = (widened(x, max(width, value_width)) for x in (query, keys, values))
@@ -65,22 +64,16 @@ def runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield first, len(lengths)
 
 
-def group_of(
-    lengths: Sequence[int], first: int, end: int, target: int, causal: bool, cut: Cut, itself: bool
-) -> Group:
+def group_of(lengths: Sequence[int], first: int, end: int, target: int, causal: bool, cut: Cut, itself: bool) -> Group:
     """Neighbours cut as the longest of them."""
     own = list(lengths[first:end])
     longest = max(own)
     parts = cut(longest if itself else target, longest, causal) if longest > 0 else []
     ragged = own if min(own) < longest else None
     # A row that sees nothing behind itself never meets the keys of padding.
-    return Group(
-        first, end, parts, keys=None if causal and itself else ragged, rows=ragged if itself else None
-    )
+    return Group(first, end, parts, keys=None if causal and itself else ragged, rows=ragged if itself else None)
 
 
-def widened(
-    x: Float[Tensor, "batch heads length _"], width: int
-) -> Float[Tensor, "batch heads length {width}"]:
+def widened(x: Float[Tensor, "batch heads length _"], width: int) -> Float[Tensor, "batch heads length {width}"]:
     """Zeros behind what is narrower: the kernel takes one width, and they change no product."""
     return in_rows(F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x)

@@ -53,9 +53,7 @@ class Group(NamedTuple):
         of_views = [x[:, None, None] for x in far_down.unbind(1 if by_repetition(sentences, block) else 0)]
         return of_views if band is None else [x + band for x in of_views]
 
-    def unseeing(
-        self, total: Float[Tensor, "sentences heads rows 1"]
-    ) -> Bool[Tensor, "sentences heads rows 1"]:
+    def unseeing(self, total: Float[Tensor, "sentences heads rows 1"]) -> Bool[Tensor, "sentences heads rows 1"]:
         """Rows that see no key, or are padding."""
         seen = total > HIDDEN / 2
         if self.rows is not None:
@@ -106,9 +104,7 @@ class BlockAttention(torch.autograd.Function):
         of_query, of_keys, of_values = beginnings(ctx.groups, query, keys, values)
         of_rows = (query, context, total, upstream, of_query)
         of_columns = (keys, values, of_keys, of_values)
-        for number, block, bias, (q, out, lse, up, to_q), (k, v, to_k, to_v) in pieces(
-            ctx.groups, of_rows, of_columns
-        ):
+        for number, block, bias, (q, out, lse, up, to_q), (k, v, to_k, to_v) in pieces(ctx.groups, of_rows, of_columns):
             found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 up, q, k, v, out, lse.squeeze(-1), 0.0, block.causal, attn_mask=bias, scale=1.0
             )
@@ -158,9 +154,7 @@ def join(
 
 
 def add_windows(
-    to: Float[Tensor, "repeats heads keys width"],
-    found: Float[Tensor, "repeats heads keys width"],
-    block: Block,
+    to: Float[Tensor, "repeats heads keys width"], found: Float[Tensor, "repeats heads keys width"], block: Block
 ) -> None:
     """Add what each window found to the sequence; windows that overlap take turns."""
     overlapping = block.repeats > 1 and block.spacing == 1
