@@ -13,15 +13,15 @@ from torch import Tensor
 @final
 @dataclass
 class Batch:
-    """Sentence pairs of one step; a mask is True where a real piece stands.
+    """Sentence pairs of one step; a mask is True where a real token stands.
 
     Not frozen, since Lightning fills a copy of it where `precision` has a dtype of its own.
 
     Attributes:
-        source: piece ids, each sentence closed by the end piece.
-        target_input: what the decoder reads: the begin piece, then the sentence.
-        target_output: what it must say: the sentence, then the end piece.
-        source_lengths, target_lengths: in pieces, end piece included.
+        source: token ids, each sentence closed by the end token.
+        target_input: what the decoder reads: the begin token, then the sentence.
+        target_output: what it must say: the sentence, then the end token.
+        source_lengths, target_lengths: in tokens, end token included.
         index: row of each pair in its split, so that results can be put back in order.
     """
 

@@ -39,7 +39,7 @@ TRANSLATE: dict[str, Any] = COMMON | {
     "ckpt_path": str | list[str], "engine": Literal["torch", "ctranslate2"], "interactive": bool,
     "input": str | None, "output": str | None, "prefixes": str | None, "nbest": str | None,
     "alignments": str | None, "alignment_layer": int | None, "alignment_head": int | None, "maps": str | None,
-    "max_source_pieces": int, "batch_sentences": int, "read_ahead": int, "search": Built | None,
+    "max_source_tokens": int, "batch_sentences": int, "read_ahead": int, "search": Built | None,
 }  # fmt: skip
 EVALUATE: dict[str, Any] = COMMON | {
     "ckpt_path": str | list[str], "splits": str | list[str] | None, "score": str | list[str] | None,
@@ -62,10 +62,10 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[0, 1000]": "no_repeat_ngram word_order alignment_layer alignment_head refresh_rate",
     "[-1, 1000]": "devices save_top_k",
     "[1, 16384]": "dim embedding_dim hidden_dim ff_dim rank factors kernel_size",
-    "[1, 1000000]": """batch_tokens batch_sentences read_ahead max_source_pieces val_sentences test_sentences vocab_size
-        max_length max_distance k min_words max_words max_characters finite.limit window_steps
+    "[1, 1000000]": """batch_tokens batch_sentences read_ahead max_source_tokens val_sentences test_sentences vocab_size
+        max_length max_distance k min_words max_words max_characters skip_nonfinite.limit window_steps
         accumulate_grad_batches check_val_every_n_epoch""",
-    "[0, 1000000]": """min_length max_extra_length top_k bootstrap num_sentences min_pieces max_pieces warm_up_steps
+    "[0, 1000000]": """min_length max_extra_length top_k bootstrap num_sentences min_tokens max_tokens warm_up_steps
         steps operator_steps operators""",
     "[0, 1000000000]": """warmup_steps total_iters patience fast_dev_run log_every_n_steps
         reload_dataloaders_every_n_epochs min_epochs min_steps""",

@@ -121,13 +121,13 @@ class KilledError(Exception):
 
 
 class Killed(pl.Callback):
-    """At one place of a run: as by SIGKILL, with nothing saved on the way out, or by a signal to this process."""
+    """At one position of a run: as by SIGKILL, with nothing saved on the way out, or by a signal to this process."""
 
     def __init__(self, *, hook: str, step: int, batch: int = 0, signum: int | None = None) -> None:
-        self.place, self.signum = (hook, step, batch), signum
+        self.position, self.signum = (hook, step, batch), signum
 
     def _die(self, hook: str, trainer: pl.Trainer, batch: int = 0) -> None:
-        if self.place != (hook, trainer.global_step, batch):
+        if self.position != (hook, trainer.global_step, batch):
             return
         if self.signum is None:
             raise KilledError

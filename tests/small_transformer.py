@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from seq2seq_attn.checkpoint.load import Loaded
 from seq2seq_attn.data.collate import collate_sources
-from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
+from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 WORDS = [f"w{i}" for i in range(11)]
@@ -67,7 +67,7 @@ def taught(steps: int = 200) -> Loaded:
         optimizer.step()
         optimizer.zero_grad()
     with torch.no_grad():
-        model.output.bias[list(TargetPieces.of(tokenizer).banned_ids)] -= 30.0  # their share of the probability
+        model.output.bias[list(TargetVocabulary.of(tokenizer).banned_ids)] -= 30.0  # their share of the probability
     return loaded
 
 
@@ -85,4 +85,4 @@ def collated(loaded: Loaded, lines: list[str]) -> tuple[Tensor, Tensor]:
 
 def decoded(loaded: Loaded, search: Search, lines: list[str]) -> list[list[Hypothesis]]:
     """By our own search, in one batch."""
-    return search(loaded.model, *collated(loaded, lines), TargetPieces.of(loaded.tokenizer))
+    return search(loaded.model, *collated(loaded, lines), TargetVocabulary.of(loaded.tokenizer))

@@ -19,7 +19,7 @@ from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.pattern.sparse import SparsePattern
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.cli.command import SUBCOMMANDS
 
 PAGE = (ROOT / "docs/attention.md").read_text(encoding="utf-8")
@@ -118,7 +118,7 @@ def test_the_sweep_and_the_script_of_the_pictures_are_there() -> None:
 
 
 def pairs(pattern: Pattern, n: int) -> int:
-    """Of n places that see each other: n - distance of each distance that is allowed."""
+    """Of n positions that see each other: n - distance of each distance that is allowed."""
     distance = torch.arange(-n + 1, n)
     allowed = pattern.allowed(torch.zeros(1, 1, dtype=torch.long), distance)[0, 0]
     return int(((n - distance.abs()) * allowed).sum())
@@ -217,7 +217,7 @@ def test_the_example_of_a_new_score_is_one() -> None:
     exec(code, names)
     score = names["CosineScore"](query_dim=6, key_dim=5, num_heads=2, sharpness=10.0)
     query, keys = torch.randn(1, 3, 6), torch.randn(1, 4, 5)
-    nowhere = Places(lambda: torch.arange(3), lambda: torch.arange(4), lambda: torch.arange(3))
+    nowhere = QueryKeyPositions(lambda: torch.arange(3), lambda: torch.arange(4), lambda: torch.arange(3))
     found = score(score.prepare_query(query), score.prepare_keys(keys), nowhere)
     projected = score.project_key(keys)
     for head, part in enumerate((slice(0, 3), slice(3, 6))):

@@ -42,7 +42,7 @@ def test_the_table_of_a_sweep_prints_overrides_and_folders_as_they_are(
 
 
 def test_no_console_of_the_project_reads_markup() -> None:
-    """Rich's own is made in one place."""
+    """Rich's own is made in one position."""
     made = [
         str(path.relative_to(ROOT))
         for folder in ("seq2seq_attn", "scripts")

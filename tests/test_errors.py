@@ -1,4 +1,4 @@
-"""Every script answers a place that holds nothing for it with one sentence and exit code 2."""
+"""Every script answers a position that holds nothing for it with one sentence and exit code 2."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-def places(folder: Path) -> dict[str, Path]:
+def positions(folder: Path) -> dict[str, Path]:
     """What a user may type by mistake, by a name for it."""
     (folder / "empty").mkdir()
     (folder / "a file.txt").write_text("Not what was asked for.\n", encoding="utf-8")
@@ -74,11 +74,11 @@ def run(script: str, typed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("kind", ["missing", "file", "empty", "no results"])
 @pytest.mark.parametrize("script", sorted(TYPED))
-def test_a_place_that_holds_nothing_is_answered_in_one_sentence_with_exit_code_2(
+def test_a_position_that_holds_nothing_is_answered_in_one_sentence_with_exit_code_2(
     script: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place, new = str(places(tmp_path)[kind]), str(tmp_path / "new" / "written")
-    typed = [word.replace("PLACE", place).replace("NEW", new) for word in TYPED[script]]
+    position, new = str(positions(tmp_path)[kind]), str(tmp_path / "new" / "written")
+    typed = [word.replace("PLACE", position).replace("NEW", new) for word in TYPED[script]]
     with pytest.raises(SystemExit, match=r"^2$"):
         run(script, typed, monkeypatch)
     said = capsys.readouterr()
@@ -87,7 +87,7 @@ def test_a_place_that_holds_nothing_is_answered_in_one_sentence_with_exit_code_2
     assert not (tmp_path / "new").exists() or script == "scripts.benchmarks.minutes"  # where its runs are kept
 
 
-def test_every_script_that_is_started_is_asked_or_takes_no_place() -> None:
+def test_every_script_that_is_started_is_asked_or_takes_no_position() -> None:
     files = [file for folder in ("scripts", "examples", "seq2seq_attn") for file in (ROOT / folder).rglob("*.py")]
     started = {
         ".".join(file.relative_to(ROOT).with_suffix("").parts)

@@ -104,7 +104,7 @@ def folder(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def shortened(name: str, overrides: list[str]) -> DictConfig:
-    """Its configuration with few updates, sentences and pieces; all else is as it was typed."""
+    """Its configuration with few updates, sentences and tokens; all else is as it was typed."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose(name, overrides)
     for option, value in FEW.items():

@@ -27,7 +27,7 @@ Split = tuple[list[list[int]], list[int]]
 def read_keras_imdb(path: Path, *, num_words: int, length: int) -> dict[str, Split]:
     """Reviews and labels of `train` and `test`, as `imdb.load_data(num_words)` and `pad_sequences(maxlen)` give them.
 
-    A review starts with START, a word from rank `num_words` - 3 on is RARE, and the last `length` pieces stay.
+    A review starts with START, a word from rank `num_words` - 3 on is RARE, and the last `length` tokens stay.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -40,8 +40,8 @@ def read_keras_imdb(path: Path, *, num_words: int, length: int) -> dict[str, Spl
     found = {}
     for split in ("train", "test"):
         reviews, labels = (read_array(arrays[f"{kind}_{split}"], path) for kind in "xy")
-        pieces = [[START, *(word + FIRST for word in review if word != PAD)] for review in reviews]
-        kept = [[piece if piece < num_words else RARE for piece in review][-length:] for review in pieces]
+        tokens = [[START, *(word + FIRST for word in review if word != PAD)] for review in reviews]
+        kept = [[token if token < num_words else RARE for token in review][-length:] for review in tokens]
         found[split] = (kept, labels)
     return found
 

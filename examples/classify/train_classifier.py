@@ -34,7 +34,7 @@ ASIDES = ["", "on monday", "to be honest", "as my sister says", "after all these
 
 
 class Classifier(nn.Module):
-    """Embeddings with their places, attention, the mean of its contexts, one number."""
+    """Embeddings with their positions, attention, the mean of its contexts, one number."""
 
     def __init__(self, attention: SelfAttention, num_words: int) -> None:
         super().__init__()
@@ -42,9 +42,9 @@ class Classifier(nn.Module):
         self.position = SinusoidalPosition(dim=DIM, join="concat", base=10000.0)
         self.attention, self.dropout, self.output = attention, nn.Dropout(0.5), nn.Linear(DIM, 1)
 
-    def forward(self, pieces: Tensor) -> tuple[Tensor, Attended]:
-        mask = pieces != PAD
-        attended = self.attention(self.position(self.embed(pieces)), mask)
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Attended]:
+        mask = tokens != PAD
+        attended = self.attention(self.position(self.embed(tokens)), mask)
         return self.output(self.dropout(masked_mean(attended.context, mask)))[:, 0], attended
 
 
@@ -75,13 +75,13 @@ def train(model: Classifier, splits: dict[str, Split], epochs: int) -> float:
     accuracy = 0.0
     for epoch in range(1, epochs + 1):
         total = 0.0
-        for pieces, labels in batches(splits["train"], shuffled=True):
-            logits, attended = model.train()(pieces)
+        for tokens, labels in batches(splits["train"], shuffled=True):
+            logits, attended = model.train()(tokens)
             losses = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
             loss = losses.sum()
             total += float(loss.detach())
-            if attended.log_prob is not None and attended.entropy is not None:  # hard attention drew its places
-                drawn = ((x * (pieces != PAD)).sum(1) for x in (attended.log_prob, attended.entropy))
+            if attended.log_prob is not None and attended.entropy is not None:  # hard attention drew its positions
+                drawn = ((x * (tokens != PAD)).sum(1) for x in (attended.log_prob, attended.entropy))
                 loss = loss + reinforce(-losses, torch.ones(len(labels), dtype=torch.long), *drawn)
             optimizer.zero_grad()
             (loss / len(labels)).backward()
@@ -95,11 +95,11 @@ def train(model: Classifier, splits: dict[str, Split], epochs: int) -> float:
 def evaluate(model: Classifier, split: Split) -> float:
     """Share of sentences that are classified right."""
     model.eval()
-    return sum(int(((model(pieces)[0] > 0) == (labels > 0)).sum()) for pieces, labels in batches(split)) / len(split[1])
+    return sum(int(((model(tokens)[0] > 0) == (labels > 0)).sum()) for tokens, labels in batches(split)) / len(split[1])
 
 
 def batches(split: Split, shuffled: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pieces, padded behind, and labels as 0.0 and 1.0."""
+    """Tokens, padded behind, and labels as 0.0 and 1.0."""
     sentences, labels = split
     order = torch.randperm(len(labels)) if shuffled else torch.arange(len(labels))
     for rows in order.split(BATCH):
@@ -108,19 +108,19 @@ def batches(split: Split, shuffled: bool = False) -> Iterator[tuple[Tensor, Tens
 
 
 def vocabulary() -> dict[str, int]:
-    """A piece for each word of the made sentences; PAD is none of them."""
+    """A token for each word of the made sentences; PAD is none of them."""
     words = ["the", "was", "not", "very", "and", *NOUNS, *GOOD, *BAD, *" ".join(ASIDES).split()]
-    return {word: piece for piece, word in enumerate(dict.fromkeys(words), PAD + 1)}
+    return {word: token for token, word in enumerate(dict.fromkeys(words), PAD + 1)}
 
 
 def made_corpus(seed: int) -> dict[str, Split]:
     """Sentences of one to three opinions that agree; label 1 where they are kind."""
-    generator, pieces = random.Random(seed), vocabulary()
+    generator, tokens = random.Random(seed), vocabulary()
     found: dict[str, Split] = {}
     for name, count in (("train", 4000), ("test", 1000)):
         labels = [generator.randrange(2) for _ in range(count)]
         sentences = [made_sentence(generator, kind=bool(label)) for label in labels]
-        found[name] = [[pieces[word] for word in sentence.split()] for sentence in sentences], labels
+        found[name] = [[tokens[word] for word in sentence.split()] for sentence in sentences], labels
     return found
 
 

@@ -64,7 +64,7 @@ def blocks(pattern: Pattern, causal: bool) -> Way:
 
 def automatic(pattern: Pattern, causal: bool) -> Way:
     def way(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        context = pattern.product(query, keys, values, None, causal)
+        context = pattern.fused_attention(query, keys, values, None, causal)
         if context is None:
             raise NotImplementedError("this device or length has no product")
         return context
@@ -84,8 +84,8 @@ def masked(pattern: Pattern, causal: bool) -> Way:
     def way(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         length = keys.shape[2]
         if length not in made:
-            places = torch.arange(length, device=keys.device)
-            allowed = pattern.allowed(places[None], places)[0]
+            positions = torch.arange(length, device=keys.device)
+            allowed = pattern.allowed(positions[None], positions)[0]
             made[length] = allowed.tril() if causal else allowed
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=made[length], scale=1.0)
 
@@ -230,7 +230,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--memory-lengths", nargs="*", type=int, default=[4096, 8192])
     parser.add_argument("--flex-lengths", nargs="*", type=int, default=[1024, 4096])
-    parser.add_argument("--longest-mask", type=int, default=8192, help="one of 16384 places holds 1 GiB")
+    parser.add_argument("--longest-mask", type=int, default=8192, help="one of 16384 positions holds 1 GiB")
     parser.add_argument("--repeats", type=int, default=60, help="most turns, of which the fastest counts")
     parser.add_argument("--least", type=int, default=2, help="turns, however long they take")
     parser.add_argument("--seconds", type=float, default=1.0, help="after which a way takes no more turns")

@@ -61,7 +61,7 @@ def layer(shorter: int) -> Iterator[Figure]:
     most = torch.get_num_threads()
     for threads in (most, 1):
         torch.set_num_threads(threads)
-        case = f"{length} places, threads: {threads}"
+        case = f"{length} positions, threads: {threads}"
         yield from against("multihead", fastest(layers), "layer", case)
         yield from against("multihead", fastest(attentions), "layer", f"{case}, its attention alone")
     torch.set_num_threads(most)
@@ -85,7 +85,7 @@ def training(shorter: int) -> Iterator[Figure]:
             optimizer.step()
 
         steps[name] = step
-    yield from against("multihead", fastest(steps), "training", f"{length} pieces on each side")
+    yield from against("multihead", fastest(steps), "training", f"{length} tokens on each side")
 
 
 def half_padding(shorter: int) -> Iterator[Figure]:
@@ -99,12 +99,12 @@ def half_padding(shorter: int) -> Iterator[Figure]:
     for name, causal in itertools.product(PATTERNS, (False, True)):
         pattern = PATTERNS[name](k=K, length_ratio=1.0)
         steps = {way: core(pattern, length, of, causal, True) for way, of in lengths.items()}
-        case = f"{batch} sentences of {length} places, {name}{', causal' if causal else ''}"
+        case = f"{batch} sentences of {length} positions, {name}{', causal' if causal else ''}"
         yield from against("full", fastest(steps), "half_padding", case)
 
 
 def ragged(shorter: int) -> Iterator[Figure]:
-    """The core as it is chosen, of sentences of n / 2 to n places, against dense attention with the same padding."""
+    """The core as it is chosen, of sentences of n / 2 to n positions, against dense attention with the same padding."""
     for batch, longest in itertools.product((1, 8, 64), (32, 64, 128, 256, 512)):
         length = longest // shorter
         lengths = torch.randint(length // 2, length + 1, (batch,))
@@ -130,7 +130,7 @@ def parts(shorter: int) -> Iterator[Figure]:
                 one.attention.pattern.product_from = sys.maxsize
                 one.attention.pattern.parts_from = start
                 steps[way] = both_ways(lambda x, one=one: one(x).context, x)
-            case = f"{why}, {name}, k = {k}, {length} places"
+            case = f"{why}, {name}, k = {k}, {length} positions"
             chosen = "chosen" if length >= chosen_from else "not chosen"
             yield from against("dense", fastest(steps, seconds=0.3), "parts", f"{case}, {chosen}")
 
@@ -167,7 +167,7 @@ def core(pattern: Pattern, length: int, lengths: Tensor, causal: bool, both: boo
     mask = torch.arange(length) < lengths[:, None]
 
     def attend(query: Tensor) -> Any:
-        return pattern.product(query, keys, values, mask, causal, itself=True)
+        return pattern.fused_attention(query, keys, values, mask, causal, rows_match_keys=True)
 
     def forward() -> None:
         with torch.no_grad():

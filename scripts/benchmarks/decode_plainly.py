@@ -15,9 +15,9 @@ from seq2seq_attn.encoder.transformer import TransformerEncoder
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.position.sinusoidal import SinusoidalPosition, sinusoids
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 
-PLACES = 1024
+POSITIONS = 1024
 Pair = tuple[Tensor, Tensor]  # keys and values, each (rows, heads, length, width)
 
 
@@ -28,7 +28,7 @@ class PlainTransformer:
         UserError: for a model that is no pre-norm Transformer with sinusoidal positions.
     """
 
-    def __init__(self, model: EncoderDecoder, target: TargetPieces) -> None:
+    def __init__(self, model: EncoderDecoder, target: TargetVocabulary) -> None:
         for side, of in ((model.encoder, TransformerEncoder), (model.decoder, TransformerDecoder)):
             plain = isinstance(side, of) and isinstance(side.norm, nn.LayerNorm)
             if not (plain and isinstance(side.position, SinusoidalPosition) and side.position.join.project is None):
@@ -37,16 +37,16 @@ class PlainTransformer:
                 )
         self.model, self.bos_id, self.eos_id = model, target.bos_id, target.eos_id
         self.banned = torch.tensor(target.banned_ids)
-        self.table = sinusoids(PLACES, model.embed_source.embedding_dim, model.encoder.position.base).float()
+        self.table = sinusoids(POSITIONS, model.embed_source.embedding_dim, model.encoder.position.base).float()
         self.read, self.write = (list(side.layers) for side in (model.encoder, model.decoder))
         self.heads = self.write[0].cross_attention.num_heads
         self.own = {layer: joined(layer.attention, 3) for layer in self.read}
         self.own |= {layer: joined(layer.self_attention, 3) for layer in self.write}
         self.source = {layer: joined(layer.cross_attention, 2) for layer in self.write}
 
-    def encode(self, pieces: Tensor, mask: Tensor) -> list[Pair]:
+    def encode(self, tokens: Tensor, mask: Tensor) -> list[Pair]:
         """Keys and values of the source for each layer of the decoder."""
-        x = self.model.embed_source(pieces) * self.model.scale + self.table[: pieces.shape[1]]
+        x = self.model.embed_source(tokens) * self.model.scale + self.table[: tokens.shape[1]]
         for layer in self.read:
             query, keys, values = self.split(F.linear(layer.attention_residual.before(x), *self.own[layer]), 3)
             found = F.scaled_dot_product_attention(query, keys, values, mask[:, None, None])
@@ -56,10 +56,10 @@ class PlainTransformer:
         return [self.split(F.linear(x, *self.source[layer]), 2) for layer in self.write]
 
     def step(
-        self, last: Tensor, place: int, caches: list[Pair], sources: list[Pair], mask: Tensor
+        self, last: Tensor, position: int, caches: list[Pair], sources: list[Pair], mask: Tensor
     ) -> tuple[Tensor, list[Pair]]:
-        """Logits of the next piece, and the caches with this one."""
-        x, grown = self.model.embed_target(last)[:, None] * self.model.scale + self.table[place], []
+        """Logits of the next token, and the caches with this one."""
+        x, grown = self.model.embed_target(last)[:, None] * self.model.scale + self.table[position], []
         for i, layer in enumerate(self.write):
             query, key, value = self.split(F.linear(layer.self_residual.before(x), *self.own[layer]), 3)
             if caches:
@@ -76,18 +76,18 @@ class PlainTransformer:
         return x.unflatten(-1, (parts, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
 
     @torch.inference_mode()
-    def greedy(self, pieces: Tensor, mask: Tensor, most: int, least: int = 0) -> list[list[int]]:
-        """At most `most` pieces for each sentence, and at least `least`."""
-        sources, caches = self.encode(pieces, mask), []
-        rows, last = torch.arange(len(pieces)), torch.full((len(pieces),), self.bos_id)
-        said = torch.full((len(pieces), most), self.eos_id)
-        for place in range(most):
-            logits, caches = self.step(last, place, caches, sources, mask)
+    def greedy(self, tokens: Tensor, mask: Tensor, most: int, least: int = 0) -> list[list[int]]:
+        """At most `most` tokens for each sentence, and at least `least`."""
+        sources, caches = self.encode(tokens, mask), []
+        rows, last = torch.arange(len(tokens)), torch.full((len(tokens),), self.bos_id)
+        said = torch.full((len(tokens), most), self.eos_id)
+        for position in range(most):
+            logits, caches = self.step(last, position, caches, sources, mask)
             logits[:, self.banned] = -torch.inf
-            if place < least:
+            if position < least:
                 logits[:, self.eos_id] = -torch.inf
             last = logits.argmax(-1)
-            said[rows, place] = last
+            said[rows, position] = last
             going = (last != self.eos_id).nonzero()[:, 0]
             if len(going) == 0:
                 break
@@ -97,10 +97,10 @@ class PlainTransformer:
         return [before(row, self.eos_id) for row in said.tolist()]
 
     @torch.inference_mode()
-    def beam(self, pieces: Tensor, mask: Tensor, most: int, size: int, alpha: float) -> list[list[int]]:
+    def beam(self, tokens: Tensor, mask: Tensor, most: int, size: int, alpha: float) -> list[list[int]]:
         """Wu's penalty; a sentence is done with `size` finished hypotheses, or when none can beat its best."""
-        batch, vocabulary = len(pieces), self.model.output.out_features
-        sources = [(k.repeat_interleave(size, 0), v.repeat_interleave(size, 0)) for k, v in self.encode(pieces, mask)]
+        batch, vocabulary = len(tokens), self.model.output.out_features
+        sources = [(k.repeat_interleave(size, 0), v.repeat_interleave(size, 0)) for k, v in self.encode(tokens, mask)]
         mask, caches = mask.repeat_interleave(size, 0), []
         sentences, last = torch.arange(batch), torch.full((batch * size,), self.bos_id)
         totals = torch.full((batch, size), -torch.inf)
@@ -108,36 +108,36 @@ class PlainTransformer:
         said = torch.empty(batch, size, 0, dtype=torch.long)
         best, count = torch.full((batch,), -torch.inf), torch.zeros(batch, dtype=torch.long)
         found: list[list[int]] = [[] for _ in range(batch)]
-        for place in range(most + 1):
-            logits, caches = self.step(last, place, caches, sources, mask)
+        for position in range(most + 1):
+            logits, caches = self.step(last, position, caches, sources, mask)
             log_probs = logits.log_softmax(-1)
             log_probs[:, self.banned] = -torch.inf
-            if place == most:
+            if position == most:
                 log_probs[:, torch.arange(vocabulary) != self.eos_id] = -torch.inf
             scores = (totals[..., None] + log_probs.unflatten(0, (-1, size))).flatten(1)
             top, index = scores.topk(2 * size, -1)  # half of them at least go on
-            beam, piece = index // vocabulary, index % vocabulary
-            ended = piece == self.eos_id
+            beam, token = index // vocabulary, index % vocabulary
+            ended = token == self.eos_id
             finished = (ended & (top > -torch.inf))[:, :size]
             count[sentences] += finished.sum(-1)
             at_best, which = top[:, :size].where(finished, -torch.inf).max(-1)
-            at_best = at_best / ((6 + place) / 6) ** alpha
+            at_best = at_best / ((6 + position) / 6) ** alpha
             for row in (at_best > best[sentences]).nonzero()[:, 0].tolist():
                 best[sentences[row]] = at_best[row]
                 found[sentences[row]] = said[row, beam[row, which[row]]].tolist()
             order = ended.int().argsort(dim=-1, stable=True)[:, :size]
             totals = top.where(~ended, -torch.inf).gather(-1, order)
-            beam, piece = beam.gather(-1, order), piece.gather(-1, order)
+            beam, token = beam.gather(-1, order), token.gather(-1, order)
             reach = totals[:, 0] / ((6 + most) / 6) ** alpha
             kept = ((reach > best[sentences]) & (count[sentences] < size)).nonzero()[:, 0]
             if len(kept) == 0:
                 break
             rows = (kept[:, None] * size + beam[kept]).flatten()
-            said = torch.cat([said.flatten(0, 1)[rows].unflatten(0, (-1, size)), piece[kept][..., None]], -1)
+            said = torch.cat([said.flatten(0, 1)[rows].unflatten(0, (-1, size)), token[kept][..., None]], -1)
             if len(kept) < len(sentences):
                 sources, mask = picked(sources, rows), mask[rows]
             caches = picked(caches, rows)
-            sentences, totals, last = sentences[kept], totals[kept], piece[kept].flatten()
+            sentences, totals, last = sentences[kept], totals[kept], token[kept].flatten()
         return found
 
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 RESULT = "RESULT "  # what stands before an answer on standard output
 ORDER = [1, 0, 2, 3]  # JoeyNMT's specials are unk, pad, begin, end; ours pad, unk, begin, end
-PLACES = 5000  # of its table
+POSITIONS = 5000  # of its table
 
 
 def write_model(model: Any, tokenizer: Any, table: Tensor, folder: Path, *, most: int, batch: int) -> None:
@@ -33,16 +33,16 @@ def write_model(model: Any, tokenizer: Any, table: Tensor, folder: Path, *, most
 
     Args:
         model: a pre-norm Transformer of ours. table: of its positions, `PLACES` rows.
-        most: pieces of a translation. batch: sentences.
+        most: tokens of a translation. batch: sentences.
     """
     folder.mkdir(parents=True, exist_ok=True)
     state = tokenizer.get_state()
-    for side, pieces, size in (
-        ("source", tokenizer.source_pieces, tokenizer.source_vocab_size),
-        ("target", tokenizer.target_pieces, tokenizer.target_vocab_size),
+    for side, tokens, size in (
+        ("source", tokenizer.source_tokens, tokenizer.source_vocab_size),
+        ("target", tokenizer.target_tokens, tokenizer.target_vocab_size),
     ):
         (folder / f"{side}.model").write_bytes(state[f"{side}_model"].numpy().tobytes())
-        lines = pieces(reordered(torch.arange(size)).tolist())
+        lines = tokens(reordered(torch.arange(size)).tolist())
         (folder / f"{side}.vocabulary").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (folder / "config.yaml").write_text(yaml.safe_dump(configuration(model, folder, most, batch)))
     weights = {

@@ -44,7 +44,7 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.position.sinusoidal import sinusoids
 from seq2seq_attn.process import keep_freed_memory
-from seq2seq_attn.search.search import Search, TargetPieces
+from seq2seq_attn.search.search import Search, TargetVocabulary
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path("~/.cache/seq2seq_attn")
@@ -53,7 +53,7 @@ BEAM = {"beam_size": BEAM_SIZE, "length_penalty.alpha": ALPHA, "patience": 1.0} 
 SEARCHES = {"greedy": ["search=greedy"], "beam": ["search=beam", *(f"search.{k}={v}" for k, v in BEAM.items())]}
 REST = 0.5  # seconds between turns, in which the threads of the last one go to sleep
 STEPS = 64  # sentences of the plot
-Pieces = list[list[int]]
+Tokens = list[list[int]]
 Way = Callable[[list[str], str], tuple[float, list[str]]]  # lines and search to seconds and translations
 
 
@@ -75,7 +75,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", default=["plain", "ctranslate2"], choices=list(NAMES)[1:])
     parser.add_argument("--data", type=Path, help="folder of test_2016_flickr.en.gz and .fr.gz; fetched if not given")
     parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--most", type=int, default=54, help="pieces of a translation")
+    parser.add_argument("--most", type=int, default=54, help="tokens of a translation")
     parser.add_argument("--batch", type=int, default=128, help="sentences, as translate.py takes")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=7)
@@ -111,7 +111,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
             "dim": encoder.key_dim,
             "ff_dim": encoder.layers[0].feed_forward.expand.out_features,
             "heads": decoder.layers[0].cross_attention.num_heads,
-            "pieces": loaded.tokenizer.target_vocab_size,
+            "tokens": loaded.tokenizer.target_vocab_size,
         },
         "beam": {"size": BEAM_SIZE, "alpha": ALPHA},
         "steps": STEPS,
@@ -144,17 +144,17 @@ def fill_up(model: EncoderDecoder, layers: int) -> int:
 
 def all_ways(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Way]]:
     tokenizer = loaded.tokenizer
-    target = TargetPieces.of(tokenizer)
+    target = TargetVocabulary.of(tokenizer)
     searches = {kind: search_of(kind, options.most) for kind in SEARCHES}
 
-    def ours(source: Tensor, mask: Tensor, kind: str) -> Pieces:
-        return [best.pieces for best, *_ in searches[kind](loaded.model, source, mask, target)]
+    def ours(source: Tensor, mask: Tensor, kind: str) -> Tokens:
+        return [best.token_ids for best, *_ in searches[kind](loaded.model, source, mask, target)]
 
     yield "ours", from_text(tokenizer, in_batches(tokenizer, options.batch, ours))
     if "plain" in options.peers:
         loop = PlainTransformer(loaded.model, target)
 
-        def plain(source: Tensor, mask: Tensor, kind: str) -> Pieces:
+        def plain(source: Tensor, mask: Tensor, kind: str) -> Tokens:
             if kind == "greedy":
                 return loop.greedy(source, mask, options.most)
             return loop.beam(source, mask, options.most, BEAM_SIZE, ALPHA)
@@ -163,8 +163,8 @@ def all_ways(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Itera
     if "ctranslate2" in options.peers:
         engines = {kind: engine(folder, search, options) for kind, search in searches.items()}
 
-        def ctranslate2(sources: Pieces, kind: str) -> Pieces:
-            return [best.pieces for best, *_ in engines[kind](sources, options.batch)]
+        def ctranslate2(sources: Tokens, kind: str) -> Tokens:
+            return [best.token_ids for best, *_ in engines[kind](sources, options.batch)]
 
         yield "ctranslate2", from_text(tokenizer, ctranslate2)
     if "joeynmt" in options.peers:
@@ -187,27 +187,27 @@ def engine(folder: Path, search: Search, options: argparse.Namespace) -> CTransl
 
 
 def in_batches(
-    tokenizer: Any, size: int, decode: Callable[[Tensor, Tensor, str], Pieces]
-) -> Callable[[Pieces, str], Pieces]:
+    tokenizer: Any, size: int, decode: Callable[[Tensor, Tensor, str], Tokens]
+) -> Callable[[Tokens, str], Tokens]:
     """Batches of sentences sorted by length, as the command cuts them."""
 
-    def decoded(sources: Pieces, kind: str) -> Pieces:
+    def decoded(sources: Tokens, kind: str) -> Tokens:
         order, found = sorted(range(len(sources)), key=lambda i: len(sources[i])), [[]] * len(sources)
         for start in range(0, len(order), size):
             rows = order[start : start + size]
             source, _, mask = collated(tokenizer, [sources[i] for i in rows])
-            for i, pieces in zip(rows, decode(source, mask, kind), strict=True):
-                found[i] = pieces
+            for i, tokens in zip(rows, decode(source, mask, kind), strict=True):
+                found[i] = tokens
         return found
 
     return decoded
 
 
-def collated(tokenizer: Any, sources: Pieces) -> tuple[Tensor, Tensor, Tensor]:
+def collated(tokenizer: Any, sources: Tokens) -> tuple[Tensor, Tensor, Tensor]:
     return collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
 
 
-def from_text(tokenizer: Any, decode: Callable[[Pieces, str], Pieces]) -> Way:
+def from_text(tokenizer: Any, decode: Callable[[Tokens, str], Tokens]) -> Way:
     def way(lines: list[str], kind: str) -> tuple[float, list[str]]:
         began = time.perf_counter()
         texts = tokenizer.decode_target(decode(tokenizer.encode_source(lines), kind))
@@ -218,7 +218,7 @@ def from_text(tokenizer: Any, decode: Callable[[Pieces, str], Pieces]) -> Way:
 
 def joeynmt(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Way:
     """Its sentences are not sorted, as its command leaves them."""
-    table = sinusoids(decode_with_joeynmt.PLACES, loaded.model.encoder.key_dim, loaded.model.encoder.position.base)
+    table = sinusoids(decode_with_joeynmt.POSITIONS, loaded.model.encoder.key_dim, loaded.model.encoder.position.base)
     decode_with_joeynmt.write_model(
         loaded.model, loaded.tokenizer, table.float(), folder, most=options.most, batch=options.batch
     )
@@ -257,7 +257,7 @@ def seconds_per_step(
     """Of greedy search that may end at one length only, by way and length; the encoder's time is in it."""
     sources = loaded.tokenizer.encode_source(lines[:STEPS])
     source, _, mask = collated(loaded.tokenizer, sources)
-    target = TargetPieces.of(loaded.tokenizer)
+    target = TargetVocabulary.of(loaded.tokenizer)
     loop = PlainTransformer(loaded.model, target) if "plain" in options.peers else None
     found: dict[str, dict[int, float]] = {name: {} for name in ("ours", *options.peers) if name != "joeynmt"}
     for length in options.lengths:
@@ -274,7 +274,7 @@ def seconds_per_step(
             took = (time.perf_counter() - began) / length
             found[name][length] = min(took, found[name].get(length, took))
         said = ", ".join(f"{name} {1e3 * found[name][length]:.2f} ms" for name in runs)
-        print(f"{length} pieces, a step: {said}", flush=True)
+        print(f"{length} tokens, a step: {said}", flush=True)
     return found
 
 

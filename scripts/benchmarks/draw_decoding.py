@@ -21,9 +21,9 @@ TEXT = """\
 
 {beam}
 
-Multi30k test_2016_flickr, English to French, {sentences:,} sentences, from text to text, at most {most} pieces a
+Multi30k test_2016_flickr, English to French, {sentences:,} sentences, from text to text, at most {most} tokens a
 translation. One pre-norm Transformer of {layers} layers, {dim} wide, {heads} heads, feed-forward parts of {ff_dim},
-{pieces:,} pieces: the same weights in all. Float32, {threads} threads, {processor}, torch {torch}, Python {python}. All
+{tokens:,} tokens: the same weights in all. Float32, {threads} threads, {processor}, torch {torch}, Python {python}. All
 take turns, {turns} of them, JoeyNMT fewer. The speed of a machine that others share changes from second to second, and
 the fastest turn tells whom it favoured: the median stands first. The beam has {size} hypotheses, Wu's length penalty,
 alpha {alpha}, and ends with {size} finished hypotheses (`search.patience=1.0`).
@@ -33,12 +33,12 @@ alpha {alpha}, and ends with {size} finished hypotheses (`search.patience=1.0`).
 - The plain loop is scripts/benchmarks/decode_plainly.py: caches grown by `torch.cat`, a copy of the source for each
   hypothesis, `index_select`, finished sentences leave. CTranslate2's hypotheses are ranked by our penalty.
 - JoeyNMT gets our bias of the output layer and our epsilon, for which its checkpoint has no place. It keeps no keys
-  and values: each step reads all pieces again; its finished hypotheses stay in the beam.
+  and values: each step reads all tokens again; its finished hypotheses stay in the beam.
 {filled}
 ## Cost of a step
 
 {steps} sentences, greedy, each made to end at one length; the encoder's share is in it. In a search that read all
-pieces again in every step, the time of a step would grow in proportion to the length.
+tokens again in every step, the time of a step would grow in proportion to the length.
 
 ![Milliseconds a step against the length of the translations]({name}.png)
 
@@ -105,7 +105,7 @@ def table(title: str, ways: dict[str, Any], sentences: int) -> str:
 def step_table(steps: dict[str, dict[str, float]]) -> str:
     """Milliseconds, and how much the longest costs of the shortest."""
     lengths = list(next(iter(steps.values())))
-    lines = [f"| pieces | {' | '.join(lengths)} | last over first |", "|:--|" + "--:|" * (len(lengths) + 1)]
+    lines = [f"| tokens | {' | '.join(lengths)} | last over first |", "|:--|" + "--:|" * (len(lengths) + 1)]
     for name, seconds in steps.items():
         values = list(seconds.values())
         cells = [*(f"{1e3 * value:.2f} ms" for value in values), f"{values[-1] / values[0]:.2f}"]
@@ -118,7 +118,7 @@ def plot(steps: dict[str, dict[str, float]], title: str, file: Path) -> None:
     axes = figure.subplots()
     for (name, seconds), style in zip(steps.items(), ("o-", "s--", "^:"), strict=False):
         axes.plot([int(length) for length in seconds], [1e3 * s for s in seconds.values()], style, label=NAMES[name])
-    axes.set(xlabel="pieces of each translation", ylabel="ms a step", title=title, xlim=(0, None), ylim=(0, None))
+    axes.set(xlabel="tokens of each translation", ylabel="ms a step", title=title, xlim=(0, None), ylim=(0, None))
     axes.legend()
     figure.savefig(file, dpi=120)
 

@@ -23,9 +23,9 @@ Tatoeba, English to French, {train:,} training pairs; {processor}, {threads} of 
 ![BLEU of the validations by minutes]({name}.png)
 
 - A bidirectional GRU, a GRU decoder and additive attention (Bahdanau et al. 2015), {dim} wide, one joint vocabulary of
-  {pieces:,} pieces, all embeddings tied. Ours is `experiment=tatoeba_best`, its weights are averaged and its learning
+  {tokens:,} tokens, all embeddings tied. Ours is `experiment=tatoeba_best`, its weights are averaged and its learning
   rate comes down to the end; JoeyNMT feeds its attention back into the decoder, halves its learning rate
-  (at first {lr}) when validation BLEU rests, as its own recipes do, and cuts batches of as many pieces.
+  (at first {lr}) when validation BLEU rests, as its own recipes do, and cuts batches of as many tokens.
 - Minutes count from the command to a validation's end, validations included, for {minutes:g} minutes of each program,
   one after the other with nothing beside it; one seed.
 - The validations read {val:,} sentences greedily, the test {test:,} by beam search, with the weights that were best in

@@ -25,21 +25,21 @@ TEXT = """\
 
 {tables}
 
-Multi30k, English to French, one vocabulary of {pieces:,} pieces, batches of about {batch_tokens:,} padded pieces of
-source and target. Pieces are counted on both sides, without padding. All embeddings are tied, dropout is {dropout},
+Multi30k, English to French, one vocabulary of {tokens:,} tokens, batches of about {batch_tokens:,} padded tokens of
+source and target. Tokens are counted on both sides, without padding. All embeddings are tied, dropout is {dropout},
 label smoothing {smoothing}, gradients are clipped at {clip}, Adam; float32, {processor}, torch {torch},
 Python {python}.
 
 - Every program is a process that waits for its turn: after at least {warm_up} updates, {turns},
   one program after the other. With one thread a turn is measured by processor time, with two by the clock.
-- Pieces/s are of the median turn. Seconds are those of a piece, and the median of the ratios to our turn of the same
+- Tokens/s are of the median turn. Seconds are those of a token, and the median of the ratios to our turn of the same
   round; ours and the plain loops read the same batches in the same order there.
 - The first update is counted from the command to its end, with the vocabulary and the encoded corpus at hand, and is
   that of the quickest start; memory is the peak of the process.
 - Ours is `train.py` with all its defaults but for the validation, which is off. The plain loop is
   scripts/benchmarks/train_plainly.py: the same mathematics in PyTorch's own modules, no logging, no bar, no schedule.
 {notes}
-![Pieces a second by program]({name}.png)
+![Tokens a second by program]({name}.png)
 
 Made by {commands}; drawn again from {name}.json by `python -m scripts.benchmarks.draw_training`.
 """
@@ -47,8 +47,8 @@ NOTES = {
     "joeynmt": "JoeyNMT cuts batches by tokens as they come, unsorted, so that more of them is padding.",
     "hf": "HF Marian is the model of transformers in the plain loop, with our batches and `F.cross_entropy`; it is "
     "post-norm.",
-    "opennmt": "OpenNMT-py reads sentences that are cut into pieces beforehand; it buckets by length.",
-    "eole": "eole reads sentences that are cut into pieces beforehand; it buckets by length.",
+    "opennmt": "OpenNMT-py reads sentences that are cut into tokens beforehand; it buckets by length.",
+    "eole": "eole reads sentences that are cut into tokens beforehand; it buckets by length.",
 }
 
 
@@ -65,7 +65,7 @@ def draw(file: Path) -> Path:
         | {
             "tables": "\n\n".join(tables),
             "name": file.stem,
-            "pieces": results["options"]["pieces"],
+            "tokens": results["options"]["tokens"],
             "turns": turns_of(sizes),
             "commands": ", then ".join(map(code, results["commands"])),
             "notes": "".join(f"- {note}\n" for name, note in NOTES.items() if name in measured),
@@ -93,7 +93,7 @@ def turns_of(sizes: dict[str, Any]) -> str:
 def table(title: str, by_threads: dict[str, Any]) -> str:
     """The fastest first; ratios before figures."""
     titles = {"1": "one thread"} | {n: f"{n} threads" for n in by_threads if n != "1"}
-    heads = [head for n in by_threads for head in (f"{titles[n]}: seconds, ours = 1", f"{titles[n]}: pieces/s")]
+    heads = [head for n in by_threads for head in (f"{titles[n]}: seconds, ours = 1", f"{titles[n]}: tokens/s")]
     lines = [
         f"| {title} | {' | '.join(heads)} | peak memory, GB | padding | first update, s |",
         "|:--" + "|--:" * (len(heads) + 3) + "|",
@@ -114,18 +114,18 @@ def table(title: str, by_threads: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def seconds_per_piece(turn: dict[str, Any], threads: str) -> float:
+def seconds_per_token(turn: dict[str, Any], threads: str) -> float:
     return turn["cpu_seconds" if threads == "1" else "seconds"] / turn["tokens"]
 
 
 def speed(program: dict[str, Any], threads: str) -> float:
-    return 1 / median(seconds_per_piece(turn, threads) for turn in program["turns"])
+    return 1 / median(seconds_per_token(turn, threads) for turn in program["turns"])
 
 
 def ratio(program: dict[str, Any], ours: dict[str, Any], threads: str) -> float:
     """Above 1: slower than ours."""
     rounds = zip(program["turns"], ours["turns"], strict=True)
-    return median(seconds_per_piece(turn, threads) / seconds_per_piece(own, threads) for turn, own in rounds)
+    return median(seconds_per_token(turn, threads) / seconds_per_token(own, threads) for turn, own in rounds)
 
 
 def padding(program: dict[str, Any]) -> float:
@@ -139,15 +139,15 @@ def plot(sizes: dict[str, Any], settings: dict[str, Any], file: Path) -> None:
     figure = Figure(figsize=(4.5 * len(sizes) + 1.5, 0.5 * most + 1.5), layout="constrained")
     axes = figure.subplots(1, len(sizes), squeeze=False)[0]
     for axis, (size, by_threads) in zip(axes, sizes.items(), strict=True):
-        for place, (threads, found) in enumerate(by_threads.items()):
+        for position, (threads, found) in enumerate(by_threads.items()):
             names = list(found)[::-1]
             height = 0.8 / len(by_threads)
-            places = [row - 0.4 + height * (place + 0.5) for row in range(len(names))]
+            positions = [row - 0.4 + height * (position + 0.5) for row in range(len(names))]
             by = "processor time" if threads == "1" else "the clock"
             label = f"{threads} thread{'s' if threads != '1' else ''}, by {by}"
-            axis.barh(places, [speed(found[name], threads) for name in names], height, label=label)
+            axis.barh(positions, [speed(found[name], threads) for name in names], height, label=label)
             axis.set_yticks(range(len(names)), [NAMES[name] for name in names])
-        axis.set(xlabel="pieces a second", title=settings[size]["model"])
+        axis.set(xlabel="tokens a second", title=settings[size]["model"])
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(by_threads))
     figure.savefig(file, dpi=120)
 

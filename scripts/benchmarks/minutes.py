@@ -81,7 +81,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "programs": results,
         "minutes": options.minutes,
         "threads": options.threads,
-        "pieces": shared["pieces"],
+        "tokens": shared["tokens"],
         "sentences": {name: len(split) for name, split in splits.items()},
         "dim": DIM,
         "command": command_of(options),

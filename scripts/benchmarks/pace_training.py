@@ -42,7 +42,7 @@ class Pace:
         """After an update; at the end of a turn it returns when the next turn begins.
 
         Args:
-            tokens: real pieces of source and target, end pieces included. padded: with the padding.
+            tokens: real tokens of source and target, end tokens included. padded: with the padding.
         """
         self.tokens, self.padded, self.left = self.tokens + tokens, self.padded + padded, self.left - 1
         if self.left > 0:
@@ -71,7 +71,7 @@ def paced_by_optimizer(pace: Pace, owner: type, name: str, counted: Callable[...
     """Count the batch of every call of a peer's method, and pace the step of the optimizer that follows.
 
     Args:
-        counted: takes what the method takes, and gives its pieces and those with the padding.
+        counted: takes what the method takes, and gives its tokens and those with the padding.
 
     Returns:
         What takes the pace away from the optimizers.

@@ -29,14 +29,14 @@ def write_data(config: DictConfig, folder: Path) -> tuple[dict[str, Any], dict[s
     for language, side in ((corpus.source_language, "sources"), (corpus.target_language, "targets")):
         lines = {name: getattr(corpus.splits[name], side) for name in ("train", "val", "test")}
         encoded = tokenizer.encode_source(lines["train"])
-        lines["pieces"] = [" ".join(tokenizer.source_pieces(ids)) for ids in encoded]
+        lines["tokens"] = [" ".join(tokenizer.source_tokens(ids)) for ids in encoded]
         for name, of in lines.items():
             (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in of), "utf-8")
     (folder / "joint.model").write_bytes(tokenizer.get_state()["source_model"].numpy().tobytes())
-    vocabulary = tokenizer.source_pieces(list(range(tokenizer.source_vocab_size)))
-    (folder / "vocabulary.txt").write_text("".join(f"{piece}\n" for piece in vocabulary), "utf-8")
+    vocabulary = tokenizer.source_tokens(list(range(tokenizer.source_vocab_size)))
+    (folder / "vocabulary.txt").write_text("".join(f"{token}\n" for token in vocabulary), "utf-8")
     known = {
-        "pieces": tokenizer.source_vocab_size,
+        "tokens": tokenizer.source_vocab_size,
         "sentences": len(split),
         "pad_id": tokenizer.pad_id,
         "bos_id": tokenizer.bos_id,

@@ -26,7 +26,7 @@ from seq2seq_attn.data.encoded import open_encoded
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 
-PLACES = 1024
+POSITIONS = 1024
 
 
 @reports_user_errors
@@ -74,15 +74,15 @@ class Transformer(nn.Module):
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__()
         dim, self.pad_id = settings["dim"], settings["pad_id"]
-        self.embed = nn.Embedding(settings["pieces"], dim)
+        self.embed = nn.Embedding(settings["tokens"], dim)
         nn.init.normal_(self.embed.weight, std=dim**-0.5)
         self.dropout = nn.Dropout(settings["dropout"])
         self.encoder = nn.ModuleList(Layer(settings, reads_source=False) for _ in range(settings["layers"]))
         self.decoder = nn.ModuleList(Layer(settings, reads_source=True) for _ in range(settings["layers"]))
         self.encoder_norm, self.decoder_norm = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.output = nn.Linear(dim, settings["pieces"])
+        self.output = nn.Linear(dim, settings["tokens"])
         self.output.weight = self.embed.weight
-        self.register_buffer("places", sinusoids(PLACES, dim), persistent=False)
+        self.register_buffer("positions", sinusoids(POSITIONS, dim), persistent=False)
 
     def forward(self, batch: Batch) -> Tensor:
         mask = batch.source_mask[:, None, None]
@@ -95,8 +95,8 @@ class Transformer(nn.Module):
             x = layer(x, mask, memory)
         return self.decoder_norm(x)
 
-    def _embedded(self, pieces: Tensor) -> Tensor:
-        return self.dropout(self.embed(pieces) * self.embed.embedding_dim**0.5 + self.places[: pieces.shape[1]])
+    def _embedded(self, tokens: Tensor) -> Tensor:
+        return self.dropout(self.embed(tokens) * self.embed.embedding_dim**0.5 + self.positions[: tokens.shape[1]])
 
 
 @final
@@ -138,7 +138,7 @@ class Recurrent(nn.Module):
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__()
         dim, self.pad_id = settings["dim"], settings["pad_id"]
-        self.embed = nn.Embedding(settings["pieces"], dim)
+        self.embed = nn.Embedding(settings["tokens"], dim)
         nn.init.normal_(self.embed.weight, std=dim**-0.5)
         self.encoder = nn.GRU(dim, dim // 2, batch_first=True, bidirectional=True)
         self.bridge = nn.Linear(dim, dim)
@@ -147,7 +147,7 @@ class Recurrent(nn.Module):
         self.score = nn.Linear(dim, 1, bias=False)
         self.combine = nn.Linear(2 * dim, dim)
         self.dropout = nn.Dropout(settings["dropout"])
-        self.output = nn.Linear(dim, settings["pieces"])
+        self.output = nn.Linear(dim, settings["tokens"])
         self.output.weight = self.embed.weight
 
     def forward(self, batch: Batch) -> Tensor:

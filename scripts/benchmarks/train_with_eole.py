@@ -1,6 +1,6 @@
 """Training with eole 0.6, a peer of `training.py`, which starts it in an environment of its own.
 
-Its own trainer on its own command's path; only the counting of pieces is put around its step. What it imports
+Its own trainer on its own command's path; only the counting of tokens is put around its step. What it imports
 for its server is left out.
 """
 
@@ -23,8 +23,8 @@ NEVER = 1_000_000
 def main(folder: Path) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     sys.modules |= {name: MagicMock() for name in NOT_USED}
-    pieces = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
-    (folder / "eole.vocabulary").write_text("".join(f"{piece}\n" for piece in pieces[4:]), "utf-8")
+    vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    (folder / "eole.vocabulary").write_text("".join(f"{token}\n" for token in vocabulary[4:]), "utf-8")
 
     from eole.bin.run.train import train
     from eole.config.run import TrainConfig
@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
 
     def counted(processor: Any, batch: dict[str, Any], *_: Any) -> tuple[int, int]:
         source, target, pad = batch["src"], batch["tgt"][:, 1:], processor.train_loss.padding_idx
-        # the source's end pieces, which it leaves out, are counted as if they were there
+        # the source's end tokens, which it leaves out, are counted as if they were there
         tokens = int(batch["srclen"].sum()) + int((target != pad).sum()) + len(source)
         return tokens, source.numel() + target.numel() + len(source)
 
@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
 
 def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     paths = {
-        name: f"{folder}/pieces.{settings[side]}" for name, side in (("path_src", "source"), ("path_tgt", "target"))
+        name: f"{folder}/tokens.{settings[side]}" for name, side in (("path_src", "source"), ("path_tgt", "target"))
     }
     return {
         "data": {"corpus": {**paths, "transforms": [], "weight": 1}},
@@ -50,8 +50,8 @@ def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
         "report_every": 20,
         "src_vocab": str(folder / "eole.vocabulary"),
         "share_vocab": True,
-        "src_vocab_size": settings["pieces"],
-        "tgt_vocab_size": settings["pieces"],
+        "src_vocab_size": settings["tokens"],
+        "tgt_vocab_size": settings["tokens"],
         "vocab_size_multiple": 1,
         "model": SIDES[settings["model"]](settings)
         | {"share_embeddings": True, "share_decoder_embeddings": True, "hidden_size": settings["dim"]},
@@ -71,7 +71,7 @@ def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
             "normalization": "tokens",
             "accum_count": [1],
             "compute_dtype": "fp32",
-            # of the longer side, with its begin piece: those of both come to batch_tokens; a bucket is an epoch
+            # of the longer side, with its begin token: those of both come to batch_tokens; a bucket is an epoch
             "batch_type": "tokens",
             "batch_size": settings["batch_tokens"] * 7 // 12,
             "bucket_size": settings["sentences"],

@@ -58,7 +58,7 @@ def configuration(settings: dict[str, Any]) -> Any:
         for name, of in (("layers", "layers"), ("ffn_dim", "ff_dim"), ("attention_heads", "heads"))
     }
     return MarianConfig(
-        vocab_size=settings["pieces"],
+        vocab_size=settings["tokens"],
         d_model=settings["dim"],
         dropout=settings["dropout"],
         attention_dropout=0.0,

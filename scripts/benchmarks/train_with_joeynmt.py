@@ -1,6 +1,6 @@
 """Training with JoeyNMT 2.3, a peer of `training.py`, which starts it in an environment of its own.
 
-Its own trainer on its own command's path; only the counting of pieces is put around its step.
+Its own trainer on its own command's path; only the counting of tokens is put around its step.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def write_configuration(settings: dict[str, Any], folder: Path, **changed: dict[
     Args:
         changed: options of its sections, instead of those of the benchmark.
     """
-    pieces = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
-    ordered = [pieces[i] for i in SPECIALS] + pieces[len(SPECIALS) :]
-    (folder / "joeynmt.vocabulary").write_text("".join(f"{piece}\n" for piece in ordered), encoding="utf-8")
+    tokens = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    ordered = [tokens[i] for i in SPECIALS] + tokens[len(SPECIALS) :]
+    (folder / "joeynmt.vocabulary").write_text("".join(f"{token}\n" for token in ordered), encoding="utf-8")
     (folder / "model").mkdir(exist_ok=True)
     config = configuration(settings, folder)
     for section, options in changed.items():
@@ -80,7 +80,7 @@ def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
             "epochs": 1000,
             "validation_freq": never,
             "logging_freq": 20,
-            # of the longer side: padded pieces of both are about twice as many
+            # of the longer side: padded tokens of both are about twice as many
             "batch_type": "token",
             "batch_size": settings["batch_tokens"] // 2,
         },

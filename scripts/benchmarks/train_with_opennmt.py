@@ -1,6 +1,6 @@
 """Training with OpenNMT-py 3.5.1, a peer of `training.py`, which starts it in an environment of its own.
 
-Its own trainer on its own command's path; only the counting of pieces is put around its step. What it imports for
+Its own trainer on its own command's path; only the counting of tokens is put around its step. What it imports for
 transforms that are not used here is left out.
 """
 
@@ -25,20 +25,20 @@ NEVER = 1_000_000
 def main(folder: Path) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     sys.modules |= {name: MagicMock() for name in NOT_USED}
-    pieces = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
-    (folder / "opennmt.vocabulary").write_text("".join(f"{piece}\n" for piece in pieces[4:]), "utf-8")
+    vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    (folder / "opennmt.vocabulary").write_text("".join(f"{token}\n" for token in vocabulary[4:]), "utf-8")
     file = folder / "config.yaml"
     file.write_text(yaml.safe_dump(configuration(settings, folder) | SIDES[settings["model"]](settings)))
 
     from onmt.bin.train import _get_parser, train
     from onmt.trainer import Trainer
 
-    pad = 1  # after the unknown piece, in its order of specials
+    pad = 1  # after the unknown token, in its order of specials
 
     def counted(manager: Any, batches: list[Any], *_: Any) -> tuple[int, int]:
         (batch,) = batches
         source, target = batch["src"], batch["tgt"][:, 1:]
-        # the source's end pieces, which it leaves out, are counted as if they were there
+        # the source's end tokens, which it leaves out, are counted as if they were there
         tokens = int(batch["srclen"].sum()) + int((target != pad).sum()) + len(source)
         return tokens, source.numel() + target.numel() + len(source)
 
@@ -49,15 +49,15 @@ def main(folder: Path) -> None:
 
 def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     paths = {
-        name: f"{folder}/pieces.{settings[side]}" for name, side in (("path_src", "source"), ("path_tgt", "target"))
+        name: f"{folder}/tokens.{settings[side]}" for name, side in (("path_src", "source"), ("path_tgt", "target"))
     }
     return {
         "data": {"corpus": {**paths, "transforms": [], "weight": 1}},
         "save_model": str(folder / "model"),
         "src_vocab": str(folder / "opennmt.vocabulary"),
         "share_vocab": True,
-        "src_vocab_size": settings["pieces"],
-        "tgt_vocab_size": settings["pieces"],
+        "src_vocab_size": settings["tokens"],
+        "tgt_vocab_size": settings["tokens"],
         "share_embeddings": True,
         "share_decoder_embeddings": True,
         "word_vec_size": settings["dim"],
@@ -75,7 +75,7 @@ def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
         "world_size": 1,
         "gpu_ranks": [],
         "num_workers": 0,
-        # of the longer side, with its begin piece: those of both come to batch_tokens; a bucket is an epoch
+        # of the longer side, with its begin token: those of both come to batch_tokens; a bucket is an epoch
         "batch_type": "tokens",
         "batch_size": settings["batch_tokens"] * 7 // 12,
         "bucket_size": settings["sentences"],

@@ -1,6 +1,6 @@
-"""Pieces a second of our training and of its peers: `python -m scripts.benchmarks.training --peers joeynmt hf`.
+"""Tokens a second of our training and of its peers: `python -m scripts.benchmarks.training --peers joeynmt hf`.
 
-All train one model of a size on the captions of Multi30k, from one vocabulary and in batches of as many pieces: our
+All train one model of a size on the captions of Multi30k, from one vocabulary and in batches of as many tokens: our
 `train.py`, a plain loop of PyTorch (`train_plainly.py`) with our loss and with PyTorch's, and the peers named, in
 environments that are made once. Each is a process that waits for its turn and then does a few updates, one program
 after the other, so that a busy machine harms all alike: with one thread by processor time, with two by the clock.
@@ -68,7 +68,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--sizes", nargs="*", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     parser.add_argument("--batch-tokens", type=int, default=4096, help="padded, source and target")
-    parser.add_argument("--pieces", type=int, default=8000, help="of the joint vocabulary")
+    parser.add_argument("--tokens", type=int, default=8000, help="of the joint vocabulary")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--updates", type=int, default=20, help="of a turn")
     parser.add_argument("--warm-up", type=int, default=20, help="updates before the first turn")
@@ -99,7 +99,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "commands": [f"python -m scripts.benchmarks.training {' '.join(sys.argv[1:])}"],
         "sizes": results,
         "settings": {size: SIZES[size] | COMMON for size in options.sizes},
-        "options": {name: getattr(options, name) for name in ("batch_tokens", "pieces", "turns", "updates", "warm_up")},
+        "options": {name: getattr(options, name) for name in ("batch_tokens", "tokens", "turns", "updates", "warm_up")},
         "machine": {"processor": processor(), "python": platform.python_version(), "torch": torch.__version__},
     }
 
@@ -122,7 +122,7 @@ def overrides(size: dict[str, Any], options: argparse.Namespace) -> list[str]:
     return [
         "data=multi30k",
         *([f"data.path={options.data.resolve()}"] if options.data else []),
-        f"tokenizer.vocab_size={options.pieces}",
+        f"tokenizer.vocab_size={options.tokens}",
         *of_model,
         "model.tie_embeddings=all",
         f"model.embedding_dim={dim}",
@@ -196,7 +196,7 @@ def in_turns(
                 if turn:
                     turns[name].append(found)
                     speed = found["tokens"] / found["cpu_seconds" if threads == 1 else "seconds"]
-                    print(f"{size}, {threads} threads, turn {turn}, {NAMES[name]}: {speed:,.0f} pieces/s", flush=True)
+                    print(f"{size}, {threads} threads, turn {turn}, {NAMES[name]}: {speed:,.0f} tokens/s", flush=True)
     finally:
         for program in programs.values():
             program.end()

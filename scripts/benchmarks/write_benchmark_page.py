@@ -23,7 +23,7 @@ from seq2seq_attn.markdown import code, literal
 FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
 NAMES = ("local", "atrous", "sparse")
 K = 32
-# What was asked for of forward and backward: pattern, k, causal, places; the least ratio, and the one hoped for.
+# What was asked for of forward and backward: pattern, k, causal, positions; the least ratio, and the one hoped for.
 ASKED = [
     ("local", 32, False, 2048, 10, 16), ("atrous", 32, False, 2048, 16, 24), ("sparse", 32, False, 2048, 7, 10),
     ("local", 32, False, 4096, 20, 30), ("atrous", 32, False, 4096, 20, 27), ("sparse", 32, False, 4096, 10, 14),
@@ -39,7 +39,7 @@ IN_MODELS = {
     "more than 2.6 of it where all runs at one rate, nor more than 5.7 without the feed-forward layer.",
     "training": "A training step, 4 + 4 layers 256 wide, two documents, k = 32, against one with `multihead`.",
     "half_padding": "A batch with padding against a full one, k = 32. Asked: at least 1.67, 0.6 of the time.",
-    "ragged": "The core as it is chosen, sentences × n, each of n / 2 to n places, k = 16, against dense attention "
+    "ragged": "The core as it is chosen, sentences × n, each of n / 2 to n positions, k = 16, against dense attention "
     "with the same padding. Asked: at least 0.95.",
     "parts": "A layer that the fused kernel does not serve, 4 heads of 64, forward and backward: blocks against dense.",
 }
@@ -153,11 +153,11 @@ def glance(runs: list[Run]) -> Iterator[str]:
         found = [next((run.ratio for run in of if run.threads == t), math.nan) for t in threads]
         met = verdict(found[0], least, hoped)
         rows.append((f"{pattern}, k = {k}, {side(causal)}", length, f"{least}, {hoped}", *map(number, found), met))
-    yield from table(("pattern", "places", "asked, ×", *(f"×, threads: {t}" for t in threads), "met"), rows)
+    yield from table(("pattern", "positions", "asked, ×", *(f"×, threads: {t}" for t in threads), "met"), rows)
 
 
 def growth(runs: list[Run]) -> Iterator[str]:
-    yield "Forward and backward grow from 1024 to 8192 places with the length to the power of:\n"
+    yield "Forward and backward grow from 1024 to 8192 positions with the length to the power of:\n"
     most = max(run.threads for run in runs)
     rows = []
     for name in ("full", *NAMES):
@@ -211,7 +211,7 @@ def dispatch(runs: list[Run]) -> Iterator[str]:
         of = [where(chosen.values(), length=length, pattern=name) for name in NAMES]
         least = [min((run.ratio for run in some), default=math.nan) for some in of]
         rows.append((length, *(number(ratio, 2) for ratio in least), verdict(min(least), 0.95)))
-    yield from table(("places", *NAMES, "met"), rows)
+    yield from table(("positions", *NAMES, "met"), rows)
     yield "Blocks are chosen from; and beat in every case both full attention and one with a mask from:\n"
     yield from table(("pattern", "k", "chosen from", "fastest from"), thresholds(runs))
 
@@ -233,7 +233,7 @@ def libraries(runs: list[Run]) -> Iterator[str]:
     most = max(run.threads for run in runs)
     ours = {(run.pattern, *run.case): run for run in where(runs, way="blocks", k=K)}
     yield "## Other libraries\n"
-    yield f"k = {K}, threads: {most}; × is their time by ours. Asked of lucidrains' local-attention at 4096 places:"
+    yield f"k = {K}, threads: {most}; × is their time by ours. Asked of lucidrains' local-attention at 4096 positions:"
     yield "at least 1.6, and of its memory at most 0.4.\n"
     rows = []
     for run in where(runs, threads=most):
@@ -243,7 +243,7 @@ def libraries(runs: list[Run]) -> Iterator[str]:
             passes = "both passes" if run.both else "forward"
             ratio = number(run.seconds / own.seconds)
             rows.append((run.way, run.pattern, side(run.causal), passes, run.length, ratio, number(share, 2)))
-    yield from table(("library", "pattern", "side", "passes", "places", "×", "memory, ours by theirs"), rows)
+    yield from table(("library", "pattern", "side", "passes", "positions", "×", "memory, ours by theirs"), rows)
 
 
 def by_length(runs: list[Run]) -> Iterator[str]:
@@ -261,7 +261,7 @@ def by_length(runs: list[Run]) -> Iterator[str]:
             cells = [found.get((name, n)) for name in names]
             ratios = (number(run.ratio) if run else "–" for run in cells)
             rows.append((n, number(found["full", n].seconds * 1e3, 2), *ratios))
-        yield from table(("places", "full, ms", *(f"{name}, ×" for name in names)), rows)
+        yield from table(("positions", "full, ms", *(f"{name}, ×" for name in names)), rows)
 
 
 def drawn(runs: list[Run], folder: Path) -> Iterator[str]:
@@ -277,7 +277,7 @@ def drawn(runs: list[Run], folder: Path) -> Iterator[str]:
             if line:
                 label = f"{name}, k = {K}" if line[0].k else name
                 axes.plot([r.length for r in line], [r.seconds * 1e3 for r in line], label=label, **style)
-        axes.set(xscale="log", yscale="log", xlabel="places", ylabel="forward and backward, ms", title=side(causal))
+        axes.set(xscale="log", yscale="log", xlabel="positions", ylabel="forward and backward, ms", title=side(causal))
         axes.xaxis.set_major_locator(FixedLocator([n for n in {r.length for r in of} if n & (n - 1) == 0]))
         axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.xaxis.set_minor_locator(NullLocator())

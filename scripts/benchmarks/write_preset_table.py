@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.errors import reports_user_errors, sentence_of
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 from seq2seq_attn.training.compatibility import check_lengths, check_positions, check_slots
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
@@ -88,8 +88,8 @@ def cell(architecture: str, preset: str) -> str:
             raise
         return refusal
     train_one_step(model)
-    found = search(model.eval(), SOURCE, SOURCE != PAD, TargetPieces(BOS, EOS, (PAD, BOS, EOS), list))
-    assert all(len(best.pieces) == 2 for best, *_ in found), (architecture, preset)
+    found = search(model.eval(), SOURCE, SOURCE != PAD, TargetVocabulary(BOS, EOS, (PAD, BOS, EOS), list))
+    assert all(len(best.token_ids) == 2 for best, *_ in found), (architecture, preset)
     return RUNS
 
 
@@ -103,7 +103,7 @@ def train_one_step(model: Any) -> None:
     decoded = model.train()(BATCH.source, BATCH.source_mask, BATCH.target_input)
     hidden, said = decoded.hidden[BATCH.target_mask], BATCH.target_output[BATCH.target_mask]
     loss = label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, said, 0.1)
-    drawn = drawn_loss(Reinforce(momentum=0.9), BATCH, loss.loss_by_piece, decoded)
+    drawn = drawn_loss(Reinforce(momentum=0.9), BATCH, loss.loss_by_token, decoded)
     (loss.smoothed if drawn is None else loss.smoothed + drawn).backward()
     for name, weight in model.named_parameters():
         assert weight.grad is not None, name

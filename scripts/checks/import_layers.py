@@ -35,8 +35,8 @@ ORDER = " > ".join(" | ".join(line) for line in LAYERS)
 def violations(package: Path) -> Iterator[str]:
     """`file:line: sentence` for each import that the order forbids."""
     for path in sorted(package.rglob("*.py")):
-        place = path.relative_to(package).parts
-        importer = place[0].removesuffix(".py") if place[0] != "__init__.py" else package.name
+        position = path.relative_to(package).parts
+        importer = position[0].removesuffix(".py") if position[0] != "__init__.py" else package.name
         if importer != package.name and importer not in DEPTH:
             yield f"{path}:1: folder {importer} stands in no layer; add it to LAYERS in {Path(__file__).name}"
             continue

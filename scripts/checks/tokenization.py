@@ -1,4 +1,4 @@
-"""How many of Multi30k's tokenised lines our tokens equal: `python -m scripts.checks.tokenization --path FOLDER`."""
+"""How many of Multi30k's tokenized lines our tokens equal: `python -m scripts.checks.tokenization --path FOLDER`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def main() -> None:
     files = sorted((folder / "tok").glob(f"*{SUFFIX}.*.gz"))
     if not files:
         raise UserError(f"--path {folder} has no tok/*{SUFFIX}.*.gz; give the folder of Multi30k's captions")
-    for tokenised in files:
-        split, language = tokenised.name.removesuffix(".gz").split(f"{SUFFIX}.")
-        raw, public = read(folder / f"{split}.{language}.gz"), read(tokenised)
+    for tokenized in files:
+        split, language = tokenized.name.removesuffix(".gz").split(f"{SUFFIX}.")
+        raw, public = read(folder / f"{split}.{language}.gz"), read(tokenized)
         same = sum(moses_tokenized(ours, language) == line for ours, line in zip(raw, public, strict=True))
         table.add_row(split, language, f"{len(raw):,}", f"{same:,}", f"{same / len(raw):.3%}")
     plain_console().print(table)

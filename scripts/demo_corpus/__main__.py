@@ -17,7 +17,7 @@ from typing import Any, final
 
 from scripts.demo_corpus.grammar import Clause, walk
 from scripts.demo_corpus.lexicon import Adjective, Adverbial, Lexicon, Noun, Verb
-from scripts.demo_corpus.links import Parts
+from scripts.demo_corpus.links import BlockedScores
 from scripts.demo_corpus.noun_phrases import Gap, NounPhrase
 from scripts.demo_corpus.sentence_sampler import SentenceSampler
 from scripts.demo_corpus.spelling import Words, join_english, join_french
@@ -87,7 +87,7 @@ def build(seed: int) -> dict[str, list[Example]]:
     }
 
 
-def realise(sentence: Parts) -> Example:
+def realise(sentence: BlockedScores) -> Example:
     english: Words = []
     french: Words = []
     for part in sentence:

@@ -6,7 +6,7 @@ from typing import Any, final
 from scripts.demo_corpus.clause_sampler import TENSES, ClauseSampler, Wish, tense_is_hidden
 from scripts.demo_corpus.grammar import Clause
 from scripts.demo_corpus.lexicon import Verb
-from scripts.demo_corpus.links import AND, AND_THEN, BECAUSE, BUT, COMMA, IF, WHEN, WHILE, Parts
+from scripts.demo_corpus.links import AND, AND_THEN, BECAUSE, BUT, COMMA, IF, WHEN, WHILE, BlockedScores
 from scripts.demo_corpus.noun_phrases import Both
 
 
@@ -18,7 +18,7 @@ class CompoundSampler:
         self.rng, self.chance, self.pick = clauses.rng, clauses.chance, clauses.pick
         self.data, self.be = self.lexicon.data, self.lexicon.verbs["be"]
 
-    def chain(self) -> Parts:
+    def chain(self) -> BlockedScores:
         """A second clause says "it" or "them" of the first one's object."""
         key = self.pick(list(self.data["follow_ups"]))
         first = self.lexicon.verbs[key]
@@ -55,7 +55,7 @@ class CompoundSampler:
     def _who(self, verb: Verb) -> list[str]:
         return [noun for noun in verb.who if self.noun_phrases.is_human(noun)]
 
-    def contrast(self) -> Parts:
+    def contrast(self) -> BlockedScores:
         verbs = self.lexicon.verbs
         if self.chance(0.5):
             subject = self.noun_phrases.subject(self.noun_phrases.humans)
@@ -83,7 +83,7 @@ class CompoundSampler:
         complements = (self.noun_phrases.again(leading.complements[0]), *self._rest(verb, other))
         return leading, BUT, Clause(other, verb, complements, leading.tense, "not")
 
-    def reason(self) -> Parts:
+    def reason(self) -> BlockedScores:
         roll = self.rng.random()
         if roll < 0.35:
             leading, state = self._motive(self.rng.choice(("present", "future")))
@@ -113,7 +113,7 @@ class CompoundSampler:
     def _human_only(self, verbs: list[Verb]) -> list[Verb]:
         return [verb for verb in verbs if len(self._who(verb)) == len(verb.who)]
 
-    def whenever(self) -> Parts:
+    def whenever(self) -> BlockedScores:
         leading, state = self._motive(self.rng.choice(("present", "future")))
         subject, pronoun = leading.subject, state.subject
         link = WHEN if leading.tense == "present" else IF
@@ -130,7 +130,7 @@ class CompoundSampler:
             return leading, Clause(again, self.be, (self.lexicon.adjectives[feeling],))
         return leading, Clause(again, self.lexicon.verbs[f"be_{feeling}"])
 
-    def together(self) -> Parts:
+    def together(self) -> BlockedScores:
         if self.chance(0.3):
             active = [v for v in self.clauses.plain_verbs if not (v.state or v.simple or v.past_only)]
             wish = Wish(detail=1, negation="", modal=False, time=False)

@@ -25,4 +25,4 @@ AND_THEN = Link(", and", ", et")  # where a bare "and" would join two names
 BECAUSE, WHILE, COMMA = Link("because", "parce que"), Link("while", "pendant que"), Link(",", ",")
 THAT = Link("that", "que")
 WHEN, IF = Link("when", "quand"), Link("if", "si")
-Parts = tuple[Clause | Link, ...]
+BlockedScores = tuple[Clause | Link, ...]

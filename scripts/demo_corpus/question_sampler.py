@@ -6,7 +6,7 @@ from typing import final
 from scripts.demo_corpus.clause_sampler import TENSES, ClauseSampler, Wish
 from scripts.demo_corpus.grammar import Clause
 from scripts.demo_corpus.lexicon import Verb
-from scripts.demo_corpus.links import Parts
+from scripts.demo_corpus.links import BlockedScores
 from scripts.demo_corpus.noun_phrases import Gap
 from scripts.demo_corpus.pronouns import PRONOUNS
 from scripts.demo_corpus.statement_sampler import StatementSampler
@@ -22,12 +22,12 @@ class QuestionSampler:
         self.words, self.lexicon = clauses.words, clauses.lexicon
         self.rng, self.chance, self.pick = clauses.rng, clauses.chance, clauses.pick
 
-    def yes_no(self) -> Parts:
+    def yes_no(self) -> BlockedScores:
         if self.chance(0.25):
             return (self.statements.is_so("yes_no"),)
         return (self.clauses.clause(Wish(detail=1, negation="", question="yes_no")),)
 
-    def asking(self) -> Parts:
+    def asking(self) -> BlockedScores:
         kind = self.rng.choice(KINDS)
         if kind == "where is":
             noun = self.pick(self.lexicon.members("pet portable clothing kin building name transport"))

@@ -7,7 +7,7 @@ from scripts.demo_corpus.clause_sampler import ClauseSampler, Wish
 from scripts.demo_corpus.compound_sampler import CompoundSampler
 from scripts.demo_corpus.grammar import Clause
 from scripts.demo_corpus.lexicon import Verb
-from scripts.demo_corpus.links import AND, AND_THEN, BUT, THAT, Parts
+from scripts.demo_corpus.links import AND, AND_THEN, BUT, THAT, BlockedScores
 from scripts.demo_corpus.statement_sampler import StatementSampler
 
 
@@ -18,7 +18,7 @@ class ReportSampler:
         self.clauses, self.noun_phrases = clauses, clauses.noun_phrases
         self.words, self.rng, self.chance = clauses.words, clauses.rng, clauses.chance
 
-    def reported(self) -> Parts:
+    def reported(self) -> BlockedScores:
         inner = self.statements.is_so() if self.chance(0.2) else self.clauses.clause(Wish(detail=2))
         verb = self._reporting(inner)
         subject = self.noun_phrases.subject(self.noun_phrases.humans)
@@ -31,7 +31,7 @@ class ReportSampler:
             verbs = [verb for verb in verbs if verb.key != "hope"]
         return self.words.pick_verb(verbs, "present")
 
-    def relayed(self) -> Parts:
+    def relayed(self) -> BlockedScores:
         """A report of two clauses; "that" is said before each."""
         two = self.compounds
         kind = self.rng.choice((two.chain, two.contrast, two.reason, two.together, two.together))

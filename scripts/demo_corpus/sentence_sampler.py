@@ -7,7 +7,7 @@ from scripts.demo_corpus.clause_sampler import ClauseSampler
 from scripts.demo_corpus.compound_sampler import CompoundSampler
 from scripts.demo_corpus.grammar import Clause, walk
 from scripts.demo_corpus.lexicon import Lexicon
-from scripts.demo_corpus.links import Parts
+from scripts.demo_corpus.links import BlockedScores
 from scripts.demo_corpus.noun_phrases import Both, NounPhrase
 from scripts.demo_corpus.pronouns import Pronoun
 from scripts.demo_corpus.question_sampler import QuestionSampler
@@ -41,7 +41,7 @@ class SentenceSampler:
             reports.relayed: 20,
         }
 
-    def sentence(self) -> Parts:
+    def sentence(self) -> BlockedScores:
         (kind,) = self.rng.choices(list(self.kinds), list(self.kinds.values()))
         parts = kind()
         nodes = walk(parts)

@@ -5,7 +5,7 @@ from typing import final
 
 from scripts.demo_corpus.clause_sampler import ClauseSampler, Wish
 from scripts.demo_corpus.grammar import Clause
-from scripts.demo_corpus.links import Parts
+from scripts.demo_corpus.links import BlockedScores
 from scripts.demo_corpus.pronouns import PRONOUNS
 
 # what one may be often, or is going to be
@@ -20,10 +20,10 @@ class StatementSampler:
         self.rng, self.chance, self.pick = clauses.rng, clauses.chance, clauses.pick
         self.be = self.lexicon.verbs["be"]
 
-    def statement(self) -> Parts:
+    def statement(self) -> BlockedScores:
         return (self.clauses.clause(Wish(detail=2)),)
 
-    def copula(self) -> Parts:
+    def copula(self) -> BlockedScores:
         roll = self.rng.random()
         if roll < 0.6:
             return (self.is_so(),)
@@ -62,7 +62,7 @@ class StatementSampler:
         denied = not question and getattr(subject, "det", "") != "all" and self.chance(0.25)
         return replace(clause, negation="not" if denied else "")
 
-    def there_is(self) -> Parts:
+    def there_is(self) -> BlockedScores:
         human = self.chance(0.3)
         noun = self.pick(self.lexicon.members("crowd pet" if human else "portable food vessel text"))
         where = self.circumstances.locate("stands" if human else "lies")

@@ -14,9 +14,9 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class SlotMap(NamedTuple):
-    """Weights of one slot, such as `cross/0`, with the pieces of its columns and rows.
+    """Weights of one slot, such as `cross/0`, with the tokens of its columns and rows.
 
-    A row of the target is named by the piece it predicts, a column by the piece that is read there.
+    A row of the target is named by the token it predicts, a column by the token that is read there.
     """
 
     slot: str
@@ -29,13 +29,13 @@ class SlotMap(NamedTuple):
 def attention_along(
     model: EncoderDecoder, tokenizer: SentencePieceTokenizer, source: list[int], target: list[int]
 ) -> list[SlotMap]:
-    """Every slot's map of one sentence; pieces come without begin and end, whose row and column stand last."""
+    """Every slot's map of one sentence; tokens come without begin and end, whose row and column stand last."""
     device = model.embed_source.weight.device
     ids, _, mask = collate_sources([source], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
     target_input = torch.tensor([[tokenizer.bos_id, *target]], device=device)
     decoded = model(ids.to(device), mask.to(device), target_input, need_weights=True)
-    read = [*tokenizer.source_pieces(source), "</s>"]
-    written = tokenizer.target_pieces(target)
+    read = [*tokenizer.source_tokens(source), "</s>"]
+    written = tokenizer.target_tokens(target)
     axes = {
         "cross": (read, [*written, "</s>"]),
         "self": (["<s>", *written], [*written, "</s>"]),

@@ -17,23 +17,23 @@ from matplotlib.ft2font import FT2Font
 FONT = "DejaVu Sans"  # comes with Matplotlib and has the accents
 COLOURS = "magma_r"  # perceptually uniform, and darker is more in black and white too
 WORD_MARK = "▁"  # sentencepiece's begin of a word, a block so heavy that it would hide the letters
-# inches; every place is worked out from them, because Matplotlib's layout engines take a second a picture
+# inches; every position is worked out from them, because Matplotlib's layout engines take a second a picture
 GAP, MARGIN, TITLE, HEAD_NAME, BAR, BAR_LABELS, BAR_HEIGHT = 0.12, 0.15, 0.3, 0.22, 0.16, 0.62, 1.35
 
 
 def draw_attention(
     weights: Float[np.ndarray, "*heads target source"],
-    source_pieces: Sequence[str],
-    target_pieces: Sequence[str],
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
     title: str | None = None,
 ) -> Figure:
     """A figure of its own, outside pyplot; weights with a leading dimension give one small map a head."""
-    if weights.ndim not in (2, 3) or weights.shape[-2:] != (len(target_pieces), len(source_pieces)):
+    if weights.ndim not in (2, 3) or weights.shape[-2:] != (len(target_tokens), len(source_tokens)):
         raise ValueError(
-            f"{len(target_pieces)} target and {len(source_pieces)} source pieces need weights of shape "
+            f"{len(target_tokens)} target and {len(source_tokens)} source tokens need weights of shape "
             f"(target, source) or (heads, target, source), got {weights.shape}"
         )
-    source, target = ([readable(piece) for piece in source_pieces], [readable(piece) for piece in target_pieces])
+    source, target = ([readable(token) for token in source_tokens], [readable(token) for token in target_tokens])
     heads = weights.reshape(-1, len(target), len(source))
     columns = grid_columns(len(heads))
     rows = -(-len(heads) // columns)
@@ -47,18 +47,18 @@ def draw_attention(
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
 
-    def place(x: float, y: float, wide: float, high: float) -> Axes:
+    def position(x: float, y: float, wide: float, high: float) -> Axes:
         return figure.add_axes((x / width, 1 - (y + high) / height, wide / width, high / height))
 
     for number, head in enumerate(heads):
         row, column = divmod(number, columns)
-        axes = place(left + column * across, top + row * down, across - GAP, cell * len(target))
+        axes = position(left + column * across, top + row * down, across - GAP, cell * len(target))
         mesh = draw_map(axes, head)
         label(axes, source if row == 0 else [], target if column == 0 else [], font_size)
         if len(heads) > 1:
             axes.set_xlabel(f"head {number}", fontsize=9, fontfamily=FONT, labelpad=3)
     bar_height = max(rows * down - down + cell * len(target), BAR_HEIGHT)
-    bar = figure.colorbar(mesh, cax=place(left + columns * across, top, BAR, bar_height), ticks=[0, 0.5, 1])
+    bar = figure.colorbar(mesh, cax=position(left + columns * across, top, BAR, bar_height), ticks=[0, 0.5, 1])
     bar.set_label("attention weight", fontsize=10, fontfamily=FONT)
     bar.ax.tick_params(labelsize=9, labelfontfamily=FONT)
     if title:
@@ -70,30 +70,30 @@ def draw_attention(
 def save_attention_map(
     path_without_suffix: Path | str,
     weights: Float[np.ndarray, "*heads target source"],
-    source_pieces: Sequence[str],
-    target_pieces: Sequence[str],
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
     title: str | None = None,
 ) -> Path:
     """Writes PATH.png for people and PATH.npz for programs (no pickle in it); returns the picture's path."""
     path = Path(path_without_suffix)
     if "=" in path.name:
         raise ValueError(f"a picture's name stands in command lines, where '=' is an override: {path.name!r}")
-    figure = draw_attention(weights, source_pieces, target_pieces, title)
+    figure = draw_attention(weights, source_tokens, target_tokens, title)
     path.parent.mkdir(parents=True, exist_ok=True)
     picture = path.parent / f"{path.name}.png"  # not with_suffix: a name may hold dots
     figure.savefig(picture, dpi=120)
     np.savez_compressed(
         path.parent / f"{path.name}.npz",
         weights=weights,
-        source_pieces=np.array(source_pieces, dtype=np.str_),
-        target_pieces=np.array(target_pieces, dtype=np.str_),
+        source_tokens=np.array(source_tokens, dtype=np.str_),
+        target_tokens=np.array(target_tokens, dtype=np.str_),
     )
     return picture
 
 
-def readable(piece: str) -> str:
+def readable(token: str) -> str:
     """`▁chat` as `·chat`; a box for what the font lacks, as it would warn and draw nothing."""
-    text = piece.replace(WORD_MARK, "·") or "∅"
+    text = token.replace(WORD_MARK, "·") or "∅"
     return "".join(letter if letter.isprintable() and has_glyph(letter) else "□" for letter in text)
 
 
@@ -129,7 +129,7 @@ def draw_map(axes: Axes, head: Float[np.ndarray, "target source"]) -> QuadMesh:
 
 
 def label(axes: Axes, source: list[str], target: list[str], font_size: float) -> None:
-    """Pieces above and at the left; an empty list leaves its side bare."""
+    """Tokens above and at the left; an empty list leaves its side bare."""
     axes.xaxis.tick_top()
     axes.set_xticks(np.arange(len(source)) + 0.5)
     axes.set_yticks(np.arange(len(target)) + 0.5)

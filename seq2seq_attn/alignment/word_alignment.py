@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-BLANK = "▁"  # SentencePiece's mark of a word's first piece
+BLANK = "▁"  # SentencePiece's mark of a word's first token
 Link = tuple[int, int]  # source word, target word
 
 
 def word_links(
     weights: Float[np.ndarray, "heads rows columns"], columns: Sequence[str], rows: Sequence[str]
 ) -> list[Link]:
-    """A link for each target word, in order; none where most weight is on the end piece, or all weights are 0.
+    """A link for each target word, in order; none where most weight is on the end token, or all weights are 0.
 
     Args:
-        weights, columns, rows: of a slot that reads the source, as `attention_along` gives them: the source's pieces,
-            the target's, each with the end piece last.
+        weights, columns, rows: of a slot that reads the source, as `attention_along` gives them: the source's tokens,
+            the target's, each with the end token last.
     """
     by_word = word_weights(weights, columns, rows)
     best = by_word.argmax(1)
@@ -29,11 +29,11 @@ def word_links(
 def word_weights(
     weights: Float[np.ndarray, "heads rows columns"], columns: Sequence[str], rows: Sequence[str]
 ) -> Float[np.ndarray, "target_words source_words_and_end"]:
-    """Mean over heads and over a target word's pieces, summed over those of a source word; the end is the last column.
+    """Mean over heads and over a target word's tokens, summed over those of a source word; the end is the last column.
 
     So a row of weights that sum to 1 keeps its sum.
     """
-    assert weights.shape[1:] == (len(rows), len(columns)), "a name for each row and column, end pieces included"
+    assert weights.shape[1:] == (len(rows), len(columns)), "a name for each row and column, end tokens included"
     source, target = word_of_each(columns[:-1]), word_of_each(rows[:-1])
     num_source, num_target = (int(words.max(initial=-1)) + 1 for words in (source, target))
     to_source = np.eye(num_source + 1)[[*source, num_source]]  # (columns, source words and end)
@@ -42,17 +42,17 @@ def word_weights(
     return summed / to_target.sum(0)[:, None]
 
 
-def word_of_each(pieces: Sequence[str]) -> Int[np.ndarray, "pieces"]:
-    """The word, from 0, that each piece belongs to; a word begins with its first letter behind a blank's mark.
+def word_of_each(tokens: Sequence[str]) -> Int[np.ndarray, "tokens"]:
+    """The word, from 0, that each token belongs to; a word begins with its first letter behind a blank's mark.
 
     The words are those of `text.split()`, but where a `word` tokenizer says `<unk>` and hides the mark. A mark that
     stands alone belongs to the word that it comes before, the last ones to the last word.
     """
     words, marked = -1, True
     found = []
-    for piece in pieces:
-        marked = marked or piece.startswith(BLANK)
-        if marked and piece.strip(BLANK):
+    for token in tokens:
+        marked = marked or token.startswith(BLANK)
+        if marked and token.strip(BLANK):
             words, marked = words + 1, False
         found.append(words + 1 if marked else words)
     return np.clip(np.array(found, dtype=np.int64), 0, max(words, 0))

@@ -4,6 +4,6 @@ from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.build import build_attention
 from seq2seq_attn.attention.cross_attention import CrossAttention
 from seq2seq_attn.attention.self_attention import SelfAttention
-from seq2seq_attn.attention.state import Attended, Memory, Places
+from seq2seq_attn.attention.state import Attended, Memory, QueryKeyPositions
 
-__all__ = ["Attended", "Attention", "CrossAttention", "Memory", "Places", "SelfAttention", "build_attention"]
+__all__ = ["Attended", "Attention", "CrossAttention", "Memory", "QueryKeyPositions", "SelfAttention", "build_attention"]

@@ -1,4 +1,4 @@
-"""Attention: the one place where a score, a pattern and a normalizer meet."""
+"""Attention: the one position where a score, a pattern and a normalizer meet."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.backend.blocks import Parts
+from seq2seq_attn.attention.backend.blocks import BlockedScores
 from seq2seq_attn.attention.backend.kernel.masked_product import masked_product
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
-from seq2seq_attn.attention.packed_projection import Joined, join, join_source
+from seq2seq_attn.attention.packed_projection import PackedProjection, join, join_source
 from seq2seq_attn.attention.relative import check_relative
-from seq2seq_attn.attention.state import Attended, Memory, Places, apart
+from seq2seq_attn.attention.state import Attended, Memory, QueryKeyPositions, flatten_hypotheses
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
-from seq2seq_attn.nn.masked import both
+from seq2seq_attn.nn.masked import intersect_masks
 
 FUSED_ROWS = 64  # from here on one product of joined projections is as fast as one stored matrix
 
@@ -97,7 +97,7 @@ class Attention(nn.Module):
 
     @property
     def reads_query(self) -> bool:
-        """Whether what a query holds changes anything: False where scores and pattern look at places alone."""
+        """Whether what a query holds changes anything: False where scores and pattern look at positions alone."""
         return self.score.reads_query or self.pattern.reads_query
 
     def prepare(
@@ -114,12 +114,12 @@ class Attention(nn.Module):
         Args:
             mask: True where a key may be attended to, for the sentence or for each query; None: everywhere.
             start: position of the first key.
-            valid_length: in place of a mask, how many of the first keys may be attended to (see `key_mask`).
+            valid_length: instead of a mask, how many of the first keys may be attended to (see `key_mask`).
         """
         one = (values is None or values is keys) and keys.shape[:2].numel() >= FUSED_ROWS
-        joined = join_source(self.score, self.project_values) if one else None
-        if joined is not None:
-            of_keys, values = F.linear(keys, *joined).chunk(2, -1)
+        packed = join_source(self.score, self.project_values) if one else None
+        if packed is not None:
+            of_keys, values = F.linear(keys, *packed).chunk(2, -1)
             prepared = self.score.split_keys(of_keys)
         else:
             values, prepared = keys if values is None else values, self.score.prepare_keys(keys)
@@ -140,9 +140,9 @@ class Attention(nn.Module):
 
         Args:
             query: of as many rows as the memory has sentences; or, one query each, of several times as many, as in
-                beam search: the hypotheses of a sentence stand together, at one place, and share its memory.
-            start: place of the first query in its sentence.
-            causal: a query at place t sees keys 0..t only.
+                beam search: the hypotheses of a sentence stand together, at one position, and share its memory.
+            start: position of the first query in its sentence.
+            causal: a query at position t sees keys 0..t only.
             need_weights: return the weights; this takes the dense way, whatever the pattern offers.
         """
         sentences = len(memory.values)
@@ -150,8 +150,8 @@ class Attention(nn.Module):
         if several:
             query = query.reshape(sentences, -1, query.shape[2])
         prepared = self._rotated(self.score.prepare_query(query), start)
-        attended = self._attend(query, prepared, memory, start, causal, need_weights, one_place=several)
-        return apart(attended) if several else attended
+        attended = self._attend(query, prepared, memory, start, causal, need_weights, same_position=several)
+        return flatten_hypotheses(attended) if several else attended
 
     def attend_self(
         self,
@@ -159,7 +159,7 @@ class Attention(nn.Module):
         mask: Bool[Tensor, "batch length"] | Bool[Tensor, "batch length length"] | None = None,
         *,
         past: Memory | None = None,
-        joined: Joined | None = None,
+        packed: PackedProjection | None = None,
         causal: bool = False,
         need_weights: bool = False,
         valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch length"] | None = None,
@@ -172,30 +172,30 @@ class Attention(nn.Module):
         """
         mask = key_mask(mask, valid_length, x)
         start = 0 if past is None else past.source
-        query, memory = self._prepare_self(x, mask, start, joined)
+        query, memory = self._prepare_self(x, mask, start, packed)
         if past is not None:
             memory = past.append(memory)
-        found = self._attend(x, query, memory, start, causal, need_weights, itself=past is None)
+        found = self._attend(x, query, memory, start, causal, need_weights, rows_match_keys=past is None)
         return found._replace(memory=memory)
 
-    def joined(self) -> Joined | None:
+    def packed(self) -> PackedProjection | None:
         """One matrix for the query, keys and values of one input; None where there are no three of one kind."""
         return join(self.score, self.project_values)
 
     def _prepare_self(
-        self, x: Tensor, mask: Tensor | None, start: int, joined: Joined | None
+        self, x: Tensor, mask: Tensor | None, start: int, packed: PackedProjection | None
     ) -> tuple[tuple[Tensor, ...], Memory]:
         """Query, keys and values of one input: one product where its rows outweigh joining the matrices."""
-        if joined is None and x.shape[:2].numel() >= FUSED_ROWS:
-            joined = self.joined()
-        if joined is None:
+        if packed is None and x.shape[:2].numel() >= FUSED_ROWS:
+            packed = self.packed()
+        if packed is None:
             return self._rotated(self.score.prepare_query(x), start), self.prepare(x, mask=mask, start=start)
-        query, keys, values = F.linear(x, *joined).chunk(3, -1)
+        query, keys, values = F.linear(x, *packed).chunk(3, -1)
         memory = Memory(self._rotated(self.score.split_keys(keys), start), split_heads(values, self.num_heads), mask)
         return self._rotated(self.score.split_query(query), start), memory
 
     def _rotated(self, prepared: tuple[Tensor, ...], start: int) -> tuple[Tensor, ...]:
-        """Queries or keys of an inner product, turned by their places."""
+        """Queries or keys of an inner product, turned by their positions."""
         if self.relative is None or not self.relative.rotates:
             return prepared
         (x,) = prepared
@@ -209,34 +209,34 @@ class Attention(nn.Module):
         start: int,
         causal: bool,
         need_weights: bool,
-        itself: bool = False,
-        one_place: bool = False,
+        rows_match_keys: bool = False,
+        same_position: bool = False,
     ) -> Attended:
-        """By the first way that serves: the keys of one place, a fused kernel, a pattern's blocks, all pairs."""
-        target, source = 1 if one_place else query.shape[1], memory.source
+        """By the first way that serves: the keys of one position, a fused kernel, a pattern's blocks, all pairs."""
+        target, source = 1 if same_position else query.shape[1], memory.source
         if memory.mask is not None and memory.mask.dim() == 3:
             check_rows(memory.mask, query.shape[1])
         # The fast ways know neither empty blocks nor vmap.
         nothing = query.numel() == 0 or memory.values.numel() == 0
         if need_weights or nothing or inside_func_transform():
-            return self._dense(query, prepared, memory, start, causal, need_weights, one_place)
+            return self._dense(query, prepared, memory, start, causal, need_weights, same_position)
         window = self.pattern.window(start, source, causal) if target == 1 else None
         if window is not None:
             return self._step(query, prepared, memory, start, causal, window)
         whole_cache = target == 1 and source == start + 1
         square = not causal or whole_cache or (start == 0 and target == source)
-        rows_are_places = start == 0 and not one_place
-        if square and (rows_are_places or self.pattern.sees_all) and memory.one_mask:
+        rows_are_positions = start == 0 and not same_position
+        if square and (rows_are_positions or self.pattern.sees_all) and memory.one_mask:
             triangle = causal and not whole_cache
             if self._may_fuse(memory):
-                context = self.pattern.product(
-                    prepared[0], memory.keys[0], memory.values, memory.mask, triangle, itself
+                context = self.pattern.fused_attention(
+                    prepared[0], memory.keys[0], memory.values, memory.mask, triangle, rows_match_keys
                 )
                 if context is not None:
                     return Attended(self._output(context))
             if source >= self.pattern.parts_from:
                 return self._in_parts(prepared, memory, target, triangle)
-        return self._dense(query, prepared, memory, start, causal, need_weights, one_place)
+        return self._dense(query, prepared, memory, start, causal, need_weights, same_position)
 
     def _may_fuse(self, memory: Memory) -> bool:
         dropping = self.training and self.dropout > 0
@@ -253,11 +253,11 @@ class Attention(nn.Module):
         causal: bool,
         window: slice | Tensor,
     ) -> Attended:
-        """Queries at one place, which read only the keys of its window."""
+        """Queries at one position, which read only the keys of its window."""
         read = memory.at(window)
         if self._may_fuse(memory):
             return Attended(self._output(masked_product(prepared[0], read.keys[0], read.values, read.visible)))
-        places = Places.dense(
+        positions = QueryKeyPositions.dense(
             start=start,
             target=query.shape[1],
             source=memory.source,
@@ -265,14 +265,16 @@ class Attention(nn.Module):
             causal=causal,
             device=query.device,
             window=window,
-            one_place=True,
+            same_position=True,
         )
-        scores = self._scores(read.values.dtype, prepared, read.keys, places)
-        return self._weighed(query, scores, both(read.visible, self.score.visible(places)), read, places)
+        scores = self._scores(read.values.dtype, prepared, read.keys, positions)
+        return self._weighed(
+            query, scores, intersect_masks(read.visible, self.score.visible(positions)), read, positions
+        )
 
     def _in_parts(self, prepared: tuple[Tensor, ...], memory: Memory, target: int, causal: bool) -> Attended:
         """All queries, in the blocks of the pattern."""
-        parts = Parts(
+        parts = BlockedScores(
             self.pattern.parts(target, memory.source, causal),
             target,
             memory,
@@ -297,22 +299,22 @@ class Attention(nn.Module):
         start: int,
         causal: bool,
         need_weights: bool,
-        one_place: bool,
+        same_position: bool,
     ) -> Attended:
         """All queries and all keys, from what the pattern allows."""
-        places = Places.dense(
+        positions = QueryKeyPositions.dense(
             start=start,
             target=query.shape[1],
             source=memory.source,
             lengths=lambda: memory.lengths,
             causal=causal,
             device=query.device,
-            one_place=one_place,
+            same_position=same_position,
         )
-        scores = self._scores(memory.values.dtype, prepared, memory.keys, places)
-        centre = None if self.pattern.sees_all else self.pattern.centre(query, places.query, places.end)
-        allowed = self._allowed(memory, places, start, causal, centre)
-        return self._weighed(query, scores, allowed, memory, places, centre, need_weights)
+        scores = self._scores(memory.values.dtype, prepared, memory.keys, positions)
+        centre = None if self.pattern.sees_all else self.pattern.centre(query, positions.query, positions.end)
+        allowed = self._allowed(memory, positions, start, causal, centre)
+        return self._weighed(query, scores, allowed, memory, positions, centre, need_weights)
 
     def _weighed(
         self,
@@ -320,40 +322,40 @@ class Attention(nn.Module):
         scores: Tensor,
         allowed: Tensor | None,
         memory: Memory,
-        places: Places,
+        positions: QueryKeyPositions,
         centre: Tensor | None = None,
         need_weights: bool = False,
     ) -> Attended:
         scores = scores.expand(len(query), *scores.shape[1:])
         weights, log_prob, entropy = self.normalizer(scores, allowed)
         if centre is not None and self.pattern.reweighs:
-            weights = self.pattern.reweigh(weights, centre, places.key)
+            weights = self.pattern.reweigh(weights, centre, positions.key)
         kept = F.dropout(weights, self.dropout, self.training)
         context = kept @ memory.values
         if self.relative is not None and self.relative.adds_context:
-            context = context + self.relative.context(kept, places.query, places.key)
+            context = context + self.relative.context(kept, positions.query, positions.key)
         return self._attended(context, weights if need_weights else None, log_prob, entropy)
 
     def _scores(
-        self, dtype: torch.dtype, prepared: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, dtype: torch.dtype, prepared: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
         """Scores with what the relative position adds, of all pairs or in blocks."""
-        scores = self.score(prepared, keys, places).to(dtype)
+        scores = self.score(prepared, keys, positions).to(dtype)
         if self.relative is None or not self.relative.biases:
             return scores
         first = prepared[0] if self.relative.needs_inner_product else None
-        return scores + self.relative.bias(first, places.query, places.key).to(scores.dtype)
+        return scores + self.relative.bias(first, positions.query, positions.key).to(scores.dtype)
 
     def _allowed(
-        self, memory: Memory, places: Places, start: int, causal: bool, centre: Tensor | None
+        self, memory: Memory, positions: QueryKeyPositions, start: int, causal: bool, centre: Tensor | None
     ) -> Bool[Tensor, "#batch #heads #target #source"] | None:
         """Mask, causality, pattern and the score's own looks, composed; None: everything may be seen."""
         allowed = memory.visible
         if causal and memory.source > start + 1:  # or else a step sees the whole cache
-            allowed = both(allowed, (places.key <= places.query[:, None])[None, None])
+            allowed = intersect_masks(allowed, (positions.key <= positions.query[:, None])[None, None])
         if centre is not None:
-            allowed = both(allowed, self.pattern.allowed(centre, places.key)[:, None])
-        return both(allowed, self.score.visible(places))
+            allowed = intersect_masks(allowed, self.pattern.allowed(centre, positions.key)[:, None])
+        return intersect_masks(allowed, self.score.visible(positions))
 
     def _attended(
         self, context: Tensor, weights: Tensor | None, log_prob: Tensor | None, entropy: Tensor | None
@@ -366,7 +368,7 @@ class Attention(nn.Module):
         )
 
     def _output(self, context: Float[Tensor, "batch heads target width"]) -> Float[Tensor, "batch target dim"]:
-        joined = join_heads(context)
+        packed = join_heads(context)
         if self.project_output is None:
-            return joined
-        return self.project_output(joined) if self.training else self.project_output[0](joined)
+            return packed
+        return self.project_output(packed) if self.training else self.project_output[0](packed)

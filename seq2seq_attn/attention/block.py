@@ -17,20 +17,20 @@ WHOLE = 16  # keys: a window of 94 costs the kernel a tenth more than one of 96,
 
 @final
 class Band(NamedTuple):
-    """Distances, key - row, that are seen: -before .. after, without 0 if `apart`."""
+    """Distances, key - row, that are seen: -before .. after, without 0 if `exclude_self`."""
 
     before: int
     after: int
-    apart: bool = False
+    exclude_self: bool = False
 
 
 @final
 class Block(NamedTuple):
-    """`rows` rows and `keys` keys, every `spacing`-th place from a first one; and the same `repeats` times, moved.
+    """`rows` rows and `keys` keys, every `spacing`-th position from a first one; and the same `repeats` times, moved.
 
     Attributes:
-        row, key: places of the first ones.
-        step: places by which each repetition is moved.
+        row, key: positions of the first ones.
+        step: positions by which each repetition is moved.
         causal: whether the i-th row sees the first i + 1 keys only.
         band: what is seen inside; None: all.
     """
@@ -55,11 +55,11 @@ class Block(NamedTuple):
 
     def seen(self, device: torch.device) -> Bool[Tensor, "repeats rows keys"]:
         """Whether a row sees a key."""
-        distance = self.key_places(device)[:, None] - self.row_places(device)[:, :, None]
+        distance = self.key_positions(device)[:, None] - self.row_positions(device)[:, :, None]
         seen = distance <= 0 if self.causal else torch.ones_like(distance, dtype=torch.bool)
         if self.band is not None:
             seen = seen & (distance >= -self.band.before) & (distance <= self.band.after)
-            if self.band.apart:
+            if self.band.exclude_self:
                 seen = seen & (distance != 0)
         return seen
 
@@ -67,18 +67,18 @@ class Block(NamedTuple):
     def last_key(self) -> int:
         return self.key + (self.repeats - 1) * self.step + (self.keys - 1) * self.spacing
 
-    def row_places(self, device: torch.device) -> Int[Tensor, "repeats rows"]:
-        return self._places(self.row, self.rows, device)
+    def row_positions(self, device: torch.device) -> Int[Tensor, "repeats rows"]:
+        return self._positions(self.row, self.rows, device)
 
-    def key_places(self, device: torch.device) -> Int[Tensor, "repeats keys"]:
-        return self._places(self.key, self.keys, device)
+    def key_positions(self, device: torch.device) -> Int[Tensor, "repeats keys"]:
+        return self._positions(self.key, self.keys, device)
 
-    def _places(self, first: int, length: int, device: torch.device) -> Tensor:
+    def _positions(self, first: int, length: int, device: torch.device) -> Tensor:
         moved = first + self.step * torch.arange(self.repeats, device=device)
         return moved[:, None] + self.spacing * torch.arange(length, device=device)
 
     def tiles(self, most_pairs: int) -> Iterator[Block]:
-        """The same in pieces of at most `most_pairs` pairs, or of one row; for those who read `seen`."""
+        """The same in tokens of at most `most_pairs` pairs, or of one row; for those who read `seen`."""
         if self.rows * self.keys <= most_pairs:
             yield from self.turns(most_pairs // self.keys)
             return
@@ -126,7 +126,7 @@ def end_block(start: int, end: int, keys: int, band: Band) -> Block:
 
 
 def class_blocks(rows: int, keys: int, k: int, causal: bool) -> list[Block]:
-    """Places that leave the same remainder divided by k: each class sees itself, and no other.
+    """Positions that leave the same remainder divided by k: each class sees itself, and no other.
 
     Classes with as many rows and as many keys are one block; those without a key are left out.
     """

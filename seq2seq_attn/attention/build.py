@@ -122,7 +122,7 @@ def in_full(override: str) -> str:
 def hydra_untouched() -> Iterator[None]:
     """Composes beside a running Hydra application, or before one starts: its singletons are the same objects after.
 
-    `Singleton.set_state` would put copies in their place, and what others hold would no longer be read.
+    `Singleton.set_state` would put copies instead, and what others hold would no longer be read.
     """
     from hydra import version
     from hydra.core.global_hydra import GlobalHydra

@@ -43,7 +43,7 @@ class CrossAttention(nn.Module):
         Args:
             values: what is averaged; None: the keys.
             mask: True where a key may be seen, for the sentence or for each query; None: everywhere.
-            valid_length: in place of a mask, how many of the first keys may be seen, for the sentence or for each
+            valid_length: instead of a mask, how many of the first keys may be seen, for the sentence or for each
                 query; 0 and below: none, as many as there are and above: all.
         """
         memory = self.attention.prepare(keys, values, mask, valid_length=valid_length)

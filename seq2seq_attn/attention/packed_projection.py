@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.score.score import Score
 
 
-class Joined(NamedTuple):
+class PackedProjection(NamedTuple):
     """The projections of query, keys and values under one another, the query's with the scale of the scores."""
 
     weight: Float[Tensor, "rows dim"]
     bias: Float[Tensor, "rows"] | None
 
 
-def join(score: Score, project_values: nn.Linear | None) -> Joined | None:
+def join(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
     """None where there are no three of one kind."""
     projections = score.projections
     if projections is None or project_values is None:
@@ -28,7 +28,7 @@ def join(score: Score, project_values: nn.Linear | None) -> Joined | None:
     return stacked((of_query, of_keys, project_values), score.scale)
 
 
-def join_source(score: Score, project_values: nn.Linear | None) -> Joined | None:
+def join_source(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
     """As `join`, of keys and values only, for a query that comes from elsewhere."""
     projections = score.projections
     if projections is None or project_values is None or projections[1].in_features != project_values.in_features:
@@ -36,11 +36,11 @@ def join_source(score: Score, project_values: nn.Linear | None) -> Joined | None
     return stacked((projections[1], project_values))
 
 
-def stacked(linears: Sequence[nn.Linear], scale: float = 1.0) -> Joined:
+def stacked(linears: Sequence[nn.Linear], scale: float = 1.0) -> PackedProjection:
     """Their weights under one another, the first times `scale`."""
     first, *others = linears
     weight = torch.cat([first.weight if scale == 1.0 else first.weight * scale, *(x.weight for x in others)])
     if first.bias is None:
-        return Joined(weight, None)
+        return PackedProjection(weight, None)
     bias = first.bias if scale == 1.0 else first.bias * scale
-    return Joined(weight, torch.cat([bias, *(x.bias for x in others)]))
+    return PackedProjection(weight, torch.cat([bias, *(x.bias for x in others)]))

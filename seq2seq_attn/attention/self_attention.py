@@ -33,15 +33,15 @@ class SelfAttention(nn.Module):
         causal: bool = False,
         need_weights: bool = False,
     ) -> Attended:
-        """The context of each place and, if asked for, the weights.
+        """The context of each position and, if asked for, the weights.
 
         Args:
             mask: True where a token is real, for the sequence or for each of its queries; None: everywhere. The
                 rows of padding are not to be read.
-            valid_length: in place of a mask, how many tokens are real, for the sequence or for each of its queries;
+            valid_length: instead of a mask, how many tokens are real, for the sequence or for each of its queries;
                 0 and below: none, the length and above: all.
             past: the `memory` of the call before, of which `x` is the continuation.
-            causal: a place sees itself and those before it only.
+            causal: a position sees itself and those before it only.
         """
         return self.attention.attend_self(
             x, mask, past=past, causal=causal, need_weights=need_weights, valid_length=valid_length

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seq2seq_attn.errors import UserError
 
-SHORT = 64  # places up to which a copy cost no more than the gaps of room, tried on two busy CPU cores with 64 rows
+SHORT = 64  # positions up to which a copy cost no more than the gaps of room, tried on two busy CPU cores with 64 rows
 
 
 @final
@@ -31,7 +31,7 @@ class Memory:
     keys: tuple[Float[Tensor, "batch _ source _"], ...]
     values: Float[Tensor, "batch heads source width"]
     mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None
-    room: Room | None = field(default=None, repr=False, compare=False)
+    room: GrowableBuffer | None = field(default=None, repr=False, compare=False)
 
     @property
     def source(self) -> int:
@@ -69,7 +69,7 @@ class Memory:
         """As `select`, of a memory that will be appended to."""
         if self.room is not None or torch.is_grad_enabled():
             return self.select(rows)
-        room = Room((*self.keys, self.values), self.source).select(rows, self.source)
+        room = GrowableBuffer((*self.keys, self.values), self.source).select(rows, self.source)
         return self._within(room, self.source, None if self.mask is None else self.mask[rows])
 
     def at(self, window: slice | Int[Tensor, "keys"]) -> Memory:
@@ -91,11 +91,11 @@ class Memory:
             keys = tuple(torch.cat(pair, 2) for pair in zip(self.keys, new.keys, strict=True))
             return Memory(keys, torch.cat([self.values, new.values], 2), mask)
         if room is None or not fits:
-            room = Room.behind((*self.keys, self.values), new.source)
+            room = GrowableBuffer.behind((*self.keys, self.values), new.source)
         room.write((*new.keys, new.values))
         return self._within(room, self.source + new.source, mask)
 
-    def _within(self, room: Room, source: int, mask: Tensor | None) -> Memory:
+    def _within(self, room: GrowableBuffer, source: int, mask: Tensor | None) -> Memory:
         *keys, values = room.read(source)
         return Memory(tuple(keys), values, mask, room)
 
@@ -113,11 +113,11 @@ def joined_mask(
     return torch.cat([mask, new], -1)
 
 
-BLOCK = 32  # places, the least that is added
+BLOCK = 32  # positions, the least that is added
 
 
 @final
-class Room:
+class GrowableBuffer:
     """Buffers that only grow: what was written is never overwritten, so views of it stay values.
 
     A memory may write behind its end only while nobody has (`fits`); whoever comes second copies.
@@ -127,8 +127,8 @@ class Room:
         self.buffers, self.filled, self.copied = buffers, filled, filled
 
     @classmethod
-    def behind(cls, tensors: tuple[Tensor, ...], more: int) -> Room:
-        """Copies with room for `more` places and for as many again as there are, along dimension 2."""
+    def behind(cls, tensors: tuple[Tensor, ...], more: int) -> GrowableBuffer:
+        """Copies with room for `more` positions and for as many again as there are, along dimension 2."""
         filled = tensors[0].shape[2]
         room = cls(tuple(enlarged(x, filled + more + max(BLOCK, filled), len(x)) for x in tensors), filled)
         for buffer, tensor in zip(room.buffers, tensors, strict=True):
@@ -136,7 +136,7 @@ class Room:
         return room
 
     def fits(self, start: int, more: int) -> bool:
-        """Whether `more` places can be written from `start` on."""
+        """Whether `more` positions can be written from `start` on."""
         return start == self.filled and start + more <= self.buffers[0].shape[2]
 
     def write(self, tensors: tuple[Tensor, ...]) -> None:
@@ -146,11 +146,11 @@ class Room:
         self.filled = end
 
     def read(self, end: int) -> tuple[Tensor, ...]:
-        """Views of the places before `end`."""
+        """Views of the positions before `end`."""
         return tuple(buffer[:, :, :end] for buffer in self.buffers)
 
-    def select(self, rows: Int[Tensor, "rows"], end: int) -> Room:
-        """Copies of some rows, with room behind `end` for as many places as came since the last copy.
+    def select(self, rows: Int[Tensor, "rows"], end: int) -> GrowableBuffer:
+        """Copies of some rows, with room behind `end` for as many positions as came since the last copy.
 
         A beam copies at every step, and reads a buffer without gaps twice as fast.
         """
@@ -158,7 +158,7 @@ class Room:
         buffers = tuple(enlarged(x, end + more, len(rows)) for x in self.buffers)
         for new, old in zip(buffers, self.read(end), strict=True):
             torch.index_select(old, 0, rows, out=new[:, :, :end])
-        return Room(buffers, end)
+        return GrowableBuffer(buffers, end)
 
 
 def enlarged(tensor: Tensor, length: int, rows: int) -> Tensor:
@@ -167,15 +167,15 @@ def enlarged(tensor: Tensor, length: int, rows: int) -> Tensor:
 
 
 @final
-class Places:
+class QueryKeyPositions:
     """Indices without content, computed when first read: a score of contents never pays for them.
 
-    `end` is one past the last key a row may see: the sentence's length, or the row's own place + 1 when
+    `end` is one past the last key a row may see: the sentence's length, or the row's own position + 1 when
     causal. It is never the padded length (more padding would change the result) and never the final
     length of a causal sequence (one step at a time would differ from all at once).
 
-    `target_length` and `source_length` are one past the last place of a row and of a column: plain numbers, so
-    that a score with a table of places can refuse a longer sentence without reading a tensor; None: not known.
+    `target_length` and `source_length` are one past the last position of a row and of a column: plain numbers, so
+    that a score with a table of positions can refuse a longer sentence without reading a tensor; None: not known.
     """
 
     def __init__(
@@ -201,15 +201,15 @@ class Places:
         causal: bool,
         device: torch.device,
         window: slice | Tensor | None = None,
-        one_place: bool = False,
-    ) -> Places:
+        same_position: bool = False,
+    ) -> QueryKeyPositions:
         """Rows `start .. start + target` against columns `0 .. source`, or those of them in `window`.
 
-        `one_place`: all rows stand at `start`.
+        `same_position`: all rows stand at `start`.
         """
 
         def query() -> Tensor:
-            if one_place:
+            if same_position:
                 return torch.full((target,), start, device=device)
             return torch.arange(start, start + target, device=device)
 
@@ -217,10 +217,10 @@ class Places:
             return (query() + 1)[None] if causal else lengths()[:, None].expand(-1, target)
 
         def key() -> Tensor:
-            places = torch.arange(source, device=device)
-            return places if window is None else places[window]
+            positions = torch.arange(source, device=device)
+            return positions if window is None else positions[window]
 
-        return cls(query, key, end, target_length=start + (1 if one_place else target), source_length=source)
+        return cls(query, key, end, target_length=start + (1 if same_position else target), source_length=source)
 
     @cached_property
     def query(self) -> Int[Tensor, "*blocks target"]:
@@ -249,8 +249,8 @@ class Attended(NamedTuple):
     memory: Memory | None = None
 
 
-def apart(attended: Attended) -> Attended:
-    """Hypotheses that attended side by side, at one place of their sentence, as rows of one query each."""
+def flatten_hypotheses(attended: Attended) -> Attended:
+    """Hypotheses that attended side by side, at one position of their sentence, as rows of one query each."""
     _, weights, log_prob, entropy, memory = attended
     return Attended(
         attended.context.flatten(0, 1).unsqueeze(1),
@@ -261,7 +261,7 @@ def apart(attended: Attended) -> Attended:
     )
 
 
-def total(parts: Iterable[Float[Tensor, "batch length"] | None]) -> Float[Tensor, "batch length"] | None:
+def sum_present(parts: Iterable[Float[Tensor, "batch length"] | None]) -> Float[Tensor, "batch length"] | None:
     """The sum of those there are; None: there are none."""
     there = [part for part in parts if part is not None]
     return torch.stack(there).sum(0) if there else None

@@ -24,6 +24,6 @@ def loggers_that(takes: str, loggers: list[Any]) -> list[Any]:
 
 
 def spread(length: int, count: int) -> list[int]:
-    """So many places of a list, evenly apart from the first on; all of a short one."""
+    """So many positions of a list, evenly apart from the first on; all of a short one."""
     count = min(count, length)
     return [number * length // count for number in range(count)]

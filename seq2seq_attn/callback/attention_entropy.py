@@ -17,7 +17,7 @@ from seq2seq_attn.metric.attention import AttentionFigures
 
 @final
 class AttentionEntropy(pl.Callback):
-    """Logs `val/attention_entropy`, nats a target piece, given the references of a few validation sentences.
+    """Logs `val/attention_entropy`, nats a target token, given the references of a few validation sentences.
 
     Training and validation keep no weights; this is one more pass over those few. The entropy in results.json is of
     all test sentences.
@@ -51,10 +51,10 @@ class AttentionEntropy(pl.Callback):
             shuffle=False,
             seed=0,
         )
-        for places in cut:
+        for positions in cut:
             yield collate(
                 split,
-                [rows[place] for place in places],
+                [rows[position] for position in positions],
                 pad_id=tokenizer.pad_id,
                 bos_id=tokenizer.bos_id,
                 eos_id=tokenizer.eos_id,

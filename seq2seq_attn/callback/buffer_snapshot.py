@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @final
-class KeptBuffer:
+class BufferSnapshot:
     """One that no step writes, such as a table, is copied once and then costs nothing."""
 
     def __init__(self, buffer: Tensor) -> None:

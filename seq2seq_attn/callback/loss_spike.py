@@ -74,7 +74,7 @@ class LossSpike(pl.Callback):
         losses = torch.stack([loss for _, loss in self._unread]).tolist()
         for (step, _), loss in zip(self._unread, losses, strict=True):
             if not math.isfinite(loss):
-                continue  # callback.finite says so
+                continue  # callback.skip_nonfinite says so
             mean = self.mean
             spike = self.is_spike(loss)
             if spike and not self.inside:

@@ -18,11 +18,11 @@ from seq2seq_attn.errors import UserError
 
 
 @final
-class LongestFirst(pl.Callback):
+class MemoryProbe(pl.Callback):
     """Forward and backward of two batches, then forgotten: a run is bit for bit the same with and without.
 
-    They are the one of most padded pieces and the one of most pieces times length, which attention's weights take.
-    Pieces that are drawn anew may make a later batch longer. Memory that runs out, here or later, is said in one
+    They are the one of most padded tokens and the one of most tokens times length, which attention's weights take.
+    Tokens that are drawn anew may make a later batch longer. Memory that runs out, here or later, is said in one
     sentence with the override that mends it. A model in shards is not tried: its ranks could not stop alike.
 
     Args:
@@ -69,7 +69,7 @@ class LongestFirst(pl.Callback):
             return None
         what = (
             f"{pl_module.device} has too little memory for a batch of {len(whole)} sentence pairs of "
-            f"{whole.source.shape[1]} and {whole.target_input.shape[1]} pieces"
+            f"{whole.source.shape[1]} and {whole.target_input.shape[1]} tokens"
         )
         if not rows:
             way = "leave long sentences out by a smaller data.cleaning.max_words"
@@ -107,15 +107,15 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def largest(sampler: TokenBatchSampler) -> list[list[int]]:
-    """Rows of the batch of most padded pieces and of that of most pieces times length, among those of all ranks."""
+    """Rows of the batch of most padded tokens and of that of most tokens times length, among those of all ranks."""
     every = copy.copy(sampler)
     every.rank, every.num_replicas = 0, 1
     every.start_at(every.epoch, 0)
     batches = list(every)
     source, target = (longest(lengths, batches) for lengths in (sampler.source_lengths, sampler.target_lengths))
     tokens = np.array([len(rows) for rows in batches]) * (source + target)
-    places = {int(tokens.argmax()), int((tokens * (source + target)).argmax())}
-    return [batches[place] for place in sorted(places)]
+    positions = {int(tokens.argmax()), int((tokens * (source + target)).argmax())}
+    return [batches[position] for position in sorted(positions)]
 
 
 def longest(lengths: np.ndarray, batches: Sequence[list[int]]) -> np.ndarray:

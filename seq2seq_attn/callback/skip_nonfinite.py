@@ -15,7 +15,7 @@ from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.buffer_snapshot import KeptBuffer
+from seq2seq_attn.callback.buffer_snapshot import BufferSnapshot
 from seq2seq_attn.data.corpus import Split
 from seq2seq_attn.distributed.collectives import of_all_ranks
 from seq2seq_attn.errors import UserError
@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 
 @final
-class Finite(pl.Callback):
+class SkipNonfinite(pl.Callback):
     """Skips a step exactly: weights, optimizer and buffers stay; the count of steps and the schedule go on.
 
     All ranks skip alike, for a loss that is not finite makes its gradient so, and ranks share gradients. A fused
@@ -54,18 +54,18 @@ class Finite(pl.Callback):
 
     def __init__(self, *, limit: int, file: str) -> None:
         if limit < 1:
-            raise UserError(f"callback.finite.limit={limit} ends a run before its first step; use 1 or more")
+            raise UserError(f"callback.skip_nonfinite.limit={limit} ends a run before its first step; use 1 or more")
         self.limit, self.file = limit, Path(file)
         self.skipped_in_a_row = 0
         self._skipped: list[Step] = []
         self._unread: list[Step] = []
         self._losses: list[Tensor] = []
         self._rows: list[Tensor] = []
-        self._buffers: list[KeptBuffer] = []
+        self._buffers: list[BufferSnapshot] = []
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         saved = pl_module.state_dict().keys()
-        self._buffers = [KeptBuffer(buffer) for name, buffer in pl_module.named_buffers() if name in saved]
+        self._buffers = [BufferSnapshot(buffer) for name, buffer in pl_module.named_buffers() if name in saved]
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Batch, batch_idx: int) -> None:
         self._rows.append(batch.index)

@@ -100,7 +100,7 @@ class StopOnSignal(pl.Callback):
         leave(self._agreed, None)
 
     def _install(self, trainer: Any, handler: Callable[[int, FrameType | None], None]) -> None:
-        """In the place of Lightning's, which saves nothing and waits for other ranks within the handler.
+        """In the position of Lightning's, which saves nothing and waits for other ranks within the handler.
 
         Lightning puts back what was there before it. A signal that is ignored, as SIGINT in the background of a script,
         stays so.

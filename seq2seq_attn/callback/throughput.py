@@ -1,4 +1,4 @@
-"""Tokens per second: real source and target pieces, padding not counted, validation time left out."""
+"""Tokens per second: real source and target tokens, padding not counted, validation time left out."""
 
 from __future__ import annotations
 

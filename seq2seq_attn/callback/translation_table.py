@@ -9,7 +9,7 @@ import torch
 
 from seq2seq_attn.callback.after_validation import is_shown_here, logged_step, loggers_that, spread
 from seq2seq_attn.data.collate import collate_sources
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 from seq2seq_attn.text import printable
 
 COLUMNS = ["epoch", "step", "source", "reference", "hypothesis"]
@@ -57,5 +57,5 @@ def translations(pl_module: Any, sources: list[str]) -> list[str]:
         tokenizer.encode_source(sources), pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id
     )
     where = pl_module.device
-    found = pl_module.search(pl_module.model, source.to(where), mask.to(where), TargetPieces.of(tokenizer))
-    return tokenizer.decode_target([best.pieces for best, *_ in found])
+    found = pl_module.search(pl_module.model, source.to(where), mask.to(where), TargetVocabulary.of(tokenizer))
+    return tokenizer.decode_target([best.token_ids for best, *_ in found])

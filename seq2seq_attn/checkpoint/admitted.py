@@ -29,7 +29,7 @@ SLOTS = {  # the folder of a slot's classes, and what they all are; named, since
     "pattern": PATTERN,
     "patterns": PATTERN,
     "normalizer": ("attention.normalizer", "seq2seq_attn.attention.normalizer.normalizer.Normalizer"),
-    "position": ("position", "seq2seq_attn.position.position_encoding.Position"),
+    "position": ("position", "seq2seq_attn.position.position_encoding.PositionEncoding"),
     "feed_forward": ("feed_forward", "torch.nn.Module"),
     "search": SEARCH,
     "candidates": SEARCH,

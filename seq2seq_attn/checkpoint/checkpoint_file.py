@@ -170,7 +170,7 @@ def latest_checkpoint(folder: Path) -> Path | None:
         reason = damage(file)
         if reason is None:
             for bad, why in damaged.items():
-                warn(f"{bad} {why}; {file.name} is taken in its place")
+                warn(f"{bad} {why}; {file.name} is taken instead")
             return file
         damaged[file] = reason
     if damaged:

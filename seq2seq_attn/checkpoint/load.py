@@ -20,7 +20,7 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
-FORMAT = 2
+FORMAT = 3
 KEYS = {"format": int, "config": dict, "tokenizer": dict, "state_dict": dict}  # what a model is rebuilt from
 LANGUAGES = {"data.source_language": str, "data.target_language": str}
 LARGEST = 2**24  # whole number among a model's options

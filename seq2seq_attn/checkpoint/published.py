@@ -18,7 +18,7 @@ MODEL_FILES = {"source": "source.model", "target": "target.model"}  # SentencePi
 PREFIX = "model."  # of its weights, among all that training saves
 # What translates and evaluates. Files and folders of the machine that trained are not published.
 KEPT = ("model", "search", "data", "metric", "choices", "seed", "batch_tokens", "label_smoothing")
-PLACES = ("path", "train", "val", "test", "cache_dir")
+POSITIONS = ("path", "train", "val", "test", "cache_dir")
 
 
 def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
@@ -31,7 +31,7 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
         raise UserError(f"{folder} is there already; give a new folder, or delete it")
     weights, tied = untied(checkpoint["state_dict"])
     config = {name: checkpoint["config"][name] for name in KEPT if name in checkpoint["config"]}
-    config["data"] = {key: None if key in PLACES else value for key, value in config["data"].items()}
+    config["data"] = {key: None if key in POSITIONS else value for key, value in config["data"].items()}
     if "trainer" in checkpoint["config"]:
         config["trainer"] = {"precision": checkpoint["config"]["trainer"]["precision"]}
     tokenizer = dict(checkpoint["tokenizer"])

@@ -91,15 +91,15 @@ def no_option(key: str, message: str, directory: Path, config_name: str, overrid
     if OmegaConf.select(config, dotted, throw_on_resolution_failure=False) is not None:
         return f"There is no option '{key}'{did_you_mean(dotted, [dotted])}"
     node, parts = config, key.split(".")
-    for place, part in enumerate(parts):
+    for position, part in enumerate(parts):
         if not isinstance(node, DictConfig):
             break
         if part not in node:
-            if place == 0 and len(parts) > 1 and part in groups:
+            if position == 0 and len(parts) > 1 and part in groups:
                 choices = ", ".join(sorted(path.stem for path in (directory / part).glob("*.yaml")))
                 return f"'{key}' is an option of a {part}, and none is chosen; add {part}=..., one of: {choices}"
-            names = [*map(str, node), *(groups if place == 0 else [])]
-            whole = {name: ".".join([*parts[:place], name, *parts[place + 1 :]]) for name in names}
+            names = [*map(str, node), *(groups if position == 0 else [])]
+            whole = {name: ".".join([*parts[:position], name, *parts[position + 1 :]]) for name in names}
             return f"There is no option '{key}'{did_you_mean(part, whole)}"
         node = OmegaConf.select(node, part, throw_on_resolution_failure=False)
     return f"There is no option '{key}'{did_you_mean(key, [])}"
@@ -108,13 +108,13 @@ def no_option(key: str, message: str, directory: Path, config_name: str, overrid
 def referenced(config: DictConfig, path: list[str]) -> str | None:
     """Where an option is that one reads through a reference: only there can it be set."""
     node: Any = config
-    for place, name in enumerate(path[:-1]):
+    for position, name in enumerate(path[:-1]):
         if not isinstance(node, DictConfig) or name not in node:
             return None
         if OmegaConf.is_interpolation(node, name):
             plain: Any = OmegaConf.to_container(node)
             to = re.findall(r"\$\{([\w.]+)\}", str(plain[name]))
-            return ".".join([to[-1], *path[place + 1 :]]) if to else None
+            return ".".join([to[-1], *path[position + 1 :]]) if to else None
         node = node[name] if not OmegaConf.is_missing(node, name) else None
     return None
 

@@ -47,19 +47,19 @@ def read(given: list[str], figure: str) -> dict[str, Curve]:
     points: dict[str, Curve] = {}
     runs: dict[str, Curve] = {}
     for text in given:
-        name, place = ("", text) if Path(text).exists() or "=" not in text else text.split("=", 1)
-        if place.endswith(".tsv"):
-            points |= read_points(Path(place), figure)
+        name, position = ("", text) if Path(text).exists() or "=" not in text else text.split("=", 1)
+        if position.endswith(".tsv"):
+            points |= read_points(Path(position), figure)
             continue
-        log = read_log(Path(place) / "metrics.csv")
+        log = read_log(Path(position) / "metrics.csv")
         curve = curve_of(log, figure)
         if not curve:
             known = sorted({key for row in log for key in row} - {"epoch", "step"})
             way_out = f"--figure is one of {', '.join(known)}" if known else "give run folders of train.py"
-            raise UserError(f"{place} has logged no {figure}; {way_out}")
-        name = name or Path(place).resolve().name
+            raise UserError(f"{position} has logged no {figure}; {way_out}")
+        name = name or Path(position).resolve().name
         if name in runs:
-            raise UserError(f"two runs are named {name}; name {place} yourself: NAME={place}")
+            raise UserError(f"two runs are named {name}; name {position} yourself: NAME={position}")
         runs[name] = curve
     return points | runs
 

@@ -60,14 +60,14 @@ def forest(figures: Figures) -> str:
     width, height = left + FOREST_AXIS + 0.15, FOREST_ROW * len(rows) + FOREST_FOOT
     figure = Figure(figsize=(width, height))
     axes = figure.add_axes((left / width, FOREST_FOOT / height, FOREST_AXIS / width, 1 - (FOREST_FOOT + 0.05) / height))
-    for place, row in enumerate(rows):
+    for position, row in enumerate(rows):
         found = figures.differences.get(row.label)
         if found is None:
-            axes.plot(0, place, "D", color="black", markersize=5)
+            axes.plot(0, position, "D", color="black", markersize=5)
             continue
-        axes.plot([found.low, found.high], [place, place], color="black", linewidth=1.2)
+        axes.plot([found.low, found.high], [position, position], color="black", linewidth=1.2)
         face = "black" if found.significant else "white"
-        axes.plot(found.value, place, "o", color="black", markerfacecolor=face, markersize=5)
+        axes.plot(found.value, position, "o", color="black", markerfacecolor=face, markersize=5)
     axes.axvline(0, color="black", linewidth=0.7, linestyle="--")
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), [row.label for row in rows], parse_math=False)
@@ -177,7 +177,7 @@ def text_width(text: str) -> float:
 def arrange(
     centres: Sequence[tuple[float, float]], sizes: Sequence[tuple[float, float]], frame: Box
 ) -> list[tuple[str, Box]]:
-    """For each name the side of its text that faces the point, and its place; all in inches."""
+    """For each name the side of its text that faces the point, and its position; all in inches."""
     taken = [Box(x - 0.05, y - 0.05, x + 0.05, y + 0.05) for x, y in centres]
     found = []
     for (x, y), (wide, high) in zip(centres, sizes, strict=True):

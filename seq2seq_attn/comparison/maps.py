@@ -17,9 +17,9 @@ from seq2seq_attn.comparison.read import Run
 from seq2seq_attn.comparison.rows import Row
 
 KINDS = {
-    "cross": "What each piece of the translation reads of the source",
-    "encoder": "What each piece of the source reads of the source",
-    "self": "What each piece of the translation reads of itself",
+    "cross": "What each token of the translation reads of the source",
+    "encoder": "What each token of the source reads of the source",
+    "self": "What each token of the translation reads of itself",
 }
 CELL, FONT_SIZE = 0.155, 7.5  # inches, points
 NOTHING = "0.88"  # grey, as in draw_weights.py
@@ -61,15 +61,17 @@ def map_of(run: Run, kind: str, sentence: int) -> Map | None:
     layer, file = max(layers.items())
     try:
         with np.load(file) as kept:
-            weights, source, target = (kept[name] for name in ("weights", "source_pieces", "target_pieces"))
+            weights, source, target = (kept[name] for name in ("weights", "source_tokens", "target_tokens"))
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None  # a kill has cut it off
-    return Map(layer, len(weights), weights.mean(0), *([str(piece) for piece in side] for side in (target, source)))
+    return Map(layer, len(weights), weights.mean(0), *([str(token) for token in side] for side in (target, source)))
 
 
 def best_maps(run: Run) -> Path | None:
     """The folder of the validation that chose the checkpoint; the last, where that one is not there."""
-    folders = {int(place.name.removeprefix("step_")): place for place in run.folder.glob("attention_maps/step_*")}
+    folders = {
+        int(position.name.removeprefix("step_")): position for position in run.folder.glob("attention_maps/step_*")
+    }
     if not folders:
         return None
     scores = {}
@@ -82,7 +84,7 @@ def best_maps(run: Run) -> Path | None:
 
 def draw_map(found: Map, description: str) -> str:
     """A weight of exactly 0, which a pattern, a mask or a normalizer has taken away, is grey."""
-    rows, columns = ([readable(piece) for piece in side] for side in (found.rows, found.columns))
+    rows, columns = ([readable(token) for token in side] for side in (found.rows, found.columns))
     left, top = MARGIN + widest(rows, FONT_SIZE), MARGIN + widest(columns, FONT_SIZE)
     wide, high = CELL * len(columns), CELL * len(rows)
     width, height = left + wide + 0.05, top + high + 0.05

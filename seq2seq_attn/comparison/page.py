@@ -94,7 +94,7 @@ def section(figures: Figures, number: int, sentence: int) -> Iterator[str]:
         yield "<h3>BLEU against size, decoding and entropy</h3>"
         yield note(
             "Black: no other has more BLEU for as few parameters, or as fast. Entropy is that of the weights of a "
-            "piece of the translation over the source, mean of layers and heads, in nats: at 0 it looks at one piece "
+            "token of the translation over the source, mean of layers and heads, in nats: at 0 it looks at one token "
             "alone."
         )
         yield f'<div class="pair">{"".join(plots)}</div>'
@@ -175,7 +175,7 @@ def curves(figures: Figures, number: int) -> Iterator[str]:
     yield "<h3>Learning curves</h3>"
     yield note("Black: this attention, a line for each seed. Grey: all others.")
     yield from small_plots(panels(figures.rows, "val/bleu", "validation BLEU", f"bleu-{number}"))
-    yield "<details><summary>Training loss, nats a piece</summary>"
+    yield "<details><summary>Training loss, nats a token</summary>"
     yield from small_plots(panels(figures.rows, "train/loss", "training loss", f"loss-{number}"))
     yield "</details>"
 
@@ -213,7 +213,7 @@ def maps(figures: Figures, kind: str, title: str, sentence: int) -> Iterator[str
         yield f"<p><q>{escape(sentence_of(next(iter(found.values()))))}</q></p>"
     yield note(
         "The last layer, mean over heads, of the first seed, at the validation that chose its checkpoint. A row is a "
-        "piece that looks, a column one that is looked at. Grey is exactly 0, where a pattern, a mask or a normalizer "
+        "token that looks, a column one that is looked at. Grey is exactly 0, where a pattern, a mask or a normalizer "
         "lets nothing through."
     )
     yield f'<div class="key">{draw_scale(f"{figures.title}, {kind}")}</div><div class="maps">'

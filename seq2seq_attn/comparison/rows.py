@@ -56,10 +56,10 @@ def grouped(runs: Sequence[Run], by: str = "attention") -> tuple[list[Group], li
         found.setdefault((run.results["model"], run.results["data"], test_set), []).append(run)
     titles = [f"{model} on {data}" for model, data, _ in found]
     groups, repeated = [], []
-    for place, members in enumerate(found.values()):
-        title = titles[place]
+    for position, members in enumerate(found.values()):
+        title = titles[position]
         if titles.count(title) > 1:
-            title += f", test set {titles[: place + 1].count(title)}"
+            title += f", test set {titles[: position + 1].count(title)}"
         rows, twice = rows_of(members) if by == "attention" else rows_of_folders(members)
         groups.append(Group(one_line(title), rows, by, warnings(rows, by)))
         repeated += twice

@@ -105,9 +105,9 @@ def holm(found: dict[str, Difference]) -> dict[str, Difference]:
     """Says what is significant if none of as many true nulls may be called so. Holm 1979."""
     ordered = sorted(found, key=lambda label: 1.0 if (p := found[label].p) is None else p)
     corrected = dict(found)
-    for place, label in enumerate(ordered):
+    for position, label in enumerate(ordered):
         p = found[label].p
-        if p is None or p * (len(ordered) - place) >= ALPHA:
+        if p is None or p * (len(ordered) - position) >= ALPHA:
             break
         corrected[label] = found[label]._replace(significant=True)
     return corrected

@@ -25,7 +25,7 @@ from seq2seq_attn.callback.attention_map import best_translation
 from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.errors import UserError, reports_user_errors
 
-CELL, FONT_SIZE, DPI = 0.115, 6.0, 100  # inches, points: three maps of 25 pieces are as wide as a page
+CELL, FONT_SIZE, DPI = 0.115, 6.0, 100  # inches, points: three maps of 25 tokens are as wide as a page
 NOTHING = "0.88"  # grey
 NUM_COLOURS = 256  # of a palette: a third of the bytes of true colour, and no difference to the eye
 MAPS = ("encoder:0:0", "encoder:1:-1", "cross:-1:0")
@@ -48,7 +48,7 @@ class Wanted(NamedTuple):
 
 
 class Map(NamedTuple):
-    """Weights with the pieces of their rows and columns, readable, and what they are of."""
+    """Weights with the tokens of their rows and columns, readable, and what they are of."""
 
     name: str
     weights: Float[np.ndarray, "rows columns"]
@@ -98,12 +98,12 @@ def read(run: str, sentence: str, translation: str | None, wanted: list[Wanted])
     """The preset of a run, and its maps of one sentence."""
     model, tokenizer, config = load(run)
     cleaning = instantiate(config["data"]["cleaning"], _convert_="all")
-    (pieces,) = tokenizer.encode_source([cleaning.normalize_text(sentence)])
+    (tokens,) = tokenizer.encode_source([cleaning.normalize_text(sentence)])
     if translation is None:
-        target = best_translation(model, tokenizer, instantiate(config["search"], _convert_="all"), pieces)
+        target = best_translation(model, tokenizer, instantiate(config["search"], _convert_="all"), tokens)
     else:
         (target,) = tokenizer.encode_target([cleaning.normalize_text(translation)])
-    found = attention_along(model, tokenizer, pieces, target)
+    found = attention_along(model, tokenizer, tokens, target)
     return config["choices"]["attention"], [pick(found, one, run) for one in wanted]
 
 
@@ -123,7 +123,7 @@ def pick(found: list[SlotMap], wanted: Wanted, run: str) -> Map:
             f"{run} has no map {':'.join(map(str, wanted))}; it has {slots}: choose with --maps KIND:LAYER:HEAD"
         ) from error
     name = f"{slot}, head {wanted.head % len(weights)} of {len(weights)}"
-    return Map(name, chosen, [readable(piece) for piece in rows], [readable(piece) for piece in columns])
+    return Map(name, chosen, [readable(token) for token in rows], [readable(token) for token in columns])
 
 
 def draw(pictures: list[list[Map]]) -> list[Figure]:

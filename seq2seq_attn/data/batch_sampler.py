@@ -22,7 +22,7 @@ class TokenBatchSampler(Sampler[list[int]]):
     of the pairs of one length stand where, and the order of the batches.
 
     Args:
-        source_lengths, target_lengths: in pieces, without begin and end.
+        source_lengths, target_lengths: in tokens, without begin and end.
         batch_tokens: padded source and target tokens of a batch, specials included; a longer pair is alone.
         batch_sentences: instead of or beside batch_tokens, pairs of a batch.
         shuffle: False: by length, and always the same.
@@ -117,12 +117,12 @@ def cut(
     """Where batches begin, and the end: each takes pairs in order as long as it stays within both limits."""
     most_tokens, most_sentences = batch_tokens or np.inf, batch_sentences or np.inf
     cuts, longest_source, longest_target = [0], 0, 0
-    for place, (s, t) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+    for position, (s, t) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
         longest_source, longest_target = max(longest_source, s), max(longest_target, t)
-        size = place - cuts[-1] + 1
+        size = position - cuts[-1] + 1
         too_much = size * (longest_source + longest_target) > most_tokens or size > most_sentences
         if size > 1 and too_much:
-            cuts.append(place)
+            cuts.append(position)
             longest_source, longest_target = s, t
     return np.array([*cuts, len(source)])
 

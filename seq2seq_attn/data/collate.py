@@ -1,4 +1,4 @@
-"""Piece ids to padded tensors, a whole batch at a time."""
+"""Token ids to padded tensors, a whole batch at a time."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def collate_pairs(
 def collate_sources(
     ids: list[list[int]], *, pad_id: int, eos_id: int
 ) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch"], Bool[Tensor, "batch source"]]:
-    """Source, lengths and mask of sentences to translate, closed by the end piece."""
+    """Source, lengths and mask of sentences to translate, closed by the end token."""
     padded, lengths = gather_lists(ids, pad_id)
     return close(padded, lengths, eos_id)
 
 
 def gather(
-    ids: Int[np.ndarray, "pieces"],
+    ids: Int[np.ndarray, "tokens"],
     starts: Int64[np.ndarray, "batch"],
     ends: Int64[np.ndarray, "batch"],
     pad_id: int,
 ) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
     """Rows of a flat array, padded to one more than the longest, and their lengths; there may be no row."""
     lengths = ends - starts
-    place = np.arange(lengths.max(initial=0) + 1)
-    padded = np.full((len(starts), len(place)), pad_id, np.int64)
-    real = place < lengths[:, None]
-    padded[real] = ids[(starts[:, None] + place)[real]]
+    position = np.arange(lengths.max(initial=0) + 1)
+    padded = np.full((len(starts), len(position)), pad_id, np.int64)
+    real = position < lengths[:, None]
+    padded[real] = ids[(starts[:, None] + position)[real]]
     return padded, lengths
 
 
@@ -65,14 +65,14 @@ def gather_lists(
 ) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
     ends = np.cumsum([len(row) for row in ids], dtype=np.int64)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    flat = np.array([piece for row in ids for piece in row], np.int64)
+    flat = np.array([token for row in ids for token in row], np.int64)
     return gather(flat, starts, ends, pad_id)
 
 
 def close(
     padded: Int64[np.ndarray, "batch length"], lengths: Int64[np.ndarray, "batch"], eos_id: int
 ) -> tuple[Int64[Tensor, "batch length"], Int64[Tensor, "batch"], Bool[Tensor, "batch length"]]:
-    """Put the end piece into the first free place, and mask what lies behind it."""
+    """Put the end token into the first free position, and mask what lies behind it."""
     closed = padded.copy()
     closed[np.arange(len(lengths)), lengths] = eos_id
     mask = np.arange(padded.shape[1]) <= lengths[:, None]
@@ -85,7 +85,7 @@ def make_batch(
     index: Int64[np.ndarray, "batch"], *, bos_id: int, eos_id: int,
 ) -> Batch:
     padded_target, target_lengths = target
-    target_input = np.roll(padded_target, 1, axis=1)  # the last place is free in every row
+    target_input = np.roll(padded_target, 1, axis=1)  # the last position is free in every row
     target_input[:, 0] = bos_id
     closed_source, closed_source_lengths, source_mask = close(*source, eos_id)
     target_output, closed_target_lengths, target_mask = close(padded_target, target_lengths, eos_id)

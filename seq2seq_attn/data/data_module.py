@@ -81,7 +81,7 @@ class TranslationDataModule(pl.LightningDataModule):
 
     @property
     def longest(self) -> dict[str, tuple[int, int]]:
-        """Pieces of the longest source and target of each split, the end or begin piece included."""
+        """Tokens of the longest source and target of each split, the end or begin token included."""
         splits = {name: self.encoded(name) for name in self.corpus.splits}
         return {
             name: (int(s.source_lengths.max()) + 1, int(s.target_lengths.max()) + 1)

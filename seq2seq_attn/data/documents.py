@@ -59,16 +59,16 @@ class DocumentCorpus(Corpus):
         """Where each document begins and ends."""
         draw, runs, start = Random(f"{self.seed}\t{name}"), [], 0
         most, words = draw.randint(self.min_words, self.max_words), (0, 0)
-        for place, pair in enumerate(zip(split.sources, split.targets, strict=True)):
+        for position, pair in enumerate(zip(split.sources, split.targets, strict=True)):
             own = tuple(len(side.split()) for side in pair)
             if max(own) > self.min_words:
                 raise UserError(
-                    f"sentence {place + 1} of {name} has {max(own)} words, more than data.min_words="
+                    f"sentence {position + 1} of {name} has {max(own)} words, more than data.min_words="
                     f"{self.min_words}, so it could fill a document alone; use a larger data.min_words"
                 )
             longer = (words[0] + own[0], words[1] + own[1])
             if max(longer) > most:
-                runs.append(slice(start, place))
-                most, start, longer = draw.randint(self.min_words, self.max_words), place, (own[0], own[1])
+                runs.append(slice(start, position))
+                most, start, longer = draw.randint(self.min_words, self.max_words), position, (own[0], own[1])
             words = longer
         return runs

@@ -1,4 +1,4 @@
-"""A split as piece ids: flat arrays on disk, mapped into memory, so that its size costs nothing."""
+"""A split as token ids: flat arrays on disk, mapped into memory, so that its size costs nothing."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ARRAYS = ("source_ids", "target_ids", "source_offsets", "target_offsets")
 
 @final
 class EncodedSplit:
-    """Sentence `i` is `ids[offsets[i] : offsets[i + 1]]`, without begin or end piece."""
+    """Sentence `i` is `ids[offsets[i] : offsets[i + 1]]`, without begin or end token."""
 
     def __init__(
         self, *,
-        source_ids: Int32[np.ndarray, "source_pieces"], target_ids: Int32[np.ndarray, "target_pieces"],
+        source_ids: Int32[np.ndarray, "source_tokens"], target_ids: Int32[np.ndarray, "target_tokens"],
         source_offsets: Int64[np.ndarray, "fences"], target_offsets: Int64[np.ndarray, "fences"],
     ) -> None:
         if len(source_ids) != source_offsets[-1] or len(target_ids) != target_offsets[-1]:
@@ -35,10 +35,10 @@ class EncodedSplit:
     def __len__(self) -> int:
         return len(self.source_offsets) - 1
 
-    def source(self, i: int) -> Int32[np.ndarray, "pieces"]:
+    def source(self, i: int) -> Int32[np.ndarray, "tokens"]:
         return self.source_ids[self.source_offsets[i] : self.source_offsets[i + 1]]
 
-    def target(self, i: int) -> Int32[np.ndarray, "pieces"]:
+    def target(self, i: int) -> Int32[np.ndarray, "tokens"]:
         return self.target_ids[self.target_offsets[i] : self.target_offsets[i + 1]]
 
     @property
@@ -72,13 +72,13 @@ def map_array(file: Path) -> np.ndarray:
     """The array, read-only; a plain one, since indexing a memmap object is slow."""
     try:
         return np.load(file, mmap_mode="r").view(np.ndarray)
-    except ValueError:  # no pieces at all: nothing to map
+    except ValueError:  # no tokens at all: nothing to map
         return np.load(file)
 
 
 def flatten(
     sentences: list[str], tokenizer: SentencePieceTokenizer, side: str
-) -> tuple[Int32[np.ndarray, "pieces"], Int64[np.ndarray, "fences"]]:
+) -> tuple[Int32[np.ndarray, "tokens"], Int64[np.ndarray, "fences"]]:
     """All ids in a row, and where each sentence begins."""
     encode = tokenizer.encode_source if side == "source" else tokenizer.encode_target
     ids, lengths = [np.zeros(0, np.int32)], [0]

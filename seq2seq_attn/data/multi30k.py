@@ -22,7 +22,7 @@ URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/
 class Multi30kCorpus(Corpus):
     """Args:
     path: folder of {split}{suffix}.{language}, plain or gz; None: fetched once into the cache.
-    suffix: "" for the raw captions, ".lc.norm.tok" for the tokenised ones, which also stand in `path`/tok.
+    suffix: "" for the raw captions, ".lc.norm.tok" for the tokenized ones, which also stand in `path`/tok.
     test_split: test_2016_flickr, test_2017_flickr or test_2017_mscoco.
     """
 

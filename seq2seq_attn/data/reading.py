@@ -1,4 +1,4 @@
-"""Text files to lines and columns, with the place named where one is broken."""
+"""Text files to lines and columns, with the position named where one is broken."""
 
 from __future__ import annotations
 

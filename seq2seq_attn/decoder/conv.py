@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attention import Attention
-from seq2seq_attn.attention.state import Attended, Memory, total
+from seq2seq_attn.attention.state import Attended, Memory, sum_present
 from seq2seq_attn.decoder.conv_state import ConvState
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.encoder.encoder import Encoded
@@ -23,7 +23,7 @@ HALVE_VARIANCE = 0.5**0.5  # of a sum of two
 class ConvDecoder(Decoder):
     """h = GLU(conv(x)); d = W h + b + g; c = attend(d); the next x is x + h + V c, each sum scaled by sqrt(0.5).
 
-    g is the embedded token with its place. The context of a source of m tokens is scaled by m sqrt(1 / m), as if
+    g is the embedded token with its position. The context of a source of m tokens is scaled by m sqrt(1 / m), as if
     the weights were uniform (3.4). Attention that reads no query gets g alone: no gradient would reach W.
     The encoder's summary is not used: the first window reads zeros.
 
@@ -31,8 +31,8 @@ class ConvDecoder(Decoder):
         input_dim: width of the embedded target, the queries and the output. key_dim, value_dim, summary_dim:
             what the encoder gives.
         attention: factory of the attention that reads the source, one a layer.
-        position: factory of the places. A relative one speaks to self-attention only, so it does nothing here.
-        dim: width of the convolutions. kernel_size: places in a window, the token's own the last of them.
+        position: factory of the positions. A relative one speaks to self-attention only, so it does nothing here.
+        dim: width of the convolutions. kernel_size: positions in a window, the token's own the last of them.
         dropout: of the embedding, of the input of each convolution and of the output.
     """
 
@@ -73,26 +73,28 @@ class ConvDecoder(Decoder):
         memories = tuple(attention.prepare(keys, values, mask) for attention in attentions)
         nothing = keys.new_zeros(len(keys), *self.before_shape)
         context_scale = mask.sum(-1).to(values.dtype).sqrt()[:, None, None]
-        return ConvState(memories, (nothing,) * len(memories), context_scale, place=0)
+        return ConvState(memories, (nothing,) * len(memories), context_scale, next_position=0)
 
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: ConvState, *, need_weights: bool = False
     ) -> Decoded:
-        joined = self.dropout(self.position(embedded, start=state.place))
+        joined = self.dropout(self.position(embedded, start=state.next_position))
         hidden, target = self.widen(joined), embedded.shape[1]
         inputs: list[Tensor] = []
         found: list[Attended] = []
         for i, layer in enumerate(self.layers):
             window = torch.cat([state.inputs[i], hidden], 1)
             inputs.append(window[:, target:])
-            hidden, attended = layer(window, joined, state.memories[i], state.context_scale, state.place, need_weights)
+            hidden, attended = layer(
+                window, joined, state.memories[i], state.context_scale, state.next_position, need_weights
+            )
             found.append(attended)
         return Decoded(
             self.dropout(self.narrow(hidden)),
-            ConvState(state.memories, tuple(inputs), state.context_scale, state.place + target),
+            ConvState(state.memories, tuple(inputs), state.context_scale, state.next_position + target),
             {f"cross/{i}": a.weights for i, a in enumerate(found) if a.weights is not None},
-            total(a.log_prob for a in found),
-            total(a.entropy for a in found),
+            sum_present(a.log_prob for a in found),
+            sum_present(a.entropy for a in found),
         )
 
 
@@ -115,13 +117,13 @@ class DecoderLayer(nn.Module):
         joined: Float[Tensor, "batch target input_dim"],
         memory: Memory,
         context_scale: Float[Tensor, "batch 1 1"],
-        place: int,
+        position: int,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "batch target dim"], Attended]:
         output = self.convolution(window)
         query = joined
         if self.project_query is not None:
             query = (self.project_query(output) + joined) * HALVE_VARIANCE
-        attended = self.attention(query, memory, start=place, need_weights=need_weights)
+        attended = self.attention(query, memory, start=position, need_weights=need_weights)
         output = (output + self.project_context(attended.context * context_scale)) * HALVE_VARIANCE
         return (output + window[:, -output.shape[1] :]) * HALVE_VARIANCE, attended

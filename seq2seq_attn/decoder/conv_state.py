@@ -20,13 +20,13 @@ class ConvState(DecoderState):
     Attributes:
         inputs: the last `kernel_size - 1` inputs of each convolution, zeros before the first token.
         context_scale: sqrt(m) for m real source tokens, of each hypothesis.
-        place: of the next token.
+        next_position: of the next token.
     """
 
     memories: tuple[Memory, ...]
     inputs: tuple[Float[Tensor, "batch before dim"], ...]
     context_scale: Float[Tensor, "batch 1 1"]
-    place: int
+    next_position: int
 
     def branch(self, rows: Int[Tensor, "rows"]) -> ConvState:
         inputs = tuple(before[rows] for before in self.inputs)

@@ -12,7 +12,7 @@ from seq2seq_attn.encoder.encoder import Encoded
 
 
 class DecoderState(ABC):
-    """A value that goes in and comes out; it holds the prepared memory and the place reached.
+    """A value that goes in and comes out; it holds the prepared memory and the position reached.
 
     The memory of the source has a row for each sentence. Everything else has a row for each hypothesis, one or
     several of a sentence, which stand together.

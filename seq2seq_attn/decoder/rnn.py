@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.rnn_state import RNNState
 from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.decoder.step_outputs import Gathered
+from seq2seq_attn.decoder.step_outputs import StepOutputs
 from seq2seq_attn.encoder.encoder import Encoded
 
 
@@ -62,15 +62,15 @@ class RNNDecoder(Decoder):
 
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
-        return RNNState(memory, self.stack.start(encoded.summary), place=0)
+        return RNNState(memory, self.stack.start(encoded.summary), next_position=0)
 
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
     ) -> Decoded:
-        layers, hidden, contexts, gathered = state.layers, [], [], Gathered()
+        layers, hidden, contexts, gathered = state.layers, [], [], StepOutputs()
         for step, known in enumerate(self.stack.known(embedded)):
             attended = self.attention(
-                layers[-1][0].unsqueeze(1), state.memory, start=state.place + step, need_weights=need_weights
+                layers[-1][0].unsqueeze(1), state.memory, start=state.next_position + step, need_weights=need_weights
             )
             context = attended.context.squeeze(1)
             output, layers = self.stack(known, context, layers)
@@ -79,5 +79,5 @@ class RNNDecoder(Decoder):
             gathered.add(attended)
         joined = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
         read = self.dropout(torch.tanh(self.readout(joined)))
-        after = RNNState(state.memory, layers, state.place + embedded.shape[1])
+        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1])
         return Decoded(read, after, *gathered.joined("cross/0"))

@@ -13,7 +13,7 @@ from seq2seq_attn.decoder.cell import Cell
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.rnn_state import RNNState
 from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.decoder.step_outputs import Gathered
+from seq2seq_attn.decoder.step_outputs import StepOutputs
 from seq2seq_attn.encoder.encoder import Encoded
 
 
@@ -67,17 +67,17 @@ class RNNConditionalDecoder(Decoder):
 
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
-        return RNNState(memory, self.stack.start(encoded.summary), place=0)
+        return RNNState(memory, self.stack.start(encoded.summary), next_position=0)
 
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
     ) -> Decoded:
         assert self.reader.known is not None
-        layers, hidden, contexts, gathered = state.layers, [], [], Gathered()
+        layers, hidden, contexts, gathered = state.layers, [], [], StepOutputs()
         for step, known in enumerate(self.reader.known(embedded).unbind(1)):
             read = self.reader(known, None, layers[0])
             attended = self.attention(
-                read[0].unsqueeze(1), state.memory, start=state.place + step, need_weights=need_weights
+                read[0].unsqueeze(1), state.memory, start=state.next_position + step, need_weights=need_weights
             )
             context = attended.context.squeeze(1)
             output, layers = self.stack(None, context, (read, *layers[1:]))
@@ -86,5 +86,5 @@ class RNNConditionalDecoder(Decoder):
             gathered.add(attended)
         joined = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
         output = self.dropout(torch.tanh(self.readout(joined)))
-        after = RNNState(state.memory, layers, state.place + embedded.shape[1])
+        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1])
         return Decoded(output, after, *gathered.joined("cross/0"))

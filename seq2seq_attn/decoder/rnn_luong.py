@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.rnn_state import RNNState
 from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.decoder.step_outputs import Gathered
+from seq2seq_attn.decoder.step_outputs import StepOutputs
 from seq2seq_attn.encoder.encoder import Encoded
 
 
@@ -65,7 +65,9 @@ class RNNLuongDecoder(Decoder):
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
         layers = self.stack.start(encoded.summary)
-        return RNNState(memory, layers, place=0, feed=torch.zeros_like(layers[-1][0]) if self.input_feeding else None)
+        return RNNState(
+            memory, layers, next_position=0, feed=torch.zeros_like(layers[-1][0]) if self.input_feeding else None
+        )
 
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
@@ -77,25 +79,25 @@ class RNNLuongDecoder(Decoder):
             output, layers = self.stack(known, None, layers)
             hidden.append(output)
         queries = torch.stack(hidden, 1)
-        attended = self.attention(queries, state.memory, start=state.place, need_weights=need_weights)
-        gathered = Gathered()
+        attended = self.attention(queries, state.memory, start=state.next_position, need_weights=need_weights)
+        gathered = StepOutputs()
         gathered.add(attended)
         combined = self.dropout(torch.tanh(self.combine(torch.cat([attended.context, queries], -1))))
-        after = RNNState(state.memory, layers, state.place + embedded.shape[1])
+        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1])
         return Decoded(combined, after, *gathered.joined("cross/0"))
 
     def _step_by_step(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, need_weights: bool
     ) -> Decoded:
-        layers, feed, outputs, gathered = state.layers, state.feed, [], Gathered()
+        layers, feed, outputs, gathered = state.layers, state.feed, [], StepOutputs()
         for step, known in enumerate(self.stack.known(embedded)):
             query, layers = self.stack(known, feed, layers)
             attended = self.attention(
-                query.unsqueeze(1), state.memory, start=state.place + step, need_weights=need_weights
+                query.unsqueeze(1), state.memory, start=state.next_position + step, need_weights=need_weights
             )
             joined = torch.cat([attended.context.squeeze(1), query], -1)
             feed = self.dropout(torch.tanh(self.combine(joined)))
             outputs.append(feed)
             gathered.add(attended)
-        after = RNNState(state.memory, layers, state.place + embedded.shape[1], feed)
+        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], feed)
         return Decoded(torch.stack(outputs, 1), after, *gathered.joined("cross/0"))

@@ -16,11 +16,11 @@ from seq2seq_attn.decoder.stack import StackState
 @final
 @dataclass(frozen=True)
 class RNNState(DecoderState):
-    """Attributes: place: of the next token. feed: the last attentional state, where it is fed back."""
+    """Attributes: position: of the next token. feed: the last attentional state, where it is fed back."""
 
     memory: Memory
     layers: StackState
-    place: int
+    next_position: int
     feed: Float[Tensor, "batch feed_dim"] | None = None
 
     def branch(self, rows: Int[Tensor, "rows"]) -> RNNState:

@@ -11,7 +11,7 @@ from seq2seq_attn.attention.state import Attended
 
 
 @final
-class Gathered:
+class StepOutputs:
     """Weights, log-probabilities and entropies of the steps so far, where there are any."""
 
     def __init__(self) -> None:

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attention import Attention
-from seq2seq_attn.attention.packed_projection import Joined
-from seq2seq_attn.attention.state import Attended, Memory, total
+from seq2seq_attn.attention.packed_projection import PackedProjection
+from seq2seq_attn.attention.state import Attended, Memory, sum_present
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.transformer_state import TransformerState
 from seq2seq_attn.encoder.encoder import Encoded
@@ -26,7 +26,7 @@ class TransformerDecoder(Decoder):
         input_dim: width of the embedded target; if it is not `dim`, a linear layer stands between.
         key_dim, value_dim, summary_dim: what the encoder gives.
         self_attention, cross_attention: factories of each layer's attentions, to the target so far and to the source.
-        position: factory of what tells places apart. feed_forward: factory of each layer's feed-forward part.
+        position: factory of what tells positions apart. feed_forward: factory of each layer's feed-forward part.
         norm: layer normalisation `pre`, before each part and once behind the last layer, or `post`, behind each
             sum, as in the paper.
         dropout: of the embedded target with its positions, and of what each part adds.
@@ -72,25 +72,25 @@ class TransformerDecoder(Decoder):
         layers = [cast(DecoderLayer, layer) for layer in self.layers]
         source = tuple(layer.cross_attention.prepare(encoded.keys, encoded.values, encoded.mask) for layer in layers)
         training = torch.is_grad_enabled()
-        joined = tuple(None if training else layer.self_attention.joined() for layer in layers)
-        return TransformerState(source, own=(None,) * len(source), joined=joined, place=0)
+        packed = tuple(None if training else layer.self_attention.packed() for layer in layers)
+        return TransformerState(source, own=(None,) * len(source), packed=packed, next_position=0)
 
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: TransformerState, *, need_weights: bool = False
     ) -> Decoded:
-        x = self.dropout(self.position(self.project(embedded), start=state.place))
+        x = self.dropout(self.position(self.project(embedded), start=state.next_position))
         found: dict[str, Attended] = {}
         for i, layer in enumerate(self.layers):
             x, found[f"self/{i}"], found[f"cross/{i}"] = layer(
-                x, state.own[i], state.joined[i], state.source[i], state.place, need_weights
+                x, state.own[i], state.packed[i], state.source[i], state.next_position, need_weights
             )
         own = tuple(found[f"self/{i}"].memory for i in range(len(self.layers)))
         return Decoded(
             self.norm(x),
-            TransformerState(state.source, own, state.joined, state.place + embedded.shape[1]),
+            TransformerState(state.source, own, state.packed, state.next_position + embedded.shape[1]),
             {slot: a.weights for slot, a in found.items() if a.weights is not None},
-            total(a.log_prob for a in found.values()),
-            total(a.entropy for a in found.values()),
+            sum_present(a.log_prob for a in found.values()),
+            sum_present(a.entropy for a in found.values()),
         )
 
 
@@ -123,16 +123,18 @@ class DecoderLayer(nn.Module):
         self,
         x: Float[Tensor, "batch target dim"],
         own: Memory | None,
-        joined: Joined | None,
+        packed: PackedProjection | None,
         source: Memory,
-        place: int,
+        position: int,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "batch target dim"], Attended, Attended]:
         to_self = self.self_attention.attend_self(
-            self.self_residual.before(x), past=own, joined=joined, causal=True, need_weights=need_weights
+            self.self_residual.before(x), past=own, packed=packed, causal=True, need_weights=need_weights
         )
         x = self.self_residual(x, to_self.context)
-        to_source = self.cross_attention(self.cross_residual.before(x), source, start=place, need_weights=need_weights)
+        to_source = self.cross_attention(
+            self.cross_residual.before(x), source, start=position, need_weights=need_weights
+        )
         context = to_source.context
         x = self.cross_residual(x, context if self.project_context is None else self.project_context(context))
         x = self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))

@@ -8,7 +8,7 @@ from typing import final
 from jaxtyping import Int
 from torch import Tensor
 
-from seq2seq_attn.attention.packed_projection import Joined
+from seq2seq_attn.attention.packed_projection import PackedProjection
 from seq2seq_attn.attention.state import Memory
 from seq2seq_attn.decoder.decoder import DecoderState
 
@@ -20,13 +20,13 @@ class TransformerState(DecoderState):
 
     source: keys and values of the source. own: those of the tokens so far; None before the first.
     joined: projections of the self-attention, joined once for all steps; None in training, where all is one step.
-    place: of the next token.
+    next_position: of the next token.
     """
 
     source: tuple[Memory, ...]
     own: tuple[Memory | None, ...]
-    joined: tuple[Joined | None, ...]
-    place: int
+    packed: tuple[PackedProjection | None, ...]
+    next_position: int
 
     def branch(self, rows: Int[Tensor, "rows"]) -> TransformerState:
         return replace(self, own=tuple(None if memory is None else memory.branch(rows) for memory in self.own))

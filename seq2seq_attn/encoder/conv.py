@@ -19,7 +19,7 @@ HALVE_VARIANCE = 0.5**0.5  # of a sum of two
 
 @final
 class ConvEncoder(Encoder):
-    """Keys are the outputs z, values are z + e with e the embedding and its place; the summary is the mean of z.
+    """Keys are the outputs z, values are z + e with e the embedding and its position; the summary is the mean of z.
 
     The paper writes z + e. As in its code (fairseq) the sum is scaled by sqrt(0.5), which keeps the variance.
     Deviation: the paper divides the gradient of the encoder by the number of attentions that read it; here it is
@@ -27,8 +27,8 @@ class ConvEncoder(Encoder):
 
     Args:
         input_dim: width of the embedded source, and of keys, values and summary.
-        position: factory of the places. A relative one speaks to self-attention only, so it does nothing here.
-        dim: width of the convolutions. kernel_size: places in a window; odd, half of them on either side.
+        position: factory of the positions. A relative one speaks to self-attention only, so it does nothing here.
+        dim: width of the convolutions. kernel_size: positions in a window; odd, half of them on either side.
         dropout: of the embedding and of the input of each convolution.
 
     Raises:
@@ -41,7 +41,7 @@ class ConvEncoder(Encoder):
         super().__init__()
         if kernel_size % 2 == 0:
             raise UserError(
-                f"encoder.kernel_size={kernel_size} is even, but a window has as many places on either side; "
+                f"encoder.kernel_size={kernel_size} is even, but a window has as many positions on either side; "
                 "take an odd one"
             )
         self.key_dim = self.value_dim = self.summary_dim = input_dim

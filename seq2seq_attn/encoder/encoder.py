@@ -43,7 +43,7 @@ class Encoded:
     Attributes:
         keys: what attention compares a query with.
         values: what attention averages; the very same tensor as `keys` in most encoders.
-        mask: True on real pieces.
+        mask: True on real tokens.
         summary: one vector a sentence, from which a recurrent decoder starts.
         weights: attention weights by layer, as `encoder/0`, of an encoder that attends; empty unless asked for.
         log_prob, entropy: of a normalizer that samples, summed over layers and heads, in nats.

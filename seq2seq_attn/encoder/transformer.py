@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attention import Attention
-from seq2seq_attn.attention.state import Attended, total
+from seq2seq_attn.attention.state import Attended, sum_present
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.nn.masked import masked_mean
 from seq2seq_attn.nn.residual import Residual, closing_norm
@@ -17,11 +17,11 @@ from seq2seq_attn.nn.residual import Residual, closing_norm
 
 @final
 class TransformerEncoder(Encoder):
-    """The output is keys and values, zero in the padding; the mean of its real places is the summary.
+    """The output is keys and values, zero in the padding; the mean of its real positions is the summary.
 
     Args:
         input_dim: width of the embedded source; if it is not `dim`, a linear layer stands between.
-        self_attention: factory of each layer's attention. position: factory of what tells places apart.
+        self_attention: factory of each layer's attention. position: factory of what tells positions apart.
         feed_forward: factory of each layer's feed-forward part.
         norm: layer normalisation `pre`, before each part and once behind the last layer, or `post`, behind each
             sum, as in the paper.
@@ -77,8 +77,8 @@ class TransformerEncoder(Encoder):
             mask,
             masked_mean(output, mask),
             weights={f"encoder/{i}": a.weights for i, a in enumerate(found)} if need_weights else {},
-            log_prob=total(a.log_prob for a in found),
-            entropy=total(a.entropy for a in found),
+            log_prob=sum_present(a.log_prob for a in found),
+            entropy=sum_present(a.entropy for a in found),
         )
 
 

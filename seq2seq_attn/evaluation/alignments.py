@@ -1,10 +1,10 @@
 """Alignment error rate of a run's attention: `seq2seq-attn align RUN --corpus fra.txt`.
 
 The model reads each pair of docs/benchmarks/tatoeba_alignments.tsv with its French given, and each French word is
-linked to the English word that it looks at most: sum over the pieces of a source word, mean over those of a target
+linked to the English word that it looks at most: sum over the tokens of a source word, mean over those of a target
 word, and over the layers and heads that read the source. A word is what stands between blanks, so a mark of
-punctuation belongs to its word, or is one where the text sets it apart. The target's end piece is left out; a word
-that looks most at the source's end piece has no link. With links A, sure links S and possible links P, S among them
+punctuation belongs to its word, or is one where the text sets it apart. The target's end token is left out; a word
+that looks most at the source's end token has no link. With links A, sure links S and possible links P, S among them
 (Och and Ney 2003, 5.2): precision |A and P| / |A|, recall |A and S| / |S|, error rate
 1 - (|A and S| + |A and P|) / (|A| + |S|), all in percent.
 """
@@ -125,10 +125,10 @@ def attended_links(loaded: Loaded, pair: Aligned) -> list[Link]:
     (source,), (target,) = tokenizer.encode_source([pair.source]), tokenizer.encode_target([pair.target])
     slots = [slot for slot in attention_along(model, tokenizer, source, target) if slot.slot.startswith("cross/")]
     columns, rows = slots[0].columns, slots[0].rows
-    for pieces, text in ((columns, pair.source), (rows, pair.target)):
-        if word_of_each(pieces[:-1]).max(initial=-1) + 1 != len(text.split()):
+    for tokens, text in ((columns, pair.source), (rows, pair.target)):
+        if word_of_each(tokens[:-1]).max(initial=-1) + 1 != len(text.split()):
             raise UserError(
-                "the pieces of this run's tokenizer do not show where the words of a sentence begin, as those of "
+                "the tokens of this run's tokenizer do not show where the words of a sentence begin, as those of "
                 "tokenizer=word where words are unknown; give a run with tokenizer=unigram or tokenizer=bpe"
             )
     return word_links(np.concatenate([slot.weights for slot in slots]), columns, rows)
@@ -141,15 +141,15 @@ def words(pair: Aligned) -> tuple[list[str], list[str]]:
 def diagonal(source: list[str], target: list[str]) -> list[Link]:
     """Target word j of J to source word round(j (I - 1) / (J - 1))."""
     step = (len(source) - 1) / max(1, len(target) - 1)
-    return [(round(place * step), place) for place in range(len(target))]
+    return [(round(position * step), position) for position in range(len(target))]
 
 
 def equal_or_diagonal(source: list[str], target: list[str]) -> list[Link]:
     """The equal source word that is nearest to the diagonal, such as a name's; the diagonal where there is none."""
     links = []
-    for on_diagonal, place in diagonal(source, target):
-        equal = [other for other, word in enumerate(source) if word == target[place]]
-        links.append((min(equal, key=lambda other: abs(other - on_diagonal), default=on_diagonal), place))
+    for on_diagonal, position in diagonal(source, target):
+        equal = [other for other, word in enumerate(source) if word == target[position]]
+        links.append((min(equal, key=lambda other: abs(other - on_diagonal), default=on_diagonal), position))
     return links
 
 

@@ -118,7 +118,7 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_left_open(name: str, options: DictConfig) -> bool:
-    """Whether the metric is as its file says: a run on tokenised text, say, has its own of that name."""
+    """Whether the metric is as its file says: a run on tokenized text, say, has its own of that name."""
     file = conf_directory() / "metric" / f"{name}.yaml"
     return file.is_file() and bool(OmegaConf.select(OmegaConf.load(file), name) == options)
 

@@ -14,7 +14,7 @@ from torchmetrics import Metric
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.evaluation.teacher_forcing import mean_loss, read_pairs
 from seq2seq_attn.inference.models import Models
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 from seq2seq_attn.text import plain_console
 from seq2seq_attn.training.translation_module import MEANS, TranslationModule
 
@@ -56,8 +56,8 @@ def evaluate_batch(
     loss = mean_loss(models.members, read_pairs(models.members, batch), batch, module.label_smoothing)
     assert loss.correct is not None
     tokenizer, rows = models.tokenizer, batch.index.tolist()
-    found = module.search(models.model, batch.source, batch.source_mask, TargetPieces.of(tokenizer))
-    hypotheses = tokenizer.decode_target([best.pieces for best, *_ in found])
+    found = module.search(models.model, batch.source, batch.source_mask, TargetVocabulary.of(tokenizer))
+    hypotheses = tokenizer.decode_target([best.token_ids for best, *_ in found])
     module.translations[name] |= dict(zip(rows, hypotheses, strict=True))
     sums = dict(zip(MEANS, (loss.smoothed, loss.nll, loss.correct), strict=True))
     references = [datamodule.corpus.splits[name].references[row] for row in rows]

@@ -37,16 +37,16 @@ WINDOW = 4096  # pairs read ahead, so that those of one length meet in a batch
 class GivenPair(NamedTuple):
     """A source, a translation of it, and where they stand, as in `pairs.tsv, line 7`."""
 
-    place: str
+    position: str
     source: str
     target: str
 
 
 class PairScore(NamedTuple):
-    """The log-probability of a translation in nats, and its pieces, the end piece among both."""
+    """The log-probability of a translation in nats, and its tokens, the end token among both."""
 
     log_prob: float
-    pieces: int
+    tokens: int
 
 
 def score(config: DictConfig, models: Models) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def score(config: DictConfig, models: Models) -> dict[str, Any]:
     file = Path(config.paths.run_dir) / "scores.tsv"
     part = file.with_suffix(".tsv.part")  # until it is whole
     part.parent.mkdir(parents=True, exist_ok=True)
-    sums: dict[str, Any] = {"pairs": 0, "pieces": 0, "log_prob": 0.0}
+    sums: dict[str, Any] = {"pairs": 0, "tokens": 0, "log_prob": 0.0}
     total = None if files[0].endswith(".gz") else count_lines(files[0]) if Path(files[0]).is_file() else None
     with (
         part.open("w", encoding="utf-8") as stream,
@@ -74,8 +74,8 @@ def score(config: DictConfig, models: Models) -> dict[str, Any]:
         pairs = read_given(files)
         while window := list(islice(pairs, WINDOW)):
             for found in score_pairs(models, window, batch_tokens):
-                stream.write(f"{found.log_prob:.6f}\t{found.pieces}\t{found.log_prob / found.pieces:.6f}\n")
-                sums["pieces"] += found.pieces
+                stream.write(f"{found.log_prob:.6f}\t{found.tokens}\t{found.log_prob / found.tokens:.6f}\n")
+                sums["tokens"] += found.tokens
                 sums["log_prob"] += found.log_prob
             sums["pairs"] += len(window)
             advance(len(window))
@@ -95,7 +95,7 @@ def score_pairs(models: Models, pairs: list[GivenPair], batch_tokens: int) -> li
         for texts in ([pair.source for pair in pairs], [pair.target for pair in pairs])
     )
     source_ids, target_ids = tokenizer.encode_source(sources), tokenizer.encode_target(targets)
-    check_places(models.model.max_length, pairs, source_ids, target_ids)
+    check_positions(models.model.max_length, pairs, source_ids, target_ids)
     sampler = TokenBatchSampler(
         np.array([len(ids) for ids in source_ids]),
         np.array([len(ids) for ids in target_ids]),
@@ -105,27 +105,27 @@ def score_pairs(models: Models, pairs: list[GivenPair], batch_tokens: int) -> li
     )
     found = [PairScore(0.0, 0)] * len(pairs)
     for rows in sampler:
-        log_probs = pieces_log_prob(models, [source_ids[row] for row in rows], [target_ids[row] for row in rows])
+        log_probs = tokens_log_prob(models, [source_ids[row] for row in rows], [target_ids[row] for row in rows])
         for row, log_prob in zip(rows, log_probs.tolist(), strict=True):
             found[row] = PairScore(log_prob, len(target_ids[row]) + 1)
     return found
 
 
-def pieces_log_prob(
+def tokens_log_prob(
     models: Models, sources: list[list[int]], targets: list[list[int]]
 ) -> Float64[torch.Tensor, "batch"]:
-    """The log-probability of each target, its end piece included, given its source."""
+    """The log-probability of each target, its end token included, given its source."""
     tokenizer = models.tokenizer
     batch = collate_pairs(
         sources, targets, range(len(sources)), pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id
     ).to(models.device)
     loss = mean_loss(models.members, read_pairs(models.members, batch), batch)
-    by_piece = torch.zeros(batch.target_mask.shape, dtype=torch.float64, device=models.device)
-    by_piece[batch.target_mask] = -loss.nll_by_piece.double()
-    return by_piece.sum(1)
+    by_token = torch.zeros(batch.target_mask.shape, dtype=torch.float64, device=models.device)
+    by_token[batch.target_mask] = -loss.token_nll.double()
+    return by_token.sum(1)
 
 
-def check_places(
+def check_positions(
     max_length: int | None, pairs: list[GivenPair], sources: list[list[int]], targets: list[list[int]]
 ) -> None:
     """Unlike a source to translate, a pair is not cut: its score would be that of another pair."""
@@ -135,7 +135,8 @@ def check_places(
         longest = max(len(source), len(target)) + 1
         if longest > max_length:
             raise UserError(
-                f"{pair.place}: {longest} pieces, and the model has places for {max_length}; shorten or remove the line"
+                f"{pair.position}: {longest} tokens, and the model has positions for {max_length}; "
+                "shorten or remove the line"
             )
 
 
@@ -176,20 +177,20 @@ def read(file: str) -> Iterator[Line]:
 
 
 def print_sums(file: Path, sums: dict[str, Any]) -> None:
-    """What a newcomer compares: nats of a piece, and the perplexity."""
-    per_piece = sums["log_prob"] / sums["pieces"]
+    """What a newcomer compares: nats of a token, and the perplexity."""
+    per_token = sums["log_prob"] / sums["tokens"]
     table = Table()
     table.add_column("result")
     table.add_column("value", justify="right")
     for name, value in {
         "pairs": f"{sums['pairs']:,}",
-        "pieces, end pieces included": f"{sums['pieces']:,}",
+        "tokens, end tokens included": f"{sums['tokens']:,}",
         "log_prob, nats": f"{sums['log_prob']:,.2f}",
-        "log_prob of a piece": f"{per_piece:.4f}",
-        "perplexity": f"{math.exp(-per_piece):,.2f}",
+        "log_prob of a token": f"{per_token:.4f}",
+        "perplexity": f"{math.exp(-per_token):,.2f}",
     }.items():
         table.add_row(name, value)
     console = plain_console()
     console.print(table)
-    console.print("\nlog_prob, pieces, log_prob of a piece, a line for a line:", highlight=False)
+    console.print("\nlog_prob, tokens, log_prob of a token, a line for a line:", highlight=False)
     console.print(display_path(file), highlight=False, soft_wrap=True)

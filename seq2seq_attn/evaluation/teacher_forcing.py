@@ -40,7 +40,7 @@ def mean_loss(
         spreads.append(-log_probs.mean(-1))
         spread = spread + spreads[-1].sum()
         correct = correct + (log_probs.argmax(-1, keepdim=True) == reference).sum()
-    by_piece = torch.cat(nll)
-    smoothed = (1 - smoothing) * by_piece.sum() + smoothing * spread
-    loss_by_piece = (1 - smoothing) * by_piece + smoothing * torch.cat(spreads)
-    return Loss(smoothed, by_piece.sum(), by_piece, loss_by_piece, len(target), correct)
+    by_token = torch.cat(nll)
+    smoothed = (1 - smoothing) * by_token.sum() + smoothing * spread
+    loss_by_token = (1 - smoothing) * by_token + smoothing * torch.cat(spreads)
+    return Loss(smoothed, by_token.sum(), by_token, loss_by_token, len(target), correct)

@@ -1,1 +1,1 @@
-"""What a Transformer layer does at each place by itself."""
+"""What a Transformer layer does at each position by itself."""

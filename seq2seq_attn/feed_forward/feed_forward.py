@@ -1,4 +1,4 @@
-"""Feed-forward part: W f(V x + b) + c, place by place. Vaswani et al. 2017, section 3.3, arXiv:1706.03762."""
+"""Feed-forward part: W f(V x + b) + c, position by position. Vaswani et al. 2017, section 3.3, arXiv:1706.03762."""
 
 from __future__ import annotations
 

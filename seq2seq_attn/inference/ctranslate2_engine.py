@@ -19,7 +19,7 @@ from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 from seq2seq_attn.search.length_penalty.mean import MeanPenalty
 from seq2seq_attn.search.length_penalty.wu import WuPenalty
 from seq2seq_attn.search.limits import Limits
-from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
+from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 FORMAT = 1
@@ -33,12 +33,12 @@ class Exported(NamedTuple):
     """What `seq2seq-attn export ctranslate2` wrote beside the model: the fields of `Loaded`, but for the model.
 
     Attributes:
-        places: most pieces of a sentence, specials included.
+        positions: most tokens of a sentence, specials included.
     """
 
     tokenizer: SentencePieceTokenizer
     config: dict[str, Any]
-    places: int
+    positions: int
 
 
 class Mapped(NamedTuple):
@@ -46,7 +46,7 @@ class Mapped(NamedTuple):
 
     Attributes:
         options: of its `translate_batch`.
-        power: it ranks by log-probability over length^power, end piece counted.
+        power: it ranks by log-probability over length^power, end token counted.
         length_penalty: by which its hypotheses are ranked again; None: there is but one.
         num_best: translations of each sentence. limits: of their length.
     """
@@ -62,7 +62,7 @@ class Mapped(NamedTuple):
 class CTranslate2Engine:
     """A model with a search; translations are those of our own search but for near-ties.
 
-    A translation that is cut at its longest length has no end piece in its score.
+    A translation that is cut at its longest length has no end token in its score.
 
     Args:
         folder: written by `seq2seq-attn export ctranslate2`.
@@ -75,13 +75,13 @@ class CTranslate2Engine:
 
     def __init__(self, folder: str, *, search: Search | None, device: torch.device, num_threads: int | None) -> None:
         ctranslate2 = import_ctranslate2()
-        self.tokenizer, self.config, self.places = read_exported(Path(folder))
+        self.tokenizer, self.config, self.positions = read_exported(Path(folder))
         search = search or instantiate(self.config["search"], _convert_="all")
         self._mapped = mapped(search)
-        banned = self.tokenizer.target_pieces(list(TargetPieces.of(self.tokenizer).banned_ids))
-        self._suppressed = [[piece] for piece in banned]
-        pieces = self.tokenizer.target_pieces(list(range(self.tokenizer.target_vocab_size)))
-        self._ids = {piece: i for i, piece in enumerate(pieces)}
+        banned = self.tokenizer.target_tokens(list(TargetVocabulary.of(self.tokenizer).banned_ids))
+        self._suppressed = [[token] for token in banned]
+        tokens = self.tokenizer.target_tokens(list(range(self.tokenizer.target_vocab_size)))
+        self._ids = {token: i for i, token in enumerate(tokens)}
         self._translator = ctranslate2.Translator(
             folder,
             device=device.type,
@@ -96,17 +96,17 @@ class CTranslate2Engine:
         They may be many: CTranslate2 cuts its batches of `batch_sentences` from them, sorted by length.
 
         Raises:
-            UserError: for a sentence longer than the model has places for.
+            UserError: for a sentence longer than the model has positions for.
         """
-        lengths = torch.tensor([len(pieces) + 1 for pieces in sources], dtype=torch.long)
+        lengths = torch.tensor([len(tokens) + 1 for tokens in sources], dtype=torch.long)
         longest = max(lengths.tolist(), default=0)
-        if longest > self.places:
+        if longest > self.positions:
             raise UserError(
-                f"a sentence of {longest} pieces is longer than the {self.places} places of this export; export the "
-                "run again with --places, or cut the sentence"
+                f"a sentence of {longest} tokens is longer than the {self.positions} positions of this export; "
+                "export the run again with --positions, or cut the sentence"
             )
         mask = torch.arange(longest) < lengths[:, None]
-        most: list[int] = self._mapped.limits(mask, self.places, None).most.tolist()
+        most: list[int] = self._mapped.limits(mask, self.positions, None).most.tolist()
         found: list[list[Hypothesis]] = [[]] * len(sources)
         # One limit serves all at first; those that go beyond their own are searched again within it.
         left, limit = list(range(len(sources))), max(most, default=0)
@@ -114,13 +114,13 @@ class CTranslate2Engine:
             decoded = self._decode([sources[i] for i in left], limit, batch_sentences)
             for i, hypotheses in zip(left, decoded, strict=True):
                 found[i] = hypotheses
-            left = [i for i in left if most[i] < limit and any(len(one.pieces) > most[i] for one in found[i])]
+            left = [i for i in left if most[i] < limit and any(len(one.token_ids) > most[i] for one in found[i])]
             limit = max((most[i] for i in left), default=0)
         return [hypotheses[: self._mapped.num_best] for hypotheses in found]
 
     def _decode(self, sources: list[list[int]], limit: int, batch_sentences: int) -> list[list[Hypothesis]]:
         results = self._translator.translate_batch(
-            [self.tokenizer.source_pieces(pieces) for pieces in sources],
+            [self.tokenizer.source_tokens(tokens) for tokens in sources],
             max_batch_size=batch_sentences,
             max_input_length=0,
             max_decoding_length=limit,
@@ -134,14 +134,14 @@ class CTranslate2Engine:
         found = []
         for result in results:
             scored = zip(result.hypotheses, result.scores, strict=True)
-            hypotheses = [self._hypothesis(pieces, score, limit, divisors) for pieces, score in scored]
+            hypotheses = [self._hypothesis(tokens, score, limit, divisors) for tokens, score in scored]
             found.append(sorted(hypotheses, key=lambda one: -one.score))
         return found
 
-    def _hypothesis(self, pieces: list[str], score: float, limit: int, divisors: list[float]) -> Hypothesis:
-        ends = len(pieces) < limit
-        log_prob = score * (len(pieces) + ends) ** self._mapped.power
-        return Hypothesis([self._ids[piece] for piece in pieces], log_prob, log_prob / divisors[len(pieces)])
+    def _hypothesis(self, tokens: list[str], score: float, limit: int, divisors: list[float]) -> Hypothesis:
+        ends = len(tokens) < limit
+        log_prob = score * (len(tokens) + ends) ** self._mapped.power
+        return Hypothesis([self._ids[token] for token in tokens], log_prob, log_prob / divisors[len(tokens)])
 
 
 def import_ctranslate2() -> ModuleType:
@@ -177,14 +177,14 @@ def read_exported(folder: Path) -> Exported:
     config = settings["config"]
     build(config["search"], "search", file)
     build(config["data"]["cleaning"], "cleaning", file)
-    return Exported(read_tokenizer({**settings["tokenizer"], **models}, file), config, settings["places"])
+    return Exported(read_tokenizer({**settings["tokenizer"], **models}, file), config, settings["positions"])
 
 
 def mapped(search: Search) -> Mapped:
     """Greedy search, or a beam whose hypotheses are found alike there and ranked by our penalty.
 
-    CTranslate2 takes forbidden pieces out before it makes probabilities of what is left, we do so behind: in a
-    beam the scores then differ, but for pieces that hardly ever come.
+    CTranslate2 takes forbidden tokens out before it makes probabilities of what is left, we do so behind: in a
+    beam the scores then differ, but for tokens that hardly ever come.
 
     Raises:
         UserError: for a search, or an option of it, that means something else there.

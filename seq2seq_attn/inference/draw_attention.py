@@ -24,8 +24,8 @@ def main() -> None:
     model, tokenizer, config = load(arguments.run)
     cleaning = instantiate(config["data"]["cleaning"], _convert_="all")
     search = instantiate(config["search"], _convert_="all")
-    (pieces,) = tokenizer.encode_source([cleaning.normalize_text(arguments.sentence)])
-    found = attention_along(model, tokenizer, pieces, best_translation(model, tokenizer, search, pieces))
+    (tokens,) = tokenizer.encode_source([cleaning.normalize_text(arguments.sentence)])
+    found = attention_along(model, tokenizer, tokens, best_translation(model, tokenizer, search, tokens))
     for slot, weights, source, target in found:
         name = arguments.output.name if len(found) == 1 else f"{arguments.output.name}_{slot.replace('/', '_')}"
         print(save_attention_map(arguments.output.with_name(name), weights, source, target))

@@ -14,8 +14,8 @@ class Engine(ABC):
 
     @property
     @abstractmethod
-    def places(self) -> int | None:
-        """Most pieces of a source, end piece included; None: any."""
+    def positions(self) -> int | None:
+        """Most tokens of a source, end token included; None: any."""
 
     @abstractmethod
     def __call__(

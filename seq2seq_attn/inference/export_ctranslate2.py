@@ -29,13 +29,13 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.nn.residual import Residual
 from seq2seq_attn.position.learned import LearnedPosition
 from seq2seq_attn.position.none import NonePosition
-from seq2seq_attn.position.position_encoding import Position
+from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.position.relative import RelativePosition
 from seq2seq_attn.position.rotary import RotaryPosition
 from seq2seq_attn.position.sinusoidal import SinusoidalPosition, sinusoids
 
 Side = TransformerEncoder | TransformerDecoder
-PLACES = 2048  # rows of a table of positions that could have any number of them
+POSITIONS = 2048  # rows of a table of positions that could have any number of them
 
 
 @reports_user_errors
@@ -44,19 +44,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", help="a run folder or a .ckpt file")
     parser.add_argument("folder", type=Path, help="must not exist yet")
     parser.add_argument(
-        "--places", type=int, default=PLACES, help="pieces of the longest sentence, where positions have no end"
+        "--positions", type=int, default=POSITIONS, help="tokens of the longest sentence, where positions have no end"
     )
     options = parser.parse_args(arguments)
-    export(load(options.run), options.folder, options.places)
+    export(load(options.run), options.folder, options.positions)
 
 
-def export(loaded: Loaded, folder: Path, places: int = PLACES) -> None:
+def export(loaded: Loaded, folder: Path, positions: int = POSITIONS) -> None:
     """Weights, vocabularies, tokenizer and settings.
 
     Raises:
         UserError: for a model that CTranslate2 cannot express, or a folder that is there already.
     """
-    spec = specification(loaded, places)
+    spec = specification(loaded, positions)
     if folder.exists():
         raise UserError(f"{folder} is there already; give a new folder, or delete it")
     spec.validate()
@@ -69,14 +69,14 @@ def export(loaded: Loaded, folder: Path, places: int = PLACES) -> None:
         (folder / MODEL_FILES[side]).write_bytes(state.pop(f"{side}_model").numpy().tobytes())
     settings = {
         "format": FORMAT,
-        "places": min(places, loaded.model.max_length or places),
+        "positions": min(positions, loaded.model.max_length or positions),
         "tokenizer": state,
         "config": {"search": config["search"], "data": {"cleaning": config["data"]["cleaning"]}},
     }
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
-def specification(loaded: Loaded, places: int) -> Any:
+def specification(loaded: Loaded, positions: int) -> Any:
     """CTranslate2's `TransformerSpec` with all weights."""
     model, tokenizer = loaded.model, loaded.tokenizer
     check(model)
@@ -86,8 +86,8 @@ def specification(loaded: Loaded, places: int) -> Any:
     )
     spec.config.layer_norm_epsilon = next(m.eps for m in model.modules() if isinstance(m, nn.LayerNorm))
     spec.config.add_source_eos = True
-    spec.register_source_vocabulary(tokenizer.source_pieces(list(range(tokenizer.source_vocab_size))))
-    spec.register_target_vocabulary(tokenizer.target_pieces(list(range(tokenizer.target_vocab_size))))
+    spec.register_source_vocabulary(tokenizer.source_tokens(list(range(tokenizer.source_vocab_size))))
+    spec.register_target_vocabulary(tokenizer.target_tokens(list(range(tokenizer.target_vocab_size))))
     (embedded,) = spec.encoder.embeddings
     embedded.weight, spec.decoder.embeddings.weight = (
         numbers(embedding.weight) for embedding in (model.embed_source, model.embed_target)
@@ -96,7 +96,7 @@ def specification(loaded: Loaded, places: int) -> Any:
     for filled, side in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
         filled.scale_embeddings = float(model.scale)
         if hasattr(filled, "position_encodings"):
-            filled.position_encodings.encodings = numbers(table(side.position, places, model.embed_source))
+            filled.position_encodings.encodings = numbers(table(side.position, positions, model.embed_source))
         if is_pre(side):
             fill_norm(filled.layer_norm, side.norm)
         for one, layer in zip(filled.layer, side.layers, strict=True):
@@ -159,7 +159,7 @@ def check_attention(option: str, attention: Attention) -> None:
         )
 
 
-def check_position(side: str, position: Position) -> None:
+def check_position(side: str, position: PositionEncoding) -> None:
     if isinstance(position, SinusoidalPosition | LearnedPosition) and position.join.project is not None:
         raise UserError("position.join=concat is not known to CTranslate2; train with position.join=add")
     known = (SinusoidalPosition, LearnedPosition, NonePosition, RotaryPosition, RelativePosition)
@@ -193,13 +193,13 @@ def is_pre(side: Side) -> bool:
     return isinstance(side.norm, nn.LayerNorm)
 
 
-def table(position: Position, places: int, embedding: nn.Embedding) -> Tensor:
-    """A row for each place: zeros where none is added, because without a table CTranslate2 makes its own."""
+def table(position: PositionEncoding, positions: int, embedding: nn.Embedding) -> Tensor:
+    """A row for each position: zeros where none is added, because without a table CTranslate2 makes its own."""
     if isinstance(position, LearnedPosition):
         return position.table
     if isinstance(position, SinusoidalPosition):
-        return sinusoids(places, position.dim, position.base)
-    return torch.zeros(places, embedding.embedding_dim)
+        return sinusoids(positions, position.dim, position.base)
+    return torch.zeros(positions, embedding.embedding_dim)
 
 
 def fill_layer(filled: Any, layer: Any) -> None:

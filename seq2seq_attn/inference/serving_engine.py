@@ -31,12 +31,12 @@ class ServingEngine(Engine):
             raise UserError("engine=ctranslate2 knows no ensembles; give one ckpt_path, or leave out engine")
         folder = given_path(paths[0], "ckpt_path")
         self._folder, self._device, self._num_threads = str(folder), device, num_threads
-        self.tokenizer, self.config, self._places = read_exported(folder)
+        self.tokenizer, self.config, self._positions = read_exported(folder)
         self._read: tuple[Search, CTranslate2Engine] | None = None
 
     @property
-    def places(self) -> int:
-        return self._places
+    def positions(self) -> int:
+        return self._positions
 
     def __call__(
         self,

@@ -11,9 +11,9 @@ from seq2seq_attn.alignment.forced_attention import SlotMap, attention_along
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.engine import Engine
-from seq2seq_attn.model.decoding_model import Stepping
+from seq2seq_attn.model.decoding_model import DecodingModel
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
+from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -21,13 +21,13 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 class TorchEngine(Engine):
     """A model in evaluation mode, or an ensemble, that stands on `device`."""
 
-    def __init__(self, model: Stepping, tokenizer: SentencePieceTokenizer, device: torch.device) -> None:
+    def __init__(self, model: DecodingModel, tokenizer: SentencePieceTokenizer, device: torch.device) -> None:
         self.model, self.tokenizer, self.device = model, tokenizer, device
-        self._places = model.max_length  # asked once: it walks through all modules
+        self._positions = model.max_length  # asked once: it walks through all modules
 
     @property
-    def places(self) -> int | None:
-        return self._places
+    def positions(self) -> int | None:
+        return self._positions
 
     def __call__(
         self,
@@ -40,7 +40,7 @@ class TorchEngine(Engine):
     ) -> list[list[Hypothesis]]:
         tokenizer, found = self.tokenizer, [list[Hypothesis]()] * len(sources)
         for rows in cut_batches(
-            [len(pieces) + 1 for pieces in sources],
+            [len(tokens) + 1 for tokens in sources],
             batch_sentences=batch_sentences,
             batch_tokens=batch_tokens,
             hypotheses=search.hypotheses_at_once,
@@ -52,7 +52,7 @@ class TorchEngine(Engine):
                 self.model,
                 source.to(self.device),
                 mask.to(self.device),
-                TargetPieces.of(tokenizer),
+                TargetVocabulary.of(tokenizer),
                 prefixes=None if prefixes is None else [prefixes[row] for row in rows],
             )
             for row, hypotheses in zip(rows, translated, strict=True):
@@ -78,9 +78,9 @@ def cut_batches(
     """Rows, the shortest first, so that those of like length meet.
 
     Args:
-        lengths: pieces of each sentence, end piece included.
+        lengths: tokens of each sentence, end token included.
         batch_sentences: of a batch.
-        batch_tokens: instead, places of a batch, padding included, times hypotheses; a sentence that is longer
+        batch_tokens: instead, positions of a batch, padding included, times hypotheses; a sentence that is longer
             stands alone.
         hypotheses: of a sentence, searched at once.
     """

@@ -56,12 +56,12 @@ def translate(config: DictConfig) -> None:
         search=search,
         batch_sentences=options["batch_sentences"],
         batch_tokens=options["batch_tokens"],
-        max_source_pieces=options["max_source_pieces"],
+        max_source_tokens=options["max_source_tokens"],
     )
     if options["interactive"]:
         interact(lambda text: answer([text])[0])
     else:
-        attention = partial(translator.attention, max_source_pieces=options["max_source_pieces"])
+        attention = partial(translator.attention, max_source_tokens=options["max_source_tokens"])
         translate_files(options, answer, attention)
 
 

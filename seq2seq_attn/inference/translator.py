@@ -31,9 +31,9 @@ class Translation(NamedTuple):
 
     Attributes:
         text: on one line.
-        log_prob: in nats, end piece included.
+        log_prob: in nats, end token included.
         score: what the search ranks by.
-        pieces: of the text, "▁" for a blank before.
+        tokens: of the text, "▁" for a blank before.
         alternatives: what else the search found, best first.
         maps: of every slot, where asked for.
         notes: how the source was changed before it was translated, for a reader.
@@ -42,7 +42,7 @@ class Translation(NamedTuple):
     text: str
     log_prob: float
     score: float
-    pieces: list[str]
+    tokens: list[str]
     alternatives: list[Translation]
     maps: list[SlotMap]
     notes: list[str]
@@ -81,14 +81,14 @@ class Translator:
             num_threads: of ctranslate2; those of torch are `torch.set_num_threads`.
         """
         paths = [str(path)] if isinstance(path, str | Path) else [str(one) for one in path]
-        place = choose_device(device)
+        position = choose_device(device)
         if engine == "ctranslate2":
-            served = ServingEngine(paths, device=place, num_threads=num_threads)
+            served = ServingEngine(paths, device=position, num_threads=num_threads)
             return cls(served, served.tokenizer, served.config)
         if engine != "torch":
             raise UserError(f"engine={engine} is not there; choose from: torch, ctranslate2")
         model, tokenizer, config = load_ensemble(paths)
-        return cls(TorchEngine(model.to(place), tokenizer, place), tokenizer, config)
+        return cls(TorchEngine(model.to(position), tokenizer, position), tokenizer, config)
 
     def translate(
         self,
@@ -99,7 +99,7 @@ class Translator:
         maps: bool = False,
         batch_sentences: int = 128,
         batch_tokens: int | None = None,
-        max_source_pieces: int = 512,
+        max_source_tokens: int = 512,
     ) -> list[Translation]:
         """The best translation of each text, which depends on no other text.
 
@@ -108,8 +108,8 @@ class Translator:
             prefixes: what each translation begins with; an empty one leaves it free.
             maps: give the attention of each best translation, by one more pass.
             batch_sentences: texts searched at once.
-            batch_tokens: instead, padded pieces of the texts, times hypotheses.
-            max_source_pieces: a longer text, or prefix, is cut, and a note says so.
+            batch_tokens: instead, padded tokens of the texts, times hypotheses.
+            max_source_tokens: a longer text, or prefix, is cut, and a note says so.
         """
         if isinstance(texts, str) or isinstance(prefixes, str):
             raise UserError(
@@ -118,9 +118,9 @@ class Translator:
         if prefixes is not None and len(prefixes) != len(texts):
             raise UserError(f"there are {len(texts)} texts and {len(prefixes)} prefixes; give one for each, or None")
         notes: list[list[str]] = [[] for _ in texts]
-        sources = self._encode(texts, max_source_pieces, notes)
-        filled = [row for row, pieces in enumerate(sources) if pieces]
-        begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_pieces, notes)
+        sources = self._encode(texts, max_source_tokens, notes)
+        filled = [row for row, tokens in enumerate(sources) if tokens]
+        begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
         hypotheses = self.engine(
             [sources[row] for row in filled],
             self._search(search),
@@ -135,14 +135,14 @@ class Translator:
         if not maps:
             return translations
         return [
-            one._replace(maps=self._attention(pieces, best.pieces))
-            for one, pieces, (best, *_) in zip(translations, sources, found, strict=True)
+            one._replace(maps=self._attention(tokens, best.token_ids))
+            for one, tokens, (best, *_) in zip(translations, sources, found, strict=True)
         ]
 
-    def attention(self, text: str, translation: Translation, *, max_source_pieces: int = 512) -> list[SlotMap]:
+    def attention(self, text: str, translation: Translation, *, max_source_tokens: int = 512) -> list[SlotMap]:
         """The maps of a translation of `text`, as `translate(maps=True)` gives them for the best."""
-        (source,) = self._encode([text], max_source_pieces, [[]])
-        return self._attention(source, [self.tokenizer.target_model.piece_to_id(p) for p in translation.pieces])
+        (source,) = self._encode([text], max_source_tokens, [[]])
+        return self._attention(source, [self.tokenizer.target_model.piece_to_id(p) for p in translation.tokens])
 
     def _search(self, wanted: WantedSearch) -> Search:
         """The one of the call before, where the same is wanted."""
@@ -153,30 +153,30 @@ class Translator:
     def _attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         return self.engine.attention(source, target) if source else []
 
-    def _encode(self, texts: Sequence[str], max_source_pieces: int, notes: Sequence[list[str]]) -> list[list[int]]:
-        return self._cut(self.tokenizer.encode_source(self._cleaned(texts, notes)), max_source_pieces, notes)
+    def _encode(self, texts: Sequence[str], max_source_tokens: int, notes: Sequence[list[str]]) -> list[list[int]]:
+        return self._cut(self.tokenizer.encode_source(self._cleaned(texts, notes)), max_source_tokens, notes)
 
     def _encode_prefixes(
-        self, prefixes: Sequence[str], max_source_pieces: int, notes: Sequence[list[str]]
+        self, prefixes: Sequence[str], max_source_tokens: int, notes: Sequence[list[str]]
     ) -> list[list[int]]:
         own: list[list[str]] = [[] for _ in prefixes]
-        pieces = self._cut(self.tokenizer.encode_target(self._cleaned(prefixes, own)), max_source_pieces, own)
-        for prefix, of_prefix, said in zip(pieces, own, notes, strict=True):
+        tokens = self._cut(self.tokenizer.encode_target(self._cleaned(prefixes, own)), max_source_tokens, own)
+        for prefix, of_prefix, said in zip(tokens, own, notes, strict=True):
             said += [f"its prefix: {note}" for note in of_prefix]
             if self.tokenizer.unk_id in prefix:
                 said.append("the prefix has letters that the model cannot write")
-        return pieces
+        return tokens
 
-    def _cut(self, rows: Sequence[list[int]], max_source_pieces: int, notes: Sequence[list[str]]) -> list[list[int]]:
-        if max_source_pieces < 1:
-            raise UserError(f"max_source_pieces={max_source_pieces} leaves nothing; use 512")
-        places = self.engine.places
-        most = max_source_pieces if places is None else min(max_source_pieces, places - 1)
-        for pieces, said in zip(rows, notes, strict=True):
-            if len(pieces) > most:
-                why = "max_source_pieces allows" if most == max_source_pieces else "the model has places for"
-                said.append(f"cut from {len(pieces)} to {most} pieces, the most that {why}")
-        return [pieces[:most] for pieces in rows]
+    def _cut(self, rows: Sequence[list[int]], max_source_tokens: int, notes: Sequence[list[str]]) -> list[list[int]]:
+        if max_source_tokens < 1:
+            raise UserError(f"max_source_tokens={max_source_tokens} leaves nothing; use 512")
+        positions = self.engine.positions
+        most = max_source_tokens if positions is None else min(max_source_tokens, positions - 1)
+        for tokens, said in zip(rows, notes, strict=True):
+            if len(tokens) > most:
+                why = "max_source_tokens allows" if most == max_source_tokens else "the model has positions for"
+                said.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")
+        return [tokens[:most] for tokens in rows]
 
     def _cleaned(self, texts: Sequence[str], notes: Sequence[list[str]]) -> list[str]:
         """As for training; what no tokenizer should see is replaced."""
@@ -192,14 +192,14 @@ class Translator:
         return cleaned
 
     def _translation(self, hypotheses: Sequence[Hypothesis], notes: list[str]) -> Translation:
-        texts = self.tokenizer.decode_target([one.pieces for one in hypotheses])
+        texts = self.tokenizer.decode_target([one.token_ids for one in hypotheses])
         made = [
             # a line of text stays one, whatever the model says
             Translation(
                 " ".join(text.splitlines()),
                 one.log_prob,
                 one.score,
-                self.tokenizer.target_pieces(one.pieces),
+                self.tokenizer.target_tokens(one.token_ids),
                 [],
                 [],
                 [],

@@ -22,12 +22,12 @@ class Row(NamedTuple):
     Attributes:
         number: W&B's own count of lines.
         names: of what was logged in it.
-        place: on the axis that was asked for; None: it is on no such axis.
+        position: on the axis that was asked for; None: it is on no such axis.
     """
 
     number: int
     names: set[str]
-    place: int | None
+    position: int | None
 
 
 def read_rows(file: Path, axis: str) -> list[Row]:
@@ -37,23 +37,23 @@ def read_rows(file: Path, axis: str) -> list[Row]:
         for record in read_records(file):
             if record.HasField("history"):
                 values = {item.nested_key[0]: item.value_json for item in record.history.item}
-                place = json.loads(values[axis]) if axis in values else None
-                rows.append(Row(record.history.step.num, set(values), place))
+                position = json.loads(values[axis]) if axis in values else None
+                rows.append(Row(record.history.step.num, set(values), position))
     return rows
 
 
 def read_records(file: Path) -> Iterator[Record]:
-    content, place, parts = file.read_bytes(), FILE_HEADER, b""
-    while place + RECORD_HEADER <= len(content):
-        left = BLOCK - place % BLOCK
+    content, position, parts = file.read_bytes(), FILE_HEADER, b""
+    while position + RECORD_HEADER <= len(content):
+        left = BLOCK - position % BLOCK
         if left < RECORD_HEADER:
-            place += left  # too little for a header
+            position += left  # too little for a header
             continue
-        _, length, kind = struct.unpack_from("<IHB", content, place)
-        place += RECORD_HEADER
-        parts += content[place : place + length]
-        place += length
-        if place > len(content):
+        _, length, kind = struct.unpack_from("<IHB", content, position)
+        position += RECORD_HEADER
+        parts += content[position : position + length]
+        position += length
+        if position > len(content):
             return
         if kind in (WHOLE, LAST):
             record = Record()

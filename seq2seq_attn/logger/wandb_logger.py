@@ -139,8 +139,8 @@ class WandbRun(WandbLogger):
         for file in Path(str(self.save_dir)).glob(f"wandb/*run-*-{run.id}/run-{run.id}.wandb"):
             kept = file.parent.name.startswith("offline-")
             for row in read_rows(file, STEP):
-                if row.place is not None and (kept or row.number < run.starting_step):
-                    self._sent |= {(name, row.place) for name in row.names}
+                if row.position is not None and (kept or row.number < run.starting_step):
+                    self._sent |= {(name, row.position) for name in row.names}
                     self._next = max(self._next, row.number + 1)
 
     def _catch_up(self) -> None:

@@ -13,11 +13,11 @@ from torch import Tensor
 class AttentionFigures:
     """Means over all sentences so far.
 
-    Entropy is in nats, of each target piece's weights, in every layer and head; 0 looks at one piece alone.
+    Entropy is in nats, of each target token's weights, in every layer and head; 0 looks at one token alone.
 
-    Coverage is the mean over source pieces of min(1, what all target pieces gave it together), the attention being the
+    Coverage is the mean over source tokens of min(1, what all target tokens gave it together), the attention being the
     mean of layers and heads: the inside of the coverage penalty of Wu et al. 2016, eq. 14, arXiv:1609.08144. At 1 no
-    piece was left out. End pieces count on both sides.
+    token was left out. End tokens count on both sides.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""BLEU of text that came tokenised by Moses, detokenised first, so that it compares with that of plain text."""
+"""BLEU of text that came tokenized by Moses, detokenised first, so that it compares with that of plain text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 @final
 class DetokenizedBLEU(CorpusMetric):
-    """Detokenises hypotheses and references alike. Multi30k's tokenised captions become its plain ones again, less case
+    """Detokenises hypotheses and references alike. Multi30k's tokenized captions become its plain ones again, less case
     and kinds of quotation marks.
 
     Args:

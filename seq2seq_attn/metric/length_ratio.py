@@ -14,5 +14,5 @@ def length_ratio(metric: CorpusMetric, hypotheses: Sequence[str], references: Se
     Below 1, BLEU's brevity penalty is exp(1 - 1 / ratio).
     """
     rows = sentence_counts(metric.scorer, hypotheses, references)
-    said, expected = (sum(row[NUM_HEADER + place] for row in rows) for place in (0, 1))
+    said, expected = (sum(row[NUM_HEADER + position] for row in rows) for position in (0, 1))
     return said / max(expected, 1)

@@ -1,4 +1,4 @@
-"""BLEU of lower-cased, normalised and tokenised text, as papers on Multi30k report it. Koehn et al. 2007 (Moses)."""
+"""BLEU of lower-cased, normalised and tokenized text, as papers on Multi30k report it. Koehn et al. 2007 (Moses)."""
 
 from functools import cache, lru_cache, partial
 from importlib.metadata import version

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Step(NamedTuple):
-    """What the next piece may be, in nats, and the state behind the pieces read.
+    """What the next token may be, in nats, and the state behind the tokens read.
 
     Attributes:
         attention: to the source, mean over layers and heads; None unless asked for.
@@ -21,18 +21,18 @@ class Step(NamedTuple):
     attention: Float[Tensor, "rows source"] | None
 
 
-class Stepping(ABC):
+class DecodingModel(ABC):
     """A trained model in evaluation mode, or an ensemble of them."""
 
     @property
     @abstractmethod
     def max_length(self) -> int | None:
-        """Most pieces that the model can read, specials included; None: any."""
+        """Most tokens that the model can read, specials included; None: any."""
 
     @abstractmethod
     def encode(self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]) -> Any:
-        """A `DecoderState` before the first piece, with one hypothesis of each sentence."""
+        """A `DecoderState` before the first token, with one hypothesis of each sentence."""
 
     @abstractmethod
     def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:
-        """Read the last piece of each hypothesis."""
+        """Read the last token of each hypothesis."""

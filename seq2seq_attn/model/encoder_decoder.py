@@ -12,19 +12,19 @@ from torch import Tensor, nn
 from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.model.decoding_model import Step, Stepping
+from seq2seq_attn.model.decoding_model import DecodingModel, Step
 from seq2seq_attn.nn.precision import at_least_float32
 
 
 @final
-class EncoderDecoder(nn.Module, Stepping):
+class EncoderDecoder(nn.Module, DecodingModel):
     """Built from an encoder and a decoder, each a factory that takes the widths it is offered.
 
     Args:
-        source_vocab_size, target_vocab_size: pieces; filled in from the tokenizer.
-        embedding_dim: width of a piece on both sides.
+        source_vocab_size, target_vocab_size: tokens; filled in from the tokenizer.
+        embedding_dim: width of a token on both sides.
         tie_embeddings: share matrices (Press and Wolf 2017): `none`, or False; `target` with the output layer; `all`
-            three, which needs a joint vocabulary. A decoder of another width is projected to that of a piece.
+            three, which needs a joint vocabulary. A decoder of another width is projected to that of a token.
         scale_embeddings: times the square root of their width (Vaswani et al. 2017, 3.4).
         dropout: of the embeddings.
     """
@@ -78,9 +78,9 @@ class EncoderDecoder(nn.Module, Stepping):
 
     @property
     def max_length(self) -> int | None:
-        """Most pieces of a source, or of what the decoder reads, specials included; None: any.
+        """Most tokens of a source, or of what the decoder reads, specials included; None: any.
 
-        The least of what its parts have places for: learned positions, synthesized scores.
+        The least of what its parts have positions for: learned positions, synthesized scores.
         """
         parts = [*self.encoder.modules(), *self.decoder.modules()]
         lengths = [getattr(part, "max_length", None) for part in parts]
@@ -97,7 +97,7 @@ class EncoderDecoder(nn.Module, Stepping):
         return decoded if self.narrow is None else decoded._replace(hidden=self.narrow(decoded.hidden))
 
     def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:
-        """One piece of every hypothesis: log-probabilities of the next in float32 at least."""
+        """One token of every hypothesis: log-probabilities of the next in float32 at least."""
         decoded = self.decode(last[:, None], state, need_weights=need_weights)
         logits = at_least_float32(self.logits(decoded.hidden[:, 0]))
         # in place, where nothing is to be derived: the vocabulary is most of what a step touches
@@ -105,7 +105,7 @@ class EncoderDecoder(nn.Module, Stepping):
         return Step(log_probs, decoded.state, attention_to_source(decoded.weights) if need_weights else None)
 
     def logits(self, hidden: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows vocabulary"]:
-        """Scores of the next piece."""
+        """Scores of the next token."""
         return self.output(hidden)
 
     def forward(
@@ -116,7 +116,7 @@ class EncoderDecoder(nn.Module, Stepping):
         *,
         need_weights: bool = False,
     ) -> Decoded:
-        """Teacher forcing: hidden states at every target place, and the weights of both sides."""
+        """Teacher forcing: hidden states at every target position, and the weights of both sides."""
         encoded = self._read(source, source_mask, need_weights)
         decoded = self.decode(target_input, self.decoder.initial_state(encoded), need_weights=need_weights)
         return decoded._replace(
@@ -126,8 +126,8 @@ class EncoderDecoder(nn.Module, Stepping):
     def _read(self, source: Tensor, mask: Tensor, need_weights: bool = False) -> Encoded:
         return self.encoder(self._embedded(self.embed_source, source), mask, need_weights=need_weights)
 
-    def _embedded(self, embedding: nn.Embedding, pieces: Tensor) -> Tensor:
-        embedded = embedding(pieces)
+    def _embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+        embedded = embedding(tokens)
         return self.dropout(embedded if self.scale == 1.0 else embedded * self.scale)
 
 

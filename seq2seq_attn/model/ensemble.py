@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.decoder.decoder import DecoderState
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.model.decoding_model import Step, Stepping
+from seq2seq_attn.model.decoding_model import DecodingModel, Step
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 
 
@@ -32,10 +32,10 @@ class EnsembleState(DecoderState):
 
 
 @final
-class Ensemble(nn.Module, Stepping):
+class Ensemble(nn.Module, DecodingModel):
     """Models of one vocabulary, of any architectures; what they attend to is the mean of all members.
 
-    The mean is that of probabilities, of which a member that is sure of a piece can convince the others; a mean of
+    The mean is that of probabilities, of which a member that is sure of a token can convince the others; a mean of
     log-probabilities would let each member forbid it.
 
     Args:
@@ -47,7 +47,7 @@ class Ensemble(nn.Module, Stepping):
         sizes = {(m.embed_source.num_embeddings, m.embed_target.num_embeddings) for m in members}
         if len(sizes) != 1:
             raise UserError(
-                f"an ensemble needs one vocabulary, got {len(sizes)} numbers of pieces {sorted(sizes)} of "
+                f"an ensemble needs one vocabulary, got {len(sizes)} numbers of tokens {sorted(sizes)} of "
                 f"{len(members)} models; give models that were trained with the same tokenizer"
             )
         self.members = nn.ModuleList(members)
@@ -62,7 +62,7 @@ class Ensemble(nn.Module, Stepping):
         return EnsembleState(tuple(member.encode(source, mask) for member in self._models))
 
     def step(self, last: Int[Tensor, "rows"], state: EnsembleState, *, need_weights: bool = False) -> Step:
-        """One piece of every hypothesis, read by every member."""
+        """One token of every hypothesis, read by every member."""
         steps = [
             member.step(last, of_member, need_weights=need_weights)
             for member, of_member in zip(self._models, state.members, strict=True)

@@ -12,13 +12,13 @@ from torch.nn.utils.parametrizations import weight_norm
 
 @final
 class GatedConvolution(nn.Module):
-    """Pads nothing: a window stands only where all of its places do, so `kernel_size - 1` places go.
+    """Pads nothing: a window stands only where all of its positions do, so `kernel_size - 1` positions go.
 
     The kernel is one matrix over the joined window, as the paper writes it (3.2): on a CPU about as fast as
     `nn.Conv1d` in training, and up to twice as fast in a step of decoding.
 
     Args:
-        dim: width of the input and of the output. kernel_size: places in a window.
+        dim: width of the input and of the output. kernel_size: positions in a window.
         dropout: of the input.
     """
 

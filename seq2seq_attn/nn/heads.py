@@ -63,19 +63,19 @@ class HeadLinear(nn.Module):
         return outputs if self.bias is None else outputs + self.bias.unsqueeze(-2)
 
     def at(
-        self, x: Float[Tensor, "*batch heads length input_dim"], place: Int[Tensor, "*blocks outputs"]
+        self, x: Float[Tensor, "*batch heads length input_dim"], position: Int[Tensor, "*blocks outputs"]
     ) -> Float[Tensor, "*batch heads length outputs"]:
-        """The outputs at some places, which may be others in each block."""
-        outputs = x @ at_places(self.weight, place).mT
+        """The outputs at some positions, which may be others in each block."""
+        outputs = x @ rows_at(self.weight, position).mT
         if self.bias is None:
             return outputs
-        return outputs + at_places(self.bias.unsqueeze(-1), place).mT
+        return outputs + rows_at(self.bias.unsqueeze(-1), position).mT
 
 
-def at_places(
-    table: Float[Tensor, "heads places width"], place: Int[Tensor, "*blocks length"]
+def rows_at(
+    table: Float[Tensor, "heads positions width"], position: Int[Tensor, "*blocks length"]
 ) -> Float[Tensor, "*blocks heads length width"]:
     """Rows of a table, the heads behind the blocks."""
-    # index_select: its backward is several times as fast as that of table[:, place].
-    rows = table.index_select(1, place.flatten()).unflatten(1, place.shape)
+    # index_select: its backward is several times as fast as that of table[:, position].
+    rows = table.index_select(1, position.flatten()).unflatten(1, position.shape)
     return rows.movedim(0, -3)

@@ -1,4 +1,4 @@
-"""Softmax over the places that may be seen; hidden ones get exactly 0, a row that sees nothing is all 0."""
+"""Softmax over the positions that may be seen; hidden ones get exactly 0, a row that sees nothing is all 0."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def masked_softmax(
 
 
 def masked_mean(x: Float[Tensor, "batch length dim"], mask: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch dim"]:
-    """Zeros for a sentence without any real place; what stands where `mask` is False is not read."""
+    """Zeros for a sentence without any real position; what stands where `mask` is False is not read."""
     total = x.masked_fill(~mask.unsqueeze(-1), 0.0).sum(1)
     return total / mask.sum(1, keepdim=True).clamp(min=1)
 
 
-def both(left: Bool[Tensor, "..."] | None, right: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."] | None:
-    """What two masks both allow, where None allows everything."""
+def intersect_masks(left: Bool[Tensor, "..."] | None, right: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."] | None:
+    """Return what two masks both allow, where None allows everything."""
     if left is None:
         return right
     return left if right is None else left & right

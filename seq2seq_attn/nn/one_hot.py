@@ -1,4 +1,4 @@
-"""One place out of each row: the best by its scores or, if they are given noise, one drawn by them."""
+"""One position out of each row: the best by its scores or, if they are given noise, one drawn by them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 
-def best_place(
+def best_position(
     scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
 ) -> Float[Tensor, "*rows keys"]:
     """1 at the largest score that may be seen, the first of equals; all 0 in a row that sees nothing.

@@ -8,20 +8,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seq2seq_attn.position.position_encoding import Position
-from seq2seq_attn.position.relative_encoding import RelativePart
+from seq2seq_attn.position.position_encoding import PositionEncoding
+from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 
 @final
-class AlibiPosition(Position):
+class AlibiPosition(PositionEncoding):
     """Attention with linear biases; nothing is learned."""
 
-    def relative(self, *, num_heads: int, head_dim: int) -> RelativePart:
+    def relative(self, *, num_heads: int, head_dim: int) -> RelativeEncoding:
         return LinearBias(num_heads=num_heads)
 
 
 @final
-class LinearBias(RelativePart):
+class LinearBias(RelativeEncoding):
     """-slope * |query - key|, slope 2^(-8i/heads) for head i = 1 .. heads.
 
     The paper is causal, where a key is never behind its query; with the distance's absolute value the two
@@ -45,11 +45,11 @@ class LinearBias(RelativePart):
     def bias(
         self,
         query: Float[Tensor, "*batch heads target width"] | None,
-        query_place: Int[Tensor, "*blocks target"],
-        key_place: Int[Tensor, "*blocks source"],
+        query_position: Int[Tensor, "*blocks target"],
+        key_position: Int[Tensor, "*blocks source"],
     ) -> Float[Tensor, "1 *blocks heads target source"]:
         # Half precision has no room for the distances of a long sentence, even if it is torch's default.
         dtype = torch.promote_types(torch.float32, torch.get_default_dtype())
         slope = torch.exp2(self.half_steps.to(dtype) * (-4 / self.power))  # (heads,)
-        distance = (query_place[..., :, None] - key_place[..., None, :]).abs().to(dtype)
+        distance = (query_position[..., :, None] - key_position[..., None, :]).abs().to(dtype)
         return (distance[..., None, :, :] * -slope[:, None, None])[None]

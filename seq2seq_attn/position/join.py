@@ -1,4 +1,4 @@
-"""Two ways to join a place to an embedding: add (Vaswani et al. 2017) or concat (Collobert et al. 2011)."""
+"""Two ways to join a position to an embedding: add (Vaswani et al. 2017) or concat (Collobert et al. 2011)."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ class Join(nn.Module):
     ) -> Float[Tensor, "batch length dim"]:
         if self.project is None:
             return embedded + position
-        # W [e; p] = W_left e + W_right p, so that a place is projected once for all sentences.
+        # W [e; p] = W_left e + W_right p, so that a position is projected once for all sentences.
         left, right = self.project.weight.chunk(2, 1)
         return F.linear(embedded, left) + F.linear(position, right)

@@ -1,4 +1,4 @@
-"""Learned position: a vector for each place. Gehring et al. 2017, section 3.1, arXiv:1705.03122."""
+"""Learned position: a vector for each position. Gehring et al. 2017, section 3.1, arXiv:1705.03122."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.join import Join
-from seq2seq_attn.position.position_encoding import Position
+from seq2seq_attn.position.position_encoding import PositionEncoding
 
 
 @final
-class LearnedPosition(Position):
-    """A place that no sentence reached in training keeps its random vector.
+class LearnedPosition(PositionEncoding):
+    """A position that no sentence reached in training keeps its random vector.
 
     Args:
         dim: width of the embeddings.
         join: add, or concat with a projection that keeps the width.
-        max_length: places that there are, in pieces.
+        max_length: positions that there are, in tokens.
 
     Raises:
         UserError: for a sentence beyond `max_length`.
@@ -39,7 +39,7 @@ class LearnedPosition(Position):
         stop = start + embedded.shape[1]
         if stop > len(self.table):
             raise UserError(
-                f"position.max_length={len(self.table)} is too few for a sentence of {stop} pieces; "
+                f"position.max_length={len(self.table)} is too few for a sentence of {stop} tokens; "
                 "raise it and train again, or use position=sinusoidal"
             )
         return self.join(embedded, self.table[start:stop])

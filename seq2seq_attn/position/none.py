@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import final
 
-from seq2seq_attn.position.position_encoding import Position
+from seq2seq_attn.position.position_encoding import PositionEncoding
 
 
 @final
-class NonePosition(Position):
+class NonePosition(PositionEncoding):
     """Embeddings stay as they are."""

@@ -7,14 +7,14 @@ from abc import ABC
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seq2seq_attn.position.relative_encoding import RelativePart
+from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 
-class Position(nn.Module, ABC):
-    """Does nothing unless an option says otherwise; an option joins places to embeddings or has a relative part.
+class PositionEncoding(nn.Module, ABC):
+    """Does nothing unless an option says otherwise; an option joins positions to embeddings or has a relative part.
 
     Attributes:
-        max_length: places that it has; None: any.
+        max_length: positions that it has; None: any.
     """
 
     max_length: int | None = None
@@ -26,10 +26,10 @@ class Position(nn.Module, ABC):
     def forward(
         self, embedded: Float[Tensor, "batch length dim"], *, start: int = 0
     ) -> Float[Tensor, "batch length dim"]:
-        """The embedded tokens with their places, the first of which is `start`: decoding goes on step by step."""
+        """The embedded tokens with their positions, the first of which is `start`: decoding goes on step by step."""
         return embedded
 
-    def relative(self, *, num_heads: int, head_dim: int) -> RelativePart | None:
+    def relative(self, *, num_heads: int, head_dim: int) -> RelativeEncoding | None:
         """A new part with its own weights, asked for once by each layer of self-attention; None: there is none.
 
         Args:

@@ -10,31 +10,31 @@ from torch import Tensor, nn
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.precision import at_least_float32
-from seq2seq_attn.position.position_encoding import Position
-from seq2seq_attn.position.relative_encoding import RelativePart
+from seq2seq_attn.position.position_encoding import PositionEncoding
+from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 
 @final
-class RelativePosition(Position):
+class RelativePosition(PositionEncoding):
     """Every layer has its own vectors, which its heads share.
 
     Args:
-        max_distance: k, in pieces; what is farther away counts as k.
+        max_distance: k, in tokens; what is farther away counts as k.
         values: whether values get vectors too (eq. 3), or keys alone (eq. 4).
     """
 
     def __init__(self, *, dim: int, max_distance: int, values: bool) -> None:
         super().__init__(dim=dim)
         if max_distance < 1:
-            raise UserError(f"position.max_distance={max_distance} tells no places apart; make it 1 or more")
+            raise UserError(f"position.max_distance={max_distance} tells no positions apart; make it 1 or more")
         self.max_distance, self.values = max_distance, values
 
-    def relative(self, *, num_heads: int, head_dim: int) -> RelativePart:
+    def relative(self, *, num_heads: int, head_dim: int) -> RelativeEncoding:
         return DistanceTables(head_dim=head_dim, max_distance=self.max_distance, values=self.values)
 
 
 @final
-class DistanceTables(RelativePart):
+class DistanceTables(RelativeEncoding):
     """Row clip(key - query, -k, k) + k of a table for keys and of one for values.
 
     A product is taken with every row first and then picked by distance, so that no tensor has an entry for
@@ -57,30 +57,30 @@ class DistanceTables(RelativePart):
     def bias(
         self,
         query: Float[Tensor, "*batch heads target width"] | None,
-        query_place: Int[Tensor, "*blocks target"],
-        key_place: Int[Tensor, "*blocks source"],
+        query_position: Int[Tensor, "*blocks target"],
+        key_position: Int[Tensor, "*blocks source"],
     ) -> Float[Tensor, "*batch heads target source"]:
         assert query is not None
-        row = self._row(query_place, key_place)
+        row = self._row(query_position, key_position)
         products = query @ self.key_table.mT  # (*batch, heads, target, 2k + 1)
         return products.gather(-1, row.expand(*products.shape[:-1], row.shape[-1]))
 
     def context(
         self,
         weights: Float[Tensor, "*batch heads target source"],
-        query_place: Int[Tensor, "*blocks target"],
-        key_place: Int[Tensor, "*blocks source"],
+        query_position: Int[Tensor, "*blocks target"],
+        key_position: Int[Tensor, "*blocks source"],
     ) -> Float[Tensor, "*#batch #heads #target #width"]:
         if self.value_table is None:
-            return super().context(weights, query_place, key_place)
+            return super().context(weights, query_position, key_position)
         wide = at_least_float32(weights)  # many small weights meet in the two outermost distances
         by_distance = wide.new_zeros(*wide.shape[:-1], len(self.value_table))
-        by_distance = by_distance.scatter_add(-1, self._row(query_place, key_place).expand_as(wide), wide)
+        by_distance = by_distance.scatter_add(-1, self._row(query_position, key_position).expand_as(wide), wide)
         return by_distance.to(weights.dtype) @ self.value_table
 
     def _row(
-        self, query_place: Int[Tensor, "*blocks target"], key_place: Int[Tensor, "*blocks source"]
+        self, query_position: Int[Tensor, "*blocks target"], key_position: Int[Tensor, "*blocks source"]
     ) -> Int[Tensor, "*blocks 1 target source"]:
-        distance = key_place[..., None, :] - query_place[..., :, None]
+        distance = key_position[..., None, :] - query_position[..., :, None]
         clipped = distance.clamp(-self.max_distance, self.max_distance)
         return (clipped + self.max_distance)[..., None, :, :]

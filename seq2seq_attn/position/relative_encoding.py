@@ -1,4 +1,4 @@
-"""The contract of a relative position: what the places of a query and a key change in self-attention."""
+"""The contract of a relative position: what the positions of a query and a key change in self-attention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 
-class RelativePart(nn.Module, ABC):
+class RelativeEncoding(nn.Module, ABC):
     """Passed into an attention, which knows this contract and no option of it.
 
     There are three ways to act; each does nothing by default.
@@ -31,7 +31,7 @@ class RelativePart(nn.Module, ABC):
     adds_context: bool = False
 
     def rotate(
-        self, x: Float[Tensor, "batch heads length width"], place: Int[Tensor, "length"]
+        self, x: Float[Tensor, "batch heads length width"], position: Int[Tensor, "length"]
     ) -> Float[Tensor, "batch heads length width"]:
         """Queries or keys turned when they are prepared, so that a cache holds turned keys."""
         return x
@@ -39,21 +39,21 @@ class RelativePart(nn.Module, ABC):
     def bias(
         self,
         query: Float[Tensor, "*batch heads target width"] | None,
-        query_place: Int[Tensor, "*blocks target"],
-        key_place: Int[Tensor, "*blocks source"],
+        query_position: Int[Tensor, "*blocks target"],
+        key_position: Int[Tensor, "*blocks source"],
     ) -> Float[Tensor, "*#batch #heads #target #source"]:
         """What is added to the scores.
 
         Args:
             query: the prepared one, which carries its scale already; None unless an inner product is needed.
         """
-        return torch.zeros([1] * (key_place.dim() + 3), device=key_place.device)
+        return torch.zeros([1] * (key_position.dim() + 3), device=key_position.device)
 
     def context(
         self,
         weights: Float[Tensor, "*batch heads target source"],
-        query_place: Int[Tensor, "*blocks target"],
-        key_place: Int[Tensor, "*blocks source"],
+        query_position: Int[Tensor, "*blocks target"],
+        key_position: Int[Tensor, "*blocks source"],
     ) -> Float[Tensor, "*#batch #heads #target #width"]:
         """What is added to the context of these weights, in their dtype."""
         return weights.new_zeros([1] * weights.dim())

@@ -1,4 +1,4 @@
-"""Rotary position: queries and keys turned by their places. Su et al. 2021, eq. 34, arXiv:2104.09864."""
+"""Rotary position: queries and keys turned by their positions. Su et al. 2021, eq. 34, arXiv:2104.09864."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.precision import at_least_float32
-from seq2seq_attn.position.position_encoding import Position
-from seq2seq_attn.position.relative_encoding import RelativePart
+from seq2seq_attn.position.position_encoding import PositionEncoding
+from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 
 @final
-class RotaryPosition(Position):
-    """The product of a turned query and a turned key depends on their distance, not on their places.
+class RotaryPosition(PositionEncoding):
+    """The product of a turned query and a turned key depends on their distance, not on their positions.
 
     Args:
         base: of the wavelengths, which run from 2 pi to near 2 pi * base.
@@ -26,7 +26,7 @@ class RotaryPosition(Position):
         super().__init__(dim=dim)
         self.base = base
 
-    def relative(self, *, num_heads: int, head_dim: int) -> RelativePart:
+    def relative(self, *, num_heads: int, head_dim: int) -> RelativeEncoding:
         if head_dim % 2:
             raise UserError(
                 f"position=rotary needs heads of even width, got {num_heads} of width {head_dim}; "
@@ -36,8 +36,8 @@ class RotaryPosition(Position):
 
 
 @final
-class Rotation(RelativePart):
-    """Turns the pair (i, i + width/2) by place * base^(-2i/width).
+class Rotation(RelativeEncoding):
+    """Turns the pair (i, i + width/2) by position * base^(-2i/width).
 
     The paper turns neighbours, (2i, 2i + 1). That is the same in another order of the columns, which a
     projection learns, and two halves are faster to cut.
@@ -55,11 +55,11 @@ class Rotation(RelativePart):
         self.register_buffer("pair", torch.arange(head_dim // 2), persistent=False)
 
     def rotate(
-        self, x: Float[Tensor, "batch heads length width"], place: Int[Tensor, "length"]
+        self, x: Float[Tensor, "batch heads length width"], position: Int[Tensor, "length"]
     ) -> Float[Tensor, "batch heads length width"]:
         wide = at_least_float32(x)
         frequency = self.base ** (self.pair.to(wide.dtype) * (-2 / x.shape[-1]))
-        angle = place[:, None].to(wide.dtype) * frequency  # (length, width/2)
+        angle = position[:, None].to(wide.dtype) * frequency  # (length, width/2)
         cos, sin = angle.cos(), angle.sin()
         left, right = wide.chunk(2, -1)
         return torch.cat([left * cos - right * sin, left * sin + right * cos], -1).to(x.dtype)

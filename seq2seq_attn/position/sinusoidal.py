@@ -9,11 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq_attn.position.join import Join
-from seq2seq_attn.position.position_encoding import Position
+from seq2seq_attn.position.position_encoding import PositionEncoding
 
 
 @final
-class SinusoidalPosition(Position):
+class SinusoidalPosition(PositionEncoding):
     """Nothing is learned, so a sentence may be longer than any in training.
 
     Args:
@@ -47,7 +47,7 @@ class SinusoidalPosition(Position):
 
 def sinusoids(length: int, dim: int, base: float) -> Float[Tensor, "length dim"]:
     """sin in even columns, cos in odd ones; in float64, which some accelerators lack, so on the CPU."""
-    place = torch.arange(length, dtype=torch.float64, device="cpu")
+    position = torch.arange(length, dtype=torch.float64, device="cpu")
     even = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu")  # 2i
-    angle = place[:, None] / base ** (even / dim)
+    angle = position[:, None] / base ** (even / dim)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)[:, :dim]

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.model.decoding_model import Stepping
+from seq2seq_attn.model.decoding_model import DecodingModel
 from seq2seq_attn.search.candidates import Candidates, best_candidates, check_beam, others
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.coverage import coverage_penalty
@@ -21,7 +21,7 @@ from seq2seq_attn.search.finished import Finished
 from seq2seq_attn.search.hypotheses import Hypotheses
 from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 from seq2seq_attn.search.limits import Limits
-from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
+from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 
 
 @final
@@ -39,7 +39,7 @@ class BeamSearch(Search):
         coverage_penalty: Wu's beta, for finished hypotheses; 0: none.
         patience: `patience * beam_size` finished hypotheses end a sentence, though better ones may come (Kasai et al.
             2022, arXiv:2204.05424); so with 1 a beam of 1 is greedy search. None: they do not.
-        no_repeat_ngram: no n pieces in a row stand in a translation twice; 0: they may.
+        no_repeat_ngram: no n tokens in a row stand in a translation twice; 0: they may.
         limits: of the length.
     """
 
@@ -69,10 +69,10 @@ class BeamSearch(Search):
     @parametrize.cached()  # a normalised weight is computed once, not at every step
     def __call__(
         self,
-        model: Stepping,
+        model: DecodingModel,
         source: Int[Tensor, "batch source"],
         source_mask: Bool[Tensor, "batch source"],
-        target: TargetPieces,
+        target: TargetVocabulary,
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
@@ -85,7 +85,7 @@ class BeamSearch(Search):
             log_probs, beam = self._read(model, beam)
             constraints(log_probs, beam.said[:, 1:], beam.sentences.repeat_interleave(beam.width))
             candidates = best_candidates(log_probs, beam.totals, 2 * self.beam_size)
-            ends = candidates.pieces == target.eos_id
+            ends = candidates.token_ids == target.eos_id
             self._finish(finished, beam, candidates, ends, divisor, source_mask)
             going_on = others(candidates, ends, self.beam_size)
             # a log-probability only falls, a longer translation is divided by more, coverage adds nothing
@@ -101,8 +101,8 @@ class BeamSearch(Search):
         """Finished hypotheses that end a sentence."""
         return math.inf if self.patience is None else float(max(self.num_best, self.patience * self.beam_size))
 
-    def _begun(self, model: Stepping, source: Tensor, source_mask: Tensor, target: TargetPieces) -> Hypotheses:
-        """One hypothesis of each sentence, of no piece."""
+    def _begun(self, model: DecodingModel, source: Tensor, source_mask: Tensor, target: TargetVocabulary) -> Hypotheses:
+        """One hypothesis of each sentence, of no token."""
         return Hypotheses(
             torch.arange(len(source), device=source.device),
             torch.zeros(len(source), 1, device=source.device, dtype=torch.float64),
@@ -111,11 +111,15 @@ class BeamSearch(Search):
             model.encode(source, source_mask),
         )
 
-    def _read(self, model: Stepping, beam: Hypotheses) -> tuple[Float[Tensor, "rows vocabulary"], Hypotheses]:
-        """What may follow each hypothesis, and the beam behind its last piece."""
-        step = model.step(beam.said[:, -1], beam.state, need_weights=beam.received is not None)
-        received = None if step.attention is None or beam.received is None else beam.received + step.attention
-        return step.log_probs, replace(beam, state=step.state, received=received)
+    def _read(self, model: DecodingModel, beam: Hypotheses) -> tuple[Float[Tensor, "rows vocabulary"], Hypotheses]:
+        """What may follow each hypothesis, and the beam behind its last token."""
+        step = model.step(beam.said[:, -1], beam.state, need_weights=beam.attention_received is not None)
+        attention_received = (
+            None
+            if step.attention is None or beam.attention_received is None
+            else beam.attention_received + step.attention
+        )
+        return step.log_probs, replace(beam, state=step.state, attention_received=attention_received)
 
     def _finish(
         self,
@@ -133,8 +137,10 @@ class BeamSearch(Search):
         among, rank = ends.nonzero(as_tuple=True)
         totals, rows = candidates.totals[among, rank], among * beam.width + candidates.parents[among, rank]
         scores, sentences = totals / divisor, beam.sentences[among]
-        if beam.received is not None:
-            scores = scores + coverage_penalty(beam.received[rows], source_mask[sentences], self.coverage_penalty)
+        if beam.attention_received is not None:
+            scores = scores + coverage_penalty(
+                beam.attention_received[rows], source_mask[sentences], self.coverage_penalty
+            )
         said = beam.said[rows, 1:].tolist()
         found = map(Hypothesis, said, totals.tolist(), scores.tolist())
         finished.add(sentences.tolist(), list(found))

@@ -10,45 +10,45 @@ from torch import Tensor
 
 from seq2seq_attn.errors import UserError
 
-CHUNK = 64  # pieces; on a CPU a maximum is found many times as fast as the best few
+CHUNK = 64  # tokens; on a CPU a maximum is found many times as fast as the best few
 
 
 class Candidates(NamedTuple):
     """Continuations, best first.
 
     Attributes:
-        totals: log-probability of the hypothesis with its new piece; -inf: no candidate.
+        totals: log-probability of the hypothesis with its new token; -inf: no candidate.
         parents: which hypothesis of the sentence it continues.
     """
 
     totals: Float[Tensor, "sentences candidates"]
     parents: Int[Tensor, "sentences candidates"]
-    pieces: Int[Tensor, "sentences candidates"]
+    token_ids: Int[Tensor, "sentences candidates"]
 
 
 def best_candidates(
     log_probs: Float[Tensor, "rows vocabulary"], totals: Float[Tensor, "sentences hypotheses"], count: int
 ) -> Candidates:
-    """The `count` likeliest, or all if they are fewer; of equals, the lower hypothesis and piece come first."""
-    values, pieces = best_pieces(log_probs, min(count, log_probs.shape[1]))
+    """The `count` likeliest, or all if they are fewer; of equals, the lower hypothesis and token come first."""
+    values, token_ids = best_tokens(log_probs, min(count, log_probs.shape[1]))
     of_row = values.shape[1]
     together = (totals[..., None] + values.reshape(*totals.shape, of_row)).flatten(1)
-    ordered, place = together.sort(dim=-1, descending=True, stable=True)
-    ordered, place = ordered[:, :count], place[:, :count]
-    return Candidates(ordered, place // of_row, pieces.reshape(len(totals), -1).gather(1, place))
+    ordered, position = together.sort(dim=-1, descending=True, stable=True)
+    ordered, position = ordered[:, :count], position[:, :count]
+    return Candidates(ordered, position // of_row, token_ids.reshape(len(totals), -1).gather(1, position))
 
 
-def best_pieces(
+def best_tokens(
     log_probs: Float[Tensor, "rows vocabulary"], count: int
 ) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
-    """The `count` likeliest pieces of each row and their log-probabilities; of equals, the lower comes first."""
-    values, pieces = likeliest(log_probs, min(count + 1, log_probs.shape[1]))
+    """The `count` likeliest tokens of each row and their log-probabilities; of equals, the lower comes first."""
+    values, token_ids = likeliest(log_probs, min(count + 1, log_probs.shape[1]))
     # topk does not say which of several equals it finds, nor in which order
     tied = ((values[:, 1:] == values[:, :-1]) & (values[:, 1:] > -torch.inf)).any(-1)
     if tied.any():
-        ordered, places = log_probs[tied].sort(dim=-1, descending=True, stable=True)
-        values[tied], pieces[tied] = ordered[:, : values.shape[1]], places[:, : values.shape[1]]
-    return values[:, :count], pieces[:, :count]
+        ordered, positions = log_probs[tied].sort(dim=-1, descending=True, stable=True)
+        values[tied], token_ids[tied] = ordered[:, : values.shape[1]], positions[:, : values.shape[1]]
+    return values[:, :count], token_ids[:, :count]
 
 
 def likeliest(
@@ -63,10 +63,10 @@ def likeliest(
     chunked = log_probs[:, :cut].unflatten(1, (chunks, CHUNK))
     chosen = chunked.amax(-1).topk(count, sorted=False).indices[..., None]
     within = chunked.gather(1, chosen.expand(-1, -1, CHUNK)).flatten(1)
-    values, places = torch.cat([within, log_probs[:, cut:]], 1).topk(count)
+    values, positions = torch.cat([within, log_probs[:, cut:]], 1).topk(count)
     ids = chosen * CHUNK + torch.arange(CHUNK, device=log_probs.device)
     rest = torch.arange(cut, vocabulary, device=log_probs.device).expand(len(ids), -1)
-    return values, torch.cat([ids.flatten(1), rest], 1).gather(1, places)
+    return values, torch.cat([ids.flatten(1), rest], 1).gather(1, positions)
 
 
 def others(candidates: Candidates, ends: Bool[Tensor, "sentences candidates"], count: int) -> Candidates:
@@ -75,7 +75,7 @@ def others(candidates: Candidates, ends: Bool[Tensor, "sentences candidates"], c
     totals = candidates.totals.masked_fill(ends, -torch.inf).gather(1, order)
     width = max(1, int((totals != -torch.inf).sum(-1).max()))
     order = order[:, :width]
-    return Candidates(totals[:, :width], candidates.parents.gather(1, order), candidates.pieces.gather(1, order))
+    return Candidates(totals[:, :width], candidates.parents.gather(1, order), candidates.token_ids.gather(1, order))
 
 
 def check_beam(beam_size: int, num_best: int, patience: int | float | None) -> None:

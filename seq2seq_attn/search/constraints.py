@@ -1,4 +1,4 @@
-"""Which pieces may follow: banned ones, a forced beginning, the shortest and longest length, no n-gram twice."""
+"""Which tokens may follow: banned ones, a forced beginning, the shortest and longest length, no n-gram twice."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from seq2seq_attn.search.limits import Lengths
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 
-FREE = -1  # in `forced`: the piece is free
+FREE = -1  # in `forced`: the token is free
 
 
 @final
@@ -21,12 +21,16 @@ class Constraints:
     """Those of a batch; a search asks at every step, for the hypotheses that are still going on.
 
     Args:
-        no_repeat_ngram: no n pieces in a row stand in a translation twice; 0: they may. Paulus et al. 2017,
+        no_repeat_ngram: no n tokens in a row stand in a translation twice; 0: they may. Paulus et al. 2017,
             arXiv:1705.04304, 2.5. A forced beginning may break it.
     """
 
     def __init__(
-        self, lengths: Lengths, target: TargetPieces, prefixes: Sequence[Sequence[int]] | None, no_repeat_ngram: int = 0
+        self,
+        lengths: Lengths,
+        target: TargetVocabulary,
+        prefixes: Sequence[Sequence[int]] | None,
+        no_repeat_ngram: int = 0,
     ) -> None:
         self.least, self.most = lengths
         device = self.least.device
@@ -46,18 +50,18 @@ class Constraints:
         said: Int[Tensor, "rows said"],
         sentences: Int[Tensor, "rows"],
     ) -> Float[Tensor, "rows vocabulary"]:
-        """-inf, in place, for each piece that may not follow; at least one may.
+        """-inf, in place, for each token that may not follow; at least one may.
 
         Args:
-            said: pieces so far, begin piece not counted.
+            said: tokens so far, begin token not counted.
             sentences: which of the batch each row translates.
         """
         step = said.shape[1]
         end = log_probs[:, self.eos_id].clone()
         forcing = step < self.forced.shape[1]
         if forcing:
-            piece = self.forced[sentences, step]
-            begun = log_probs.gather(-1, piece.clamp(min=0)[:, None])[:, 0]
+            token_id = self.forced[sentences, step]
+            begun = log_probs.gather(-1, token_id.clamp(min=0)[:, None])[:, 0]
         log_probs.index_fill_(-1, self.banned, -torch.inf)
         if step < self._longest_least:
             log_probs[self.least[sentences] > step, self.eos_id] = -torch.inf
@@ -65,14 +69,14 @@ class Constraints:
             forbid_repetition(log_probs, said, self.no_repeat_ngram)
             allow_only(log_probs, log_probs.amax(-1) == -torch.inf, self.eos_id, end)
         if forcing:
-            allow_only(log_probs, piece != FREE, piece, begun)
+            allow_only(log_probs, token_id != FREE, token_id, begun)
         if step >= self._shortest_most:
             allow_only(log_probs, self.most[sentences] <= step, self.eos_id, end)
         return log_probs
 
 
 def forbid_repetition(log_probs: Float[Tensor, "rows vocabulary"], said: Int[Tensor, "rows said"], n: int) -> None:
-    """-inf for a piece that would end n pieces that stand in `said` already."""
+    """-inf for a token that would end n tokens that stand in `said` already."""
     ngrams = said.unfold(1, n, 1)  # (rows, beginnings, n)
     last = said[:, said.shape[1] - n + 1 :]
     row, beginning = (ngrams[..., :-1] == last[:, None]).all(-1).nonzero(as_tuple=True)
@@ -82,11 +86,11 @@ def forbid_repetition(log_probs: Float[Tensor, "rows vocabulary"], said: Int[Ten
 def allow_only(
     log_probs: Float[Tensor, "rows vocabulary"],
     where: Bool[Tensor, "rows"],
-    piece: Tensor | int,
+    token_id: Tensor | int,
     value: Float[Tensor, "rows"],
 ) -> None:
-    """In the rows `where`, -inf for all pieces but one, which keeps its value."""
+    """In the rows `where`, -inf for all tokens but one, which keeps its value."""
     (rows,) = where.nonzero(as_tuple=True)
     if len(rows):
         log_probs[rows] = -torch.inf
-        log_probs[rows, piece if isinstance(piece, int) else piece[rows]] = value[rows]
+        log_probs[rows, token_id if isinstance(token_id, int) else token_id[rows]] = value[rows]

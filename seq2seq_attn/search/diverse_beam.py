@@ -1,4 +1,4 @@
-"""Diverse beam search: a group pays for the pieces of those before it. Vijayakumar et al. 2016, arXiv:1610.02424."""
+"""Diverse beam search: a group pays for the tokens of those before it. Vijayakumar et al. 2016, arXiv:1610.02424."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.model.decoding_model import Stepping
-from seq2seq_attn.search.candidates import Candidates, best_pieces, check_beam, others
+from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.search.candidates import Candidates, best_tokens, check_beam, others
 from seq2seq_attn.search.constraints import FREE, Constraints
 from seq2seq_attn.search.finished import Finished
 from seq2seq_attn.search.hypotheses import Hypotheses
 from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 from seq2seq_attn.search.limits import Limits
-from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
+from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 
 
 @final
 class DiverseBeamSearch(Search):
     """Each group is a beam search whose log-probabilities are penalised; all groups are read in one step of the model.
 
-    In each step a piece costs a group `diversity` nats for each hypothesis of the groups before it that has just
-    chosen it, to end too (Hamming diversity); a forced piece costs nothing. As in the authors' code a hypothesis keeps
+    In each step a token costs a group `diversity` nats for each hypothesis of the groups before it that has just
+    chosen it, to end too (Hamming diversity); a forced token costs nothing. As in the authors' code a hypothesis keeps
     what it has paid: by that its group ranks it, goes on with it, finishes it and stops. What is reported is the
     model's own, and ranks the translations of all groups together.
 
@@ -40,7 +40,7 @@ class DiverseBeamSearch(Search):
             fewer where groups find the same.
         length_penalty: what log-probabilities are divided by for the score.
         patience: `patience` times its hypotheses end a group, though better ones may come; None: they do not.
-        no_repeat_ngram: no n pieces in a row stand in a translation twice; 0: they may.
+        no_repeat_ngram: no n tokens in a row stand in a translation twice; 0: they may.
         limits: of the length.
     """
 
@@ -70,10 +70,10 @@ class DiverseBeamSearch(Search):
     @parametrize.cached()  # a normalised weight is computed once, not at every step
     def __call__(
         self,
-        model: Stepping,
+        model: DecodingModel,
         source: Int[Tensor, "batch source"],
         source_mask: Bool[Tensor, "batch source"],
-        target: TargetPieces,
+        target: TargetVocabulary,
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
@@ -88,7 +88,7 @@ class DiverseBeamSearch(Search):
             constraints(log_probs, beam.said[:, 1:], beam.sentences.repeat_interleave(beam.width))
             free = (constraints.forced[beam.sentences, step : step + 1] == FREE).all(-1)
             candidates = self._in_turns(log_probs, beam.totals, free, target.eos_id)
-            ends = candidates.pieces == target.eos_id
+            ends = candidates.token_ids == target.eos_id
             groups = self._groups(beam.sentences)
             self._finish(finished, groups, beam, candidates, ends, own_totals(own, log_probs, candidates), divisor)
             going_on = others(candidates, ends, self.group_size)
@@ -103,7 +103,7 @@ class DiverseBeamSearch(Search):
         return self._merged(finished, divisors.tolist())
 
     def _none_finished(self, source: Tensor) -> Finished:
-        """A place for each group of each sentence, one sentence after another."""
+        """A position for each group of each sentence, one sentence after another."""
         share = math.ceil(self.num_best / self.num_groups)
         enough = math.inf if self.patience is None else max(share, self.patience * self.group_size)
         return Finished(len(source) * self.num_groups, num_best=share, enough=float(enough), device=source.device)
@@ -113,8 +113,8 @@ class DiverseBeamSearch(Search):
         of_sentence = torch.arange(self.num_groups, device=sentences.device)
         return (sentences[:, None] * self.num_groups + of_sentence).flatten()
 
-    def _begun(self, model: Stepping, source: Tensor, source_mask: Tensor, target: TargetPieces) -> Hypotheses:
-        """One hypothesis of each group, of no piece."""
+    def _begun(self, model: DecodingModel, source: Tensor, source_mask: Tensor, target: TargetVocabulary) -> Hypotheses:
+        """One hypothesis of each group, of no token."""
         sentences = torch.arange(len(source), device=source.device)
         rows = sentences.repeat_interleave(self.num_groups)
         totals = torch.zeros(len(source), self.num_groups, device=source.device, dtype=torch.float64)
@@ -131,24 +131,24 @@ class DiverseBeamSearch(Search):
         """Candidates of each group; `free`: not forced."""
         sentences, vocabulary = len(totals), log_probs.shape[1]
         # those that groups before it can have chosen, as many again as it goes on with itself, and the end
-        values, pieces = best_pieces(log_probs, min(self.beam_size + 1, vocabulary))
-        pieces, order = pieces.sort(-1)  # so that of equals the lower comes first, penalised or not
+        values, token_ids = best_tokens(log_probs, min(self.beam_size + 1, vocabulary))
+        token_ids, order = token_ids.sort(-1)  # so that of equals the lower comes first, penalised or not
         values = totals.reshape(-1, 1) + values.gather(1, order)
-        values, pieces = (x.view(sentences, self.num_groups, -1) for x in (values, pieces))
+        values, token_ids = (x.view(sentences, self.num_groups, -1) for x in (values, token_ids))
         chosen = torch.zeros(sentences, vocabulary, device=totals.device, dtype=torch.long)
         turns = []
-        for value, piece in zip(values.unbind(1), pieces.unbind(1), strict=True):
-            penalised = value - self.diversity * chosen.gather(1, piece).double()
-            ordered, place = penalised.sort(dim=-1, descending=True, stable=True)
-            ordered, place = ordered[:, : 2 * self.group_size], place[:, : 2 * self.group_size]
-            turns.append(Candidates(ordered, place // order.shape[1], piece.gather(1, place)))
+        for value, token_id in zip(values.unbind(1), token_ids.unbind(1), strict=True):
+            penalised = value - self.diversity * chosen.gather(1, token_id).double()
+            ordered, position = penalised.sort(dim=-1, descending=True, stable=True)
+            ordered, position = ordered[:, : 2 * self.group_size], position[:, : 2 * self.group_size]
+            turns.append(Candidates(ordered, position // order.shape[1], token_id.gather(1, position)))
             counted = self._chosen(turns[-1], eos_id) & free[:, None]
-            chosen.scatter_add_(1, turns[-1].pieces, counted.long())
+            chosen.scatter_add_(1, turns[-1].token_ids, counted.long())
         return Candidates(*(torch.stack(turn, 1).flatten(0, 1) for turn in zip(*turns, strict=True)))
 
     def _chosen(self, candidates: Candidates, eos_id: int) -> Bool[Tensor, "sentences candidates"]:
         """Which finish or go on."""
-        ends = candidates.pieces == eos_id
+        ends = candidates.token_ids == eos_id
         rank = torch.arange(ends.shape[1], device=ends.device)
         among = rank.where(ends, (~ends).cumsum(-1) - 1)
         return (among < self.group_size) & (candidates.totals != -torch.inf)
@@ -178,7 +178,7 @@ class DiverseBeamSearch(Search):
         totals = going_on.totals.masked_fill(settled[:, None], -torch.inf)
         first = torch.arange(0, beam.width, beam.width // self.num_groups, device=totals.device)
         parents = going_on.parents + first.repeat(len(beam.sentences))[:, None]
-        return Candidates(*(x.reshape(len(beam.sentences), -1) for x in (totals, parents, going_on.pieces)))
+        return Candidates(*(x.reshape(len(beam.sentences), -1) for x in (totals, parents, going_on.token_ids)))
 
     def _merged(self, finished: Finished, divisors: list[float]) -> list[list[Hypothesis]]:
         """The different translations of each sentence by their own scores; of equals, the earlier group's."""
@@ -186,9 +186,9 @@ class DiverseBeamSearch(Search):
         for first in range(0, len(finished.best), self.num_groups):
             different: dict[tuple[int, ...], Hypothesis] = {}
             for of_group in finished.best[first : first + self.num_groups]:
-                for pieces, log_prob, _ in of_group:
-                    own = Hypothesis(pieces, log_prob, log_prob / divisors[len(pieces)])
-                    different.setdefault(tuple(pieces), own)
+                for token_ids, log_prob, _ in of_group:
+                    own = Hypothesis(token_ids, log_prob, log_prob / divisors[len(token_ids)])
+                    different.setdefault(tuple(token_ids), own)
             merged.append(sorted(different.values(), key=lambda found: -found.score)[: self.num_best])
         return merged
 
@@ -209,5 +209,5 @@ def own_totals(
     """Log-probability of each group's candidates, without penalties."""
     groups = len(candidates.parents)
     own, log_probs = own.view(groups, -1), log_probs.view(groups, -1, log_probs.shape[1])
-    of_parent = log_probs[torch.arange(groups, device=own.device)[:, None], candidates.parents, candidates.pieces]
+    of_parent = log_probs[torch.arange(groups, device=own.device)[:, None], candidates.parents, candidates.token_ids]
     return own.gather(1, candidates.parents) + of_parent

@@ -20,14 +20,14 @@ class Hypotheses:
     Attributes:
         sentences: which of the batch they are.
         totals: log-probability of each hypothesis; -inf: none, where a sentence has fewer than others.
-        said: pieces of each so far, begin piece first.
-        received: attention to each place of the source so far; None where nobody asks.
+        said: tokens of each so far, begin token first.
+        received: attention to each position of the source so far; None where nobody asks.
     """
 
     sentences: Int[Tensor, "sentences"]
     totals: Float[Tensor, "sentences width"]
     said: Int[Tensor, "rows said"]
-    received: Float[Tensor, "rows source"] | None
+    attention_received: Float[Tensor, "rows source"] | None
     state: Any
 
     @property
@@ -36,12 +36,15 @@ class Hypotheses:
 
     def continued(self, candidates: Candidates, staying: Int[Tensor, "staying"]) -> Hypotheses:
         """The candidates of the sentences `staying`."""
-        totals, parents, pieces = (x[staying] for x in candidates)
+        totals, parents, token_ids = (x[staying] for x in candidates)
         rows = (staying[:, None] * self.width + parents).flatten()
-        state, received = self.state, self.received
+        state, attention_received = self.state, self.attention_received
         if len(rows) != len(self.said) or not torch.equal(rows, torch.arange(len(rows), device=rows.device)):
-            state, received = state.branch(rows), None if received is None else received[rows]
+            state, attention_received = (
+                state.branch(rows),
+                None if attention_received is None else attention_received[rows],
+            )
         if len(staying) < len(self.sentences):
             state = state.keep(staying)
-        said = torch.cat([self.said[rows], pieces.reshape(-1, 1)], 1)
-        return Hypotheses(self.sentences[staying], totals, said, received, state)
+        said = torch.cat([self.said[rows], token_ids.reshape(-1, 1)], 1)
+        return Hypotheses(self.sentences[staying], totals, said, attention_received, state)

@@ -13,7 +13,7 @@ from seq2seq_attn.errors import UserError
 
 
 class Lengths(NamedTuple):
-    """Fewest and most pieces of each translation, end piece not counted."""
+    """Fewest and most tokens of each translation, end token not counted."""
 
     least: Int[Tensor, "batch"]
     most: Int[Tensor, "batch"]
@@ -24,8 +24,8 @@ class Limits:
     """Limits of each sentence itself, not of its batch, so that a translation does not depend on its neighbours.
 
     Args:
-        max_length, min_length: pieces of any translation.
-        max_relative_length, max_extra_length: a source of s pieces, end piece included, is translated by at most
+        max_length, min_length: tokens of any translation.
+        max_relative_length, max_extra_length: a source of s tokens, end token included, is translated by at most
             max_relative_length * s + max_extra_length.
         min_relative_length: and by at least min_relative_length * s.
     """
@@ -57,7 +57,7 @@ class Limits:
         """Where two limits cross, the upper one holds; a prefix may be longer than either.
 
         Args:
-            model_length: most pieces that the model reads, of which the begin piece is one; None: any.
+            model_length: most tokens that the model reads, of which the begin token is one; None: any.
         """
         source = source_mask.sum(-1)
         most = (source * self.max_relative_length + self.max_extra_length).long().clamp(max=self.max_length)

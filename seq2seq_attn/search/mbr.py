@@ -14,8 +14,8 @@ from sacrebleu.metrics.base import Metric as Scorer
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.model.decoding_model import Stepping
-from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
+from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 
 UTILITIES: dict[str, Callable[[], Scorer]] = {
     "chrf": sacrebleu.CHRF,
@@ -48,19 +48,19 @@ class MBRSearch(Search):
 
     def __call__(
         self,
-        model: Stepping,
+        model: DecodingModel,
         source: Int[Tensor, "batch source"],
         source_mask: Bool[Tensor, "batch source"],
-        target: TargetPieces,
+        target: TargetVocabulary,
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         found = self.candidates(model, source, source_mask, target, prefixes=prefixes)
         return [self._ranked(candidates, target) for candidates in found]
 
-    def _ranked(self, candidates: list[Hypothesis], target: TargetPieces) -> list[Hypothesis]:
+    def _ranked(self, candidates: list[Hypothesis], target: TargetVocabulary) -> list[Hypothesis]:
         """Of several candidates of one text the first, which is the best of them, stands for all."""
-        texts = target.detokenize([candidate.pieces for candidate in candidates])
+        texts = target.detokenize([candidate.token_ids for candidate in candidates])
         first: dict[str, Hypothesis] = {}
         counts: dict[str, float] = defaultdict(float)
         for text, candidate, share in zip(texts, candidates, self._shares(candidates), strict=True):
@@ -80,10 +80,10 @@ class MBRSearch(Search):
 
 def pairwise(scorer: Scorer, texts: list[str]) -> Float64[Tensor, "hypothesis reference"]:
     """Utility of each of different texts as the hypothesis, with each as the reference."""
-    tokenised = [scorer._preprocess_segment(text) for text in texts]
-    references = [scorer._extract_reference_info([text]) for text in tokenised]  # once, not for every pair
+    tokenized = [scorer._preprocess_segment(text) for text in texts]
+    references = [scorer._extract_reference_info([text]) for text in tokenized]  # once, not for every pair
     utilities = torch.full((len(texts), len(texts)), 100.0, dtype=torch.float64)
-    for row, hypothesis in enumerate(tokenised):
+    for row, hypothesis in enumerate(tokenized):
         for column, reference in enumerate(references):
             if row != column:
                 counts = scorer._compute_segment_statistics(hypothesis, reference)

@@ -1,4 +1,4 @@
-"""Sampling: piece by piece from the model; top-k Fan et al. 2018, arXiv:1805.04833; top-p Holtzman et al. 2020."""
+"""Sampling: token by token from the model; top-k Fan et al. 2018, arXiv:1805.04833; top-p Holtzman et al. 2020."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.model.decoding_model import Stepping
+from seq2seq_attn.model.decoding_model import DecodingModel
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
-from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
+from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 
-NUCLEUS = 64  # pieces that are sorted first
+NUCLEUS = 64  # tokens that are sorted first
 
 
 @final
 class SamplingSearch(Search):
     """Samples of each sentence, equal ones kept, by falling log-probability, which is their score.
 
-    A draw is a function of the seed, the pieces of the source, the number of the sample and the step, so a sentence
+    A draw is a function of the seed, the tokens of the source, the number of the sample and the step, so a sentence
     has the same samples in any batch. The log-probability is the model's own, whatever it is drawn from.
 
     Args:
         num_samples: of each sentence.
-        temperature: log-probabilities are divided by it before pieces are left out; towards 0 it is greedy search.
-        top_k: draw from this many of the likeliest pieces; 0: from all.
+        temperature: log-probabilities are divided by it before tokens are left out; towards 0 it is greedy search.
+        top_k: draw from this many of the likeliest tokens; 0: from all.
         top_p: and of those from the fewest likeliest that hold this share of their probability; 1: from all.
         seed: of the draws.
         limits: of the length.
@@ -53,10 +53,10 @@ class SamplingSearch(Search):
     @parametrize.cached()  # a normalised weight is computed once, not at every step
     def __call__(
         self,
-        model: Stepping,
+        model: DecodingModel,
         source: Int[Tensor, "batch source"],
         source_mask: Bool[Tensor, "batch source"],
-        target: TargetPieces,
+        target: TargetVocabulary,
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
@@ -67,16 +67,16 @@ class SamplingSearch(Search):
         sentences = torch.arange(len(source), device=source.device).repeat_interleave(self.num_samples)
         state = model.encode(source, source_mask).branch(sentences)
         rows = torch.arange(len(sentences), device=source.device)
-        pieces = torch.full((len(rows), steps), target.eos_id, device=source.device)
+        token_ids = torch.full((len(rows), steps), target.eos_id, device=source.device)
         totals = torch.zeros(len(rows), device=source.device, dtype=torch.float64)
         last, going = torch.full_like(rows, target.bos_id), torch.ones_like(rows, dtype=torch.bool)
         for step in range(steps):
             log_probs, state, _ = model.step(last, state)
-            log_probs = constraints(log_probs, pieces[rows, :step], sentences[rows])
+            log_probs = constraints(log_probs, token_ids[rows, :step], sentences[rows])
             drawn = self._draw(log_probs, chance[rows, step])
             totals[rows] += log_probs.gather(-1, drawn)[:, 0].double().where(going, 0.0)
             last = drawn[:, 0].where(going, target.eos_id)
-            pieces[rows, step] = last
+            token_ids[rows, step] = last
             going = last != target.eos_id
             # a sentence leaves with the last of its samples
             kept = going.view(-1, self.num_samples).any(-1)
@@ -86,7 +86,7 @@ class SamplingSearch(Search):
                 those = kept.repeat_interleave(self.num_samples).nonzero()[:, 0]
                 rows, last, going = rows[those], last[those], going[those]
                 state = state.branch(those).keep(kept.nonzero()[:, 0])
-        return ranked(pieces, totals, self.num_samples, target.eos_id)
+        return ranked(token_ids, totals, self.num_samples, target.eos_id)
 
     def _chance(
         self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"], steps: int
@@ -96,7 +96,7 @@ class SamplingSearch(Search):
         return torch.from_numpy(np.stack(drawn)).to(source.device)
 
     def _draw(self, log_probs: Tensor, chance: Float64[Tensor, "rows"]) -> Int[Tensor, "rows 1"]:
-        """Pieces by the inverse of their distribution function, in the order of their ids."""
+        """Tokens by the inverse of their distribution function, in the order of their ids."""
         mass = (log_probs - log_probs.amax(-1, keepdim=True)).div_(self.temperature).exp_()
         mass = only_likeliest(mass, self.top_k, self.top_p)
         below = mass.cumsum(-1, dtype=torch.float64)
@@ -108,18 +108,18 @@ def check_settings(num_samples: int, temperature: float, top_k: int, top_p: floa
         raise UserError(f"search.num_samples={num_samples} leaves no translation; use 1 or more")
     if temperature <= 0.0:
         raise UserError(
-            f"search.temperature={temperature} must be greater than 0; use search=greedy for the likeliest pieces"
+            f"search.temperature={temperature} must be greater than 0; use search=greedy for the likeliest tokens"
         )
     if top_k < 0 or not 0.0 < top_p <= 1.0:
         raise UserError(
             f"search.top_k={top_k} and top_p={top_p} must be top_k >= 0 and 0 < top_p <= 1; use 0 and 1.0 to draw "
-            "from all pieces"
+            "from all tokens"
         )
 
 
-def uniform(seed: int, pieces: list[int], number: int, steps: int) -> Float64[np.ndarray, "steps"]:
+def uniform(seed: int, token_ids: list[int], number: int, steps: int) -> Float64[np.ndarray, "steps"]:
     """Numbers in (0, 1] for one sample, from a counter: step t's does not depend on how many steps there are."""
-    digest = hashlib.sha256(" ".join(map(str, [seed, *pieces])).encode()).digest()
+    digest = hashlib.sha256(" ".join(map(str, [seed, *token_ids])).encode()).digest()
     generator = np.random.Philox(key=np.frombuffer(digest[:16], "<u8"), counter=[0, 0, 0, number])
     return 1.0 - np.random.Generator(generator).random(steps)
 
@@ -127,7 +127,7 @@ def uniform(seed: int, pieces: list[int], number: int, steps: int) -> Float64[np
 def only_likeliest(
     mass: Float[Tensor, "rows vocabulary"], top_k: int, top_p: float
 ) -> Float[Tensor, "rows vocabulary"]:
-    """Zeros but for the likeliest pieces; of equally likely ones those of lower ids stay."""
+    """Zeros but for the likeliest tokens; of equally likely ones those of lower ids stay."""
     if not top_k and top_p == 1.0:
         return mass
     falling = mass.topk(min(top_k, mass.shape[1])).values if top_k else mass
@@ -145,7 +145,7 @@ def only_likeliest(
 
 
 def nucleus(
-    mass: Float[Tensor, "rows pieces"], share: Float64[Tensor, "rows 1"]
+    mass: Float[Tensor, "rows tokens"], share: Float64[Tensor, "rows 1"]
 ) -> tuple[Float[Tensor, "rows falling"], Int[Tensor, "rows 1"]]:
     """The greatest masses, falling, and how many of them hold the share; few are sorted, as few mostly do."""
     width = 0
@@ -158,12 +158,12 @@ def nucleus(
 
 
 def ranked(
-    pieces: Int[Tensor, "rows steps"], totals: Float64[Tensor, "rows"], num_samples: int, eos_id: int
+    token_ids: Int[Tensor, "rows steps"], totals: Float64[Tensor, "rows"], num_samples: int, eos_id: int
 ) -> list[list[Hypothesis]]:
     """The samples of each sentence, best first; of equally likely ones the first drawn."""
     drawn = [
         Hypothesis(row[: row.index(eos_id)], total, total)
-        for row, total in zip(pieces.tolist(), totals.tolist(), strict=True)
+        for row, total in zip(token_ids.tolist(), totals.tolist(), strict=True)
     ]
     return [
         sorted(drawn[first : first + num_samples], key=lambda sample: -sample.score)

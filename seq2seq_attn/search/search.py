@@ -9,24 +9,24 @@ from typing import NamedTuple
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from seq2seq_attn.model.decoding_model import Stepping
+from seq2seq_attn.model.decoding_model import DecodingModel
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class Hypothesis(NamedTuple):
-    """Pieces without begin and end; their log-probability in nats, end piece included; what it is ranked by."""
+    """Tokens without begin and end; their log-probability in nats, end token included; what it is ranked by."""
 
-    pieces: list[int]
+    token_ids: list[int]
     log_prob: float
     score: float
 
 
-class TargetPieces(NamedTuple):
-    """What a search knows of the pieces that it chooses from.
+class TargetVocabulary(NamedTuple):
+    """What a search knows of the tokens that it chooses from.
 
     Attributes:
-        banned_ids: pieces that no translation holds.
-        detokenize: texts of lists of pieces, for a search that compares texts.
+        banned_ids: tokens that no translation holds.
+        detokenize: texts of lists of tokens, for a search that compares texts.
     """
 
     bos_id: int
@@ -35,7 +35,7 @@ class TargetPieces(NamedTuple):
     detokenize: Callable[[list[list[int]]], list[str]]
 
     @classmethod
-    def of(cls, tokenizer: SentencePieceTokenizer) -> TargetPieces:
+    def of(cls, tokenizer: SentencePieceTokenizer) -> TargetVocabulary:
         banned = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id)
         return cls(tokenizer.bos_id, tokenizer.eos_id, banned, tokenizer.decode_target)
 
@@ -51,15 +51,15 @@ class Search(ABC):
     @abstractmethod
     def __call__(
         self,
-        model: Stepping,
+        model: DecodingModel,
         source: Int[Tensor, "batch source"],
         source_mask: Bool[Tensor, "batch source"],
-        target: TargetPieces,
+        target: TargetVocabulary,
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """The translations of each sentence, best first, at least one; the sentences in order.
 
         Args:
-            prefixes: pieces that the translation of each sentence begins with.
+            prefixes: tokens that the translation of each sentence begins with.
         """

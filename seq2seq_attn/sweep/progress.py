@@ -98,8 +98,8 @@ class Progress:
             said = f"failed: {record['why']}"
         else:
             said = f"{'' if bleu is None else f'BLEU {bleu:.1f}, '}{record['minutes']:.1f} min"
-        place = f"({self._ended} of {self.total})"
-        self._say(f"job {job.number} {place} {self.name_of(job)}: {said}{self._left()}")
+        position = f"({self._ended} of {self.total})"
+        self._say(f"job {job.number} {position} {self.name_of(job)}: {said}{self._left()}")
 
     def _left(self) -> str:
         """By the time that jobs have taken so far, several at once counted as they were."""

@@ -113,7 +113,7 @@ class Sweep:
         return []
 
     def _subdir(self, job: Job) -> str:
-        """Given, since launchers number jobs by their place among those that are left."""
+        """Given, since launchers number jobs by their position among those that are left."""
         return job.folder.relative_to(self.folder).as_posix()
 
 

@@ -1,1 +1,1 @@
-"""Text to pieces and back."""
+"""Text to tokens and back."""

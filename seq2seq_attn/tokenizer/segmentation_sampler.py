@@ -37,7 +37,7 @@ class SegmentationSampler:
         self._tables: dict[str, tuple[list[float], list[list[int]]]] = {}
 
     def __call__(self, sentences: list[str], seed: int) -> list[list[int]]:
-        """Piece ids; a pure function of model, alpha, sentences and seed."""
+        """Token ids; a pure function of model, alpha, sentences and seed."""
         random = Random(seed)
         return [[i for word in s.split(" ") if word for i in self._draw(word, random)] for s in sentences]
 

@@ -1,4 +1,4 @@
-"""Subword pieces: Kudo and Richardson 2018, arXiv:1808.06226; drawn ones: Kudo 2018, arXiv:1804.10959."""
+"""Subword tokens: Kudo and Richardson 2018, arXiv:1808.06226; drawn ones: Kudo 2018, arXiv:1804.10959."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SentencePieceTokenizer:
 
     Args:
         model_type: `unigram`, `bpe`, `char` or `word` (split at blanks).
-        vocab_size: pieces of a model, specials included; `char` and `word` use fewer if the text has fewer.
+        vocab_size: tokens of a model, specials included; `char` and `word` use fewer if the text has fewer.
         joint: one model over both languages.
         sampling_alpha: for training encodings; 0 is off. `unigram`: the sharpness of the sampled
             segmentation, small is wild. `bpe`: the share of merges left out.
@@ -52,9 +52,9 @@ class SentencePieceTokenizer:
         self._target_sampler: SegmentationSampler | None = None
 
     def train(self, sources: list[str], targets: list[str], progress: bool = False) -> None:
-        """Learn the pieces from the training split, or take them from the cache."""
+        """Learn the tokens from the training split, or take them from the cache."""
         console = plain_console(quiet=not progress)
-        with console.status(f"Learning {self.model_type} pieces from {len(sources):,} sentence pairs"):
+        with console.status(f"Learning {self.model_type} tokens from {len(sources):,} sentence pairs"):
             if self.joint:
                 source = target = self._train(sources + targets, "both languages")
             else:
@@ -63,7 +63,7 @@ class SentencePieceTokenizer:
         self._set_models(source, target)
 
     def encode_source(self, sentences: list[str], sample: bool = False, seed: int = 0) -> list[list[int]]:
-        """Piece ids without begin or end; `sample` draws a segmentation, a pure function of `seed`."""
+        """Token ids without begin or end; `sample` draws a segmentation, a pure function of `seed`."""
         if sample and self._source_sampler is not None:
             return self._source_sampler(sentences, seed)
         return self.source_model.encode(sentences)
@@ -79,12 +79,12 @@ class SentencePieceTokenizer:
         silent = (self.pad_id, self.bos_id, self.eos_id)
         return [self.target_model.decode([i for i in row if i not in silent]).strip() if row else "" for row in ids]
 
-    def source_pieces(self, ids: list[int]) -> list[str]:
-        """The pieces as text, "▁" for a blank before."""
+    def source_tokens(self, ids: list[int]) -> list[str]:
+        """The tokens as text, "▁" for a blank before."""
         return [self.source_model.id_to_piece(i) for i in ids]
 
-    def target_pieces(self, ids: list[int]) -> list[str]:
-        """As `source_pieces`, for the target language."""
+    def target_tokens(self, ids: list[int]) -> list[str]:
+        """As `source_tokens`, for the target language."""
         return [self.target_model.id_to_piece(i) for i in ids]
 
     @property
@@ -167,7 +167,7 @@ def check_settings(model_type: str, vocab_size: int, sampling_alpha: int | float
         raise UserError(f"tokenizer.model_type={model_type} is unknown; choose from: {', '.join(MODEL_TYPES)}")
     if vocab_size <= len(SPECIALS):
         raise UserError(
-            f"tokenizer.vocab_size={vocab_size} leaves no room beside the {len(SPECIALS)} special pieces; "
+            f"tokenizer.vocab_size={vocab_size} leaves no room beside the {len(SPECIALS)} special tokens; "
             "use some thousands"
         )
     if not 0.0 <= sampling_alpha <= 1.0:

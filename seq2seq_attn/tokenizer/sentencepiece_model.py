@@ -50,7 +50,7 @@ def fit(sentences: list[str], model_type: str, vocab_size: int, split: bool, of:
     """Train, and turn what sentencepiece says of the vocabulary's size into advice.
 
     Raises:
-        UserError: if the text has too few pieces, or more characters than the vocabulary has room for.
+        UserError: if the text has too few tokens, or more characters than the vocabulary has room for.
     """
     if not any(sentences):
         raise UserError(f"the training split has no text in {of}; check data.path and data.cleaning")
@@ -61,12 +61,12 @@ def fit(sentences: list[str], model_type: str, vocab_size: int, split: bool, of:
         if needed:
             raise UserError(
                 f"tokenizer.vocab_size={vocab_size} is less than the {needed[1]} characters and special "
-                f"pieces of {of} in this corpus; use tokenizer.vocab_size={needed[1]} or more"
+                f"tokens of {of} in this corpus; use tokenizer.vocab_size={needed[1]} or more"
             ) from error
         most = most_pieces(sentences, model_type, split, error)
         raise UserError(
             f"tokenizer.vocab_size={vocab_size} is more than this corpus supports; at most {most} "
-            f"{model_type} pieces for {of}; use tokenizer.vocab_size={most}"
+            f"{model_type} tokens for {of}; use tokenizer.vocab_size={most}"
         ) from error
 
 

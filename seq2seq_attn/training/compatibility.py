@@ -1,4 +1,4 @@
-"""Refuse, before training, what a model has no slot or no places for."""
+"""Refuse, before training, what a model has no slot or no positions for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch import nn
 
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.position.position_encoding import Position
+from seq2seq_attn.position.position_encoding import PositionEncoding
 
 SLOTS = {
     "self_attention": "a Transformer's encoder or decoder",
@@ -38,29 +38,29 @@ def check_positions(model: nn.Module) -> None:
     Raises:
         UserError: with the positions that do something there.
     """
-    parts = [p.relative(num_heads=1, head_dim=2) for p in model.modules() if isinstance(p, Position)]
+    parts = [p.relative(num_heads=1, head_dim=2) for p in model.modules() if isinstance(p, PositionEncoding)]
     options = {part.option for part in parts if part is not None}
     told = any(part.relative is not None for part in model.modules() if isinstance(part, Attention))
     if options and not told:
         raise UserError(
-            f"position={options.pop()} tells self-attention how far apart two places are, and this model has no "
+            f"position={options.pop()} tells self-attention how far apart two positions are, and this model has no "
             "self-attention; use position=sinusoidal, learned or none"
         )
 
 
 def check_lengths(max_length: int | None, longest: dict[str, tuple[int, int]]) -> None:
     """Args:
-        max_length: places that the model has; None: any.
-        longest: pieces of the longest source and target of each split, specials included.
+        max_length: positions that the model has; None: any.
+        longest: tokens of the longest source and target of each split, specials included.
 
     Raises:
-        UserError: with the number of places that the data needs.
+        UserError: with the number of positions that the data needs.
     """
     needed = max(max(lengths) for lengths in longest.values())
     if max_length is not None and needed > max_length:
         split = next(name for name, lengths in longest.items() if max(lengths) == needed)
         raise UserError(
-            f"the model has places for {max_length} pieces, and a sentence of {split} has {needed}; give the option "
+            f"the model has positions for {max_length} tokens, and a sentence of {split} has {needed}; give the option "
             f"max_length={needed} or more (attention.score.max_length, position.max_length), or drop long sentences "
             "with data.cleaning"
         )

@@ -53,11 +53,11 @@ def check_continuation(file: Path, module: TranslationModule) -> None:
 
 
 def check_vocabulary(file: Path, other: SentencePieceTokenizer, tokenizer: SentencePieceTokenizer) -> None:
-    """Refuse to continue a run whose pieces are others: its embeddings would mean other words."""
+    """Refuse to continue a run whose tokens are others: its embeddings would mean other words."""
     if other.fingerprint != tokenizer.fingerprint:
         raise UserError(
             f"{file} was trained with another vocabulary ({other.source_vocab_size} and {other.target_vocab_size} "
-            f"pieces, here {tokenizer.source_vocab_size} and {tokenizer.target_vocab_size}); give that run's data and "
+            f"tokens, here {tokenizer.source_vocab_size} and {tokenizer.target_vocab_size}); give that run's data and "
             "tokenizer options, or leave out ckpt_path"
         )
 

@@ -15,23 +15,23 @@ CHUNK = 256  # rows whose logits fit the cache; the whole matrix would go to mem
 
 
 class Loss(NamedTuple):
-    """Sums over the real target pieces of a batch.
+    """Sums over the real target tokens of a batch.
 
     Attributes:
-        smoothed: against (1 - s) of the reference piece and s spread over the vocabulary (Szegedy et al.
+        smoothed: against (1 - s) of the reference token and s spread over the vocabulary (Szegedy et al.
             2016, section 7, arXiv:1512.00567); what training minimises.
         nll: the plain negative log-likelihood; exp of its mean is the perplexity. It has no gradient.
-        nll_by_piece: what `nll` is the sum of.
-        loss_by_piece: what the choices of hard attention that made a reading of a piece are to answer for: its share
+        token_nll: what `nll` is the sum of.
+        loss_by_token: what the choices of hard attention that made a reading of a token are to answer for: its share
             of `smoothed`, with R-Drop that of both readings' divergence in full. It has no gradient.
-        tokens: how many pieces.
+        tokens: how many tokens.
         correct: how many of them the model ranks first; None unless asked for.
     """
 
     smoothed: Float[Tensor, ""]
     nll: Float[Tensor, ""]
-    nll_by_piece: Float[Tensor, "tokens"]
-    loss_by_piece: Float[Tensor, "tokens"]
+    token_nll: Float[Tensor, "tokens"]
+    loss_by_token: Float[Tensor, "tokens"]
     tokens: int
     correct: Int[Tensor, ""] | None = None
 
@@ -45,9 +45,9 @@ def label_smoothed_cross_entropy(
     *,
     count_correct: bool = False,
 ) -> Loss:
-    """Loss of softmax(W h + b) at the pieces given; padding has been left out before."""
-    smoothed, nll, by_piece, correct = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing, count_correct)
-    return Loss(smoothed, nll.sum(), nll, by_piece, len(target), correct)
+    """Loss of softmax(W h + b) at the tokens given; padding has been left out before."""
+    smoothed, nll, by_token, correct = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing, count_correct)
+    return Loss(smoothed, nll.sum(), nll, by_token, len(target), correct)
 
 
 @final
@@ -60,7 +60,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         wide = at_least_float32(hidden.new_zeros(0)).dtype
         nll = torch.empty(len(target), dtype=wide, device=hidden.device)
-        spread_by_piece = torch.empty_like(nll)
+        spread_by_token = torch.empty_like(nll)
         spread = torch.zeros((), dtype=wide, device=hidden.device)
         correct = torch.zeros((), dtype=torch.int64, device=hidden.device) if count_correct else None
         wanted = any(ctx.needs_input_grad)
@@ -76,7 +76,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
                 reference = target[rows, None]
                 nll[rows] = -log_probs.gather(-1, reference)[:, 0]
                 means = log_probs.mean(-1)
-                spread, spread_by_piece[rows] = spread - means.sum(), -means
+                spread, spread_by_token[rows] = spread - means.sum(), -means
                 if correct is not None:
                     correct += (log_probs.argmax(-1, keepdim=True) == reference).sum()
                 if wanted:
@@ -86,9 +86,9 @@ class ChunkedCrossEntropy(torch.autograd.Function):
                     accumulate(grads, rows, delta.to(hidden.dtype), hidden[rows], narrow)
         ctx.save_for_backward(*grads)
         smoothed = (1 - smoothing) * nll.sum() + smoothing * spread
-        by_piece = (1 - smoothing) * nll + smoothing * spread_by_piece
-        ctx.mark_non_differentiable(nll, by_piece)
-        return smoothed, nll, by_piece, correct
+        by_token = (1 - smoothing) * nll + smoothing * spread_by_token
+        ctx.mark_non_differentiable(nll, by_token)
+        return smoothed, nll, by_token, correct
 
     @staticmethod
     @once_differentiable  # to it, the saved gradients would be constants

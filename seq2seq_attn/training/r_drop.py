@@ -39,15 +39,15 @@ def r_drop_cross_entropy(
 ) -> Loss:
     """Loss of a batch that was read twice: its first half is one reading, its second half the other.
 
-    `smoothed` is, summed over the pieces, that of both readings and alpha / 2 times the sum of KL(p, q) and
-    KL(q, p), p and q being what they expect at a piece: the paper's loss, and its alpha, 5 for translation. As
-    `tokens` counts both readings, a mean is half of the paper's loss: nats a piece, with alpha / 4 of that sum.
+    `smoothed` is, summed over the tokens, that of both readings and alpha / 2 times the sum of KL(p, q) and
+    KL(q, p), p and q being what they expect at a token: the paper's loss, and its alpha, 5 for translation. As
+    `tokens` counts both readings, a mean is half of the paper's loss: nats a token, with alpha / 4 of that sum.
 
     A step takes twice the time and memory of one reading; the divergence adds little, and no more than a chunk of the
     logits is ever there.
     """
-    smoothed, nll, by_piece = ChunkedRDrop.apply(hidden, weight, bias, target, smoothing, alpha)
-    return Loss(smoothed, nll.sum(), nll, by_piece, len(target))
+    smoothed, nll, by_token = ChunkedRDrop.apply(hidden, weight, bias, target, smoothing, alpha)
+    return Loss(smoothed, nll.sum(), nll, by_token, len(target))
 
 
 @final
@@ -60,7 +60,7 @@ class ChunkedRDrop(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         wide = at_least_float32(hidden.new_zeros(0)).dtype
         nll = torch.empty(len(target), dtype=wide, device=hidden.device)
-        rest_by_piece = torch.empty_like(nll)
+        rest_by_token = torch.empty_like(nll)
         rest = torch.zeros((), dtype=wide, device=hidden.device)
         grads = [torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)]
         pairs = len(target) // 2
@@ -75,11 +75,11 @@ class ChunkedRDrop(torch.autograd.Function):
                     log_probs.append(at_least_float32(logits).log_softmax(-1))
                     nll[rows] = -log_probs[-1].gather(-1, target[rows, None])[:, 0]
                     means = log_probs[-1].mean(-1)
-                    rest, rest_by_piece[rows] = rest - smoothing * means.sum(), -smoothing * means
+                    rest, rest_by_token[rows] = rest - smoothing * means.sum(), -smoothing * means
                 divergences, deltas = symmetric_divergence(*log_probs)
                 rest = rest + alpha / 2 * divergences.sum()
                 for rows in (first, second):  # the draws of either reading change it
-                    rest_by_piece[rows] += alpha / 2 * divergences
+                    rest_by_token[rows] += alpha / 2 * divergences
                 for rows, log_prob, delta in zip((first, second), log_probs, deltas, strict=True):
                     # of the smoothed loss: p - (1 - s) [reference] - s / vocabulary
                     delta = delta.mul_(alpha / 2).add_(log_prob.exp_()).sub_(smoothing / weight.shape[0])
@@ -87,9 +87,9 @@ class ChunkedRDrop(torch.autograd.Function):
                     delta.scatter_add_(-1, reference, torch.full_like(delta[:, :1], smoothing - 1))
                     accumulate(grads, rows, delta.to(hidden.dtype), hidden[rows], narrow)
         ctx.save_for_backward(*grads)
-        by_piece = (1 - smoothing) * nll + rest_by_piece
-        ctx.mark_non_differentiable(nll, by_piece)
-        return (1 - smoothing) * nll.sum() + rest, nll, by_piece
+        by_token = (1 - smoothing) * nll + rest_by_token
+        ctx.mark_non_differentiable(nll, by_token)
+        return (1 - smoothing) * nll.sum() + rest, nll, by_token
 
     @staticmethod
     @once_differentiable  # to it, the saved gradients would be constants

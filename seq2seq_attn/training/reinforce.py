@@ -16,9 +16,9 @@ from seq2seq_attn.errors import UserError
 
 @final
 class Reinforce(nn.Module):
-    """Sum over sentences of -(reward - baseline) log p(places drawn) - entropy: nats, like the loss before its mean.
+    """Sum over sentences of -(reward - baseline) log p(positions drawn) - entropy: nats, like the loss before its mean.
 
-    The baseline of a sentence is its pieces times a running mean of the reward of a piece: the paper's, of whole
+    The baseline of a sentence is its tokens times a running mean of the reward of a token: the paper's, of whole
     sentences, would reward a sentence for being short. Any number that the draws do not change leaves the expected
     gradient as it is, so the mean is that of the batches before; the first batch only starts it. What several
     processes read at once is one batch, and each keeps the same mean.
@@ -31,7 +31,7 @@ class Reinforce(nn.Module):
     """
 
     running_reward: Tensor
-    running_pieces: Tensor
+    running_tokens: Tensor
 
     def __init__(self, *, momentum: float) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class Reinforce(nn.Module):
             )
         self.momentum = momentum
         self.register_buffer("running_reward", torch.zeros(()))
-        self.register_buffer("running_pieces", torch.zeros(()))
+        self.register_buffer("running_tokens", torch.zeros(()))
 
     def forward(
         self,
         reward: Float[Tensor, "batch"],
-        pieces: Int[Tensor, "batch"],
+        tokens: Int[Tensor, "batch"],
         log_prob: Float[Tensor, "batch"],
         entropy: Float[Tensor, "batch"],
     ) -> Float[Tensor, ""]:
@@ -54,46 +54,46 @@ class Reinforce(nn.Module):
 
         Args:
             reward: minus the loss of the target sentence, in nats; its gradient is not taken.
-            pieces: how many pieces that loss is of.
+            tokens: how many tokens that loss is of.
             log_prob, entropy: of the sentence, summed over all that was drawn, times their weights.
         """
         reward = reward.detach()
-        started = self.running_pieces > 0
-        mean = self.running_reward / torch.where(started, self.running_pieces, 1)
-        advantage = torch.where(started, reward - mean * pieces, 0)
+        started = self.running_tokens > 0
+        mean = self.running_reward / torch.where(started, self.running_tokens, 1)
+        advantage = torch.where(started, reward - mean * tokens, 0)
         if self.training:
-            self._update(reward, pieces)
+            self._update(reward, tokens)
         return -(advantage * log_prob + entropy).sum()
 
-    def _update(self, reward: Float[Tensor, "batch"], pieces: Int[Tensor, "batch"]) -> None:
-        sums = torch.stack([of.sum().to(self.running_reward.dtype) for of in (reward, pieces)])
-        for running, total in zip((self.running_reward, self.running_pieces), sum_over_ranks(sums), strict=True):
+    def _update(self, reward: Float[Tensor, "batch"], tokens: Int[Tensor, "batch"]) -> None:
+        sums = torch.stack([of.sum().to(self.running_reward.dtype) for of in (reward, tokens)])
+        for running, total in zip((self.running_reward, self.running_tokens), sum_over_ranks(sums), strict=True):
             running.lerp_(total, 1 - self.momentum)
 
 
 def drawn_loss(
-    reinforce: Reinforce, batch: Batch, loss_by_piece: Float[Tensor, "pieces"], decoded: Decoded
+    reinforce: Reinforce, batch: Batch, loss_by_token: Float[Tensor, "tokens"], decoded: Decoded
 ) -> Float[Tensor, ""] | None:
     """The term of a batch, which a model has read; None: nothing was drawn.
 
     With it, the expected gradient is that of the expected loss: the draws answer for the very loss that is minimised.
 
     Args:
-        loss_by_piece: of each real target piece, in nats, sentence by sentence (see `Loss`).
+        loss_by_token: of each real target token, in nats, sentence by sentence (see `Loss`).
     """
     log_prob = of_sentences(batch, decoded.log_prob, decoded.source_log_prob)
     entropy = of_sentences(batch, decoded.entropy, decoded.source_entropy)
     if log_prob is None or entropy is None:
         return None
     sentence = batch.target_mask.nonzero()[:, 0]
-    loss = torch.zeros_like(log_prob).index_add(0, sentence, loss_by_piece.to(log_prob.dtype))
+    loss = torch.zeros_like(log_prob).index_add(0, sentence, loss_by_token.to(log_prob.dtype))
     return reinforce(-loss, batch.target_lengths, log_prob, entropy)
 
 
 def of_sentences(
     batch: Batch, target: Float[Tensor, "batch target"] | None, source: Float[Tensor, "batch source"] | None
 ) -> Float[Tensor, "batch"] | None:
-    """Sums over the real places of both sides; None where neither says anything."""
+    """Sums over the real positions of both sides; None where neither says anything."""
     sides = [(target, batch.target_mask), (source, batch.source_mask)]
     sums = [(x * mask).sum(1) for x, mask in sides if x is not None]
     return torch.stack(sums).sum(0) if sums else None

@@ -136,8 +136,8 @@ def print_data(corpus: LoadedCorpus, tokenizer: SentencePieceTokenizer, datamodu
     for what, count in corpus.report.counts.items():
         if count:
             table.add_row(what, f"{count:,}")
-    table.add_row("pieces, source", f"{tokenizer.source_vocab_size:,}")
-    table.add_row("pieces, target", f"{tokenizer.target_vocab_size:,}")
+    table.add_row("tokens, source", f"{tokenizer.source_vocab_size:,}")
+    table.add_row("tokens, target", f"{tokenizer.target_vocab_size:,}")
     table.add_row("padding of training batches", f"{datamodule.padding_share:.1%}")
     plain_console().print(table)
 

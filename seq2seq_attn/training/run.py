@@ -45,7 +45,7 @@ from seq2seq_attn.training.results import (
     write_results,
     write_translations,
 )
-from seq2seq_attn.training.tokenized_metric_check import check_tokenised
+from seq2seq_attn.training.tokenized_metric_check import check_tokenized
 from seq2seq_attn.training.translation_module import TranslationModule
 
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
@@ -149,7 +149,7 @@ def build_module(config: dict[str, Any], tokenizer: SentencePieceTokenizer, test
 
 def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
     """The text metrics by name; BLEU is among them, since checkpoints are chosen by it."""
-    check_tokenised(config["data"], config.get("metric", {}))
+    check_tokenized(config["data"], config.get("metric", {}))
     metrics = {name: instantiate(metric, _convert_="all") for name, metric in config.get("metric", {}).items()}
     if "bleu" not in metrics:
         raise UserError("metric lacks bleu, by which the best checkpoint is chosen; use metric=[bleu,...]")

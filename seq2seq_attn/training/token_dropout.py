@@ -1,4 +1,4 @@
-"""Token dropout: training reads the unknown piece in the place of some. Sennrich et al. 2016, arXiv:1606.02891."""
+"""Token dropout: training reads the unknown token in the position of some. Sennrich et al. 2016, arXiv:1606.02891."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def check_shares(source: int | float, target: int | float) -> None:
 def drop_tokens(batch: Batch, *, source: float, target: float, unk_id: int, bos_id: int, eos_id: int) -> Batch:
     """The batch with these shares of what encoder and decoder read dropped; what the decoder must say stays.
 
-    Each place is drawn anew from torch's generator; begin, end and padding are never dropped, and with shares of 0
-    nothing is drawn. The paper sets the embedding of a dropped word to 0. With the unknown piece, as in Xie et al. 2017
+    Each position is drawn anew from torch's generator; begin, end and padding are never dropped, and with shares of 0
+    nothing is drawn. The paper sets the embedding of a dropped word to 0. With the unknown token, as in Xie et al. 2017
     (arXiv:1703.02573, blank noising), the model sees that something stood there, no other embedding has to be scaled,
     and every model can read it. Sennrich and Zhang 2019 (arXiv:1905.11901) drop words where data is scarce.
     """
@@ -39,13 +39,13 @@ def drop_tokens(batch: Batch, *, source: float, target: float, unk_id: int, bos_
 
 
 def drop(
-    pieces: Int[Tensor, "batch length"],
+    tokens: Int[Tensor, "batch length"],
     mask: Bool[Tensor, "batch length"],
     share: float,
     unk_id: int,
     kept: tuple[int, ...],
 ) -> Int[Tensor, "batch length"]:
-    for piece in kept:
-        mask = mask & (pieces != piece)
-    drawn = torch.rand(pieces.shape, device=pieces.device) < share
-    return pieces.masked_fill(drawn & mask, unk_id)
+    for token in kept:
+        mask = mask & (tokens != token)
+    drawn = torch.rand(tokens.shape, device=tokens.device) < share
+    return tokens.masked_fill(drawn & mask, unk_id)

@@ -1,4 +1,4 @@
-"""Refuse to tokenise once more what is tokenised: its marks would fall apart into pieces that match too easily."""
+"""Refuse to tokenize once more what is tokenized: its marks would fall apart into tokens that match too easily."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seq2seq_attn.errors import UserError
 BLEU, TOKENIZED_BLEU = ("seq2seq_attn.metric.bleu.BLEU", "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU")
 
 
-def check_tokenised(data: dict[str, Any], metrics: dict[str, Any]) -> None:
+def check_tokenized(data: dict[str, Any], metrics: dict[str, Any]) -> None:
     """Args:
         data, metrics: their options, metrics by name.
 
@@ -23,6 +23,6 @@ def check_tokenised(data: dict[str, Any], metrics: dict[str, Any]) -> None:
         splits = options["_target_"] == BLEU and options["tokenize"] != "none"
         if splits or options["_target_"] == TOKENIZED_BLEU:
             raise UserError(
-                f"data.suffix={suffix} is tokenised text, and metric.{name} would tokenise it once more; use "
+                f"data.suffix={suffix} is tokenized text, and metric.{name} would tokenize it once more; use "
                 "recipe=multi30k_tok to train, and recipe=evaluate_multi30k_tok metric=[bleu] to evaluate"
             )

@@ -20,10 +20,10 @@ from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.distributed.collectives import of_all_ranks
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.metric.token_mean import PieceMean
+from seq2seq_attn.metric.token_mean import TokenMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.scheduler.schedule import takes_total
-from seq2seq_attn.search.search import Search, TargetPieces
+from seq2seq_attn.search.search import Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
 from seq2seq_attn.training.r_drop import check_alpha, r_drop_cross_entropy, twice
@@ -31,17 +31,17 @@ from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 from seq2seq_attn.training.token_dropout import check_shares, drop_tokens
 from seq2seq_attn.training.update_mean import UpdateMean
 
-MEANS = ("loss", "nll", "accuracy")  # over target pieces; beside the text metrics
+MEANS = ("loss", "nll", "accuracy")  # over target tokens; beside the text metrics
 
 
 @final
 class TranslationModule(pl.LightningModule):
     """Logs `train/loss`, and `loss`, `ppl`, `accuracy` and every text metric under `val/` and each test set's name.
 
-    Losses are nats per target piece, end piece included; `ppl` is exp of the unsmoothed one, `accuracy` the
-    share of pieces that the model ranks first, given the reference up to there.
+    Losses are nats per target token, end token included; `ppl` is exp of the unsmoothed one, `accuracy` the
+    share of tokens that the model ranks first, given the reference up to there.
 
-    All of them, and the gradients, are means over the pieces of every process, and `train/loss` over those of all
+    All of them, and the gradients, are means over the tokens of every process, and `train/loss` over those of all
     batches that an update accumulates: n processes, or n accumulated batches, train as one batch of all their
     sentences would. Figures of evaluation are the same to the last digit, however many processes share the batches.
 
@@ -56,7 +56,7 @@ class TranslationModule(pl.LightningModule):
         translations: hypothesis by row, for each test set scored; of all processes, once the test is over.
         signatures: of the text metrics, by set, as last computed.
         decode_seconds, attention_entropy: of the test sets: time spent in the search, of the slowest process, and
-            the mean entropy of a target piece's attention, in nats.
+            the mean entropy of a target token's attention, in nats.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class TranslationModule(pl.LightningModule):
         check_shares(**self.token_dropout)
         self.metrics = nn.ModuleDict(
             {
-                stage: nn.ModuleDict({name: PieceMean() for name in MEANS} | {n: m.clone() for n, m in metrics.items()})
+                stage: nn.ModuleDict({name: TokenMean() for name in MEANS} | {n: m.clone() for n, m in metrics.items()})
                 for stage in ["val", *test_names]
             }
         )
         self.test_names = test_names
-        self.attention_entropy = PieceMean()
+        self.attention_entropy = TokenMean()
         self.reinforce = Reinforce(momentum=0.9)
         self.update_mean = UpdateMean()
         self.translations: dict[str, dict[int, str]] = {}
@@ -104,12 +104,12 @@ class TranslationModule(pl.LightningModule):
         self.update_mean.add(loss.smoothed, loss.tokens, self.parameters(), begin=begin)
         self.log("train/loss", self.update_mean.mean(), batch_size=loss.tokens)
         divisor = self.update_mean.divisor(accumulated)
-        drawn = drawn_loss(self.reinforce, batch, loss.loss_by_piece, decoded)
+        drawn = drawn_loss(self.reinforce, batch, loss.loss_by_token, decoded)
         mean = loss.smoothed / divisor
         return mean if drawn is None else mean + drawn / divisor
 
     def training_batch(self, batch: Batch) -> Batch:
-        """What a training step reads of a batch: all of it twice for R-Drop, less the pieces that are dropped."""
+        """What a training step reads of a batch: all of it twice for R-Drop, less the tokens that are dropped."""
         batch, shares, tokenizer = (
             twice(batch) if self.r_drop_alpha > 0 else batch,
             self.token_dropout,
@@ -180,9 +180,9 @@ class TranslationModule(pl.LightningModule):
     def translate(self, batch: Batch) -> list[str]:
         """The search's translations of a batch, detokenised."""
         tokenizer, started = self.tokenizer, time.perf_counter()
-        found = self.search(self.model, batch.source, batch.source_mask, TargetPieces.of(tokenizer))
+        found = self.search(self.model, batch.source, batch.source_mask, TargetVocabulary.of(tokenizer))
         self.decode_seconds += time.perf_counter() - started
-        return tokenizer.decode_target([best.pieces for best, *_ in found])
+        return tokenizer.decode_target([best.token_ids for best, *_ in found])
 
     def stage_metrics(self, stage: str) -> dict[str, Any]:
         """Metrics by name: the means, then the text metrics."""

@@ -1,4 +1,4 @@
-"""The loss of an update: a mean over the target pieces of all its batches, on every process."""
+"""The loss of an update: a mean over the target tokens of all its batches, on every process."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from seq2seq_attn.distributed.collectives import num_ranks, sum_over_ranks
 class UpdateMean:
     """Sums over the batches of an update so far; with `trainer.accumulate_grad_batches` it has several.
 
-    How many pieces an update has is known at its last batch, so the gradient kept from batch to batch is that of the
+    How many tokens an update has is known at its last batch, so the gradient kept from batch to batch is that of the
     mean so far: what was found before shrinks to its share when a batch comes. A mean of the batches' means would
-    give the pieces of a short batch more weight; sums, divided at the end, might leave the range of float16.
+    give the tokens of a short batch more weight; sums, divided at the end, might leave the range of float16.
 
     Attributes:
         smoothed: sum of the loss, of all processes.
-        pieces: how many target pieces it is the sum over.
+        tokens: how many target tokens it is the sum over.
     """
 
     smoothed: Float[Tensor, ""] | float
-    pieces: Float[Tensor, ""] | int
+    tokens: Float[Tensor, ""] | int
 
     def __init__(self) -> None:
-        self.smoothed, self.pieces = 0.0, 0
+        self.smoothed, self.tokens = 0.0, 0
 
     def add(self, smoothed: Float[Tensor, ""], tokens: int, parameters: Iterable[nn.Parameter], *, begin: bool) -> None:
         """Takes a batch in, before its backward pass; the gradients there are become their share of the new mean.
 
         Args:
-            smoothed, tokens: sum of this process's losses, and over how many pieces.
+            smoothed, tokens: sum of this process's losses, and over how many tokens.
             begin: with this batch an update begins, whose gradients are yet to be zeroed.
         """
-        before = 0 if begin else self.pieces
+        before = 0 if begin else self.tokens
         sums = (smoothed.detach(), tokens) if num_ranks() == 1 else self._over_ranks(smoothed, tokens)
         self.smoothed = sums[0] if begin else self.smoothed + sums[0]
-        self.pieces = before + sums[1]
+        self.tokens = before + sums[1]
         if not begin:
-            scale_gradients(parameters, before / self.pieces)
+            scale_gradients(parameters, before / self.tokens)
 
     def mean(self) -> Float[Tensor, ""]:
-        """Nats a piece, of the batches of this update so far."""
+        """Nats a token, of the batches of this update so far."""
         assert isinstance(self.smoothed, Tensor)
-        return self.smoothed / self.pieces
+        return self.smoothed / self.tokens
 
     def divisor(self, accumulated: int) -> Float[Tensor, ""] | float:
         """What a batch's sum is divided by, as DDP will take the mean over processes, and Lightning over batches."""
-        return self.pieces / (num_ranks() * accumulated)
+        return self.tokens / (num_ranks() * accumulated)
 
     def _over_ranks(self, smoothed: Float[Tensor, ""], tokens: int) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         both = smoothed.new_full((2,), tokens)
         both[0] = smoothed.detach()
-        summed, pieces = sum_over_ranks(both).unbind()
-        return summed, pieces
+        summed, counted = sum_over_ranks(both).unbind()
+        return summed, counted
 
 
 def scale_gradients(parameters: Iterable[nn.Parameter], factor: Float[Tensor, ""] | float) -> None:

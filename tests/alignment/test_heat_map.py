@@ -1,4 +1,4 @@
-"""Heat maps: every piece is readable inside the picture, and the numbers survive."""
+"""Heat maps: every token is readable inside the picture, and the numbers survive."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def labels(axes) -> tuple[list[str], list[str]]:
     return [t.get_text() for t in axes.get_xticklabels()], [t.get_text() for t in axes.get_yticklabels()]
 
 
-def test_rows_are_target_pieces_from_the_top_and_columns_are_source_pieces():
+def test_rows_are_target_tokens_from_the_top_and_columns_are_source_tokens():
     (axes,) = maps(draw_attention(some_weights(7, 5), SOURCE, TARGET))
     assert labels(axes) == (["·A", "·dog", "·run", "s", "</s>"], ["·Un", "·chien", "·près", "·d", "'", "un", "</s>"])
     assert axes.get_ylim() == (7, 0)
@@ -64,8 +64,8 @@ def test_no_text_is_cut_off_or_covers_a_neighbour(heads, source_length, target_l
 
 @pytest.mark.parametrize("length", [3, 17, 60])
 def test_cells_are_square_and_the_picture_grows_with_the_sentence(length):
-    pieces = ["a"] * length
-    figure = draw_attention(some_weights(length, length + 7), ["b"] * (length + 7), pieces)
+    tokens = ["a"] * length
+    figure = draw_attention(some_weights(length, length + 7), ["b"] * (length + 7), tokens)
     box = maps(figure)[0].get_window_extent()
     assert box.width / (length + 7) == pytest.approx(box.height / length)
     bigger = draw_attention(some_weights(length + 13, length + 20), ["b"] * (length + 20), ["a"] * (length + 13))
@@ -79,8 +79,8 @@ def test_heads_become_small_maps_and_only_the_outer_ones_are_labelled():
     assert len(maps(draw_attention(some_weights(1, 7, 5), SOURCE, TARGET))) == 1
 
 
-def test_pieces_that_the_font_lacks_become_boxes_and_dollars_are_no_formula(tmp_path):
-    assert [readable(piece) for piece in ["▁猫", "\n", "", "▁", "▁cœur", "$x$"]] == [
+def test_tokens_that_the_font_lacks_become_boxes_and_dollars_are_no_formula(tmp_path):
+    assert [readable(token) for token in ["▁猫", "\n", "", "▁", "▁cœur", "$x$"]] == [
         "·□",
         "□",
         "∅",
@@ -91,21 +91,21 @@ def test_pieces_that_the_font_lacks_become_boxes_and_dollars_are_no_formula(tmp_
     save_attention_map(tmp_path / "map", some_weights(2, 2), ["$\\x$", "▁猫"], ["\t", "é"], title="$5 $\\a")
 
 
-def test_saved_map_holds_a_picture_and_the_exact_weights_and_pieces(tmp_path):
+def test_saved_map_holds_a_picture_and_the_exact_weights_and_tokens(tmp_path):
     weights = some_weights(2, 7, 5)
     picture = save_attention_map(tmp_path / "new" / "step_1.5", weights, SOURCE, TARGET, title="à Noël")
     assert picture == tmp_path / "new" / "step_1.5.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     with np.load(tmp_path / "new" / "step_1.5.npz", allow_pickle=False) as saved:
         assert np.array_equal(saved["weights"], weights)
-        assert saved["source_pieces"].tolist() == SOURCE
-        assert saved["target_pieces"].tolist() == TARGET
+        assert saved["source_tokens"].tolist() == SOURCE
+        assert saved["target_tokens"].tolist() == TARGET
 
 
 def test_wrong_shapes_and_names_are_refused(tmp_path):
     with pytest.raises(
         ValueError,
-        match=r"^7 target and 5 source pieces need weights of shape \(target, source\) or "
+        match=r"^7 target and 5 source tokens need weights of shape \(target, source\) or "
         r"\(heads, target, source\), got \(5, 7\)$",
     ):
         draw_attention(some_weights(5, 7), SOURCE, TARGET)

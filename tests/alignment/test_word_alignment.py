@@ -1,4 +1,4 @@
-"""Weights of pieces to links of words, on worked numbers."""
+"""Weights of tokens to links of words, on worked numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 COLUMNS = ["▁a", "▁bl", "ack", "▁dog", "</s>"]
 ROWS = ["▁un", "▁ch", "ien", "▁noir", "</s>"]
-# Each column of pieces: a, bl, ack, dog, end.
+# Each column of tokens: a, bl, ack, dog, end.
 HEAD = np.array(
     [
         [0.50, 0.00, 0.25, 0.25, 0.00],
@@ -22,12 +22,12 @@ HEAD = np.array(
 )
 
 
-def test_a_source_word_has_the_sum_of_its_pieces_and_a_target_word_the_mean_of_its() -> None:
+def test_a_source_word_has_the_sum_of_its_tokens_and_a_target_word_the_mean_of_its() -> None:
     expected = [[0.5, 0.25, 0.25, 0.0], [0.0, 0.375, 0.625, 0.0], [0.0, 0.5, 0.375, 0.125]]
     np.testing.assert_array_equal(word_weights(HEAD[None], COLUMNS, ROWS), expected)
 
 
-def test_a_word_is_linked_to_the_word_of_most_weight_though_a_single_piece_of_another_has_more() -> None:
+def test_a_word_is_linked_to_the_word_of_most_weight_though_a_single_token_of_another_has_more() -> None:
     assert HEAD[3].argmax() == 3
     assert word_links(HEAD[None], COLUMNS, ROWS) == [(0, 0), (2, 1), (1, 2)]
 
@@ -52,7 +52,7 @@ def test_a_word_that_looks_most_at_the_end_or_at_nothing_has_no_link() -> None:
     assert word_links(weights[None], COLUMNS, ROWS) == [(2, 1)]
 
 
-def test_the_row_of_the_end_piece_is_no_word_and_no_part_of_the_last_one() -> None:
+def test_the_row_of_the_end_token_is_no_word_and_no_part_of_the_last_one() -> None:
     weights = HEAD.copy()
     weights[4] = [5.0, 0.0, 0.0, 0.0, 0.0]
     np.testing.assert_array_equal(word_weights(weights[None], COLUMNS, ROWS), word_weights(HEAD[None], COLUMNS, ROWS))
@@ -65,16 +65,16 @@ def test_empty_sentences_have_no_links() -> None:
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe", "char"])
-def test_words_of_pieces_are_those_between_blanks_even_of_letters_never_seen(model_type: str) -> None:
+def test_words_of_tokens_are_those_between_blanks_even_of_letters_never_seen(model_type: str) -> None:
     text = ["L'homme n'a-t-il pas vu, hier soir, le chat noir ?", "Le chien noir dort, dit-il."]
     tokenizer = SentencePieceTokenizer(model_type, 35, joint=True, sampling_alpha=0.0, cache_dir=None)
     tokenizer.train(text, text)
     sentence = "Ωμέγα l'homme dort-il , ☃ ☃ ?"
-    pieces = tokenizer.source_pieces(tokenizer.encode_source([sentence])[0])
-    assert "<unk>" in pieces
+    tokens = tokenizer.source_tokens(tokenizer.encode_source([sentence])[0])
+    assert "<unk>" in tokens
     of_word: dict[int, str] = {}
-    for piece, word in zip(pieces, word_of_each(pieces).tolist(), strict=True):
-        of_word[word] = of_word.get(word, "") + piece.removeprefix("▁")
+    for token, word in zip(tokens, word_of_each(tokens).tolist(), strict=True):
+        of_word[word] = of_word.get(word, "") + token.removeprefix("▁")
     found = [of_word[word] for word in sorted(of_word)]
     assert len(found) == len(sentence.split())
     assert found[1:4] == ["l'homme", "dort-il", ","]
@@ -87,13 +87,13 @@ def test_pharaoh_text_is_in_order_of_the_target_and_read_back() -> None:
     assert from_pharaoh(to_pharaoh([])) == []
 
 
-def test_the_first_piece_begins_a_word_though_it_shows_no_blank() -> None:
+def test_the_first_token_begins_a_word_though_it_shows_no_blank() -> None:
     assert word_of_each(["<unk>", "s", "▁a"]).tolist() == [0, 0, 1]
 
 
 def test_a_mark_that_stands_alone_is_no_word() -> None:
-    pieces = ["▁", "l", "'eau", "▁", "▁▁", "claire", "▁est", "▁"]
-    assert word_of_each(pieces).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
-    assert "".join(pieces).replace("▁", " ").split() == ["l'eau", "claire", "est"]
+    tokens = ["▁", "l", "'eau", "▁", "▁▁", "claire", "▁est", "▁"]
+    assert word_of_each(tokens).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert "".join(tokens).replace("▁", " ").split() == ["l'eau", "claire", "est"]
     assert word_of_each(["▁"]).tolist() == [0]
     assert word_of_each([]).tolist() == []

@@ -45,7 +45,7 @@ def attend(
 
 
 def weigh(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
-    """Weight of each key that a query sees, by its place."""
+    """Weight of each key that a query sees, by its position."""
     score, pattern, normalizer = attention.score, attention.pattern, attention.normalizer
     looks = LOOKS.get(type(score).__name__, lambda score, pair: True)
     seen = [p for p in pairs if SEES[type(pattern).__name__](pattern, p) and looks(score, p)]

@@ -11,7 +11,9 @@ def softmax(scores: Tensor) -> Tensor:
 
 
 def hard(scores: Tensor) -> Tensor:
-    return torch.tensor([float(place == scores.tolist().index(max(scores.tolist()))) for place in range(len(scores))])
+    return torch.tensor(
+        [float(position == scores.tolist().index(max(scores.tolist()))) for position in range(len(scores))]
+    )
 
 
 def sparsemax(scores: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ def gaussian(pattern: Any, pair: Pair) -> Tensor:
 
 
 def aligned(pattern: Any, pair: Pair) -> int:
-    """The target place in source places, halves up."""
+    """The target position in source positions, halves up."""
     return int((pair.t * Decimal(str(pattern.length_ratio))).to_integral_value(ROUND_HALF_UP))
 
 

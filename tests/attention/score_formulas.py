@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Pair(NamedTuple):
-    """One query q at place t and one key k at place s, as they came in; `end` is one past the last key it may see."""
+    """One query q at position t and one key k at position s, as given; `end` is one past the last key it may see."""
 
     q: Tensor
     k: Tensor
@@ -123,7 +123,7 @@ FIXED = ("current", "previous", "next", "left", "right", "end", "start")
 
 
 def fixed_looks(score: Any, pair: Pair) -> bool:
-    """Whether one of the fixed heads has this place in its pattern."""
+    """Whether one of the fixed heads has this position in its pattern."""
     ahead = pair.s - pair.t
     near = {"current": ahead == 0, "previous": ahead == -1, "next": ahead == 1}
     context = {"left": ahead <= -2, "right": ahead >= 2}

@@ -43,7 +43,7 @@ def cross(preset: str, heads: int = 1) -> tuple[Any, Tensor, Tensor, Tensor]:
     return (attention, torch.randn(B, T, query_dim), torch.randn(B, S, key_dim), torch.randn(B, S, value_dim))
 
 
-def itself(preset: str, heads: int = 1) -> tuple[Any, Tensor]:
+def rows_match_keys(preset: str, heads: int = 1) -> tuple[Any, Tensor]:
     heads = at_least(preset, heads)
     attention = build(preset, heads, query_dim=6 * heads, key_dim=6 * heads, value_dim=6 * heads)
     return attention, torch.randn(B, S, 6 * heads)
@@ -82,7 +82,7 @@ def test_cross_attention_equals_its_formula_values_and_gradients(preset: str, he
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_causal_self_attention_equals_its_formula(preset: str, masked: bool, need_weights: bool) -> None:
-    attention, x = itself(preset, heads=3)
+    attention, x = rows_match_keys(preset, heads=3)
     mask = MASK if masked else None
     expected, _ = attend(attention, x, x, x, mask, causal=True)
     found = attention.attend_self(x, mask, causal=True, need_weights=need_weights).context
@@ -110,8 +110,8 @@ def test_padding_and_neighbours_change_nothing(preset: str) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_causal_row_sees_no_later_place(preset: str) -> None:
-    attention, x = itself(preset)
+def test_a_causal_row_sees_no_later_position(preset: str) -> None:
+    attention, x = rows_match_keys(preset)
     x.requires_grad_()
     attention.attend_self(x, causal=True).context[:, 3].sum().backward()
     assert (x.grad[:, 4:] == 0).all()
@@ -120,7 +120,7 @@ def test_a_causal_row_sees_no_later_place(preset: str) -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_one_step_at_a_time_equals_all_at_once(preset: str) -> None:
-    attention, x = itself(preset)
+    attention, x = rows_match_keys(preset)
     expected = attention.attend_self(x, causal=True).context
     memory, steps = None, []
     for t in range(S):
@@ -132,7 +132,7 @@ def test_one_step_at_a_time_equals_all_at_once(preset: str) -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_chunk_behind_a_cache_equals_all_at_once(preset: str) -> None:
-    attention, x = itself(preset)
+    attention, x = rows_match_keys(preset)
     expected = attention.attend_self(x, causal=True).context[:, 4:]
     found = attention(x[:, 4:], attention.prepare(x), start=4, causal=True).context
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)

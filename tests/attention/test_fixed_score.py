@@ -1,4 +1,4 @@
-"""The heads of Raganato et al. 2020: weights by hand, and what a head without a place does."""
+"""The heads of Raganato et al. 2020: weights by hand, and what a head without a position does."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_one_step_at_a_time_equals_all_at_once() -> None:
 
 
 @pytest.mark.usefixtures("double")
-def test_places_of_a_source_are_those_of_the_target_in_cross_attention() -> None:
+def test_positions_of_a_source_are_those_of_the_target_in_cross_attention() -> None:
     attention = attention_of("fixed_patterns", query_dim=24, key_dim=5, value_dim=16)
     memory = attention.prepare(torch.randn(1, 4, 5), torch.randn(1, 4, 16))
     weights = attention(torch.randn(1, 1, 24), memory, start=3, need_weights=True).weights[0, :, 0]
@@ -142,7 +142,7 @@ def test_only_the_learned_heads_have_projections() -> None:
     }
 
 
-def test_a_scale_is_taken_in_place_of_the_root_of_the_width() -> None:
+def test_a_scale_is_taken_in_position_of_the_root_of_the_width() -> None:
     attention, scaled = (
         attention_of("fixed_patterns", f"attention.qk_scale={scale}", **SIZES) for scale in ("null", "3.0")
     )

@@ -28,13 +28,13 @@ def normalizer_of(option: str, **arguments: float) -> Any:
     return built(OmegaConf.load(CONF / f"attention/normalizer/{option}.yaml"))(**plain | arguments).train()
 
 
-def one_hot(places: Any, keys: int) -> Tensor:
-    return F.one_hot(torch.as_tensor(places), keys).to(torch.get_default_dtype())
+def one_hot(positions: Any, keys: int) -> Tensor:
+    return F.one_hot(torch.as_tensor(positions), keys).to(torch.get_default_dtype())
 
 
-def draw(monkeypatch: pytest.MonkeyPatch, places: list[int], soft: list[bool]) -> None:
-    """Make the next rows draw these places, or take the softmax."""
-    monkeypatch.setattr(hard, "gumbel_noise", lambda scores: CERTAIN * one_hot([places], scores.shape[-1]))
+def draw(monkeypatch: pytest.MonkeyPatch, positions: list[int], soft: list[bool]) -> None:
+    """Make the next rows draw these positions, or take the softmax."""
+    monkeypatch.setattr(hard, "gumbel_noise", lambda scores: CERTAIN * one_hot([positions], scores.shape[-1]))
     monkeypatch.setattr(torch, "rand_like", lambda rows: 1 - torch.tensor([soft], dtype=rows.dtype))
 
 
@@ -55,23 +55,23 @@ def test_the_expected_gradient_is_the_gradient_of_the_expected_loss(
     leaves = (scores, values, matrix)
     normalizer = normalizer_of("hard", entropy_weight=0.3, soft_probability=soft_probability)
     reinforce = Reinforce(momentum=0.9).eval()
-    reinforce.running_pieces += 1
+    reinforce.running_tokens += 1
     reinforce.running_reward += baseline
     probabilities = scores.softmax(-1)[0]
     expected_loss = 0.3 * (probabilities * probabilities.log()).sum()
     expected_gradients = [torch.zeros_like(leaf) for leaf in leaves]
     total = torch.zeros(())
-    # A row is soft, or draws one of three places: all pairs of rows, each with its probability.
+    # A row is soft, or draws one of three positions: all pairs of rows, each with its probability.
     for rows in itertools.product([None, 0, 1, 2] if soft_probability else [0, 1, 2], repeat=2):
         chance, weights = torch.ones(()), []
-        for query, place in enumerate(rows):
-            soft = place is None
+        for query, position in enumerate(rows):
+            soft = position is None
             chance = chance * (soft_probability if soft else 1 - soft_probability)
-            chance = chance if soft else chance * probabilities[query, place]
-            weights.append(probabilities[query] if soft else one_hot(place, 3))
+            chance = chance if soft else chance * probabilities[query, position]
+            weights.append(probabilities[query] if soft else one_hot(position, 3))
         expected_loss = expected_loss - (chance * reward_of(torch.stack(weights)[None], values, matrix)).sum()
 
-        draw(monkeypatch, [place or 0 for place in rows], [place is None for place in rows])
+        draw(monkeypatch, [position or 0 for position in rows], [position is None for position in rows])
         found = normalizer(scores, None)
         reward = reward_of(found.weights, values, matrix)
         loss = -reward.sum() + reinforce(reward, torch.tensor([1]), found.log_prob.sum(-1), found.entropy.sum(-1))
@@ -86,7 +86,9 @@ def test_the_expected_gradient_is_the_gradient_of_the_expected_loss(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("option", OPTIONS)
-def test_places_are_drawn_as_often_as_they_are_probable_and_hidden_ones_never(option: str, dtype: torch.dtype) -> None:
+def test_positions_are_drawn_as_often_as_they_are_probable_and_hidden_ones_never(
+    option: str, dtype: torch.dtype
+) -> None:
     scores, allowed = torch.tensor([0.0, 9.0, 1.0, 2.0], dtype=dtype), torch.tensor([True, False, True, True])
     draws = 20011
     weights = normalizer_of(option)(scores.expand(draws, 4), allowed.expand(1, 4)).weights
@@ -98,7 +100,7 @@ def test_places_are_drawn_as_often_as_they_are_probable_and_hidden_ones_never(op
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("option", OPTIONS)
-def test_training_weights_are_exactly_one_place(option: str, dtype: torch.dtype) -> None:
+def test_training_weights_are_exactly_one_position(option: str, dtype: torch.dtype) -> None:
     scores, allowed = torch.randn(2, 3, 101, 7).to(dtype).requires_grad_(), torch.rand(2, 1, 101, 7) > 0.4
     allowed[..., 0] = True
     weights = normalizer_of(option)(scores, allowed).weights
@@ -121,7 +123,7 @@ def test_draws_come_from_the_generator_that_the_batch_seeds(option: str) -> None
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("option", OPTIONS)
-def test_evaluation_takes_the_best_place_and_of_equals_the_first(option: str, dtype: torch.dtype) -> None:
+def test_evaluation_takes_the_best_position_and_of_equals_the_first(option: str, dtype: torch.dtype) -> None:
     scores = torch.tensor([[1.0, 3.0, 2.0, 3.0], [5.0, 5.0, 5.0, 5.0], [9.0, 1.0, 2.0, 2.0]], dtype=dtype)
     allowed = torch.tensor([[True] * 4, [True] * 4, [False, True, True, True]])
     found = normalizer_of(option).eval()(scores, allowed)
@@ -178,7 +180,7 @@ def test_log_probability_and_entropy_stay_wide_in_half_precision() -> None:
     torch.testing.assert_close(found.entropy, torch.special.entr(scores.float().softmax(-1)).sum(-1))
 
 
-def test_a_drawn_place_has_no_gradient() -> None:
+def test_a_drawn_position_has_no_gradient() -> None:
     scores = torch.randn(2, 3, 5, 7).requires_grad_()
     found = normalizer_of("hard")(scores, None)
     assert not found.weights.requires_grad
@@ -186,7 +188,7 @@ def test_a_drawn_place_has_no_gradient() -> None:
     assert not normalizer_of("hard").eval()(scores, None).weights.requires_grad
 
 
-def test_always_soft_is_soft_attention_in_training_and_one_place_in_evaluation() -> None:
+def test_always_soft_is_soft_attention_in_training_and_one_position_in_evaluation() -> None:
     scores, allowed = torch.randn(2, 3, 5, 7), torch.arange(7) < 5
     normalizer = normalizer_of("hard", soft_probability=1.0)
     found = normalizer(scores, allowed.expand(1, 1, 1, 7))
@@ -235,7 +237,7 @@ def test_every_parameter_of_a_hard_attention_learns_by_its_terms() -> None:
     assert found.log_prob.shape == found.entropy.shape == (2, 5)
     assert (found.weights[1, ..., 4:] == 0).all()
     surrogate = Reinforce(momentum=0.9)
-    surrogate.running_pieces += 1
+    surrogate.running_tokens += 1
     loss = surrogate(torch.randn(2), torch.tensor([5, 5]), found.log_prob.sum(1), found.entropy.sum(1))
     loss.backward()
     assert dict(attention.named_parameters())

@@ -43,10 +43,10 @@ def test_joined_projections_equal_those_one_by_one(
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter)
     query, keys = torch.randn(3, 5, DIM), torch.randn(3, 7, DIM)
-    for one_by_one, joined in zip(
+    for one_by_one, packed in zip(
         found(attention, query, keys, NEVER, how), found(attention, query, keys, 1, how), strict=True
     ):
-        torch.testing.assert_close(joined, one_by_one, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(packed, one_by_one, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("rows", [DIM - 1, DIM + 1])

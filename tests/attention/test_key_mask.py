@@ -1,4 +1,4 @@
-"""Lengths in place of a mask, which every attention takes, and the masks that it refuses."""
+"""Lengths instead of a mask, which every attention takes, and the masks that it refuses."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def test_lengths_are_the_mask_of_the_first_keys(preset: str, lengths: Tensor) ->
     memory = layer.attention.prepare(keys, valid_length=lengths)
     same(layer.attention(query, memory), layer(query, keys, mask=mask))
 
-    itself, x = self_layer(preset), keys[:, :T]
+    rows_match_keys, x = self_layer(preset), keys[:, :T]
     for causal in (False, True):
-        found = itself(x, valid_length=lengths, causal=causal, need_weights=True)
-        same(found, itself(x, mask[..., :T], causal=causal, need_weights=True))
-        same(itself(x, valid_length=lengths, causal=causal), itself(x, mask[..., :T], causal=causal))
+        found = rows_match_keys(x, valid_length=lengths, causal=causal, need_weights=True)
+        same(found, rows_match_keys(x, mask[..., :T], causal=causal, need_weights=True))
+        same(rows_match_keys(x, valid_length=lengths, causal=causal), rows_match_keys(x, mask[..., :T], causal=causal))
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
@@ -67,12 +67,12 @@ def unchecked() -> Iterator[None]:
 
 
 def ways() -> list[tuple[str, Callable[..., Any]]]:
-    itself, cross = build_attention("sparse", dim=6), build_attention("bahdanau", query_dim=6, key_dim=6)
+    rows_match_keys, cross = build_attention("sparse", dim=6), build_attention("bahdanau", query_dim=6, key_dim=6)
     return [
-        ("self", lambda **which: itself(SMALL, **which)),
+        ("self", lambda **which: rows_match_keys(SMALL, **which)),
         ("cross", lambda **which: cross(SMALL[:, :T], SMALL, **which)),
         ("prepare", lambda **which: cross.attention.prepare(SMALL, **which)),
-        ("attend_self", lambda **which: itself.attention.attend_self(SMALL, **which)),
+        ("attend_self", lambda **which: rows_match_keys.attention.attend_self(SMALL, **which)),
     ]
 
 

@@ -23,7 +23,7 @@ def predicting(**sizes: int) -> Any:
 
 
 def test_the_gaussian_of_luong_by_hand() -> None:
-    # S = 8, so p = 2; D = 2, so places 0 to 4 share the softmax and sigma = 1.
+    # S = 8, so p = 2; D = 2, so positions 0 to 4 share the softmax and sigma = 1.
     attention = predicting(query_dim=1, key_dim=1, value_dim=1)
     memory = attention.prepare(torch.randn(1, 11, 1), mask=torch.arange(11)[None] < 8)
     weights = attention(torch.ones(1, 1, 1), memory, need_weights=True).weights
@@ -34,13 +34,13 @@ def test_the_gaussian_of_luong_by_hand() -> None:
 
 def test_a_causal_prediction_is_a_part_of_what_was_seen() -> None:
     pattern = predicting(query_dim=1, key_dim=1, value_dim=1).pattern
-    places = torch.arange(8)
-    centre = pattern.centre(torch.ones(1, 8, 1), places, (places + 1)[None])
-    torch.testing.assert_close(centre, (places + 1)[None] / 4)
+    positions = torch.arange(8)
+    centre = pattern.centre(torch.ones(1, 8, 1), positions, (positions + 1)[None])
+    torch.testing.assert_close(centre, (positions + 1)[None] / 4)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_predicted_place_of_half_precision_is_not_rounded(dtype: torch.dtype) -> None:
+def test_a_predicted_position_of_half_precision_is_not_rounded(dtype: torch.dtype) -> None:
     pattern = LocalPPattern(query_dim=3, k=2).to(dtype)
     query, length = torch.zeros(1, 1, 3, dtype=dtype), 4097
     centre = pattern.centre(query, torch.tensor([0]), torch.tensor([[length]]))

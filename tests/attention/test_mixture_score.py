@@ -10,7 +10,7 @@ import torch
 from configs import attention_of
 from torch import Tensor
 
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 
 SIZES = {"query_dim": 8, "key_dim": 6, "value_dim": 4}
@@ -27,7 +27,7 @@ def mixture(preset: str, *overrides: str, heads: int = 2) -> Any:
 
 
 def scores(score: Any, query: Tensor, keys: Tensor) -> Tensor:
-    places = Places.dense(
+    positions = QueryKeyPositions.dense(
         start=0,
         target=query.shape[1],
         source=keys.shape[1],
@@ -35,7 +35,7 @@ def scores(score: Any, query: Tensor, keys: Tensor) -> Tensor:
         causal=False,
         device=query.device,
     )
-    return score(score.prepare_query(query), score.prepare_keys(keys), places)
+    return score(score.prepare_query(query), score.prepare_keys(keys), positions)
 
 
 def content() -> tuple[Tensor, Tensor]:
@@ -102,11 +102,11 @@ def test_options_of_the_attention_reach_the_scores_that_take_them() -> None:
     assert score.scores["vanilla"].project_key.bias is not None
 
 
-def test_a_sentence_beyond_the_places_of_one_score_is_refused() -> None:
+def test_a_sentence_beyond_the_positions_of_one_score_is_refused() -> None:
     score = mixture("synthesizer_random_vanilla", "attention.score.scores.random.max_length=6")
     query, keys = content()
     scores(score, query, keys[:, :6])
-    with pytest.raises(UserError, match=r"SynthesizerRandomScore has scores for 6 places, but a sentence has 7"):
+    with pytest.raises(UserError, match=r"SynthesizerRandomScore has scores for 6 positions, but a sentence has 7"):
         scores(score, query, keys)
 
 
@@ -115,7 +115,7 @@ def test_a_sentence_beyond_the_places_of_one_score_is_refused() -> None:
     [
         (
             ["attention/score=mixture_random_dense", "+attention/score@attention.score.scores.places=fixed"],
-            "a mixture adds scores, but FixedScore hides places; "
+            "a mixture adds scores, but FixedScore hides positions; "
             "take another score than attention.score.scores.places, or use it alone",
         ),
         (

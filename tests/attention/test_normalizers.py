@@ -20,7 +20,7 @@ def normalizer_of(option: str) -> Any:
 
 
 def mask_with_a_blind_row(*shape: int) -> Tensor:
-    """True in most places; every row sees something, but for the last, which sees nothing."""
+    """True in most positions; every row sees something, but for the last, which sees nothing."""
     mask = torch.rand(shape) > 0.4
     mask[..., 0] = True
     mask[..., -1, :] = False

@@ -17,7 +17,7 @@ from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.full import FullPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.local_p import LocalPPattern
-from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_place
+from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
 from seq2seq_attn.attention.pattern.sparse import SparsePattern
 from seq2seq_attn.errors import UserError
 
@@ -36,7 +36,7 @@ NARROW = [
     ("alternating", 0, TURNS),
     ("alternating", 1, TURNS),
 ]
-# The same around places that are not the query's own.
+# The same around positions that are not the query's own.
 STRETCHED = [
     (preset, layer, [*overrides, "attention.pattern.length_ratio=1.5"])
     for preset, layer, overrides in NARROW
@@ -59,15 +59,15 @@ def cross(preset: str, layer: int, overrides: list[str]) -> tuple[Any, Tensor, T
     return attention, torch.randn(B, T, 6), torch.randn(B, S, 7), torch.randn(B, S, 10)
 
 
-def itself(preset: str, layer: int, overrides: list[str]) -> tuple[Any, Tensor]:
+def rows_match_keys(preset: str, layer: int, overrides: list[str]) -> tuple[Any, Tensor]:
     attention = layer_of(preset, layer, overrides, query_dim=6, key_dim=6, value_dim=6)
     return attention, torch.randn(B, S, 6)
 
 
 def seen(pattern: Pattern, row: int, length: int) -> list[int]:
-    places = torch.arange(length)
+    positions = torch.arange(length)
     query, end = torch.zeros(1, length, 1), torch.full((1, length), length)
-    return pattern.allowed(pattern.centre(query, places, end), places)[0, row].nonzero().flatten().tolist()
+    return pattern.allowed(pattern.centre(query, positions, end), positions)[0, row].nonzero().flatten().tolist()
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def seen(pattern: Pattern, row: int, length: int) -> list[int]:
         (SparsePattern, 9, [0, 3, 6, 7, 8, 9]),
     ],
 )
-def test_rows_of_ten_places_by_hand(kind: Any, row: int, keys: list[int]) -> None:
+def test_rows_of_ten_positions_by_hand(kind: Any, row: int, keys: list[int]) -> None:
     assert seen(kind(k=3, length_ratio=1.0), row, length=10) == keys
 
 
 @pytest.mark.parametrize(
-    ("ratio", "places", "expected"),
+    ("ratio", "positions", "expected"),
     [
         (1.0, [0, 1, 2, 3], [0, 1, 2, 3]),
         (0.5, [0, 1, 2, 3, 4, 5], [0, 1, 1, 2, 2, 3]),
@@ -94,14 +94,14 @@ def test_rows_of_ten_places_by_hand(kind: Any, row: int, keys: list[int]) -> Non
         (0.7, [45, 85], [32, 60]),  # 31.5 and 59.5, below which a product of floats ends
     ],
 )
-def test_the_aligned_place_rounds_halves_up(ratio: float, places: list[int], expected: list[int]) -> None:
-    assert aligned_place(torch.tensor(places), ratio).tolist() == expected
+def test_the_aligned_position_rounds_halves_up(ratio: float, positions: list[int], expected: list[int]) -> None:
+    assert aligned_position(torch.tensor(positions), ratio).tolist() == expected
 
 
 @pytest.mark.parametrize(
     ("kind", "keys"), [(LocalPattern, [5, 6, 7, 8, 9]), (AtrousPattern, [2, 5, 8]), (SparsePattern, [2, 5, 6, 7, 8, 9])]
 )
-def test_rows_around_an_aligned_place_by_hand(kind: Any, keys: list[int]) -> None:
+def test_rows_around_an_aligned_position_by_hand(kind: Any, keys: list[int]) -> None:
     assert seen(kind(k=3, length_ratio=2.0), row=4, length=10) == keys
 
 
@@ -125,7 +125,7 @@ def test_cross_attention_equals_its_formula(preset: str, layer: int, overrides: 
 
 @narrow
 def test_causal_self_attention_equals_its_formula(preset: str, layer: int, overrides: list[str]) -> None:
-    attention, x = itself(preset, layer, overrides)
+    attention, x = rows_match_keys(preset, layer, overrides)
     expected, _ = attend(attention, x, x, x, MASK, causal=True)
     found = attention.attend_self(x, MASK, causal=True).context
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
@@ -135,12 +135,12 @@ def test_causal_self_attention_equals_its_formula(preset: str, layer: int, overr
 def test_a_causal_step_or_chunk_behind_a_cache_equals_the_whole_pass(
     preset: str, layer: int, overrides: list[str]
 ) -> None:
-    attention, x = itself(preset, layer, overrides)
+    attention, x = rows_match_keys(preset, layer, overrides)
     expected = attention.attend_self(x, causal=True).context
     for cuts in ([1] * S, [4, 1, 6]):
         past, parts = None, []
-        for piece in x.split(cuts, 1):
-            attended = attention.attend_self(piece, past=past, causal=True)
+        for token in x.split(cuts, 1):
+            attended = attention.attend_self(token, past=past, causal=True)
             past = attended.memory
             parts.append(attended.context)
         torch.testing.assert_close(torch.cat(parts, 1), expected, rtol=0, atol=1e-12)
@@ -167,8 +167,8 @@ def test_padding_and_neighbours_change_nothing(preset: str, layer: int, override
 def test_a_block_of_rows_and_columns_equals_those_of_the_whole(preset: str, layer: int, overrides: list[str]) -> None:
     attention, query, *_ = cross(preset, layer, overrides)
     pattern = attention.pattern
-    end, places, keys = torch.tensor([[S], [7], [2]]).expand(-1, T), torch.arange(T), torch.arange(S)
-    whole = pattern.centre(query, places, end)
+    end, positions, keys = torch.tensor([[S], [7], [2]]).expand(-1, T), torch.arange(T), torch.arange(S)
+    whole = pattern.centre(query, positions, end)
     rows, columns = torch.tensor([4, 1, 3]), torch.tensor([2, 10, 5, 7, 0])
     centre = pattern.centre(query[:, rows], rows, end[:, rows])
     allowed = pattern.allowed(whole, keys)
@@ -267,7 +267,7 @@ def test_a_window_of_nothing_is_refused(pattern: partial[Any], k: int) -> None:
 def test_a_ratio_that_no_lengths_have_is_refused(kind: Any, ratio: float) -> None:
     sentence = (
         rf"^a pattern needs a length_ratio above 0, got {ratio}; set attention.pattern.length_ratio to source "
-        r"pieces per target piece, or leave it at 1.0$"
+        r"tokens per target token, or leave it at 1.0$"
     )
     with pytest.raises(UserError, match=sentence):
         kind(k=3, length_ratio=ratio)

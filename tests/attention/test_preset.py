@@ -51,15 +51,18 @@ main()
 @pytest.mark.parametrize("name", options("attention"))
 def test_every_preset_is_the_layer_that_a_model_gets(name: str) -> None:
     torch.manual_seed(3)
-    itself, ours = (build_attention(name, dim=24), build_attention(name, query_dim=16, key_dim=16, value_dim=40))
+    rows_match_keys, ours = (
+        build_attention(name, dim=24),
+        build_attention(name, query_dim=16, key_dim=16, value_dim=40),
+    )
     torch.manual_seed(3)
     sizes = ((24, 24, 24), (16, 16, 40))
     theirs = [attention_of(name, query_dim=q, key_dim=k, value_dim=v).eval() for q, k, v in sizes]
-    assert (type(itself), type(ours)) == (SelfAttention, CrossAttention)
+    assert (type(rows_match_keys), type(ours)) == (SelfAttention, CrossAttention)
     x, query = torch.randn(2, 7, 24), torch.randn(2, 5, 16)
     keys, values = torch.randn(2, 7, 16), torch.randn(2, 7, 40)
     for causal in (False, True):
-        found = itself.eval()(x, MASK, causal=causal).context
+        found = rows_match_keys.eval()(x, MASK, causal=causal).context
         assert torch.equal(found, theirs[0].attend_self(x, MASK, causal=causal).context)
     crossed = ours.eval()(query, keys, values, MASK, need_weights=True)
     expected = theirs[1](query, theirs[1].prepare(keys, values, MASK), need_weights=True)

@@ -7,7 +7,7 @@ import torch
 from configs import attention_of, options
 from torch import Tensor
 
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 
 SCORES = [name for name in options("attention/score") if name != "mixture"]  # which is empty as it stands
 BATCH, HEADS, LENGTH, WIDTH = 2, 8, 7, 24
@@ -16,9 +16,9 @@ COLUMNS = torch.tensor([[0, 1, 2, 3, 4], [6, 3, 0, 1, 5], [2, 6, 5, 4, 3]])  # (
 pytestmark = pytest.mark.usefixtures("double")
 
 
-def places(rows: Tensor, columns: Tensor) -> Places:
+def positions(rows: Tensor, columns: Tensor) -> QueryKeyPositions:
     end = torch.tensor([LENGTH, LENGTH - 2])[:, None] if rows.dim() == 1 else torch.tensor([[[7]], [[5]]])
-    return Places(lambda: rows, lambda: columns, lambda: end.expand(BATCH, *rows.shape))
+    return QueryKeyPositions(lambda: rows, lambda: columns, lambda: end.expand(BATCH, *rows.shape))
 
 
 def cut(prepared: tuple[Tensor, ...], where: Tensor) -> tuple[Tensor, ...]:
@@ -39,8 +39,8 @@ def test_a_block_equals_the_same_rows_and_columns_of_the_dense_pass(name: str) -
     x = torch.randn(BATCH, LENGTH, WIDTH)
     query, keys = score.prepare_query(x), score.prepare_keys(x)
     assert (len(query), len(keys)) == (score.query_parts, score.key_parts)
-    dense = score(query, keys, places(torch.arange(LENGTH), torch.arange(LENGTH)))
-    found = score(cut(query, ROWS), cut(keys, COLUMNS), places(ROWS, COLUMNS))
+    dense = score(query, keys, positions(torch.arange(LENGTH), torch.arange(LENGTH)))
+    found = score(cut(query, ROWS), cut(keys, COLUMNS), positions(ROWS, COLUMNS))
     expected = dense[:, :, ROWS[:, :, None], COLUMNS[:, None, :]].movedim(1, 2)
     assert found.shape[1:] == (3, HEADS, 2, 5)
     assert found.isfinite().all()
@@ -49,6 +49,6 @@ def test_a_block_equals_the_same_rows_and_columns_of_the_dense_pass(name: str) -
 
 def test_what_a_score_looks_at_in_a_block_is_what_it_looks_at_in_the_dense_pass() -> None:
     score = attention_of("fixed_patterns", query_dim=WIDTH, key_dim=WIDTH, value_dim=WIDTH).score
-    dense = score.visible(places(torch.arange(LENGTH), torch.arange(LENGTH)))
-    found = score.visible(places(ROWS, COLUMNS))
+    dense = score.visible(positions(torch.arange(LENGTH), torch.arange(LENGTH)))
+    found = score.visible(positions(ROWS, COLUMNS))
     assert torch.equal(found, dense[:, :, ROWS[:, :, None], COLUMNS[:, None, :]].movedim(1, 2))

@@ -1,4 +1,4 @@
-"""Blocks of keys in place of all pairs: the same numbers as a dense float64 softmax, of no more pairs than are seen."""
+"""Blocks of keys instead of all pairs: the same numbers as a dense float64 softmax, of no more pairs than are seen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.backend.kernel import flash
 from seq2seq_attn.attention.backend.kernel.block_product import block_product, runs
-from seq2seq_attn.attention.backend.kernel.flash import Group, pieces
+from seq2seq_attn.attention.backend.kernel.flash import Group, tiles
 from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern
@@ -43,7 +43,7 @@ def dense(query: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> Tenso
 
 
 def inputs(batch: int, heads: int, target: int, source: int, width: int, value_width: int, apart: bool) -> list[Tensor]:
-    """Query, keys and values: heads before places in memory, or places before heads, in rows with gaps."""
+    """Query, keys and values: heads before positions in memory, or positions before heads, in rows with gaps."""
     found = []
     for length, of in ((target, width), (source, width), (source, value_width)):
         x = torch.randn(batch, length, heads, of + 3) if apart else torch.randn(batch, heads, length, of)
@@ -66,16 +66,18 @@ def check(
     lengths: list[int] | None,
     causal: bool,
     dtype: torch.dtype,
-    itself: bool = False,
+    rows_match_keys: bool = False,
 ) -> None:
     given_ones, usual = ([x.to(dtype).requires_grad_() for x in tensors] for _ in range(2))
     exact = [x.detach().double().requires_grad_() for x in given_ones]
     batch, target, source = len(tensors[0]), tensors[0].shape[2], tensors[1].shape[2]
     mask = None if lengths is None else torch.arange(source) < torch.tensor(lengths)[:, None]
     allowed = allowed_pairs(pattern, target, source, causal, lengths or [source] * batch)
-    if itself and mask is not None:
+    if rows_match_keys and mask is not None:
         allowed = allowed & mask[:, None, :, None]
-    found = block_product(scaled(given_ones[0]), *given_ones[1:], mask, causal, pattern.parts, itself=itself)
+    found = block_product(
+        scaled(given_ones[0]), *given_ones[1:], mask, causal, pattern.parts, rows_match_keys=rows_match_keys
+    )
     expected = dense(scaled(exact[0]), *exact[1:], allowed)
     assert found is not None
     assert found.dtype == dtype
@@ -103,8 +105,8 @@ def drawn(data: Any, longest: int) -> None:
     width, value_width = draw(st.sampled_from([(7, 7), (3, 5), (8, 2), (64, 64)]))
     torch.manual_seed(draw(st.integers(0, 2**16)))
     tensors = inputs(batch, heads, target, source, width, value_width, draw(st.booleans()))
-    itself = target == source and draw(st.booleans())
-    check(pattern, tensors, lengths, causal, draw(st.sampled_from([torch.float32, torch.float64])), itself)
+    rows_match_keys = target == source and draw(st.booleans())
+    check(pattern, tensors, lengths, causal, draw(st.sampled_from([torch.float32, torch.float64])), rows_match_keys)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -137,19 +139,19 @@ def test_a_batch_of_whole_padded_tiles_and_an_empty_sentence_equals_a_dense_soft
     check(kind(k=7, length_ratio=1.0), tensors, [211, 3, 0, 97], causal, torch.float64)
 
 
-@pytest.mark.parametrize("itself", [False, True])
+@pytest.mark.parametrize("rows_match_keys", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("lengths", [[149, 131, 140], [139, 149, 128, 137, 120, 149, 0, 11, 2]], ids=["few", "many"])
 @kinds
 def test_neighbours_of_about_one_length_that_go_together_equal_a_dense_softmax(
-    kind: Any, lengths: list[int], causal: bool, itself: bool
+    kind: Any, lengths: list[int], causal: bool, rows_match_keys: bool
 ) -> None:
     tensors = inputs(len(lengths), 2, 149, 149, 5, 5, apart=True)
-    check(kind(k=7, length_ratio=1.0), tensors, lengths, causal, torch.float64, itself)
+    check(kind(k=7, length_ratio=1.0), tensors, lengths, causal, torch.float64, rows_match_keys)
 
 
 def test_sentences_go_together_while_their_padding_costs_less_than_another_call() -> None:
-    """At most 32 places of padding for each sentence but the first."""
+    """At most 32 positions of padding for each sentence but the first."""
     assert list(runs([91, 100, 69])) == [(0, 3)]
     assert list(runs([91, 100, 69, 36, 35, 64, 64])) == [(0, 3), (3, 7)]
     assert list(runs([100, 67, 100])) == [(0, 1), (1, 2), (2, 3)]
@@ -162,7 +164,7 @@ def test_what_is_computed_at_once_is_a_small_part_of_the_whole(kind: Any) -> Non
     """k = 3: a class of 1366 rows would be a third."""
     query = torch.zeros(1, 8, 4096, 2)
     groups = [Group(0, 1, kind(k=3, length_ratio=1.0).parts(4096, 4096, True))]
-    at_once = [rows[0].numel() for *_, rows, _ in pieces(groups, [query], [query])]
+    at_once = [rows[0].numel() for *_, rows, _ in tiles(groups, [query], [query])]
     assert max(at_once) <= query.numel() / 16
 
 
@@ -189,7 +191,7 @@ def test_tensors_whose_rows_are_not_rows_in_memory_are_read_as_those_that_are(ki
 @kinds
 def test_an_expanded_gradient_is_read_as_a_whole_one(kind: Any) -> None:
     query, keys, values = (x.double().requires_grad_() for x in inputs(2, 3, 70, 70, 5, 5, apart=False))
-    found = block_product(query, keys, values, None, False, kind(k=4, length_ratio=1.0).parts, itself=False)
+    found = block_product(query, keys, values, None, False, kind(k=4, length_ratio=1.0).parts, rows_match_keys=False)
     assert found is not None
     ours = torch.autograd.grad(found.sum(), (query, keys, values), retain_graph=True)
     theirs = torch.autograd.grad(found, (query, keys, values), torch.ones_like(found))
@@ -202,7 +204,7 @@ def test_rows_of_padding_are_left_out_where_a_sequence_attends_to_itself(kind: A
     pattern, lengths = kind(k=4, length_ratio=1.0), [90, 41]
     query, keys, values = (x.double() for x in inputs(2, 3, 90, 90, 5, 5, apart=False))
     mask = torch.arange(90) < torch.tensor(lengths)[:, None]
-    found = block_product(query, keys, values, mask, False, pattern.parts, itself=True)
+    found = block_product(query, keys, values, mask, False, pattern.parts, rows_match_keys=True)
     expected = dense(query, keys, values, allowed_pairs(pattern, 90, 90, False, lengths))
     assert found is not None
     torch.testing.assert_close(found[0], expected[0], rtol=0, atol=1e-12)
@@ -214,7 +216,7 @@ def test_rows_of_padding_are_left_out_where_a_sequence_attends_to_itself(kind: A
 def test_real_keys_behind_padding_are_declined(kind: Any) -> None:
     tensors = inputs(1, 1, 50, 50, 3, 3, apart=False)
     mask = torch.arange(50)[None] > 4
-    assert block_product(*tensors, mask, False, kind(k=4, length_ratio=1.0).parts, itself=False) is None
+    assert block_product(*tensors, mask, False, kind(k=4, length_ratio=1.0).parts, rows_match_keys=False) is None
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -227,10 +229,10 @@ def test_blocks_hold_each_pair_that_is_seen_once_and_no_other(
     pattern = kind(k=k, length_ratio=1.0)
     found = torch.zeros(target, source, dtype=torch.int64)
     for part in pattern.parts(target, source, causal):
-        rows = torch.cat([block.row_places(found.device).flatten() for block in part])
+        rows = torch.cat([block.row_positions(found.device).flatten() for block in part])
         assert len(rows) == len(rows.unique()), "a row stands in two blocks of a part"
         for block in part:
-            where = block.row_places(found.device)[:, :, None], block.key_places(found.device)[:, None]
+            where = block.row_positions(found.device)[:, :, None], block.key_positions(found.device)[:, None]
             found.index_put_(where, block.seen(found.device).long(), accumulate=True)
     assert torch.equal(found, allowed_pairs(pattern, target, source, causal, [source])[0, 0].long())
 
@@ -251,7 +253,7 @@ def test_tiles_hold_the_pairs_of_their_block(kind: Any, most: int) -> None:
             tiles = list(block.tiles(most))
             device = torch.device("cpu")
             assert all(tile.rows * tile.keys * tile.repeats <= max(most, tile.keys) for tile in tiles)
-            rows = torch.cat([tile.row_places(device).flatten() for tile in tiles])
-            assert torch.equal(rows, block.row_places(device).flatten())
+            rows = torch.cat([tile.row_positions(device).flatten() for tile in tiles])
+            assert torch.equal(rows, block.row_positions(device).flatten())
             seen = torch.cat([tile.seen(device).flatten(0, 1) for tile in tiles])
             assert torch.equal(seen, block.seen(device).flatten(0, 1))

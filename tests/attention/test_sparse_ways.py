@@ -17,7 +17,7 @@ from seq2seq_attn.attention import attention as attention_module
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.backend import blocks as parts_module
 from seq2seq_attn.attention.pattern import pattern as pattern_module
-from seq2seq_attn.attention.pattern.pattern import aligned_place
+from seq2seq_attn.attention.pattern.pattern import aligned_position
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -26,7 +26,7 @@ LENGTHS = torch.tensor([83, 40, 1])
 MASK = torch.arange(N) < LENGTHS[:, None]
 PATTERNS = ["local", "atrous", "sparse"]
 patterns = pytest.mark.parametrize("pattern", PATTERNS)
-# What meets blocks: scores of contents and of places, head by head, and normalizers that need a whole row.
+# What meets blocks: scores of contents and of positions, head by head, and normalizers that need a whole row.
 OTHERS = [
     ["attention/score=additive"],
     ["attention/score=concat", "attention/normalizer=sparsemax"],
@@ -36,7 +36,7 @@ OTHERS = [
     ["attention/score=synthesizer_factorized_random", "attention.score.max_length=97"],
     ["attention/score=fixed", "attention.num_heads=8"],
     ["attention/score=uniform"],
-    ["attention/score=uniform", "attention/normalizer=hard"],  # all are equal: the first place wins
+    ["attention/score=uniform", "attention/normalizer=hard"],  # all are equal: the first position wins
     ["attention/normalizer=sparsemax"],
 ]
 
@@ -154,7 +154,7 @@ def test_a_step_reads_only_the_keys_it_may_see_and_equals_all_at_once(
     memory = layer.prepare(keys, mask=MASK)
     expected = layer(query, memory, need_weights=True)
     for t in (0, 7, 33, 52):
-        allowed = layer.pattern.allowed(aligned_place(torch.tensor([t]), ratio)[None], torch.arange(N))
+        allowed = layer.pattern.allowed(aligned_position(torch.tensor([t]), ratio)[None], torch.arange(N))
         poisoned = memory.values.masked_fill(~allowed[0, 0][:, None], torch.nan)
         read = type(memory)(memory.keys, poisoned, memory.mask)
         found = layer(query[:, t : t + 1], read, start=t).context
@@ -165,7 +165,7 @@ def test_a_step_reads_only_the_keys_it_may_see_and_equals_all_at_once(
 def test_a_causal_step_gives_the_product_as_many_keys_as_it_sees(
     pattern: str, keys: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At place 67, k = 5: 62..67; 2, 7, ..., 67; and of both, without 62 and 67 twice."""
+    """At position 67, k = 5: 62..67; 2, 7, ..., 67; and of both, without 62 and 67 twice."""
     layer, x = attending(pattern), torch.randn(B, 68, WIDTH)
     expected = layer.attend_self(x, causal=True).context[:, 67:]
     counted = []
@@ -222,9 +222,9 @@ def dense_and_counted(pattern: str, monkeypatch: pytest.MonkeyPatch) -> tuple[An
     layer, made = dense(pattern), []
     allowed = layer.pattern.allowed
 
-    def count(centre: Tensor, places: Tensor) -> Tensor:
-        made.append(len(places))
-        return allowed(centre, places)
+    def count(centre: Tensor, positions: Tensor) -> Tensor:
+        made.append(len(positions))
+        return allowed(centre, positions)
 
     monkeypatch.setattr(layer.pattern, "allowed", count)
     return layer, made

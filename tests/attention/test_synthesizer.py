@@ -1,4 +1,4 @@
-"""Scores of places: numbers by hand, laws between them, their limits and their size."""
+"""Scores of positions: numbers by hand, laws between them, their limits and their size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from configs import attention_of
 from torch import Tensor
 
 from seq2seq_attn.attention.score.synthesizer_factorized_dense import most_square
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 
 SYNTHESIZERS = (
@@ -24,7 +24,7 @@ SYNTHESIZERS = (
 
 
 def scores(score: Any, query: Tensor, source: int, start: int = 0) -> Tensor:
-    places = Places.dense(
+    positions = QueryKeyPositions.dense(
         start=start,
         target=query.shape[1],
         source=source,
@@ -32,7 +32,7 @@ def scores(score: Any, query: Tensor, source: int, start: int = 0) -> Tensor:
         causal=False,
         device=query.device,
     )
-    return score(score.prepare_query(query), score.prepare_keys(torch.zeros(len(query), source, 1)), places)
+    return score(score.prepare_query(query), score.prepare_keys(torch.zeros(len(query), source, 1)), positions)
 
 
 def score_of(name: str, *overrides: str, dim: int = 2, heads: int = 1) -> Any:
@@ -111,7 +111,7 @@ def test_factors_that_do_not_make_up_the_length_are_refused(factors: str) -> Non
         score_of("synthesizer_factorized_dense", "attention.score.max_length=12", f"attention.score.factors={factors}")
 
 
-def test_random_synthesizer_reads_its_table_at_the_places_of_rows_and_columns() -> None:
+def test_random_synthesizer_reads_its_table_at_the_positions_of_rows_and_columns() -> None:
     score = score_of("synthesizer_random", "attention.score.max_length=5", heads=2)
     score.table.data = torch.arange(50.0).view(2, 5, 5)
     found = scores(score, torch.randn(3, 2, 2), 3, start=2)
@@ -153,28 +153,28 @@ def test_a_fixed_random_synthesizer_is_saved_and_never_trained() -> None:
 
 
 @pytest.mark.parametrize("preset", ["luong_location", *SYNTHESIZERS])
-def test_a_sentence_beyond_the_last_place_is_refused(preset: str) -> None:
+def test_a_sentence_beyond_the_last_position_is_refused(preset: str) -> None:
     attention = attention_of(preset, "attention.score.max_length=4", query_dim=6, key_dim=6, value_dim=6)
     query, keys = torch.randn(2, 4, 6), torch.randn(2, 5, 6)
     attention(query, attention.prepare(keys[:, :4]))
     sentence = (
-        rf"^{type(attention.score).__name__} has scores for 4 places, but a sentence has 5; "
+        rf"^{type(attention.score).__name__} has scores for 4 positions, but a sentence has 5; "
         r"set attention.score.max_length=5 or more \(in a mixture, attention.score.scores.NAME.max_length\)$"
     )
     with pytest.raises(UserError, match=sentence):
         attention(query, attention.prepare(keys))
-    with pytest.raises(UserError, match="has scores for 4 places"):
+    with pytest.raises(UserError, match="has scores for 4 positions"):
         attention.attend_self(query[:, :1], past=attention.prepare(keys[:, :4]), causal=True)
 
 
 @pytest.mark.parametrize("preset", ["luong_location", *SYNTHESIZERS])
-def test_only_a_score_with_rows_of_places_bounds_the_target(preset: str) -> None:
+def test_only_a_score_with_rows_of_positions_bounds_the_target(preset: str) -> None:
     attention = attention_of(preset, "attention.score.max_length=4", query_dim=6, key_dim=6, value_dim=6)
     query, memory = torch.randn(2, 1, 6), attention.prepare(torch.randn(2, 3, 6))
     if attention.score.reads_query:
         assert attention(query, memory, start=4).context.isfinite().all()
     else:
-        with pytest.raises(UserError, match="has scores for 4 places, but a sentence has 5"):
+        with pytest.raises(UserError, match="has scores for 4 positions, but a sentence has 5"):
             attention(query, memory, start=4)
 
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from configs import attention_of
 
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
 
-NOWHERE = Places.dense(
+NOWHERE = QueryKeyPositions.dense(
     start=0, target=1, source=2, lengths=lambda: torch.tensor([2]), causal=False, device=torch.device("cpu")
 )
 
@@ -42,7 +42,7 @@ def test_equal_keys_give_the_mean_of_the_valid_values(preset: str, query_dim: in
 
 
 def test_a_sparse_row_by_hand() -> None:
-    # n = 10, k = 3: place 9 sees 6 to 9 by nearness, and 0 and 3 as multiples of 3 away; equal keys weigh the same.
+    # n = 10, k = 3: position 9 sees 6 to 9 by nearness, and 0 and 3 as multiples of 3 away; equal keys weigh the same.
     options = ("attention/score=dot", "attention.project_values=false", "attention.pattern.k=3")
     attention = attention_of("sparse", *options, query_dim=2, key_dim=2, value_dim=1)
     memory = attention.prepare(torch.ones(1, 10, 2), torch.arange(10.0)[None, :, None])

@@ -15,7 +15,7 @@ from scripts.benchmarks import decoding as benchmark
 from scripts.benchmarks import draw_decoding as drawing
 from seq2seq_attn.checkpoint.load import Loaded
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 
 
 @pytest.fixture(scope="module")
@@ -29,29 +29,29 @@ def test_the_plain_loop_says_what_our_search_says(loaded: Loaded, most: int, alp
     beam = ("search=beam", "search.beam_size=5", f"search.length_penalty.alpha={alpha}", "search.patience=1.0")
     limits = [f"search.limits.{name}={value}" for name, value in lengths.items()]
     source, mask = collated(loaded, sentences())
-    loop = plainly.PlainTransformer(loaded.model, TargetPieces.of(loaded.tokenizer))
+    loop = plainly.PlainTransformer(loaded.model, TargetVocabulary.of(loaded.tokenizer))
     for found, overrides in (
         (loop.greedy(source, mask, most), ("search=greedy",)),
         (loop.beam(source, mask, most, 5, alpha), beam),
     ):
-        expected = [best.pieces for best, *_ in decoded(loaded, search_of(*overrides, *limits), sentences())]
+        expected = [best.token_ids for best, *_ in decoded(loaded, search_of(*overrides, *limits), sentences())]
         assert found == expected
-        assert len({tuple(pieces) for pieces in found}) > 3
+        assert len({tuple(tokens) for tokens in found}) > 3
 
 
 def test_a_forced_length_is_met_by_every_sentence(loaded: Loaded) -> None:
     source, mask = collated(loaded, sentences())
-    loop = plainly.PlainTransformer(loaded.model, TargetPieces.of(loaded.tokenizer))
-    ours = benchmark.search_of("greedy", 17, 17)(loaded.model, source, mask, TargetPieces.of(loaded.tokenizer))
-    assert loop.greedy(source, mask, 17, 17) == [best.pieces for best, *_ in ours]
-    assert {len(best.pieces) for best, *_ in ours} == {17}
+    loop = plainly.PlainTransformer(loaded.model, TargetVocabulary.of(loaded.tokenizer))
+    ours = benchmark.search_of("greedy", 17, 17)(loaded.model, source, mask, TargetVocabulary.of(loaded.tokenizer))
+    assert loop.greedy(source, mask, 17, 17) == [best.token_ids for best, *_ in ours]
+    assert {len(best.token_ids) for best, *_ in ours} == {17}
 
 
 def test_the_plain_loop_refuses_what_it_does_not_compute() -> None:
     for override in ("model.decoder.norm=post", "position=rotary", "position.join=concat"):
         model, tokenizer, _ = small_transformer(override)
         with pytest.raises(UserError, match="norm=pre and position=sinusoidal only"):
-            plainly.PlainTransformer(model, TargetPieces.of(tokenizer))
+            plainly.PlainTransformer(model, TargetVocabulary.of(tokenizer))
 
 
 def test_layers_that_fill_up_change_no_score() -> None:
@@ -67,19 +67,19 @@ def test_layers_that_fill_up_change_no_score() -> None:
 def test_batches_are_cut_from_sorted_sentences_and_put_back_in_order(loaded: Loaded) -> None:
     seen = []
 
-    def reversed_pieces(source: torch.Tensor, mask: torch.Tensor, kind: str) -> list[list[int]]:
+    def reversed_tokens(source: torch.Tensor, mask: torch.Tensor, kind: str) -> list[list[int]]:
         seen.append(mask.sum(1).tolist())
         return [row[: int(n) - 1][::-1] for row, n in zip(source.tolist(), mask.sum(1), strict=True)]
 
     sources = [[5, 6, 7], [8], [9, 10], [4, 5, 6, 7]]
-    found = benchmark.in_batches(loaded.tokenizer, 3, reversed_pieces)(sources, "greedy")
+    found = benchmark.in_batches(loaded.tokenizer, 3, reversed_tokens)(sources, "greedy")
     assert found == [[7, 6, 5], [8], [10, 9], [7, 6, 5, 4]]
     assert seen == [[2, 3, 4], [5]]
 
 
 def test_joeynmt_gets_every_weight_once_and_its_specials_in_its_order(tmp_path: Path) -> None:
     model, tokenizer, _ = small_transformer()
-    table = torch.randn(joeynmt.PLACES, 24)
+    table = torch.randn(joeynmt.POSITIONS, 24)
     joeynmt.write_model(model, tokenizer, table, tmp_path, most=7, batch=3)
     checkpoint = torch.load(tmp_path / "best.ckpt")
     weights = checkpoint["model_state"]
@@ -89,7 +89,7 @@ def test_joeynmt_gets_every_weight_once_and_its_specials_in_its_order(tmp_path: 
     untied = model.output.weight.numel()
     assert written + checkpoint["output_bias"].numel() == sum(p.numel() for p in model.parameters()) + untied
     words = (tmp_path / "target.vocabulary").read_text(encoding="utf-8").splitlines()
-    assert words[:5] == ["<unk>", "<pad>", "<s>", "</s>", tokenizer.target_pieces([4])[0]]
+    assert words[:5] == ["<unk>", "<pad>", "<s>", "</s>", tokenizer.target_tokens([4])[0]]
     for i, word in enumerate(words):
         ours = tokenizer.target_model.piece_to_id(word)
         torch.testing.assert_close(weights["trg_embed.lut.weight"][i], model.embed_target.weight[ours])
@@ -105,7 +105,7 @@ def test_the_page_says_ratios_of_median_and_fastest_turns(tmp_path: Path) -> Non
     results = {
         "searches": {"greedy": ways, "beam": {"ours": ways["ours"]}},
         "seconds_per_step": {"ours": {"25": 0.004, "400": 0.006}, "plain": {"25": 0.005, "400": 0.01}},
-        "model": {"layers": "4+4", "filled": 1, "dim": 128, "ff_dim": 256, "heads": 2, "pieces": 8000},
+        "model": {"layers": "4+4", "filled": 1, "dim": 128, "ff_dim": 256, "heads": 2, "tokens": 8000},
         "beam": {"size": 5, "alpha": 0.6},
         "steps": 64,
         "options": {"sentences": 1000, "most": 54, "batch": 64, "threads": 2, "turns": 2},

@@ -86,7 +86,7 @@ def test_the_page_has_the_figures_and_the_command(tmp_path: Path) -> None:
         "programs": CURVES,
         "minutes": 0.5,
         "threads": 1,
-        "pieces": 800,
+        "tokens": 800,
         "dim": 256,
         "sentences": {"train": 3861, "val": 50, "test": 51},
         "command": script.command_of(OPTIONS),

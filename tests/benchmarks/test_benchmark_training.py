@@ -31,13 +31,13 @@ SPECIALS = {"pad_id": 0, "bos_id": 2, "eos_id": 3}
 
 
 def settings_of(size: str, dropout: float = 0.0) -> dict[str, Any]:
-    common = benchmark.COMMON | SPECIALS | {"pieces": PIECES, "dropout": dropout}
+    common = benchmark.COMMON | SPECIALS | {"tokens": PIECES, "dropout": dropout}
     return benchmark.SIZES[size] | SMALL[size] | common
 
 
 def ours_of(settings: dict[str, Any]) -> EncoderDecoder:
     """As `train.py` builds it from the overrides; no weight is what it began with."""
-    options = argparse.Namespace(data=None, pieces=PIECES, batch_tokens=64, override=[])
+    options = argparse.Namespace(data=None, tokens=PIECES, batch_tokens=64, override=[])
     sizes = [f"model.{side}_vocab_size={PIECES}" for side in ("source", "target")]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("train", overrides=[*benchmark.overrides(settings, options), *sizes])
@@ -144,7 +144,7 @@ def test_the_plain_model_has_as_many_parameters_as_ours_and_drops_as_much_out(si
 
 
 def test_size_a_is_that_of_the_table() -> None:
-    model = plainly.Transformer(benchmark.SIZES["A"] | benchmark.COMMON | SPECIALS | {"pieces": 8000})
+    model = plainly.Transformer(benchmark.SIZES["A"] | benchmark.COMMON | SPECIALS | {"tokens": 8000})
     assert round(sum(p.numel() for p in model.parameters()) / 1e6, 2) == 2.35
 
 
@@ -224,7 +224,7 @@ def test_the_page_says_the_median_ratio_of_a_round(tmp_path: Path) -> None:
         "commands": ["python one", "python two --keep"],
         "sizes": {"A": {"1": found, "2": found}},
         "settings": {"A": benchmark.SIZES["A"] | benchmark.COMMON},
-        "options": {"batch_tokens": 4096, "pieces": 8000, "turns": 3, "updates": 3, "warm_up": 2},
+        "options": {"batch_tokens": 4096, "tokens": 8000, "turns": 3, "updates": 3, "warm_up": 2},
         "machine": {"processor": "one", "python": "3.11", "torch": "2.13.0"},
     }
     (tmp_path / "training.json").write_text(json.dumps(results))
@@ -274,7 +274,7 @@ def test_every_program_takes_its_turns_on_a_small_corpus(tmp_path: Path) -> None
         [
             "--data",
             str(tmp_path),
-            "--pieces",
+            "--tokens",
             "24",
             "--batch-tokens",
             "300",

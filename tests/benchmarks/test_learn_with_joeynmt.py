@@ -1,4 +1,4 @@
-"""JoeyNMT's training by the clock, with a trainer in its place that counts as its own does."""
+"""JoeyNMT's training by the clock, with a trainer instead that counts as its own does."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def test_what_it_reads_are_the_settings(joeynmt: dict[str, ModuleType], folder: 
     assert config["testing"]["beam_size"] == 4
     assert (config["data"]["test"], config["data"]["dev"]) == (str(folder / "test"), str(folder / "val"))
     assert config["model"]["decoder"]["attention"] == "bahdanau"
-    pieces = (folder / "joeynmt.vocabulary").read_text().split()
-    assert pieces == ["<unk>", "<pad>", "<s>", "</s>", "a", "b"]
+    tokens = (folder / "joeynmt.vocabulary").read_text().split()
+    assert tokens == ["<unk>", "<pad>", "<s>", "</s>", "a", "b"]
 
 
 def test_its_schedule_works_with_a_torch_that_has_no_verbose(joeynmt: dict[str, ModuleType], folder: Path) -> None:

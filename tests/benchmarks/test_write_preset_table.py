@@ -40,7 +40,7 @@ def test_a_refused_pair_is_told_by_its_sentence(monkeypatch: pytest.MonkeyPatch)
     )
     assert script.cell("rnn", "luong_general") == script.RUNS
     monkeypatch.setattr(script, "SMALL", (*script.SMALL, "attention.score.max_length=4"))
-    assert script.cell("rnn", "luong_location").startswith("the model has places for 4 pieces, and a sentence of")
+    assert script.cell("rnn", "luong_location").startswith("the model has positions for 4 tokens, and a sentence of")
 
 
 def test_a_weight_that_learns_nothing_is_no_run(monkeypatch: pytest.MonkeyPatch) -> None:

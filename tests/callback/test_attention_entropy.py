@@ -1,4 +1,4 @@
-"""The logged entropy is the mean over target pieces of a few sentences, cut into batches that memory bears."""
+"""The logged entropy is the mean over target tokens of a few sentences, cut into batches that memory bears."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seq2seq_attn.data.encoded import EncodedSplit
 
 
 class Even(nn.Module):
-    """Looks at all real source pieces alike, and remembers how many sentences it was given at once."""
+    """Looks at all real source tokens alike, and remembers how many sentences it was given at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Even(nn.Module):
 
 
 def split_of(lengths: list[tuple[int, int]]) -> EncodedSplit:
-    """Pairs of so many source and target pieces."""
+    """Pairs of so many source and target tokens."""
     source, target = (np.array(side) for side in zip(*lengths, strict=True))
     return EncodedSplit(
         source_ids=np.full(source.sum(), 5, np.int32),
@@ -57,7 +57,7 @@ def logged(lengths: list[tuple[int, int]], num_sentences: int, budget: int = 100
     return found["val/attention_entropy"], model.given
 
 
-def test_it_is_a_mean_over_target_pieces_with_the_end_piece_on_both_sides() -> None:
+def test_it_is_a_mean_over_target_tokens_with_the_end_token_on_both_sides() -> None:
     entropy, _ = logged([(1, 4), (7, 1)], num_sentences=64)
     assert entropy == pytest.approx((5 * math.log(2) + 2 * math.log(8)) / 7)
 

@@ -14,7 +14,7 @@ from seq2seq_attn.callback.attention_map import AttentionMap
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: int = 1, **options: int) -> list[str]:
-    """The sentences of the maps, each word a piece."""
+    """The sentences of the maps, each word a token."""
     found: list[str] = []
     tokenizer = SimpleNamespace(
         encode_source=lambda texts: [[7] * len(text.split()) for text in texts], decode_target=lambda _: [""]
@@ -25,7 +25,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: in
     monkeypatch.setattr(attention_map, "best_translation", lambda *_: [])
     monkeypatch.setattr(attention_map, "attention_along", lambda *_: [("cross/0", None, [], [])])
     monkeypatch.setattr(attention_map, "save_attention_map", lambda path, *_: found.append(path.name))
-    default = {"num_sentences": 3, "min_pieces": 3, "max_pieces": 5} | options
+    default = {"num_sentences": 3, "min_tokens": 3, "max_tokens": 5} | options
     callback = AttentionMap(folder="maps", log_pictures=False, slots=["cross"], **default)
     for _ in range(validations):
         callback.on_validation_end(trainer, module)
@@ -47,8 +47,8 @@ def test_where_they_are_too_few_the_longest_of_the_short_ones_follow(monkeypatch
 def test_that_none_is_drawn_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert drawn(monkeypatch, ["", "a a a a a a"], validations=2) == []
     assert capsys.readouterr().out == (
-        "no map of attention is drawn: none of the first 2 validation sentences has 1 to 5 pieces; raise "
-        "callback.attention_map.max_pieces\n"
+        "no map of attention is drawn: none of the first 2 validation sentences has 1 to 5 tokens; raise "
+        "callback.attention_map.max_tokens\n"
     )
     assert drawn(monkeypatch, ["a a a a a a"], num_sentences=0) == []
     assert capsys.readouterr().out == ""

@@ -106,7 +106,7 @@ def test_validation_sees_the_average_and_training_the_raw_weights(tmp_path: Path
     assert trained == [(n, float(n)) for n in range(6)]
     averages = {2: (1 * 1 + 9 * 2) / 10, 4: (1 + 9 * 2 + 45 * 3 + 165 * 4) / 220}
     for where in ("val", "val end"):
-        seen = {step: weight for place, step, weight in module.seen if place == where}
+        seen = {step: weight for position, step, weight in module.seen if position == where}
         assert seen[0] == 0.0  # Lightning's sanity check, before anything is averaged
         assert {step: seen[step] for step in averages} == pytest.approx(averages, abs=1e-12)
 

@@ -19,7 +19,7 @@ from distributed.ranks import on_ranks
 from small_run import rows, run_here, weights
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.memory_probe import LongestFirst, largest
+from seq2seq_attn.callback.memory_probe import MemoryProbe, largest
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.distributed import ranks
 from seq2seq_attn.errors import UserError, sentence_of
@@ -27,7 +27,7 @@ from seq2seq_attn.training.translation_module import TranslationModule
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SHORT = ["trainer.max_steps=3", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"]
-TRIED = ["callback=[longest_first,checkpoint,autosave]", "callback.longest_first.on_cpu=true"]
+TRIED = ["callback=[memory_probe,checkpoint,autosave]", "callback.memory_probe.on_cpu=true"]
 UNTRIED = ["callback=[checkpoint,autosave]"]
 
 
@@ -41,10 +41,10 @@ def of_cpu() -> torch.Tensor:
 
 
 class Memory:
-    """So many padded pieces a batch, and no more; `tried` are those of each batch that the model was given."""
+    """So many padded tokens a batch, and no more; `tried` are those of each batch that the model was given."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, pieces: float, first: int = 0, run_out: Callable[[], Any] = of_cuda
+        self, monkeypatch: pytest.MonkeyPatch, tokens: float, first: int = 0, run_out: Callable[[], Any] = of_cuda
     ) -> None:
         self.tried: list[tuple[int, int, int]] = []
         loss = TranslationModule.loss
@@ -52,7 +52,7 @@ class Memory:
         def bounded(module: Any, batch: Batch, *options: Any, **named: Any) -> Any:
             sizes = (len(batch), batch.source.shape[1], batch.target_input.shape[1])
             self.tried.append(sizes)
-            if sizes[0] * (sizes[1] + sizes[2]) > pieces and len(self.tried) > first:
+            if sizes[0] * (sizes[1] + sizes[2]) > tokens and len(self.tried) > first:
                 run_out()
             return loss(module, batch, *options, **named)
 
@@ -84,7 +84,7 @@ def state(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         "moments": copy.deepcopy(trainer.optimizers[0].state_dict()),
         "schedule": copy.deepcopy(trainer.lr_scheduler_configs[0].scheduler.state_dict()),
         "draws": (torch.get_rng_state(), (numpy_name, torch.tensor(numpy_numbers), *numpy_rest), random.getstate()),
-        "mean": (module.update_mean.smoothed, module.update_mean.pieces),
+        "mean": (module.update_mean.smoothed, module.update_mean.tokens),
         "step": trainer.global_step,
         "batches": list(trainer.train_dataloader.batch_sampler),
         "training": module.training,
@@ -108,29 +108,29 @@ def test_nothing_draws_beside_the_training_of_one_device(
     """In tests beartype draws from Python's global state for each list that it checks, in whichever thread."""
     draws = []
 
-    def waited(callback: LongestFirst, trainer: Any, pl_module: Any) -> None:
+    def waited(callback: MemoryProbe, trainer: Any, pl_module: Any) -> None:
         for _ in range(2):
             draws.append(random.getstate())
             time.sleep(0.1)
 
     monkeypatch.setattr(ranks, "POLL_SECONDS", 0.001)  # as often as it can be, as on a machine that is slow
-    monkeypatch.setattr(LongestFirst, "on_train_start", waited)
+    monkeypatch.setattr(MemoryProbe, "on_train_start", waited)
     run_here(tmp_path, *pairs, *SHORT, *TRIED)
     assert draws[0] == draws[1]
 
 
 @pytest.mark.parametrize("options", [["r_drop_alpha=5.0"], ["model=transformer", "attention=multihead"]])
-def test_a_trial_leaves_weights_moments_draws_and_the_place_in_the_data_as_they_were(
+def test_a_trial_leaves_weights_moments_draws_and_the_position_in_the_data_as_they_were(
     options: list[str], tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    states, try_batches = [], LongestFirst.on_train_start
+    states, try_batches = [], MemoryProbe.on_train_start
 
-    def watched(callback: LongestFirst, trainer: Any, pl_module: Any) -> None:
+    def watched(callback: MemoryProbe, trainer: Any, pl_module: Any) -> None:
         states.append(state(trainer, pl_module))
         try_batches(callback, trainer, pl_module)
         states.append(state(trainer, pl_module))
 
-    monkeypatch.setattr(LongestFirst, "on_train_start", watched)
+    monkeypatch.setattr(MemoryProbe, "on_train_start", watched)
     for steps in (3, 5):  # the second goes on, with moments
         run_here(tmp_path, *pairs, *SHORT, *TRIED, *options, f"trainer.max_steps={steps}", "resume=auto")
         (tmp_path / "results.json").unlink()
@@ -159,8 +159,8 @@ def sampler(rank: int = 0, num_replicas: int = 1, batch_tokens: int = 60) -> Tok
     )
 
 
-def test_tried_are_the_batch_of_most_pieces_and_that_of_most_pieces_times_length() -> None:
-    # Begin or end pieces included: ten pairs of 3 and 3 fill 60, one of 20 and 20 takes 40, and 40 x 40 is most.
+def test_tried_are_the_batch_of_most_tokens_and_that_of_most_tokens_times_length() -> None:
+    # Begin or end tokens included: ten pairs of 3 and 3 fill 60, one of 20 and 20 takes 40, and 40 x 40 is most.
     assert {len(rows): set(rows) <= {10, 11} for rows in largest(sampler())} == {10: False, 1: True}
     (both,) = largest(sampler(batch_tokens=80))
     assert sorted(both) == [10, 11]
@@ -180,7 +180,7 @@ def test_every_rank_tries_what_is_largest_among_all_and_its_own_batches_stay() -
 def test_too_little_memory_is_said_before_the_first_step_with_the_batch_tokens_that_fit(
     run_out: Callable[[], Any], tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = Memory(monkeypatch, pieces=130, run_out=run_out)
+    memory = Memory(monkeypatch, tokens=130, run_out=run_out)
     with pytest.raises(UserError) as refused:
         run_here(tmp_path, *pairs, *SHORT, *TRIED)
     (number, source, target), (part, *lengths) = memory.tried
@@ -188,7 +188,7 @@ def test_too_little_memory_is_said_before_the_first_step_with_the_batch_tokens_t
     assert number * (source + target) > 130 >= fitting
     told = [f"batch_tokens={fitting}", f"trainer.accumulate_grad_batches={-(-400 // fitting)}"]
     assert str(refused.value) == (
-        f"cpu has too little memory for a batch of {number} sentence pairs of {source} and {target} pieces; use "
+        f"cpu has too little memory for a batch of {number} sentence pairs of {source} and {target} tokens; use "
         f"{', with '.join(told)} for updates of the same size"
     )
     assert not list(tmp_path.glob("checkpoints/*.ckpt"))
@@ -198,8 +198,8 @@ def test_too_little_memory_is_said_before_the_first_step_with_the_batch_tokens_t
 def test_a_pair_that_fits_by_no_batch_tokens_is_said_too(
     tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Memory(monkeypatch, pieces=3)
-    sentence = r" pieces, or for one of them; leave long sentences out by a smaller data.cleaning.max_words$"
+    Memory(monkeypatch, tokens=3)
+    sentence = r" tokens, or for one of them; leave long sentences out by a smaller data.cleaning.max_words$"
     with pytest.raises(UserError, match=sentence):
         run_here(tmp_path, *pairs, *SHORT, *TRIED)
 
@@ -208,7 +208,7 @@ def test_a_pair_that_fits_by_no_batch_tokens_is_said_too(
 def test_memory_that_runs_out_later_is_the_same_sentence_and_keeps_its_trace(
     number: int, run_out: Callable[[], Any], tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Memory(monkeypatch, pieces=3, first=number, run_out=run_out)
+    Memory(monkeypatch, tokens=3, first=number, run_out=run_out)
     with pytest.raises(RuntimeError, match=r"[Tt]ried to allocate") as ended:
         run_here(tmp_path, *pairs, *SHORT, TRIED[0])
     assert sentence_of(ended.value) == (
@@ -224,16 +224,16 @@ def test_another_fault_is_no_lack_of_memory(
     def fail() -> None:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
-    Memory(monkeypatch, pieces=3, run_out=fail)
+    Memory(monkeypatch, tokens=3, run_out=fail)
     with pytest.raises(RuntimeError, match=r"^mat1 and mat2") as ended:
-        run_here(tmp_path, *pairs, *SHORT, *TRIED, f"callback.longest_first.on_cpu={on_cpu}")
+        run_here(tmp_path, *pairs, *SHORT, *TRIED, f"callback.memory_probe.on_cpu={on_cpu}")
     assert sentence_of(ended.value) is None
 
 
 def refused_by_rank_1(folder: Path, *options: str) -> str:
     warnings.simplefilter("ignore")
     with pytest.MonkeyPatch.context() as patch:
-        Memory(patch, pieces=130 if os.environ["RANK"] == "1" else np.inf)
+        Memory(patch, tokens=130 if os.environ["RANK"] == "1" else np.inf)
         with pytest.raises(UserError) as refused:
             run_here(folder, *options)
     return str(refused.value)

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.buffer_snapshot import KeptBuffer
-from seq2seq_attn.callback.skip_nonfinite import READ_EVERY, Finite, not_finite
+from seq2seq_attn.callback.buffer_snapshot import BufferSnapshot
+from seq2seq_attn.callback.skip_nonfinite import READ_EVERY, SkipNonfinite, not_finite
 from seq2seq_attn.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("quiet")
-CALLBACKS = "callback=[seeding,finite,checkpoint,autosave]"
+CALLBACKS = "callback=[seeding,skip_nonfinite,checkpoint,autosave]"
 SHORT = [
     CALLBACKS, "trainer.max_steps=7", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1",
     "+callback.onlooker._target_=callback.faulty.Onlooker",
@@ -61,13 +61,13 @@ def test_a_step_with_a_fault_changes_nothing_but_the_rate(
 
 
 def test_without_it_the_same_fault_stays_in_the_weights(tmp_path: Path, pairs: list[str]) -> None:
-    without = [option.replace("finite,", "") for option in SHORT]
+    without = [option.replace("skip_nonfinite,", "") for option in SHORT]
     run_here(tmp_path, *pairs, *without, faulty("gradient", first=5))
     assert not_finite(weights(tmp_path, "last.ckpt"))
 
 
 def test_a_run_without_a_fault_is_the_same_with_and_without(tmp_path: Path, pairs: list[str]) -> None:
-    for name, options in (("with", SHORT), ("without", [option.replace("finite,", "") for option in SHORT])):
+    for name, options in (("with", SHORT), ("without", [option.replace("skip_nonfinite,", "") for option in SHORT])):
         run_here(tmp_path / name, *pairs, *options)
     ours, theirs = (weights(tmp_path / name, "last.ckpt") for name in ("with", "without"))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -89,7 +89,7 @@ def test_faults_without_end_end_the_run_with_their_sentences_in_a_file_and_no_sp
         "3 steps in a row, up to step 7, were skipped, their loss or gradient not being finite; their sentences are "
         f"in {file}; use a lower optimizer.lr, or drop what is odd among them"
     )
-    limits = ["callback.finite.limit=3", "callback.autosave.every_steps=1", "trainer.max_steps=-1"]
+    limits = ["callback.skip_nonfinite.limit=3", "callback.autosave.every_steps=1", "trainer.max_steps=-1"]
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         run_here(tmp_path, *pairs, *SHORT, *limits, faulty("forward", first=5, number=100))
     columns, *found = [line.split("\t") for line in file.read_text("utf-8").splitlines()]
@@ -103,7 +103,7 @@ def test_faults_without_end_end_the_run_with_their_sentences_in_a_file_and_no_sp
 
 def test_faults_up_to_the_last_step_of_a_short_run_end_it_too(tmp_path: Path, pairs: list[str]) -> None:
     with pytest.raises(UserError, match=r"^4 steps in a row, up to step 6, were skipped"):
-        run_here(tmp_path, *pairs, *SHORT, "callback.finite.limit=4", faulty("gradient", first=3, number=9))
+        run_here(tmp_path, *pairs, *SHORT, "callback.skip_nonfinite.limit=4", faulty("gradient", first=3, number=9))
 
 
 def test_weights_that_are_not_finite_are_saved_neither_as_best_nor_as_last(tmp_path: Path, pairs: list[str]) -> None:
@@ -154,7 +154,9 @@ def some_batch() -> Batch:
     return Batch(nothing, lengths, mask, nothing, nothing, lengths, mask, torch.tensor([7, 5]))
 
 
-def a_step(finite: Finite, layer: nn.Linear, optimizer: torch.optim.Optimizer, number: int, factor: float) -> None:
+def a_step(
+    finite: SkipNonfinite, layer: nn.Linear, optimizer: torch.optim.Optimizer, number: int, factor: float
+) -> None:
     trainer: Any = SimpleNamespace(global_step=number, strategy=SingleDeviceStrategy("cpu"))
     module: Any = layer
     finite.on_train_batch_start(trainer, module, some_batch(), number)
@@ -168,7 +170,7 @@ def a_step(finite: Finite, layer: nn.Linear, optimizer: torch.optim.Optimizer, n
 
 
 def test_a_fused_optimizer_skips_without_waiting_for_the_device_but_at_every_16th_step() -> None:
-    layer, finite = nn.Linear(3, 5), Finite(limit=100, file="nowhere")
+    layer, finite = nn.Linear(3, 5), SkipNonfinite(limit=100, file="nowhere")
     optimizer = torch.optim.Adam(layer.parameters(), fused=True)
     with NoWaiting():
         for number in range(READ_EVERY - 1):
@@ -182,13 +184,13 @@ def test_a_fused_optimizer_skips_without_waiting_for_the_device_but_at_every_16t
 
 @pytest.mark.parametrize("fused", [True, False])
 def test_only_steps_in_a_row_count_and_a_run_that_is_resumed_goes_on_counting(fused: bool) -> None:
-    layer, finite = nn.Linear(3, 5), Finite(limit=READ_EVERY * 2, file="nowhere")
+    layer, finite = nn.Linear(3, 5), SkipNonfinite(limit=READ_EVERY * 2, file="nowhere")
     optimizer = torch.optim.AdamW(layer.parameters(), fused=fused)
     for number in range(30):
         a_step(finite, layer, optimizer, number, factor=1.0 if number in (4, 17) else torch.nan)
     state = finite.state_dict()
     assert state == {"skipped_in_a_row": 12}
-    again = Finite(limit=14, file="nowhere")
+    again = SkipNonfinite(limit=14, file="nowhere")
     again.load_state_dict(state)
     a_step(again, layer, optimizer, 30, factor=torch.inf)
     assert again.state_dict() == {"skipped_in_a_row": 13}
@@ -198,7 +200,7 @@ def test_only_steps_in_a_row_count_and_a_run_that_is_resumed_goes_on_counting(fu
 
 def test_a_buffer_goes_back_to_what_it_was_before_a_void_step_and_one_that_nobody_writes_costs_nothing() -> None:
     buffer = torch.tensor([2.0, 3.0])
-    kept = KeptBuffer(buffer)
+    kept = BufferSnapshot(buffer)
     for value, void, expected in ((5.0, 0.0, 5.0), (torch.nan, 1.0, 5.0), (7.0, 1.0, 5.0), (11.0, 0.0, 11.0)):
         buffer[1] = value
         kept.restore_where(torch.tensor(void))
@@ -209,5 +211,7 @@ def test_a_buffer_goes_back_to_what_it_was_before_a_void_step_and_one_that_nobod
 
 
 def test_a_limit_of_no_step_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^callback.finite.limit=0 ends a run before its first step; use 1 or more$"):
-        Finite(limit=0, file="nowhere")
+    with pytest.raises(
+        UserError, match=r"^callback.skip_nonfinite.limit=0 ends a run before its first step; use 1 or more$"
+    ):
+        SkipNonfinite(limit=0, file="nowhere")

@@ -89,7 +89,7 @@ def test_nothing_is_translated_where_text_is_kept_away_or_nobody_takes_a_table()
 
 
 @pytest.mark.parametrize(
-    ("length", "count", "places"), [(11, 3, [0, 3, 7]), (3, 3, [0, 1, 2]), (2, 5, [0, 1]), (0, 5, [])]
+    ("length", "count", "positions"), [(11, 3, [0, 3, 7]), (3, 3, [0, 1, 2]), (2, 5, [0, 1]), (0, 5, [])]
 )
-def test_places_are_spread_evenly_and_each_once(length: int, count: int, places: list[int]) -> None:
-    assert spread(length, count) == places
+def test_positions_are_spread_evenly_and_each_once(length: int, count: int, positions: list[int]) -> None:
+    assert spread(length, count) == positions

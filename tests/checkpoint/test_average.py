@@ -13,7 +13,7 @@ from training.test_run import train
 
 from seq2seq_attn.checkpoint import average as script
 from seq2seq_attn.checkpoint.load import load, read_checkpoint
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 
 BIAS = "model.output.bias"
 
@@ -56,8 +56,10 @@ def test_the_average_of_two_by_hand_translates(tmp_path: Path) -> None:
     loaded = load(str(out))
     ids = torch.tensor(loaded.tokenizer.encode_source([SENTENCES[0]]))
     search = built(composed("search.limits.max_length=7").search)
-    ((best,),) = search(loaded.model, ids, torch.ones_like(ids, dtype=torch.bool), TargetPieces.of(loaded.tokenizer))
-    assert isinstance(loaded.tokenizer.decode_target([best.pieces])[0], str)
+    ((best,),) = search(
+        loaded.model, ids, torch.ones_like(ids, dtype=torch.bool), TargetVocabulary.of(loaded.tokenizer)
+    )
+    assert isinstance(loaded.tokenizer.decode_target([best.token_ids])[0], str)
 
 
 def test_means_are_taken_in_float64_and_whole_numbers_are_the_last(tmp_path: Path) -> None:

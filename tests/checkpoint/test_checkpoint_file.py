@@ -68,10 +68,10 @@ def check_sums(folder: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")
-def flip_bit(file: Path, place: int | None = None) -> None:
+def flip_bit(file: Path, position: int | None = None) -> None:
     """Of the tensor, in the middle, if no place is given."""
     content = bytearray(file.read_bytes())
-    content[len(content) // 2 if place is None else place] ^= 0x10
+    content[len(content) // 2 if position is None else position] ^= 0x10
     file.unlink()  # its other name, if it has one, stays as it is
     file.write_bytes(content)
 

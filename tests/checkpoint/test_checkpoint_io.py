@@ -170,7 +170,7 @@ def test_a_run_removes_its_files_of_before_it_was_resumed_and_those_it_writes_el
     assert names(folder) == names(elsewhere) == set()
 
 
-def test_a_place_on_the_network_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_position_on_the_network_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"^s3://bucket/last.ckpt is not a local file, and checkpoints are kept o"):
         AtomicCheckpointIO(tmp_path).save_checkpoint({}, "s3://bucket/last.ckpt")

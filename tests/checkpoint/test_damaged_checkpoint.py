@@ -41,7 +41,7 @@ def test_a_broken_newest_one_is_named_and_the_one_before_is_taken(
         if summed
         else "is not a readable checkpoint (truncated, damaged or of another program)"
     )
-    assert record.getMessage() == f"{file} {reason}; previous.ckpt is taken in its place"
+    assert record.getMessage() == f"{file} {reason}; previous.ckpt is taken instead"
     with pytest.raises(UserError, match=r"last.ckpt is .+; use another one, such as previous.ckpt beside it"):
         read_tensors(file)
 
@@ -51,11 +51,11 @@ def test_a_flipped_bit_is_seen_anywhere_in_the_file_and_in_its_sum(name: str, tm
     file = save(tmp_path, 1, 2, numbers=11)
     spoilt = tmp_path / name
     whole = spoilt.read_bytes()
-    places = range(len(whole) if name == file.name else 64)  # behind the sum stands the file's name
-    assert len(places) > 60
-    for place in places:
-        flip_bit(spoilt, place)
-        assert damage(file) is not None, place
+    positions = range(len(whole) if name == file.name else 64)  # behind the sum stands the file's name
+    assert len(positions) > 60
+    for position in positions:
+        flip_bit(spoilt, position)
+        assert damage(file) is not None, position
         spoilt.write_bytes(whole)
     assert damage(file) is None
     flip_bit(spoilt, 3)
@@ -82,7 +82,7 @@ def test_where_all_before_it_is_broken_the_best_is_taken_and_then_none(
         latest_checkpoint(tmp_path)
 
 
-def test_a_broken_last_never_takes_the_place_of_the_good_one_before_it(tmp_path: Path) -> None:
+def test_a_broken_last_never_takes_the_position_of_the_good_one_before_it(tmp_path: Path) -> None:
     file = save(tmp_path, 1, 2)
     flip_bit(file)
     save(tmp_path, 3)

@@ -57,10 +57,10 @@ def test_a_tied_matrix_is_written_once_and_tied_again(tmp_path: Path) -> None:
 def test_other_programs_read_the_parts(tmp_path: Path) -> None:
     folder = exported(tmp_path)
     loaded = load(str(tmp_path / "run"))
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.model"))
-    assert pieces.encode(SENTENCES) == loaded.tokenizer.encode_source(SENTENCES)
+    tokens = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.model"))
+    assert tokens.encode(SENTENCES) == loaded.tokenizer.encode_source(SENTENCES)
     assert load_file(folder / "model.safetensors").keys() < loaded.model.state_dict().keys()
-    assert json.loads((folder / "config.json").read_text())["format"] == 2
+    assert json.loads((folder / "config.json").read_text())["format"] == 3
 
 
 def test_paths_of_this_machine_stay_here(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_published_folder_truncated_anywhere_is_one_sentence(tmp_path: Path) -
         file.write_bytes(whole)
     settings = json.loads((folder / "config.json").read_text())
     for key in ("format", "tokenizer", "config"):
-        for value in (None, 3, "text", [], {}):
+        for value in (None, 97, "text", [], {}):
             (folder / "config.json").write_text(json.dumps(settings | {key: value}))
             with pytest.raises(UserError, match=r"is not a (whole published model|checkpoint)|holds no|has format"):
                 load(str(folder))

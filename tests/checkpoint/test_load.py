@@ -36,7 +36,7 @@ def test_a_foreign_target_is_refused_at_any_depth(target: Any) -> None:
 
 @pytest.mark.parametrize("key", ["_args_", "encoder"])
 @pytest.mark.parametrize("wrapped", [lambda node: [[node]], lambda node: {"a": node}], ids=["list", "dict"])
-def test_no_place_hides_a_foreign_target(key: str, wrapped: Any, tmp_path: Path) -> None:
+def test_no_position_hides_a_foreign_target(key: str, wrapped: Any, tmp_path: Path) -> None:
     call = {"_target_": "os.mkdir", "_args_": [str(tmp_path / "ran")]}
     refuses(
         tmp_path,
@@ -77,7 +77,7 @@ MISPLACED = {  # by the option: classes of ours that are not for this slot, and 
     "search.limits": [{"_target_": OURS}, [[{"_target_": "seq2seq_attn.search.finished.Finished"}]]],
     "data": [WRITES, {"_target_": "seq2seq_attn.data.data_module.TranslationDataModule"}],
     "data.cleaning": [{"_target_": "seq2seq_attn.data.demo.DemoCorpus"}],
-    "metric": [{"bleu": WRITES}, {"bleu": {"_target_": "seq2seq_attn.metric.token_mean.PieceMean"}}],
+    "metric": [{"bleu": WRITES}, {"bleu": {"_target_": "seq2seq_attn.metric.token_mean.TokenMean"}}],
 }  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def test_a_module_and_a_torchscript_are_refused(tmp_path: Path) -> None:
 def test_another_format_and_a_file_of_another_program_are_refused(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "a.ckpt")
     torch.save(checkpoint | {"format": 97}, tmp_path / "b.ckpt")
-    with pytest.raises(UserError, match=r"b.ckpt has format 97, this version reads 2; use the version that wrote"):
+    with pytest.raises(UserError, match=r"b.ckpt has format 97, this version reads 3; use the version that wrote"):
         load(str(tmp_path / "b.ckpt"))
     for key in ("format", "config", "tokenizer", "state_dict"):
         torch.save({k: v for k, v in checkpoint.items() if k != key}, tmp_path / "c.ckpt")
@@ -172,7 +172,7 @@ def test_another_format_and_a_file_of_another_program_are_refused(tmp_path: Path
         load(str(tmp_path / "d.ckpt"))
 
 
-def test_a_broken_best_is_named_and_no_other_model_takes_its_place(tmp_path: Path) -> None:
+def test_a_broken_best_is_named_and_no_other_model_takes_its_position(tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "checkpoints" / "last.ckpt")
     best = tmp_path / "checkpoints" / "best.ckpt"
     write_whole(checkpoint, best)

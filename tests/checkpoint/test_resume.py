@@ -81,9 +81,9 @@ def test_a_run_that_died_and_was_resumed_is_the_run_that_never_died(
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
-@pytest.mark.parametrize("place", [0, None], ids=["empty", "one bit flipped"])
+@pytest.mark.parametrize("position", [0, None], ids=["empty", "one bit flipped"])
 def test_a_run_whose_last_checkpoint_is_broken_goes_on_exactly_from_the_one_before(
-    place: int | None, tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
+    position: int | None, tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     run_here(tmp_path / "whole", *pairs)
     killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:13}"
@@ -92,10 +92,10 @@ def test_a_run_whose_last_checkpoint_is_broken_goes_on_exactly_from_the_one_befo
     last = tmp_path / "broken" / "checkpoints" / "last.ckpt"
     steps = [read_checkpoint(file)["global_step"] for file in (last, last.with_name("previous.ckpt"))]
     assert steps == [12, 10]
-    if place is None:
+    if position is None:
         flip_bit(last)
     else:
-        os.truncate(last, place)
+        os.truncate(last, position)
     caplog.clear()
     run_here(tmp_path / "broken", *pairs, "resume=auto")
     (named,) = [record.getMessage() for record in caplog.records if "is damaged" in record.getMessage()]

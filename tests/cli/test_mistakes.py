@@ -31,8 +31,8 @@ from training.test_run import command
         ),
         (
             ["train.py", "model=conv", "position=alibi"],
-            "position=alibi tells self-attention how far apart two places are, and this model has no self-attention; "
-            "use position=sinusoidal, learned or none",
+            "position=alibi tells self-attention how far apart two positions are, and this model has no "
+            "self-attention; use position=sinusoidal, learned or none",
         ),
         (
             ["train.py", "model=transformer", "position=rotary", "attention=bahdanau"],
@@ -41,7 +41,7 @@ from training.test_run import command
         ),
         (
             ["train.py", "attention=luong_location", "attention.score.max_length=5"],
-            "the model has places for 5 pieces, and a sentence of val has 43; give the option max_length=43 or more "
+            "the model has positions for 5 tokens, and a sentence of val has 43; give the option max_length=43 or more "
             "(attention.score.max_length, position.max_length), or drop long sentences with data.cleaning",
         ),
         (

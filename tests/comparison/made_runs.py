@@ -97,7 +97,7 @@ def write_log(folder: Path, validations: Sequence[tuple[int, float]]) -> None:
 def write_map(folder: Path, name: str, weights: np.ndarray) -> None:
     target, source = ([f"▁{side}{n}" for n in range(size)] for side, size in zip("ts", weights.shape[-2:], strict=True))
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(folder / name, weights=weights, source_pieces=source, target_pieces=target)
+    np.savez_compressed(folder / name, weights=weights, source_tokens=source, target_tokens=target)
 
 
 def only_group(*folders: Path, baseline: str | None = None, resamples: int = 200, by: str = "attention") -> Any:

@@ -71,11 +71,11 @@ def test_what_is_no_run_is_told_in_a_sentence(
     name: str, content: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = written(tmp_path / "run", (9, 20.0))
-    place = f"{run}{name}"
+    position = f"{run}{name}"
     if content is not None:
-        Path(place).write_text(content, encoding="utf-8")
+        Path(position).write_text(content, encoding="utf-8")
     with pytest.raises(SystemExit):
-        script.main([place, "--figure", "val/chrf", "--output", str(tmp_path / "x.png")])
+        script.main([position, "--figure", "val/chrf", "--output", str(tmp_path / "x.png")])
     assert said in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "x.png").exists()
 

@@ -110,7 +110,7 @@ def test_the_page_is_whole_and_asks_for_nothing_beside_it(made: Path) -> None:
     assert "<odd>" not in text
 
 
-def test_the_page_names_no_place_of_the_machine_and_is_made_alike_twice(made: Path, tmp_path: Path) -> None:
+def test_the_page_names_no_position_of_the_machine_and_is_made_alike_twice(made: Path, tmp_path: Path) -> None:
     text = (made / "page.html").read_text(encoding="utf-8")
     assert str(made.parent) not in text
     assert str(made.parent) not in (made / "page.md").read_text(encoding="utf-8")

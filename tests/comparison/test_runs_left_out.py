@@ -90,7 +90,7 @@ def test_runs_are_found_once_and_in_natural_order(sweep: Path) -> None:
     (sweep / "1" / "attention_maps").mkdir()
     shutil.copy(sweep / "0" / "results.json", sweep / "1" / "attention_maps")  # inside of a run
     found = read.find_runs([sweep, sweep / "0"])
-    assert [place.name for place in found] == ["0", "1", "2", "10"]
+    assert [position.name for position in found] == ["0", "1", "2", "10"]
     assert [name for name, _, _ in read.named(found, [sweep])] == ["sweep/0", "sweep/1", "sweep/2", "sweep/10"]
 
 

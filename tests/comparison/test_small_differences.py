@@ -21,17 +21,19 @@ LESS_GARBAGE = [f"zz {text.split()[0]} {'zz ' * 6}" for text in REFERENCES]
 
 def written(folder: Path, *hypotheses: list[str], **results: list[Any]) -> Path:
     """A run for each, named a, b, ..."""
-    for place, own in enumerate(hypotheses):
-        more = {name: values[place] for name, values in results.items()}
-        write_run(folder / str(place), "abcdef"[place], own, **more)
+    for position, own in enumerate(hypotheses):
+        more = {name: values[position] for name, values in results.items()}
+        write_run(folder / str(position), "abcdef"[position], own, **more)
     return folder
 
 
 def ticks(plot: str) -> dict[str, list[tuple[float, str]]]:
-    """Of each axis the places, in points, and the texts."""
+    """Of each axis the positions, in points, and the texts."""
     found: dict[str, list[tuple[float, str]]] = {"x": [], "y": []}
-    for axis, place, text in re.findall(r'-([xy])tick_\d+">.*?<text[^>]* x="([^"]+)"[^>]*>([^<]*)<', plot, re.DOTALL):
-        found[axis].append((float(place), text))
+    for axis, position, text in re.findall(
+        r'-([xy])tick_\d+">.*?<text[^>]* x="([^"]+)"[^>]*>([^<]*)<', plot, re.DOTALL
+    ):
+        found[axis].append((float(position), text))
     return found
 
 
@@ -78,8 +80,8 @@ def test_a_plot_of_one_point_is_not_drawn_nor_its_head(tmp_path: Path) -> None:
 
 def test_ticks_are_told_apart_and_stand_apart_where_differences_are_small(tmp_path: Path) -> None:
     hypotheses = [spoilt(6), *(spoilt(6) for _ in range(3))]
-    for place in (1, 2, 3):
-        hypotheses[place][place + 7] += " x"
+    for position in (1, 2, 3):
+        hypotheses[position][position + 7] += " x"
     found = only_group(
         written(
             tmp_path,

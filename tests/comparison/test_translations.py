@@ -79,11 +79,11 @@ def test_p_values_and_intervals_are_those_of_the_sacrebleu_command(
     done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, check=True)
     theirs = json.loads(done.stdout)
     assert len(theirs) == 3
-    for place, of_system in enumerate(theirs):
+    for position, of_system in enumerate(theirs):
         for ours, name in metrics.items():
-            result, said = found.results[ours][place], of_system[name]
+            result, said = found.results[ours][position], of_system[name]
             assert result.score == pytest.approx(said["score"], abs=1e-4)
-            assert result.p_value == (None if place == 0 else pytest.approx(said["p_value"], abs=1e-4))
+            assert result.p_value == (None if position == 0 else pytest.approx(said["p_value"], abs=1e-4))
             if method == "bootstrap":
                 assert result.ci == pytest.approx(said["ci"], abs=1e-4)
     assert found.results["bleu"][2].p_value < 0.05

@@ -1,4 +1,4 @@
-"""Pictures of presets that can be compared: the same maps of the same sentence, in the same places."""
+"""Pictures of presets that can be compared: the same maps of the same sentence, in the same positions."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def some_map(rows: int, columns: int) -> Any:
 
 def test_a_map_is_the_layer_and_head_that_was_asked_for(runs: dict[str, str]) -> None:
     model, tokenizer, _ = load(runs["multihead"])
-    (pieces,), (given,) = tokenizer.encode_source([SOURCE]), tokenizer.encode_target([TARGET])
-    source, _, mask = collate_sources([pieces], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
+    (tokens,), (given,) = tokenizer.encode_source([SOURCE]), tokenizer.encode_target([TARGET])
+    source, _, mask = collate_sources([tokens], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
     weights = model(source, mask, torch.tensor([[tokenizer.bos_id, *given]]), need_weights=True).weights
     preset, maps = script.read(
         runs["multihead"], SOURCE, TARGET, wanted("encoder:0:1", "encoder:-1:-1", "cross:0:0", "self:1:0")
@@ -99,7 +99,7 @@ def test_rows_are_the_translation_that_was_given_whatever_the_run_would_say(runs
     assert own.rows != given.rows
 
 
-def test_pictures_have_one_size_and_their_maps_one_place_and_one_size_of_cells() -> None:
+def test_pictures_have_one_size_and_their_maps_one_position_and_one_size_of_cells() -> None:
     short, long = script.draw([[some_map(7, 7), some_map(3, 7)], [some_map(7, 7), some_map(13, 7)]])
     assert short.get_size_inches().tolist() == long.get_size_inches().tolist()
     for one, other in zip(short.axes, long.axes, strict=True):

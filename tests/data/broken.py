@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-Content = bytes | str  # or what stands in a file's place
+Content = bytes | str  # or what stands in a file's position
 Files = dict[str, tuple[str, Content]]  # by their role: the name, and what is in it
 
 DIRECTORY, MISSING, UNREADABLE = "a directory", "nothing", "a file that may not be read"
@@ -79,7 +79,7 @@ def in_one_file(change: Callable[[Draw, bytes], Content]) -> Callable[[Draw, Fil
 
 
 def between_words(*inserted: bytes) -> Callable[[Draw, Files], Files]:
-    """One of them, in one to three places where a blank is."""
+    """One of them, in one to three positions where a blank is."""
 
     def change(draw: Draw, content: bytes) -> bytes:
         for _ in range(draw(st.integers(1, 3))):

@@ -88,8 +88,8 @@ def outcome(kind: str, draw: Draw) -> str:
     """`accepted`, or the sentence of a refusal."""
     form = draw(st.sampled_from(sorted(FORMS)))
     files = KINDS[kind](draw, whole(form, draw))
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as position:
+        folder = Path(position)
         write(folder, files)
         try:
             corpus = load(form, folder, files)

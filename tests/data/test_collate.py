@@ -41,7 +41,7 @@ def test_lists_of_ids_make_the_same_batch():
     check(collate_pairs([[14], [11, 12, 13]], [[], [21]], [2, 0], **SPECIALS))
 
 
-def test_a_sentence_without_pieces_is_its_end_piece():
+def test_a_sentence_without_tokens_is_its_end_token():
     batch = collate(encoded([[], []], [[], []]), [0, 1], **SPECIALS)
     assert batch.source.tolist() == batch.target_output.tolist() == [[3], [3]]
     assert batch.target_input.tolist() == [[2], [2]]

@@ -51,8 +51,8 @@ def test_training_batches_hold_every_pair_within_the_budget(corpus, tmp_path):
     assert 0.0 <= module.padding_share < 0.15
     batch = batches[0]
     for row, i in enumerate(batch.index.tolist()):
-        pieces = batch.target_output[row, : batch.target_lengths[row]].tolist()
-        assert module.tokenizer.decode_target([pieces]) == [corpus.splits["train"].targets[i]]
+        tokens = batch.target_output[row, : batch.target_lengths[row]].tolist()
+        assert module.tokenizer.decode_target([tokens]) == [corpus.splits["train"].targets[i]]
 
 
 def test_validation_and_every_test_set_are_whole_even_where_empty_or_too_long(corpus, tmp_path):

@@ -46,7 +46,7 @@ def test_both_sides_and_the_reference_are_of_the_same_neighbours() -> None:
         assert len(references) == 1
         assert numbers(source) == numbers(target) == numbers(references[0])
         first = int(numbers(source)[0])
-        assert numbers(source) == [str(first + place) for place in range(len(numbers(source)))]
+        assert numbers(source) == [str(first + position) for position in range(len(numbers(source)))]
 
 
 def test_no_sentence_is_lost_or_doubled_but_at_the_end() -> None:
@@ -82,7 +82,7 @@ def test_one_word_a_document_more_is_refused_with_the_way_out() -> None:
         joined(low=29)
 
 
-def test_documents_of_the_demo_corpus_have_a_thousand_to_four_thousand_pieces(tmp_path: Path) -> None:
+def test_documents_of_the_demo_corpus_have_a_thousand_to_four_thousand_tokens(tmp_path: Path) -> None:
     corpus = built(composed("data=documents").data).load()
     sentences = built(composed().data).load().splits["train"]
     tokenizer = SentencePieceTokenizer("unigram", 2000, True, 0.0, str(tmp_path))

@@ -152,7 +152,7 @@ def test_multi30k_reads_its_folder(end: str, tmp_path: Path) -> None:
     assert found.splits["test"].sources[0] == "Sentence 21."
 
 
-def test_multi30k_finds_the_tokenised_files_in_their_subfolder(tmp_path: Path) -> None:
+def test_multi30k_finds_the_tokenized_files_in_their_subfolder(tmp_path: Path) -> None:
     (tmp_path / "tok").mkdir()
     for split in ("train", "val", "test_2016_flickr"):
         for side, language in enumerate(("en", "fr")):

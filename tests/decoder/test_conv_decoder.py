@@ -1,4 +1,4 @@
-"""The convolutional decoder against the formulas of its paper, place by place and layer by layer."""
+"""The convolutional decoder against the formulas of its paper, position by position and layer by layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.decoder.conv import ConvDecoder
 from seq2seq_attn.decoder.conv_state import ConvState
 from seq2seq_attn.encoder.encoder import Encoded
@@ -59,7 +59,7 @@ def source(mask: Tensor = MASK) -> Encoded:
 def speak(conv: ConvDecoder, target: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Hidden states of one sentence, whose source has no padding: sections 3.1 to 3.4."""
     g = [conv.dropout(target[t] + conv.position.table[t]) for t in range(len(target))]
-    x = [linear(conv.widen, place) for place in g]
+    x = [linear(conv.widen, position) for position in g]
     for layer in conv.layers:
         after = []
         for t in range(len(target)):
@@ -78,7 +78,7 @@ def speak(conv: ConvDecoder, target: Tensor, keys: Tensor, values: Tensor) -> Te
             attended = (h + linear(layer.project_context, context)) / 2**0.5
             after.append((attended + x[t]) / 2**0.5)
         x = after
-    return torch.stack([conv.dropout(linear(conv.narrow, place)) for place in x])
+    return torch.stack([conv.dropout(linear(conv.narrow, position)) for position in x])
 
 
 def step_by_step(conv: ConvDecoder, embedded: Tensor, state: ConvState) -> Tensor:
@@ -119,7 +119,7 @@ def test_one_step_at_a_time_equals_all_at_once(preset: str, kernel_size: int) ->
     conv, encoded, embedded = decoder(preset, kernel_size), source(), torch.randn(3, 8, INPUT)
     start = conv.initial_state(encoded)
     whole = conv(embedded, start)
-    assert (start.place, whole.state.place) == (0, 8)
+    assert (start.next_position, whole.state.next_position) == (0, 8)
     torch.testing.assert_close(step_by_step(conv, embedded, start), whole.hidden, rtol=0, atol=1e-12)
 
 
@@ -141,9 +141,9 @@ def test_a_step_reads_one_window_and_its_state_does_not_grow() -> None:
     seen: list[torch.Size] = []
     for layer in conv.layers:
         layer.convolution.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape))
-    for place in range(7):
+    for position in range(7):
         state = conv(torch.randn(3, 1, INPUT), state).state
-        assert state.place == place + 1
+        assert state.next_position == position + 1
         assert all(a is b for a, b in zip(state.memories, start.memories, strict=True))
         assert [before.shape for before in state.inputs] == [(3, 2, DIM)] * LAYERS
     assert seen == [(3, 3, DIM)] * LAYERS * 7
@@ -161,7 +161,7 @@ def test_a_hidden_state_depends_on_its_prefix_and_on_no_later_token(preset: str)
     conv, embedded = decoder(preset), torch.randn(3, 9, INPUT, requires_grad=True)
     hidden = conv(embedded, conv.initial_state(source())).hidden
     (seen,) = gradients(hidden[:, 7].square().sum(), [embedded])
-    # Three layers of three places see six places back.
+    # Three layers of three positions see six positions back.
     assert [bool((seen[:, t] != 0).any()) for t in range(9)] == [False] + [True] * 7 + [False]
 
 
@@ -183,7 +183,7 @@ def test_a_selected_state_decodes_as_the_selected_sentences() -> None:
     state = conv(embedded[:, :4], conv.initial_state(encoded)).state.select(rows)
     expected = conv(embedded, conv.initial_state(encoded)).hidden[rows, 4:]
     torch.testing.assert_close(conv(embedded[rows, 4:], state).hidden, expected, rtol=0, atol=1e-12)
-    assert state.place == 4
+    assert state.next_position == 4
 
 
 def test_the_summary_is_not_read() -> None:
@@ -234,7 +234,7 @@ class Sampling(Normalizer):
 
 
 class PlaceScore(Score):
-    """sin(t s) of the places, whatever stands there."""
+    """sin(t s) of the positions, whatever stands there."""
 
     reads_query = False
 
@@ -244,11 +244,11 @@ class PlaceScore(Score):
     def prepare_keys(self, keys: Tensor) -> tuple[Tensor, ...]:
         return ()
 
-    def forward(self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places) -> Tensor:
-        return torch.outer(places.query, places.key).double().sin()[None, None]
+    def forward(self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions) -> Tensor:
+        return torch.outer(positions.query, positions.key).double().sin()[None, None]
 
 
-def test_attention_is_told_the_place_of_each_step() -> None:
+def test_attention_is_told_the_position_of_each_step() -> None:
     attention = factory("luong_dot")
     attention = partial(attention.func, **attention.keywords | {"score": partial(PlaceScore)})
     conv, encoded, embedded = randomise(fresh(attention)), source(), torch.randn(3, 5, INPUT)
@@ -265,6 +265,6 @@ def test_log_probability_and_entropy_are_summed_over_layers() -> None:
     assert torch.equal(decoded.entropy, torch.full((3, 5), 2.0 * LAYERS))
 
 
-def test_sentences_of_more_pieces_get_a_larger_context_by_the_root_of_their_number() -> None:
+def test_sentences_of_more_tokens_get_a_larger_context_by_the_root_of_their_number() -> None:
     state = decoder().initial_state(source())
     torch.testing.assert_close(state.context_scale.flatten(), torch.tensor([2.0, 6**0.5, 1.0]))

@@ -47,19 +47,19 @@ def test_step_by_step_or_chunk_by_chunk_equals_all_at_once(
     with torch.set_grad_enabled(gradients):
         found = stepped(ours, x, state, lengths)
     torch.testing.assert_close(torch.cat([f.hidden for f in found], 1), expected.hidden, rtol=0, atol=1e-12)
-    assert found[-1].state.place == expected.state.place == TARGET
+    assert found[-1].state.next_position == expected.state.next_position == TARGET
 
 
 @final
 class Aligned(Pattern):
-    """Each query sees the key at its own place, and none beyond the last."""
+    """Each query sees the key at its own position, and none beyond the last."""
 
-    def allowed(self, centre: Tensor, key_place: Int[Tensor, "source"]) -> Bool[Tensor, "batch target source"]:
-        return centre[..., None] == key_place
+    def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "batch target source"]:
+        return centre[..., None] == key_position
 
 
 @pytest.mark.usefixtures("double")
-def test_attention_to_the_source_starts_at_the_place_reached() -> None:
+def test_attention_to_the_source_starts_at_the_position_reached() -> None:
     ours = ready(cross_attention=by_torch.attention_factory(HEADS, pattern=partial(Aligned)))
     x, state = torch.randn(BATCH, TARGET, DIM), ours.initial_state(encoded())
     found = stepped(ours, x, state, [4, 1, 6], need_weights=True)
@@ -77,10 +77,10 @@ def test_a_reordered_state_decodes_as_the_reordered_batch(before: int, position:
     expected = ours(x, ours.initial_state(source)).hidden[rows, before:]
     with torch.no_grad():
         state = ours.initial_state(source)
-        for place in range(before):
-            state = ours(x[:, place : place + 1], state).state
+        for step in range(before):
+            state = ours(x[:, step : step + 1], state).state
         state = state.select(rows)
-        assert state.place == before
+        assert state.next_position == before
         steps = stepped(ours, x[rows, before:], state, [1] * (TARGET - before))
     torch.testing.assert_close(torch.cat([s.hidden for s in steps], 1), expected, rtol=0, atol=1e-12)
 
@@ -94,9 +94,9 @@ def test_two_continuations_of_one_state_do_not_disturb_each_other() -> None:
     with torch.no_grad():
         (*_, behind) = stepped(ours, prefix, state, [1, 1, 1])
         states, found = [behind.state, behind.state], ([], [])
-        for place in range(4):
+        for step in range(4):
             for number, rest in enumerate((one, other)):
-                decoded = ours(rest[:, place : place + 1], states[number])
+                decoded = ours(rest[:, step : step + 1], states[number])
                 states[number] = decoded.state
                 found[number].append(decoded.hidden)
     for steps, whole in zip(found, expected, strict=True):
@@ -148,7 +148,7 @@ def test_a_step_projects_its_own_token_and_nothing_of_the_source() -> None:
     }
     assert (len(of_source), len(of_itself)) == (2 * LAYERS, 3 * LAYERS)
     assert set(shapes) == linears - of_source - of_itself
-    assert [(joined.weight.shape, joined.bias.shape) for joined in state.joined] == [
+    assert [(joined.weight.shape, joined.bias.shape) for joined in state.packed] == [
         ((3 * DIM, DIM), (3 * DIM,))
     ] * LAYERS  # those of itself: one product, and one matrix for all steps
     assert {shape[:2] for shape in shapes.values()} == {(BATCH, 1)}

@@ -123,7 +123,7 @@ class Recorder(pl.Callback):
         self.rows.setdefault(pl_module.test_names[dataloader_idx], []).append(batch.index.tolist())
 
 
-BATCHES = [[0, 1, 2], [3, 4, 5, 6, 7], [8], [9, 10, 11, 12]]  # of different numbers of pieces
+BATCHES = [[0, 1, 2], [3, 4, 5, 6, 7], [8], [9, 10, 11, 12]]  # of different numbers of tokens
 
 
 def one_update(folder: Path, ranks: int, accumulated: int) -> tuple[dict[str, Tensor], float]:
@@ -245,7 +245,7 @@ def baseline(slices: list[slice]) -> tuple[float, float]:
     reinforce = Reinforce(momentum=0.75)
     for scale in (1, 2):
         reinforce(scale * REWARD[share], PIECES[share], torch.zeros(4)[share], torch.zeros(4)[share])
-    return reinforce.running_reward.item(), reinforce.running_pieces.item()
+    return reinforce.running_reward.item(), reinforce.running_tokens.item()
 
 
 def connect() -> int:

@@ -71,7 +71,11 @@ def test_a_command_on_two_ranks_says_each_warning_and_its_mistake_once(pairs: li
     options = [option for option in SMALL if not option.startswith(("callback=", "trainer="))]
     trained_on = next(pair.partition("=")[2] for pair in pairs if pair.startswith("data.train="))
     options += [*(pair for pair in pairs if not pair.startswith("data.val=")), f"data.val={trained_on}"]
-    options += ["trainer=ddp_cpu", "callback=[seeding,finite,checkpoint,autosave]", "callback.finite.limit=3"]
+    options += [
+        "trainer=ddp_cpu",
+        "callback=[seeding,skip_nonfinite,checkpoint,autosave]",
+        "callback.skip_nonfinite.limit=3",
+    ]
     options += ["+callback.faulty={_target_:callback.faulty.Faulty,fault:forward,first:2,number:99}"]
     done = subprocess.run(
         [sys.executable, "train.py", *options, f"hydra.run.dir={tmp_path}"],

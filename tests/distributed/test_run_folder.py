@@ -32,7 +32,7 @@ def told(launcher: str) -> tuple[str, int]:
     else:
         os.environ |= {"TORCHELASTIC_RUN_ID": "none"}
     if rank == "0":
-        time.sleep(0.2)  # the others are at the meeting place first
+        time.sleep(0.2)  # the others are at the meeting position first
     run_dir = first_run_dir(f"/runs/of rank {rank}")
     announce(run_dir)
     torch.distributed.init_process_group("gloo")

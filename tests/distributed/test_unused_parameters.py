@@ -30,7 +30,7 @@ class Training(nn.Module):
         decoded = self.model(batch.source, batch.source_mask, batch.target_input)
         hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
         loss = label_smoothed_cross_entropy(hidden, self.model.output.weight, self.model.output.bias, target, 0.1)
-        drawn = drawn_loss(self.reinforce, batch, loss.loss_by_piece, decoded)
+        drawn = drawn_loss(self.reinforce, batch, loss.loss_by_token, decoded)
         return loss.smoothed if drawn is None else loss.smoothed + drawn
 
 

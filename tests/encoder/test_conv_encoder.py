@@ -1,4 +1,4 @@
-"""The convolutional encoder against the formulas of its paper, place by place."""
+"""The convolutional encoder against the formulas of its paper, position by position."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def encoder(kernel_size: int = 3) -> ConvEncoder:
 
 def read(conv: ConvEncoder, sentence: Tensor) -> tuple[Tensor, Tensor]:
     """Keys and values of one sentence: sections 3.1 to 3.4, zeros beyond its ends."""
-    places = range(len(sentence))
-    e = [conv.dropout(sentence[j] + conv.position.table[j]) for j in places]
-    h = [linear(conv.widen, e[j]) for j in places]
+    positions = range(len(sentence))
+    e = [conv.dropout(sentence[j] + conv.position.table[j]) for j in positions]
+    h = [linear(conv.widen, e[j]) for j in positions]
     for layer in conv.layers:
         reach = layer.kernel_size // 2
         nothing = torch.zeros_like(h[0])
-        windows = [[h[i] if i in places else nothing for i in range(j - reach, j + reach + 1)] for j in places]
-        h = [(gated(layer, windows[j]) + h[j]) / 2**0.5 for j in places]
-    z = [linear(conv.narrow, h[j]) for j in places]
-    return torch.stack(z), torch.stack([(z[j] + e[j]) / 2**0.5 for j in places])
+        windows = [[h[i] if i in positions else nothing for i in range(j - reach, j + reach + 1)] for j in positions]
+        h = [(gated(layer, windows[j]) + h[j]) / 2**0.5 for j in positions]
+    z = [linear(conv.narrow, h[j]) for j in positions]
+    return torch.stack(z), torch.stack([(z[j] + e[j]) / 2**0.5 for j in positions])
 
 
 @pytest.mark.parametrize("kernel_size", [1, 3, 5])
@@ -83,20 +83,20 @@ def test_a_sentence_is_read_alike_alone_and_with_more_padding() -> None:
     torch.testing.assert_close(together.summary[:1], alone.summary, rtol=0, atol=1e-13)
 
 
-def test_values_are_keys_and_the_embedding_with_its_place() -> None:
+def test_values_are_keys_and_the_embedding_with_its_position() -> None:
     conv, x = fresh().eval(), torch.randn(2, 7, 5)
     found = conv(x, torch.ones(2, 7, dtype=torch.bool))
     torch.testing.assert_close(found.values * 2**0.5 - found.keys, x + conv.position.table[:7])
 
 
-def test_three_layers_of_three_places_see_three_places_to_either_side() -> None:
+def test_three_layers_of_three_positions_see_three_positions_to_either_side() -> None:
     conv, x = encoder(), torch.randn(1, 11, 5, requires_grad=True)
     keys = conv(x, torch.ones(1, 11, dtype=torch.bool)).keys
     (seen,) = gradients(keys[0, 5].square().sum(), [x])
-    assert [bool((place != 0).any()) for place in seen[0]] == [False] * 2 + [True] * 7 + [False] * 2
+    assert [bool((position != 0).any()) for position in seen[0]] == [False] * 2 + [True] * 7 + [False] * 2
 
 
-def test_a_sentence_without_a_piece_gives_zeros_and_finite_gradients() -> None:
+def test_a_sentence_without_a_token_gives_zeros_and_finite_gradients() -> None:
     conv, x = encoder(), torch.randn(2, 7, 5, requires_grad=True)
     found = conv(x, torch.tensor([[False] * 7, [True] * 7]))
     assert (found.values[0] == 0).all()
@@ -122,6 +122,6 @@ def test_weights_start_with_the_papers_deviations() -> None:
 
 
 def test_a_window_without_a_middle_is_refused() -> None:
-    sentence = r"^encoder\.kernel_size=4 is even, but a window has as many places on either side; take an odd one$"
+    sentence = r"^encoder\.kernel_size=4 is even, but a window has as many positions on either side; take an odd one$"
     with pytest.raises(UserError, match=sentence):
         fresh(kernel_size=4)

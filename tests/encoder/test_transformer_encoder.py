@@ -190,7 +190,7 @@ def test_every_parameter_gets_a_gradient(position: str, norm: str) -> None:
         assert parameter.grad.isfinite().all(), name
 
 
-def test_a_sentence_without_a_real_piece_gives_zeros_and_finite_gradients() -> None:
+def test_a_sentence_without_a_real_token_gives_zeros_and_finite_gradients() -> None:
     ours, x = encoder(), torch.randn(BATCH, SOURCE, DIM, requires_grad=True)
     found = ours(x, MASK & torch.tensor([[True], [False], [True]]))
     assert (found.keys[1] == 0).all()

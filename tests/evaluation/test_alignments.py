@@ -122,11 +122,11 @@ def test_a_run_is_measured_beside_both_baselines(
 def test_attention_on_the_right_words_is_without_error(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Weights put by hand on the pieces of the right words, in place of the model's."""
+    """Weights put by hand on the tokens of the right words, instead of the model's."""
 
     def along(model: Any, tokenizer: Any, source: list[int], target: list[int]) -> list[Any]:
         columns, rows = (
-            [*pieces, "</s>"] for pieces in (tokenizer.source_pieces(source), tokenizer.target_pieces(target))
+            [*tokens, "</s>"] for tokens in (tokenizer.source_tokens(source), tokenizer.target_tokens(target))
         )
         right = torch.tensor([0, 2, 1, 3, 3])[script.word_of_each(rows[:-1])]
         weights = torch.zeros(1, len(rows), len(columns))

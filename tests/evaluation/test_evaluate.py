@@ -94,7 +94,7 @@ def test_length_ratio_and_repetition_are_those_of_the_written_files(evaluation: 
     assert found["length_ratio"] == pytest.approx(theirs.sys_len / theirs.ref_len, rel=1e-12)
     words = [line.split() for line in hypotheses]
     runs = [[tuple(line[i : i + 4]) for i in range(len(line) - 3)] for line in words]
-    again = sum(run[:place].count(ngram) > 0 for run in runs for place, ngram in enumerate(run))
+    again = sum(run[:position].count(ngram) > 0 for run in runs for position, ngram in enumerate(run))
     assert found["repetition"] == again / sum(map(len, runs))
 
 
@@ -174,7 +174,7 @@ def test_bleu_by_length_is_bleu_of_the_sentences_of_that_length(evaluation: Path
         assert bucket["score"] == theirs.score
 
 
-def test_accuracy_is_the_share_of_pieces_that_a_teacher_forced_pass_ranks_first(run: Path, evaluation: Path) -> None:
+def test_accuracy_is_the_share_of_tokens_that_a_teacher_forced_pass_ranks_first(run: Path, evaluation: Path) -> None:
     sources, references, _ = columns(evaluation / "translations_val.tsv")
     model, tokenizer, _ = load(str(run))
     batch = collate_pairs(

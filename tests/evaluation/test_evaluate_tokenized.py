@@ -1,4 +1,4 @@
-"""Text that is tokenised is never tokenised once more on the way to a score."""
+"""Text that is tokenized is never tokenized once more on the way to a score."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from training.test_recipes import tried
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.training.tokenized_metric_check import check_tokenised
+from seq2seq_attn.training.tokenized_metric_check import check_tokenized
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 TOKENISED = ["data=multi30k", "data.suffix=.lc.norm.tok"]
 
 
-def test_a_run_on_tokenised_text_is_evaluated_as_it_was_tested_without_being_told(tmp_path: Path) -> None:
+def test_a_run_on_tokenized_text_is_evaluated_as_it_was_tested_without_being_told(tmp_path: Path) -> None:
     results = tried("multi30k_rnn", tmp_path)
     given = [f"ckpt_path={tmp_path / 'run'}", f"paths.run_dir={tmp_path / 'evaluation'}", "choices.data=null"]
     (tmp_path / "evaluation").mkdir()
@@ -74,11 +74,11 @@ def test_a_metric_is_the_runs_own_unless_the_data_or_one_of_its_options_is_chose
 )
 def test_a_bleu_that_would_split_tokens_is_refused(overrides: list[str]) -> None:
     sentence = (
-        r"^data.suffix=.lc.norm.tok is tokenised text, and metric.(tokenized_)?bleu would tokenise it once more; use "
+        r"^data.suffix=.lc.norm.tok is tokenized text, and metric.(tokenized_)?bleu would tokenize it once more; use "
         r"recipe=multi30k_tok to train, and recipe=evaluate_multi30k_tok metric=\[bleu\] to evaluate$"
     )
     with pytest.raises(UserError, match=sentence):
-        check_tokenised(*data_and_metrics(*overrides))
+        check_tokenized(*data_and_metrics(*overrides))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_bleu_that_would_split_tokens_is_refused(overrides: list[str]) -> None
     ],
 )
 def test_what_tokenises_nothing_twice_passes(overrides: list[str]) -> None:
-    check_tokenised(*data_and_metrics(*overrides))
+    check_tokenized(*data_and_metrics(*overrides))
 
 
 def data_and_metrics(*overrides: str) -> tuple[dict[str, Any], dict[str, Any]]:

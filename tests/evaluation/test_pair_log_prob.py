@@ -21,7 +21,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation import pair_log_prob as scoring
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.models import Models, load_models
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
@@ -73,11 +73,11 @@ def test_what_a_search_found_has_the_log_prob_that_it_reported(
     sources = tokenizer().encode_source(SENTENCES[:7])
     source, _, mask = collate_sources(sources, pad_id=tokenizer().pad_id, eos_id=tokenizer().eos_id)
     limits = {"limits": {"max_length": 11}}
-    found = choose_search({**search, **limits}, {})(chosen.model, source, mask, TargetPieces.of(tokenizer()))
+    found = choose_search({**search, **limits}, {})(chosen.model, source, mask, TargetVocabulary.of(tokenizer()))
     flat = [(ids, one) for ids, of_one in zip(sources, found, strict=True) for one in of_one]
     assert len(flat) == 7 * search.get("num_best", 1)
     with torch.inference_mode():
-        scored = scoring.pieces_log_prob(chosen, [ids for ids, _ in flat], [one.pieces for _, one in flat])
+        scored = scoring.tokens_log_prob(chosen, [ids for ids, _ in flat], [one.token_ids for _, one in flat])
     assert scored.tolist() == pytest.approx([one.log_prob for _, one in flat], abs=1e-4)
 
 
@@ -87,14 +87,14 @@ def test_scores_stand_line_for_line_and_depend_on_no_other_line(checkpoints: dic
     alone = models(checkpoints["rnn"])
     found = rows(tmp_path)
     assert len(found) == len(PAIRS)
-    assert len({pieces for _, pieces, _ in found}) > 3
-    for (source, target), (log_prob, pieces, of_piece) in zip(PAIRS, found, strict=True):
+    assert len({tokens for _, tokens, _ in found}) > 3
+    for (source, target), (log_prob, tokens, of_token) in zip(PAIRS, found, strict=True):
         ids = tokenizer().encode_source([source]), tokenizer().encode_target([target])
         with torch.inference_mode():
-            assert log_prob == pytest.approx(scoring.pieces_log_prob(alone, *ids).item(), abs=1e-4)
-        assert pieces == len(ids[1][0]) + 1
-        assert of_piece == pytest.approx(log_prob / pieces, abs=1e-6)
-    assert sums["pieces"] == sum(pieces for _, pieces, _ in found)
+            assert log_prob == pytest.approx(scoring.tokens_log_prob(alone, *ids).item(), abs=1e-4)
+        assert tokens == len(ids[1][0]) + 1
+        assert of_token == pytest.approx(log_prob / tokens, abs=1e-6)
+    assert sums["tokens"] == sum(tokens for _, tokens, _ in found)
     assert sums["log_prob"] == pytest.approx(sum(log_prob for log_prob, _, _ in found), abs=1e-3)
 
 
@@ -177,7 +177,8 @@ def test_a_line_that_is_no_pair_is_named(
 def test_a_pair_too_long_for_the_model_is_named_and_not_cut(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     file = write(tmp_path / "long.tsv", ["the cat\ta house", "the cat\t" + "house " * 40])
     with pytest.raises(
-        UserError, match=r"long.tsv, line 2: \d+ pieces, and the model has places for 29; shorten or remove the line$"
+        UserError,
+        match=r"long.tsv, line 2: \d+ tokens, and the model has positions for 29; shorten or remove the line$",
     ):
         evaluate(config(str(checkpoints["transformer"]), tmp_path, f"score={file}"))
 

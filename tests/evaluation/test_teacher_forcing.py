@@ -29,12 +29,12 @@ def test_one_model_has_the_loss_of_training_in_every_part() -> None:
         0.1,
         count_correct=True,
     )
-    for name in ("smoothed", "nll", "nll_by_piece", "loss_by_piece", "correct"):
+    for name in ("smoothed", "nll", "token_nll", "loss_by_token", "correct"):
         assert torch.allclose(getattr(found, name), getattr(expected, name), rtol=1e-12, atol=1e-12), name
     assert found.tokens == expected.tokens
 
 
-def test_two_models_give_a_piece_the_mean_of_their_probabilities() -> None:
+def test_two_models_give_a_token_the_mean_of_their_probabilities() -> None:
     models = [model_of().eval(), model_of().eval()]
     probabilities = []
     for model in models:
@@ -43,6 +43,6 @@ def test_two_models_give_a_piece_the_mean_of_their_probabilities() -> None:
     mean = (probabilities[0] + probabilities[1]) / 2
     target = BATCH.target_output[BATCH.target_mask]
     found = mean_loss(models, read_pairs(models, BATCH), BATCH, 0.1)
-    assert torch.allclose(found.nll_by_piece, -mean.gather(-1, target[:, None])[:, 0].log(), atol=1e-12)
+    assert torch.allclose(found.token_nll, -mean.gather(-1, target[:, None])[:, 0].log(), atol=1e-12)
     assert found.correct == (mean.argmax(-1) == target).sum()
     assert found.smoothed.item() == pytest.approx((0.9 * found.nll - 0.1 * mean.log().mean(-1).sum()).item())

@@ -43,7 +43,7 @@ def saved(path: Path, **changed: Any) -> Path:
 
 
 def test_reviews_are_those_of_load_data_and_pad_sequences(tmp_path: Path) -> None:
-    # A word is its rank + 3, from 10 on it is rare (2); a start (1) stands first; the last four pieces stay.
+    # A word is its rank + 3, from 10 on it is rare (2); a start (1) stands first; the last four tokens stay.
     found = read_keras_imdb(saved(tmp_path / "imdb.npz"), num_words=10, length=4)
     assert found == {"train": ([[1, 4, 2, 2], [2, 5, 9, 6]], [1, 0]), "test": ([[1, 4, 2, 2]], [1])}
 

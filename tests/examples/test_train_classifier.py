@@ -12,9 +12,9 @@ import torch
 from examples.classify import train_classifier as script
 
 
-def sentence_of(pieces: list[int]) -> str:
-    words = {piece: word for word, piece in script.vocabulary().items()}
-    return " ".join(words[piece] for piece in pieces)
+def sentence_of(tokens: list[int]) -> str:
+    words = {token: word for word, token in script.vocabulary().items()}
+    return " ".join(words[token] for token in tokens)
 
 
 def mood(sentence: str) -> set[bool]:
@@ -26,7 +26,7 @@ def mood(sentence: str) -> set[bool]:
 
 def test_the_made_sentences_mean_what_their_labels_say_and_their_words_alone_do_not() -> None:
     sentences, labels = script.made_corpus(seed=1)["train"]
-    texts = [sentence_of(pieces) for pieces in sentences]
+    texts = [sentence_of(tokens) for tokens in sentences]
     assert [mood(text) for text in texts] == [{bool(label)} for label in labels]
     kind = [label for text, label in zip(texts, labels, strict=True) if set(text.split()) & set(script.GOOD)]
     assert abs(sum(kind) / len(kind) - 0.5) < 0.05

@@ -33,21 +33,21 @@ def activated(option: str, z: Tensor) -> Tensor:
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("option", OPTIONS)
-def test_each_place_equals_the_formula(option: str) -> None:
+def test_each_position_equals_the_formula(option: str) -> None:
     feed_forward, x = part(option, dim=5, ff_dim=7), torch.randn(2, 3, 5)
     for parameter in feed_forward.parameters():
         parameter.data = torch.randn_like(parameter)
     expand, reduce = feed_forward.expand.weight, feed_forward.reduce.weight
     found = feed_forward(x)
     for row in range(2):
-        for place in range(3):
-            one = x[row, place]
+        for position in range(3):
+            one = x[row, position]
             if option == "swiglu":
                 expected = reduce @ (activated(option, expand[:7] @ one) * (expand[7:] @ one))
             else:
                 inner = activated(option, expand @ one + feed_forward.expand.bias)
                 expected = reduce @ inner + feed_forward.reduce.bias
-            torch.testing.assert_close(found[row, place], expected, rtol=0, atol=1e-12)
+            torch.testing.assert_close(found[row, position], expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("option", OPTIONS)

@@ -41,7 +41,7 @@ def loaded() -> Loaded:
 @pytest.fixture(scope="module")
 def folder(ctranslate2: ModuleType, loaded: Loaded, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("exports") / "export"
-    export_ctranslate2.export(loaded, folder, places=64)
+    export_ctranslate2.export(loaded, folder, positions=64)
     return str(folder)
 
 
@@ -69,13 +69,13 @@ def test_a_beam_finds_what_ours_finds(folder: str, loaded: Loaded, overrides: tu
     found = engine_of(folder, search)(loaded.tokenizer.encode_source(lines), 3)
     others = 0
     for hypotheses, ours in zip(found, expected, strict=True):
-        assert hypotheses[0].pieces == ours[0].pieces
-        scores = {tuple(one.pieces): one.score for one in ours}
+        assert hypotheses[0].token_ids == ours[0].token_ids
+        scores = {tuple(one.token_ids): one.score for one in ours}
         for one, own in zip(hypotheses, ours, strict=True):
             # its search may stop a little earlier, and miss one of the last of a list; it never finds a better one
             assert one.score <= own.score + 1e-3
-            assert one.score == pytest.approx(scores.get(tuple(one.pieces), one.score), abs=1e-3)
-        others += [one.pieces for one in hypotheses] != [own.pieces for own in ours]
+            assert one.score == pytest.approx(scores.get(tuple(one.token_ids), one.score), abs=1e-3)
+        others += [one.token_ids for one in hypotheses] != [own.token_ids for own in ours]
     assert others <= 1
 
 
@@ -83,36 +83,36 @@ def test_each_sentence_has_its_own_limit(folder: str, loaded: Loaded) -> None:
     lines = sentences((11, 2, 1, 7))
     search = search_of("search=greedy", "search.limits.max_relative_length=0.5", "search.limits.max_extra_length=0")
     found = engine_of(folder, search)(loaded.tokenizer.encode_source(lines), 2)
-    assert [one.pieces for one, *_ in found] == [one.pieces for one, *_ in decoded(loaded, search, lines)]
-    assert [len(one.pieces) for one, *_ in found][1:3] == [1, 1]
+    assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in decoded(loaded, search, lines)]
+    assert [len(one.token_ids) for one, *_ in found][1:3] == [1, 1]
 
 
-def test_the_fewest_pieces_of_greedy_search_are_ours(folder: str, loaded: Loaded) -> None:
+def test_the_fewest_tokens_of_greedy_search_are_ours(folder: str, loaded: Loaded) -> None:
     lines = sentences((1, 2, 3))
     search = search_of("search=greedy", "search.limits.min_length=23", "search.limits.max_length=29")
     found = engine_of(folder, search)(loaded.tokenizer.encode_source(lines), 2)
-    assert [one.pieces for one, *_ in found] == [one.pieces for one, *_ in decoded(loaded, search, lines)]
-    assert min(len(one.pieces) for one, *_ in found) >= 23
+    assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in decoded(loaded, search, lines)]
+    assert min(len(one.token_ids) for one, *_ in found) >= 23
 
 
-def test_no_banned_piece_is_said(ctranslate2: ModuleType, tmp_path: Path) -> None:
+def test_no_banned_token_is_said(ctranslate2: ModuleType, tmp_path: Path) -> None:
     loaded, search = small_transformer(), search_of("search=greedy", "search.limits.max_length=7")
     tokenizer = loaded.tokenizer
     with torch.no_grad():
         loaded.model.output.bias[[tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id]] += 100.0
     export_ctranslate2.export(loaded, tmp_path / "export")
     found = engine_of(str(tmp_path / "export"), search)(tokenizer.encode_source(sentences()), 7)
-    assert [one.pieces for one, *_ in found] == [one.pieces for one, *_ in decoded(loaded, search, sentences())]
-    assert min(min(one.pieces) for one, *_ in found if one.pieces) > tokenizer.eos_id
+    assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in decoded(loaded, search, sentences())]
+    assert min(min(one.token_ids) for one, *_ in found if one.token_ids) > tokenizer.eos_id
 
 
 def test_nothing_is_translated_to_nothing(folder: str) -> None:
     assert engine_of(folder, search_of("search=greedy"))([], 7) == []
 
 
-def test_a_sentence_longer_than_the_table_of_places_is_refused(folder: str, loaded: Loaded) -> None:
+def test_a_sentence_longer_than_the_table_of_positions_is_refused(folder: str, loaded: Loaded) -> None:
     engine = engine_of(folder, search_of("search=greedy"))
-    with pytest.raises(UserError, match="a sentence of 65 pieces is longer than the 64 places"):
+    with pytest.raises(UserError, match="a sentence of 65 tokens is longer than the 64 positions"):
         engine(loaded.tokenizer.encode_source(sentences((3, 64))), 7)
     (found,) = engine(loaded.tokenizer.encode_source(sentences((63,))), 7)
     assert len(found) == 1
@@ -162,7 +162,7 @@ def test_an_exported_folder_names_no_foreign_code(tmp_path: Path) -> None:
     for name in MODEL_FILES.values():
         (tmp_path / name).write_bytes(b"not read before the settings are")
     call = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
-    settings = {"format": FORMAT, "tokenizer": {}, "config": {"search": {"limits": call}}, "places": 7}
+    settings = {"format": FORMAT, "tokenizer": {}, "config": {"search": {"limits": call}}, "positions": 7}
     (tmp_path / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
     with pytest.raises(UserError, match=r"asks for os.mkdir, which is not a class of seq2seq_attn for search; it was"):
         read_exported(tmp_path)

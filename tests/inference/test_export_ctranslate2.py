@@ -48,7 +48,7 @@ def test_what_an_export_says_is_as_likely_in_the_model_it_is_of(overrides: tuple
     ctranslate2.set_random_seed(1)
     sources = loaded.tokenizer.encode_source(lines)
     drawn = translator.translate_batch(
-        [loaded.tokenizer.source_pieces(source) for source in sources],
+        [loaded.tokenizer.source_tokens(source) for source in sources],
         beam_size=1,
         sampling_topk=0,
         num_hypotheses=5,
@@ -60,8 +60,8 @@ def test_what_an_export_says_is_as_likely_in_the_model_it_is_of(overrides: tuple
     )
     said = 0
     for source, result in zip(sources, drawn, strict=True):
-        for pieces, score in zip(result.hypotheses, result.scores, strict=True):
-            target = [loaded.tokenizer.target_model.piece_to_id(piece) for piece in pieces]
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            target = [loaded.tokenizer.target_model.piece_to_id(token) for token in tokens]
             ended = [loaded.tokenizer.eos_id] * (len(target) < MOST)
             assert score == pytest.approx(log_prob(loaded, source, target + ended), rel=1e-4)
             said += len(target)
@@ -81,7 +81,7 @@ def test_two_vocabularies_are_two(tmp_path: Path) -> None:
     search = search_of(*GREEDY)
     found = engine_of(loaded, tmp_path / "export", search)(loaded.tokenizer.encode_source(lines), 7)
     assert loaded.tokenizer.source_vocab_size != loaded.tokenizer.target_vocab_size
-    assert [one.pieces for one, *_ in found] == [one.pieces for one, *_ in decoded(loaded, search, lines)]
+    assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in decoded(loaded, search, lines)]
 
 
 def test_a_folder_alone_is_enough(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_a_folder_alone_is_enough(tmp_path: Path) -> None:
     found = engine(engine.tokenizer.encode_source(lines), 7)
     expected = decoded(loaded, search_of("search=greedy"), lines)
     assert engine.config == loaded.config
-    assert engine.tokenizer.decode_target([one.pieces for one, *_ in found]) == loaded.tokenizer.decode_target(
-        [one.pieces for one, *_ in expected]
+    assert engine.tokenizer.decode_target([one.token_ids for one, *_ in found]) == loaded.tokenizer.decode_target(
+        [one.token_ids for one, *_ in expected]
     )
 
 
@@ -134,11 +134,11 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_places_are_those_of_the_table_that_has_fewest(tmp_path: Path) -> None:
-    for name, overrides, places in (
+def test_positions_are_those_of_the_table_that_has_fewest(tmp_path: Path) -> None:
+    for name, overrides, positions in (
         ("learned", ("position=learned", "position.max_length=19"), 19),
         ("sinusoidal", (), 300),
     ):
-        script.export(small_transformer(*overrides), tmp_path / name, places=300)
+        script.export(small_transformer(*overrides), tmp_path / name, positions=300)
         settings = json.loads((tmp_path / name / "seq2seq_attn.json").read_text())
-        assert settings["places"] == places
+        assert settings["positions"] == positions

@@ -1,4 +1,4 @@
-"""No line stops `translate`: whatever stands in it, a line comes out, in its place, and what was changed is said."""
+"""No line stops `translate`: whatever stands in it, a line comes out, instead, and what was changed is said."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(folder: Path, checkpoint: Path, content: bytes, *overrides: str, name: s
     (folder / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         files = [f"ckpt_path={checkpoint}", f"input={folder / name}", f"output={folder / 'out.txt'}"]
-        limits = ["device=cpu", "search=greedy", "search.limits.max_length=5", "max_source_pieces=17"]
+        limits = ["device=cpu", "search=greedy", "search.limits.max_length=5", "max_source_tokens=17"]
         translate(compose("translate", [*files, *limits, *overrides]))
     *written, end = (folder / "out.txt").read_bytes().decode().split("\n")
     assert end == ""
@@ -87,10 +87,10 @@ def test_every_hostile_line_is_one_line_and_its_neighbours_are_as_without_it(
     assert found[::2] == expected
     said = capsys.readouterr().err.splitlines()
     numbers = {int(re.match(rf"{re.escape(str(tmp_path / 'in.txt'))}, line (\d+): ", line)[1]) for line in said}  # type: ignore[index]
-    places = {kind: 2 * place + 2 for place, kind in enumerate(HOSTILE)}
-    assert numbers >= {place for kind, place in places.items() if kind not in UNCHANGED}
-    assert not numbers & {places[kind] for kind in ("empty", "blanks", "CR LF", "tabs")}
-    assert numbers <= set(places.values())
+    positions = {kind: 2 * position + 2 for position, kind in enumerate(HOSTILE)}
+    assert numbers >= {position for kind, position in positions.items() if kind not in UNCHANGED}
+    assert not numbers & {positions[kind] for kind in ("empty", "blanks", "CR LF", "tabs")}
+    assert numbers <= set(positions.values())
 
 
 @pytest.mark.parametrize("kind", list(HOSTILE))
@@ -120,11 +120,11 @@ def test_hostile_prefixes_stay_in_step_too_and_what_was_changed_is_said(
     content = b"\n".join([SENTENCES[0].encode()] * len(HOSTILE))
     assert len(run(tmp_path, file, content, f"prefixes={tmp_path / 'begun'}")) == len(HOSTILE)
     said = capsys.readouterr().err.splitlines()
-    lines = {kind: f"{tmp_path / 'in.txt'}, line {place}: " for place, kind in enumerate(HOSTILE, start=1)}
+    lines = {kind: f"{tmp_path / 'in.txt'}, line {position}: " for position, kind in enumerate(HOSTILE, start=1)}
     for kind, note in (
         ("not UTF-8", "its prefix: not UTF-8; what cannot be read is replaced"),
         ("NUL", "its prefix: control characters are replaced by blanks"),
-        ("100,000 tokens", "its prefix: cut from 100000 to 17 pieces, the most that max_source_pieces allows"),
+        ("100,000 tokens", "its prefix: cut from 100000 to 17 tokens, the most that max_source_tokens allows"),
         ("2 MB", "its prefix: longer than 1,048,576 bytes; the rest is left out"),
     ):
         assert lines[kind] + note in said, kind
@@ -134,14 +134,14 @@ def test_hostile_prefixes_stay_in_step_too_and_what_was_changed_is_said(
 
 
 def test_a_text_from_python_may_hold_half_a_surrogate_pair(translator: Translator) -> None:
-    found = translator.translate(["the \ud800 cat", "\udfff", "the cat"], search="greedy", max_source_pieces=17)
+    found = translator.translate(["the \ud800 cat", "\udfff", "the cat"], search="greedy", max_source_tokens=17)
     assert [one.notes for one in found] == [["not Unicode; what cannot be read is replaced"]] * 2 + [[]]
 
 
 def test_a_hostile_line_takes_no_longer_than_a_long_one(translator: Translator) -> None:
     """Sorting half a million combining marks would take minutes."""
     began = time.process_time()
-    translator.translate(["a" + "\u0301\u0323" * 250_000], search="greedy", max_source_pieces=17)
+    translator.translate(["a" + "\u0301\u0323" * 250_000], search="greedy", max_source_tokens=17)
     assert time.process_time() - began < 10
 
 

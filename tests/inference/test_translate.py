@@ -69,14 +69,14 @@ def test_one_line_comes_out_for_each_line_and_what_was_changed_names_the_line(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     odd = [SENTENCES[0].encode(), b"", b"the\x00cat", b"caf\xe9", b"the cat " * 40, b"\r", b"\xff\xfe\x00", b" "]
-    found = run(tmp_path, file, b"\n".join(odd), "max_source_pieces=11", "batch_sentences=2", "read_ahead=1")
+    found = run(tmp_path, file, b"\n".join(odd), "max_source_tokens=11", "batch_sentences=2", "read_ahead=1")
     assert len(found) == len(odd)
     assert [bool(line) for line in found] == [True, False, True, True, True, False, True, False]
     name, said = tmp_path / "in.txt", capsys.readouterr().err.splitlines()
     assert said == [
         f"{name}, line 3: control characters are replaced by blanks",
         f"{name}, line 4: not UTF-8; what cannot be read is replaced",
-        f"{name}, line 5: cut from 80 to 11 pieces, the most that max_source_pieces allows",
+        f"{name}, line 5: cut from 80 to 11 tokens, the most that max_source_tokens allows",
         f"{name}, line 7: not UTF-8; what cannot be read is replaced",
         f"{name}, line 7: control characters are replaced by blanks",
     ]

@@ -15,11 +15,11 @@ from seq2seq_attn.inference.ctranslate2_engine import Exported
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.search.search import Hypothesis, Search
 
-PLACES = 13
+POSITIONS = 13
 
 
 class Echo:
-    """Says the first pieces of each source; notes what it is asked."""
+    """Says the first tokens of each source; notes what it is asked."""
 
     made: list[Search | None]
     asked: list[tuple[int, int]]
@@ -31,15 +31,15 @@ class Echo:
 
     def __call__(self, sources: list[list[int]], batch_sentences: int) -> list[list[Hypothesis]]:
         Echo.asked.append((len(sources), batch_sentences))
-        assert all(0 < len(pieces) < PLACES for pieces in sources)
-        return [[Hypothesis(pieces, -2.0, -1.0)] for pieces in sources]
+        assert all(0 < len(tokens) < POSITIONS for tokens in sources)
+        return [[Hypothesis(tokens, -2.0, -1.0)] for tokens in sources]
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Translator:
     config = load(str(write_checkpoint(tmp_path / "a.ckpt"))).config
     monkeypatch.setattr(serving_engine, "CTranslate2Engine", Echo)
-    monkeypatch.setattr(serving_engine, "read_exported", lambda _: Exported(tokenizer(), config, PLACES))
+    monkeypatch.setattr(serving_engine, "read_exported", lambda _: Exported(tokenizer(), config, POSITIONS))
     Echo.made, Echo.asked = [], []
     return Translator.load("exported", device="cpu", engine="ctranslate2", num_threads=3)
 
@@ -49,8 +49,8 @@ def test_texts_go_in_and_out_as_with_our_own_searches(served: Translator) -> Non
     assert first.text == SENTENCES[0]
     assert (first.log_prob, first.score) == (-2.0, -1.0)
     assert empty.text == ""
-    assert long.notes[0].endswith(" to 12 pieces, the most that the model has places for")
-    assert len(long.pieces) == 12
+    assert long.notes[0].endswith(" to 12 tokens, the most that the model has positions for")
+    assert len(long.tokens) == 12
 
 
 def test_the_model_is_read_again_only_for_another_search(served: Translator) -> None:

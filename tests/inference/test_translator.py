@@ -33,10 +33,10 @@ def translator(file: Path) -> Translator:
 
 
 def same(found: list[Translation], expected: list[Translation]) -> None:
-    """Pieces exactly, numbers but for rounding, alternatives too."""
+    """Tokens exactly, numbers but for rounding, alternatives too."""
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
-        assert one.pieces == other.pieces
+        assert one.tokens == other.tokens
         assert one.text == other.text
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
         assert one.score == pytest.approx(other.score, abs=1e-3)
@@ -47,7 +47,7 @@ def same(found: list[Translation], expected: list[Translation]) -> None:
 def test_a_translation_depends_on_no_other_text_and_not_on_the_batch(translator: Translator, search: Any) -> None:
     few, search = SENTENCES[:14], {**search, "limits": SHORT}
     expected = translator.translate(few, search=search)
-    assert len({len(one.pieces) for one in expected}) > 3
+    assert len({len(one.tokens) for one in expected}) > 3
     for limit in ({"batch_sentences": 7}, {"batch_tokens": 100}):
         same(translator.translate(few, search=search, **limit), expected)
     same(translator.translate(few[::-1], search=search)[::-1], expected)
@@ -69,7 +69,7 @@ def test_alternatives_are_what_else_the_search_found_best_first(translator: Tran
     assert len(scores) == 3
     assert scores == sorted(scores, reverse=True)
     assert len({found.text, *(other.text for other in found.alternatives)}) > 1
-    assert found.text == translator.tokenizer.target_model.decode_pieces(found.pieces).strip()
+    assert found.text == translator.tokenizer.target_model.decode_pieces(found.tokens).strip()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_alternatives_are_what_else_the_search_found_best_first(translator: Tran
         ({"batch_tokens": 1}, [[1], [3], [4], [0], [2]]),
     ],
 )
-def test_batches_hold_as_many_sentences_or_padded_pieces_as_the_option_says(
+def test_batches_hold_as_many_sentences_or_padded_tokens_as_the_option_says(
     limits: dict[str, int], expected: list[list[int]]
 ) -> None:
     options: dict[str, Any] = {"batch_sentences": 64, "batch_tokens": None, "hypotheses": 1, **limits}
@@ -106,9 +106,9 @@ def test_a_batch_of_nothing_is_refused(translator: Translator, option: str) -> N
 
 def test_a_search_is_named_described_or_given(translator: Translator) -> None:
     (own,) = translator.translate([TEXT])
-    assert len(own.pieces) > 3
+    assert len(own.tokens) > 3
     (short,) = translator.translate([TEXT], search={"limits": {"max_length": 3}})
-    assert len(short.pieces) == 3
+    assert len(short.tokens) == 3
     (found,) = translator.translate([TEXT], search="beam")
     config = composed("search=beam").search
     (given,) = translator.translate([TEXT], search=built(config))
@@ -149,35 +149,35 @@ def test_a_prefix_that_the_model_cannot_write_is_said(translator: Translator) ->
 
 def test_a_text_that_is_too_long_is_cut_and_the_note_says_so(translator: Translator) -> None:
     long = " ".join([TEXT] * 40)
-    (pieces,) = translator.tokenizer.encode_source([long])
-    cut, whole = (translator.translate([long], max_source_pieces=most)[0] for most in (11, 2000))
-    assert cut.notes == [f"cut from {len(pieces)} to 11 pieces, the most that max_source_pieces allows"]
+    (tokens,) = translator.tokenizer.encode_source([long])
+    cut, whole = (translator.translate([long], max_source_tokens=most)[0] for most in (11, 2000))
+    assert cut.notes == [f"cut from {len(tokens)} to 11 tokens, the most that max_source_tokens allows"]
     assert whole.notes == []
-    (alone,) = translator.translate([translator.tokenizer.source_model.decode(pieces[:11])])
+    (alone,) = translator.translate([translator.tokenizer.source_model.decode(tokens[:11])])
     same([cut], [alone])
-    assert cut.pieces != whole.pieces
+    assert cut.tokens != whole.tokens
 
 
 def test_a_prefix_that_is_too_long_is_cut_and_the_note_says_so(translator: Translator) -> None:
     long = " ".join([TEXT] * 40)
-    (pieces,) = translator.tokenizer.encode_target([long])
-    cut, free = translator.translate([TEXT, TEXT], prefixes=[long, ""], max_source_pieces=11)
-    assert cut.notes == [f"its prefix: cut from {len(pieces)} to 11 pieces, the most that max_source_pieces allows"]
-    assert cut.pieces[:11] == translator.tokenizer.target_pieces(pieces[:11])
+    (tokens,) = translator.tokenizer.encode_target([long])
+    cut, free = translator.translate([TEXT, TEXT], prefixes=[long, ""], max_source_tokens=11)
+    assert cut.notes == [f"its prefix: cut from {len(tokens)} to 11 tokens, the most that max_source_tokens allows"]
+    assert cut.tokens[:11] == translator.tokenizer.target_tokens(tokens[:11])
     (alone,) = translator.translate([TEXT])
     assert free.notes == []
     same([free], [alone])
 
 
-def test_a_text_longer_than_the_models_places_is_cut_to_them(tmp_path: Path) -> None:
+def test_a_text_longer_than_the_models_positions_is_cut_to_them(tmp_path: Path) -> None:
     file = write_checkpoint(tmp_path / "a.ckpt", "model=transformer", "position=learned", "position.max_length=13")
     translator = Translator.load(file)
     (found,) = translator.translate([" ".join([TEXT] * 40)])
-    assert found.notes[0].endswith(" to 12 pieces, the most that the model has places for")
-    assert found.pieces
+    assert found.notes[0].endswith(" to 12 tokens, the most that the model has positions for")
+    assert found.tokens
     (found,) = translator.translate([TEXT], prefixes=[" ".join([TEXT] * 40)])
-    assert found.notes[0].endswith(" to 12 pieces, the most that the model has places for")
-    assert len(found.pieces) == 12
+    assert found.notes[0].endswith(" to 12 tokens, the most that the model has positions for")
+    assert len(found.tokens) == 12
 
 
 def test_what_no_text_should_hold_is_replaced_and_the_note_says_so(translator: Translator) -> None:
@@ -198,7 +198,7 @@ def test_a_translation_stands_on_one_line_whatever_the_model_says(
     assert translator.translate([TEXT])[0].text == "a b c d e f"
 
 
-def test_one_text_in_place_of_a_list_is_refused(translator: Translator) -> None:
+def test_one_text_in_position_of_a_list_is_refused(translator: Translator) -> None:
     with pytest.raises(UserError, match=r"takes a list of texts, and of prefixes, .* write translate\(\[text\]\)$"):
         translator.translate(TEXT)
     with pytest.raises(UserError, match=r"^there are 1 texts and 2 prefixes; give one for each, or None$"):
@@ -227,6 +227,6 @@ def test_maps_are_those_of_each_best_translation(translator: Translator) -> None
         assert [a.slot for a in again] == [b.slot for b in one.maps]
         for a, b in zip(again, one.maps, strict=True):
             np.testing.assert_array_equal(a.weights, b.weights)
-            assert a.rows == [*one.pieces, "</s>"]
+            assert a.rows == [*one.tokens, "</s>"]
             assert "".join(a.columns[:-1]).replace("▁", " ").strip() == text
     assert found[1].maps == []

@@ -18,13 +18,13 @@ from seq2seq_attn.decoder.decoder import DecoderState
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.torch_engine import TorchEngine
 from seq2seq_attn.inference.translator import Translator
-from seq2seq_attn.model.decoding_model import Step, Stepping
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.model.decoding_model import DecodingModel, Step
+from seq2seq_attn.search.search import TargetVocabulary
 
 
 @dataclass(frozen=True)
 class RecordedState(DecoderState):
-    """A model's own, and the sentence and pieces behind each hypothesis."""
+    """A model's own, and the sentence and tokens behind each hypothesis."""
 
     own: Any
     said: tuple[tuple[int, ...], ...]
@@ -36,8 +36,8 @@ class RecordedState(DecoderState):
         return RecordedState(self.own.keep(sentences), self.said)
 
 
-class Recorded(Stepping):
-    """A model that notes all weights of each step of a search, by the pieces read."""
+class Recorded(DecodingModel):
+    """A model that notes all weights of each step of a search, by the tokens read."""
 
     def __init__(self, model: Any) -> None:
         self.model, self.weights = model, dict[tuple[int, ...], dict[str, Tensor]]()
@@ -51,7 +51,7 @@ class Recorded(Stepping):
 
     def step(self, last: Tensor, state: RecordedState, *, need_weights: bool = False) -> Step:
         decoded = self.model.decode(last[:, None], state.own, need_weights=True)
-        said = tuple((*before, piece) for before, piece in zip(state.said, last.tolist(), strict=True))
+        said = tuple((*before, token) for before, token in zip(state.said, last.tolist(), strict=True))
         for row, read in enumerate(said):
             self.weights[read] = {slot: weights[row, :, 0] for slot, weights in decoded.weights.items()}
         log_probs = self.model.logits(decoded.hidden[:, 0]).log_softmax(-1)
@@ -82,13 +82,13 @@ def test_maps_equal_the_weights_of_the_searchs_own_steps(
     source, _, mask = collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
     limits = {"limits": {"max_length": 12}}
     chosen = choose_search({**search, **limits}, translator.config["search"])
-    for sentence, (best, *_) in enumerate(chosen(recorded, source, mask, TargetPieces.of(tokenizer))):
-        maps = attention_along(model, tokenizer, sources[sentence], best.pieces)
-        read = [sentence, tokenizer.bos_id, *best.pieces]
+    for sentence, (best, *_) in enumerate(chosen(recorded, source, mask, TargetVocabulary.of(tokenizer))):
+        maps = attention_along(model, tokenizer, sources[sentence], best.token_ids)
+        read = [sentence, tokenizer.bos_id, *best.token_ids]
         slots = {one.slot for one in maps if not one.slot.startswith("encoder")}
         assert slots == set(recorded.weights[tuple(read[:2])])
         for slot, weights, columns, _ in maps:
-            for row in range(len(best.pieces) + 1) if slot in slots else ():
+            for row in range(len(best.token_ids) + 1) if slot in slots else ():
                 own = recorded.weights[tuple(read[: row + 2])][slot].numpy()[:, : len(columns)]
                 np.testing.assert_allclose(weights[:, row, : own.shape[1]], own, atol=1e-6)
                 assert not weights[:, row, own.shape[1] :].any()

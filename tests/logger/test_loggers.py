@@ -19,15 +19,15 @@ BLOCK, FILE_HEADER, RECORD_HEADER = 32768, 7, 7
 
 def records(file: Path) -> Iterator[wandb_internal_pb2.Record]:
     """Records of a .wandb file: LevelDB's log format behind a header of seven bytes."""
-    content, place, parts = file.read_bytes(), FILE_HEADER, b""
-    while place + RECORD_HEADER <= len(content):
-        left = BLOCK - place % BLOCK
+    content, position, parts = file.read_bytes(), FILE_HEADER, b""
+    while position + RECORD_HEADER <= len(content):
+        left = BLOCK - position % BLOCK
         if left < RECORD_HEADER:
-            place += left
+            position += left
             continue
-        _, length, kind = struct.unpack("<IHB", content[place : place + RECORD_HEADER])
-        parts += content[place + RECORD_HEADER : place + RECORD_HEADER + length]
-        place += RECORD_HEADER + length
+        _, length, kind = struct.unpack("<IHB", content[position : position + RECORD_HEADER])
+        parts += content[position + RECORD_HEADER : position + RECORD_HEADER + length]
+        position += RECORD_HEADER + length
         if kind in (1, 4):  # whole, or last
             record = wandb_internal_pb2.Record()
             record.ParseFromString(parts)

@@ -45,7 +45,7 @@ def test_only_what_reads_the_source_counts() -> None:
     assert vars(figures(weights)) == vars(figures({"cross/0": HEAD[None, None]}))
 
 
-def test_batches_weigh_by_their_pieces() -> None:
+def test_batches_weigh_by_their_tokens() -> None:
     found = figures({"cross/0": HEAD[None, None]})
     flat = torch.full((1, 1, 5, 7), 1 / 7)
     found.update({"cross/0": flat}, torch.ones(1, 7, dtype=torch.bool), torch.ones(1, 5, dtype=torch.bool))

@@ -1,4 +1,4 @@
-"""Text that came tokenised is scored as if it had come plain."""
+"""Text that came tokenized is scored as if it had come plain."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def detokenized_bleu() -> DetokenizedBLEU:
 
 
 @pytest.mark.parametrize("plain", PLAIN)
-def test_a_tokenised_sentence_becomes_the_plain_one(plain: str) -> None:
-    tokenised = moses_tokenized(plain, "fr")
-    assert tokenised != plain
-    assert detokenized(tokenised, "fr") == plain
+def test_a_tokenized_sentence_becomes_the_plain_one(plain: str) -> None:
+    tokenized = moses_tokenized(plain, "fr")
+    assert tokenized != plain
+    assert detokenized(tokenized, "fr") == plain
 
 
 def test_it_is_what_sacrebleu_gives_for_plain_text() -> None:
@@ -54,7 +54,7 @@ def test_case_counts_only_if_asked_for() -> None:
 
 
 def test_tokens_as_they_are_give_what_the_papers_report_of_plain_text() -> None:
-    """Which multi30k_tok scores them by; to tokenise them again would count too many matches."""
+    """Which multi30k_tok scores them by; to tokenize them again would count too many matches."""
     plain = scored(TokenizedBLEU(language="fr"), SAID, PLAIN)
     as_they_are = built(composed("recipe=multi30k_tok", "data=multi30k").metric.tokenized_bleu)
     assert isinstance(as_they_are, BLEU)

@@ -1,4 +1,4 @@
-"""Tokenised BLEU is BLEU of Moses's lower-cased, normalised tokens, pinned on sentences of our own."""
+"""Tokenized BLEU is BLEU of Moses's lower-cased, normalised tokens, pinned on sentences of our own."""
 
 from __future__ import annotations
 

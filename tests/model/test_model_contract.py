@@ -71,7 +71,7 @@ def check_steps(model: Any) -> None:
             for t in range(TARGET.shape[1]):
                 decoded = model.decode(TARGET[:, t : t + 1], state)
                 state = decoded.state
-                assert state.place == t + 1
+                assert state.next_position == t + 1
                 steps.append(decoded.hidden)
             torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-12)
 
@@ -234,7 +234,7 @@ def assert_same_step(mine: Step, theirs: Step, rows: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["local", "atrous", "sparse", "local_p"])
-def test_hypotheses_that_branch_before_the_first_piece_stand_all_at_the_first_place(pattern: str) -> None:
+def test_hypotheses_that_branch_before_the_first_token_stand_all_at_the_first_position(pattern: str) -> None:
     ratio = [] if pattern == "local_p" else ["attention.pattern.length_ratio=1.5"]
     model = build("rnn", "rnn", "luong_general", f"attention/pattern={pattern}", "attention.pattern.k=2", *ratio)
     rows = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2])

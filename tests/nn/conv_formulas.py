@@ -1,4 +1,4 @@
-"""The parts of ConvS2S as its paper writes them: place by place, weights normalised by hand."""
+"""The parts of ConvS2S as its paper writes them: position by position, weights normalised by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def linear(module: nn.Module, x: Tensor) -> Tensor:
 
 
 def gated(convolution: nn.Module, window: list[Tensor]) -> Tensor:
-    """A * sigmoid(B) for one place."""
+    """A * sigmoid(B) for one position."""
     both = linear(convolution.linear, torch.cat([convolution.dropout(x) for x in window]))
     half = len(both) // 2
     return both[:half] / (1 + torch.exp(-both[half:]))

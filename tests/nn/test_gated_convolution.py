@@ -26,7 +26,7 @@ def test_a_worked_window() -> None:
 
 
 @pytest.mark.parametrize("kernel_size", [1, 2, 5])
-def test_each_place_is_the_formula_of_its_window_values_and_gradients(kernel_size: int) -> None:
+def test_each_position_is_the_formula_of_its_window_values_and_gradients(kernel_size: int) -> None:
     convolution = randomise(GatedConvolution(dim=3, kernel_size=kernel_size, dropout=0.2))
     x = torch.randn(2, 7, 3, requires_grad=True)
     found = convolution(x)
@@ -45,7 +45,7 @@ def test_each_place_is_the_formula_of_its_window_values_and_gradients(kernel_siz
 def test_it_equals_torchs_convolution_with_the_kernel_in_its_order() -> None:
     convolution = randomise(GatedConvolution(dim=3, kernel_size=5, dropout=0.0)).eval()
     x = torch.randn(2, 7, 3)
-    kernel = convolution.linear.weight.unflatten(1, (5, 3)).mT  # (output, input, place)
+    kernel = convolution.linear.weight.unflatten(1, (5, 3)).mT  # (output, input, position)
     both = F.conv1d(convolution.dropout(x).mT, kernel, convolution.linear.bias)
     torch.testing.assert_close(convolution(x), F.glu(both, 1).mT, rtol=0, atol=1e-12)
 

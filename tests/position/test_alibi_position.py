@@ -41,7 +41,7 @@ def test_slopes_are_those_of_the_papers_code_for_every_number_of_heads(heads: in
 
 
 def test_a_bias_by_hand() -> None:
-    # Two heads have slopes 2^-4 and 2^-8; the query stands at place 2.
+    # Two heads have slopes 2^-4 and 2^-8; the query stands at position 2.
     found = linear_bias(2).bias(None, torch.tensor([2]), torch.arange(5))
     expected = [[[[-2 / 16, -1 / 16, 0, -1 / 16, -2 / 16]], [[-2 / 256, -1 / 256, 0, -1 / 256, -2 / 256]]]]
     assert found.tolist() == expected
@@ -49,12 +49,12 @@ def test_a_bias_by_hand() -> None:
 
 @pytest.mark.usefixtures("double")
 def test_both_directions_cost_the_slope_times_the_distance() -> None:
-    query_place, key_place = torch.tensor([3, 0, 7, 1009, 4]), torch.arange(7)
-    found = linear_bias(6).bias(torch.randn(2, 6, 5, 11), query_place, key_place)
+    query_position, key_position = torch.tensor([3, 0, 7, 1009, 4]), torch.arange(7)
+    found = linear_bias(6).bias(torch.randn(2, 6, 5, 11), query_position, key_position)
     assert found.shape == (1, 6, 5, 7)
     for head, slope in enumerate(slopes_of_the_papers_code(6)):
-        for t, query in enumerate(query_place.tolist()):
-            for s, key in enumerate(key_place.tolist()):
+        for t, query in enumerate(query_position.tolist()):
+            for s, key in enumerate(key_position.tolist()):
                 assert found[0, head, t, s].item() == pytest.approx(-slope * abs(query - key), rel=1e-12)
 
 

@@ -13,20 +13,20 @@ B, T, D = 2, 5, 3
 
 
 def test_adding_has_no_weight() -> None:
-    join, embedded, places = Join(dim=D, join="add"), torch.randn(B, T, D), torch.randn(T, D)
+    join, embedded, positions = Join(dim=D, join="add"), torch.randn(B, T, D), torch.randn(T, D)
     assert not list(join.parameters())
-    assert torch.equal(join(embedded, places), embedded + places)
+    assert torch.equal(join(embedded, positions), embedded + positions)
 
 
 def test_concatenating_is_one_projection_of_the_joined_pair_values_and_gradients() -> None:
     join = Join(dim=D, join="concat")
     assert join.project.weight.shape == (D, 2 * D)
-    embedded, places = torch.randn(B, T, D, requires_grad=True), torch.randn(T, D, requires_grad=True)
-    pairs = [torch.cat([embedded[b, t], places[t]]) for b in range(B) for t in range(T)]
+    embedded, positions = torch.randn(B, T, D, requires_grad=True), torch.randn(T, D, requires_grad=True)
+    pairs = [torch.cat([embedded[b, t], positions[t]]) for b in range(B) for t in range(T)]
     expected = torch.stack([join.project.weight @ pair for pair in pairs]).view(B, T, D)
-    found, upstream = join(embedded, places), torch.randn(B, T, D)
+    found, upstream = join(embedded, positions), torch.randn(B, T, D)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    of = [embedded, places, join.project.weight]
+    of = [embedded, positions, join.project.weight]
     for ours, theirs in zip(
         torch.autograd.grad((found * upstream).sum(), of),
         torch.autograd.grad((expected * upstream).sum(), of),

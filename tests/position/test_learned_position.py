@@ -1,4 +1,4 @@
-"""Learned places: a row of a table each, and a sentence beyond the table."""
+"""Learned positions: a row of a table each, and a sentence beyond the table."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ def learned(join: str = "add") -> LearnedPosition:
     return LearnedPosition(dim=3, join=join, max_length=7)
 
 
-def test_place_p_adds_row_p_of_the_table() -> None:
-    places = learned()
-    places.table.data = torch.arange(21.0).view(7, 3)
-    found = places(torch.full((2, 2, 3), 100.0), start=4)
+def test_position_p_adds_row_p_of_the_table() -> None:
+    positions = learned()
+    positions.table.data = torch.arange(21.0).view(7, 3)
+    found = positions(torch.full((2, 2, 3), 100.0), start=4)
     assert found.tolist() == [[[112.0, 113.0, 114.0], [115.0, 116.0, 117.0]]] * 2
 
 
-def test_only_places_that_were_read_learn() -> None:
-    places, upstream = learned(), torch.randn(2, 3, 3)
-    (places(torch.randn(2, 3, 3), start=2) * upstream).sum().backward()
+def test_only_positions_that_were_read_learn() -> None:
+    positions, upstream = learned(), torch.randn(2, 3, 3)
+    (positions(torch.randn(2, 3, 3), start=2) * upstream).sum().backward()
     expected = torch.zeros(7, 3)
     expected[2:5] = upstream.sum(0)
-    torch.testing.assert_close(places.table.grad, expected)
+    torch.testing.assert_close(positions.table.grad, expected)
 
 
 @pytest.mark.parametrize(("start", "length"), [(0, 8), (7, 1), (5, 3)])
 def test_a_sentence_beyond_the_table_is_refused(start: int, length: int) -> None:
-    places = learned()
-    assert places.max_length == 7
-    assert places(torch.zeros(1, 7 - start, 3), start=start).isfinite().all()
+    positions = learned()
+    assert positions.max_length == 7
+    assert positions(torch.zeros(1, 7 - start, 3), start=start).isfinite().all()
     with pytest.raises(
         UserError,
-        match=r"^position\.max_length=7 is too few for a sentence of 8 pieces; "
+        match=r"^position\.max_length=7 is too few for a sentence of 8 tokens; "
         r"raise it and train again, or use position=sinusoidal$",
     ):
-        places(torch.zeros(1, length, 3), start=start)
+        positions(torch.zeros(1, length, 3), start=start)
 
 
 def test_vectors_begin_as_large_as_those_of_the_embeddings() -> None:

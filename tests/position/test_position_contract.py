@@ -29,10 +29,10 @@ def part(name: str, changed: dict[str, Any]) -> Any:
     return position(name, changed, dim=H * WIDTH).relative(num_heads=H, head_dim=WIDTH)
 
 
-def added(parts: Any, query: Tensor, keys: Tensor, query_place: Tensor, key_place: Tensor) -> Tensor:
+def added(parts: Any, query: Tensor, keys: Tensor, query_position: Tensor, key_position: Tensor) -> Tensor:
     """Scores as an attention with this part has them, for a block or for all."""
-    turned = parts.rotate(query, query_place) @ parts.rotate(keys, key_place).mT
-    return turned + parts.bias(query, query_place, key_place)
+    turned = parts.rotate(query, query_position) @ parts.rotate(keys, key_position).mT
+    return turned + parts.bias(query, query_position, key_position)
 
 
 def test_all_options_are_tried_and_those_with_a_relative_part_are_known() -> None:
@@ -51,34 +51,34 @@ def test_width_and_dtype_stay(name: str, changed: dict[str, Any], dtype: torch.d
 @every
 @pytest.mark.usefixtures("double")
 def test_one_step_at_a_time_equals_all_at_once(name: str, changed: dict[str, Any]) -> None:
-    places, embedded = position(name, changed), torch.randn(B, S, DIM)
-    steps = [places(embedded[:, t : t + 1], start=t) for t in range(S)]
-    torch.testing.assert_close(torch.cat(steps, 1), places(embedded), **EXACT)
+    positions, embedded = position(name, changed), torch.randn(B, S, DIM)
+    steps = [positions(embedded[:, t : t + 1], start=t) for t in range(S)]
+    torch.testing.assert_close(torch.cat(steps, 1), positions(embedded), **EXACT)
 
 
 @every
 @pytest.mark.usefixtures("double")
-def test_a_token_that_is_moved_changes_only_where_places_are_joined(name: str, changed: dict[str, Any]) -> None:
-    places, embedded = position(name, changed), torch.randn(B, T, DIM)
-    moved = places(embedded, start=1)
-    assert torch.equal(moved, places(embedded)) == (name not in ("sinusoidal", "learned"))
+def test_a_token_that_is_moved_changes_only_where_positions_are_joined(name: str, changed: dict[str, Any]) -> None:
+    positions, embedded = position(name, changed), torch.randn(B, T, DIM)
+    moved = positions(embedded, start=1)
+    assert torch.equal(moved, positions(embedded)) == (name not in ("sinusoidal", "learned"))
 
 
 @every
 @pytest.mark.usefixtures("double")
 def test_batch_mates_and_longer_sentences_change_nothing(name: str, changed: dict[str, Any]) -> None:
-    places, embedded = position(name, changed), torch.randn(B, S, DIM)
-    alone = places(embedded[1:, :T])
-    torch.testing.assert_close(places(embedded)[1:, :T], alone, **EXACT)
+    positions, embedded = position(name, changed), torch.randn(B, S, DIM)
+    alone = positions(embedded[1:, :T])
+    torch.testing.assert_close(positions(embedded)[1:, :T], alone, **EXACT)
 
 
 @every
 def test_a_sentence_longer_than_any_before_is_taken(name: str, changed: dict[str, Any]) -> None:
-    places, short, long = position(name, changed), torch.randn(1, 3, DIM), torch.randn(1, 1009, DIM)
-    assert places.max_length is None or places.max_length >= long.shape[1]
-    before = places(short)
-    assert places(long).isfinite().all()
-    assert torch.equal(places(short), before)
+    positions, short, long = position(name, changed), torch.randn(1, 3, DIM), torch.randn(1, 1009, DIM)
+    assert positions.max_length is None or positions.max_length >= long.shape[1]
+    before = positions(short)
+    assert positions(long).isfinite().all()
+    assert torch.equal(positions(short), before)
 
 
 @every
@@ -94,14 +94,14 @@ def test_state_round_trips_and_holds_weights_alone(name: str, changed: dict[str,
         other.load_state_dict(mine.state_dict())
     assert torch.equal(ours(embedded), theirs(embedded))
     for mine, other in modules[1:]:
-        place = torch.arange(T)
-        assert torch.equal(mine.bias(query, place, place), other.bias(query, place, place))
+        index = torch.arange(T)
+        assert torch.equal(mine.bias(query, index, index), other.bias(query, index, index))
 
 
 @relative
 def test_every_layer_has_a_part_of_its_own(name: str, changed: dict[str, Any]) -> None:
-    places = position(name, changed, H * WIDTH)
-    first, second = (places.relative(num_heads=H, head_dim=WIDTH) for _ in range(2))
+    positions = position(name, changed, H * WIDTH)
+    first, second = (positions.relative(num_heads=H, head_dim=WIDTH) for _ in range(2))
     assert first is not second
     assert not {id(p) for p in first.parameters()} & {id(p) for p in second.parameters()}
     for ours, theirs in zip(first.parameters(), second.parameters(), strict=True):
@@ -112,27 +112,27 @@ def test_every_layer_has_a_part_of_its_own(name: str, changed: dict[str, Any]) -
 @pytest.mark.usefixtures("double")
 def test_a_part_does_what_it_says_and_no_more(name: str, changed: dict[str, Any]) -> None:
     parts, query, weights = part(name, changed), torch.randn(B, H, T, WIDTH), torch.rand(B, H, T, S)
-    query_place, key_place = torch.arange(2, 2 + T), torch.arange(S)
-    assert parts.rotates == (not torch.equal(parts.rotate(query, query_place), query))
-    assert parts.biases == bool((parts.bias(query, query_place, key_place) != 0).any())
-    assert parts.adds_context == bool((parts.context(weights, query_place, key_place) != 0).any())
+    query_position, key_position = torch.arange(2, 2 + T), torch.arange(S)
+    assert parts.rotates == (not torch.equal(parts.rotate(query, query_position), query))
+    assert parts.biases == bool((parts.bias(query, query_position, key_position) != 0).any())
+    assert parts.adds_context == bool((parts.context(weights, query_position, key_position) != 0).any())
     assert parts.rotates or parts.biases
-    reads = parts.rotates or (parts.bias(query, query_place, key_place).shape[0] == B)
+    reads = parts.rotates or (parts.bias(query, query_position, key_position).shape[0] == B)
     assert parts.needs_inner_product == reads
     if not reads:
-        unread = parts.bias(None, query_place, key_place)
-        assert torch.equal(unread, parts.bias(query, query_place, key_place))
+        unread = parts.bias(None, query_position, key_position)
+        assert torch.equal(unread, parts.bias(query, query_position, key_position))
 
 
 @relative
 @pytest.mark.usefixtures("double")
-def test_only_the_distance_of_two_places_counts(name: str, changed: dict[str, Any]) -> None:
+def test_only_the_distance_of_two_positions_counts(name: str, changed: dict[str, Any]) -> None:
     parts, query, keys = part(name, changed), torch.randn(B, H, T, WIDTH), torch.randn(B, H, S, WIDTH)
-    query_place, key_place, weights = torch.arange(T), torch.arange(S), torch.rand(B, H, T, S)
-    near = added(parts, query, keys, query_place, key_place)
-    torch.testing.assert_close(added(parts, query, keys, query_place + 101, key_place + 101), near, **EXACT)
-    assert not torch.allclose(added(parts, query, keys, query_place + 1, key_place), near)
-    contexts = [parts.context(weights, query_place + far, key_place + far) for far in (0, 101)]
+    query_position, key_position, weights = torch.arange(T), torch.arange(S), torch.rand(B, H, T, S)
+    near = added(parts, query, keys, query_position, key_position)
+    torch.testing.assert_close(added(parts, query, keys, query_position + 101, key_position + 101), near, **EXACT)
+    assert not torch.allclose(added(parts, query, keys, query_position + 1, key_position), near)
+    contexts = [parts.context(weights, query_position + far, key_position + far) for far in (0, 101)]
     assert torch.equal(*contexts)
 
 
@@ -141,10 +141,10 @@ def test_only_the_distance_of_two_places_counts(name: str, changed: dict[str, An
 def test_blocks_equal_the_whole(name: str, changed: dict[str, Any]) -> None:
     parts, weights = part(name, changed), torch.rand(B, H, 6, S)
     query, keys = torch.randn(B, H, 6, WIDTH), torch.randn(B, H, S, WIDTH)
-    query_place, key_place = torch.arange(6), torch.arange(S)
-    rows, columns = query_place.view(2, 3), torch.stack([key_place[:4], key_place[3:]])
+    query_position, key_position = torch.arange(6), torch.arange(S)
+    rows, columns = query_position.view(2, 3), torch.stack([key_position[:4], key_position[3:]])
     cut = query.view(B, H, 2, 3, WIDTH).transpose(1, 2)  # (batch, blocks, heads, target, width)
-    whole = parts.bias(query, query_place, key_place).expand(B, H, 6, S)
+    whole = parts.bias(query, query_position, key_position).expand(B, H, 6, S)
     found = parts.bias(cut, rows, columns).expand(B, 2, H, 3, 4)
     for block in range(2):
         expected = whole[:, :, rows[block]][..., columns[block]]
@@ -152,19 +152,19 @@ def test_blocks_equal_the_whole(name: str, changed: dict[str, Any]) -> None:
         seen = weights[:, :, rows[block]][..., columns[block]]
         one = parts.context(seen, rows[block], columns[block])
         blocks = torch.stack([seen, torch.rand_like(seen)], 1)
-        places = torch.stack([rows[block], rows[0]]), torch.stack([columns[block], columns[0]])
-        torch.testing.assert_close(parts.context(blocks, *places)[:, 0], one, **EXACT)
-    assert parts.rotate(keys, key_place).shape == keys.shape
+        positions = torch.stack([rows[block], rows[0]]), torch.stack([columns[block], columns[0]])
+        torch.testing.assert_close(parts.context(blocks, *positions)[:, 0], one, **EXACT)
+    assert parts.rotate(keys, key_position).shape == keys.shape
 
 
 @relative
 @pytest.mark.usefixtures("double")
 def test_a_step_of_scores_equals_its_row_of_all_scores(name: str, changed: dict[str, Any]) -> None:
     parts, query, keys = part(name, changed), torch.randn(B, H, S, WIDTH), torch.randn(B, H, S, WIDTH)
-    place, weights = torch.arange(S), torch.rand(B, H, S, S).tril()
-    scores, context = added(parts, query, keys, place, place), parts.context(weights, place, place)
+    position, weights = torch.arange(S), torch.rand(B, H, S, S).tril()
+    scores, context = added(parts, query, keys, position, position), parts.context(weights, position, position)
     for t in range(S):
-        now, seen = place[t : t + 1], place[: t + 1]
+        now, seen = position[t : t + 1], position[: t + 1]
         step = added(parts, query[:, :, t : t + 1], keys[:, :, : t + 1], now, seen)
         torch.testing.assert_close(step, scores[:, :, t : t + 1, : t + 1], **EXACT)
         step = parts.context(weights[:, :, t : t + 1, : t + 1], now, seen)
@@ -178,15 +178,15 @@ def test_a_step_of_scores_equals_its_row_of_all_scores(name: str, changed: dict[
 def test_lower_precision_stays_near_float64_far_into_a_sentence(
     name: str, changed: dict[str, Any], dtype: torch.dtype, tolerance: float
 ) -> None:
-    parts, query, place = part(name, changed), torch.randn(B, H, T, WIDTH), torch.arange(995, 995 + T)
-    weights, key_place = torch.rand(B, H, T, S), torch.arange(S)
+    parts, query, position = part(name, changed), torch.randn(B, H, T, WIDTH), torch.arange(995, 995 + T)
+    weights, key_position = torch.rand(B, H, T, S), torch.arange(S)
 
     def all_three(kind: torch.dtype) -> list[Tensor]:
         parts.to(kind)
         return [
-            parts.rotate(query.to(kind), place),
-            parts.bias(query.to(kind), place, key_place),
-            parts.context(weights.to(kind), place, key_place),
+            parts.rotate(query.to(kind), position),
+            parts.bias(query.to(kind), position, key_position),
+            parts.context(weights.to(kind), position, key_position),
         ]
 
     exact = all_three(torch.float64)

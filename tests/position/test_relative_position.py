@@ -14,12 +14,12 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.relative import DistanceTables, RelativePosition
 
 B, H, T, S, WIDTH, K = 2, 3, 5, 7, 11, 2
-QUERY_PLACE, KEY_PLACE = torch.tensor([0, 3, 4, 6, 13]), torch.arange(S)
+QUERY_POSITION, KEY_POSITION = torch.tensor([0, 3, 4, 6, 13]), torch.arange(S)
 
 
 def tables(values: bool = True, max_distance: int = K, width: int = WIDTH) -> DistanceTables:
-    places = RelativePosition(dim=H * width, max_distance=max_distance, values=values)
-    part = places.relative(num_heads=H, head_dim=width)
+    positions = RelativePosition(dim=H * width, max_distance=max_distance, values=values)
+    part = positions.relative(num_heads=H, head_dim=width)
     assert isinstance(part, DistanceTables)
     return part
 
@@ -36,11 +36,11 @@ def test_keys_and_values_equal_the_papers_sums_values_and_gradients() -> None:
     bias, context = torch.zeros(B, H, T, S), torch.zeros(B, H, T, WIDTH)
     for b in range(B):
         for h in range(H):
-            for t, place in enumerate(QUERY_PLACE.tolist()):
+            for t, position in enumerate(QUERY_POSITION.tolist()):
                 for s in range(S):
-                    bias[b, h, t, s] = query[b, h, t] @ vector(part.key_table, place, s)
-                    context[b, h, t] += weights[b, h, t, s] * vector(part.value_table, place, s)
-    found = part.bias(query, QUERY_PLACE, KEY_PLACE), part.context(weights, QUERY_PLACE, KEY_PLACE)
+                    bias[b, h, t, s] = query[b, h, t] @ vector(part.key_table, position, s)
+                    context[b, h, t] += weights[b, h, t, s] * vector(part.value_table, position, s)
+    found = part.bias(query, QUERY_POSITION, KEY_POSITION), part.context(weights, QUERY_POSITION, KEY_POSITION)
     of = [query, weights, part.key_table, part.value_table]
     upstream = torch.randn_like(bias), torch.randn_like(context)
     gradients = []
@@ -55,10 +55,10 @@ def test_tables_by_hand() -> None:
     part = tables(max_distance=1, width=2)
     part.key_table.data = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # before, here, behind
     part.value_table.data = torch.tensor([[10.0, 0.0], [0.0, 100.0], [5.0, 5.0]])
-    query, place = torch.tensor([[[[3.0, 4.0]]]]), torch.tensor([2])
-    assert part.bias(query, place, torch.arange(5)).tolist() == [[[[3.0, 3.0, 4.0, 7.0, 7.0]]]]
+    query, position = torch.tensor([[[[3.0, 4.0]]]]), torch.tensor([2])
+    assert part.bias(query, position, torch.arange(5)).tolist() == [[[[3.0, 3.0, 4.0, 7.0, 7.0]]]]
     weights = torch.tensor([[[[0.5, 0.25, 0.125, 0.0, 0.125]]]])
-    assert part.context(weights, place, torch.arange(5)).tolist() == [[[[8.125, 13.125]]]]
+    assert part.context(weights, position, torch.arange(5)).tolist() == [[[[8.125, 13.125]]]]
 
 
 def test_without_values_there_is_one_table() -> None:
@@ -97,15 +97,15 @@ def test_no_tensor_has_target_source_and_width_at_once() -> None:
             self.found = max([self.found, *(x.untyped_storage().size() for x in tree_leaves(result))])
             return result
 
-    part, place, length, width = tables(width=128), torch.arange(61), 61, 128
+    part, position, length, width = tables(width=128), torch.arange(61), 61, 128
     with Largest() as largest:
-        part.bias(torch.randn(1, H, length, width), place, place)
-        part.context(torch.rand(1, H, length, length), place, place)
+        part.bias(torch.randn(1, H, length, width), position, position)
+        part.context(torch.rand(1, H, length, length), position, position)
     query_bytes = 4 * H * length * width
     assert query_bytes <= largest.found < 4 * length * length * width
 
 
 def test_a_distance_of_nothing_is_refused() -> None:
-    sentence = r"^position\.max_distance=0 tells no places apart; make it 1 or more$"
+    sentence = r"^position\.max_distance=0 tells no positions apart; make it 1 or more$"
     with pytest.raises(UserError, match=sentence):
         RelativePosition(dim=H * WIDTH, max_distance=0, values=True)

@@ -12,7 +12,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.rotary import RotaryPosition, Rotation
 
 B, H, T, WIDTH = 2, 3, 5, 14
-PLACE = torch.tensor([0, 1, 4, 19, 1009])
+POSITION = torch.tensor([0, 1, 4, 19, 1009])
 
 
 def rotation(width: int = WIDTH, base: float = 10000.0) -> Rotation:
@@ -21,11 +21,11 @@ def rotation(width: int = WIDTH, base: float = 10000.0) -> Rotation:
     return part
 
 
-def turned(x: Tensor, place: Tensor, base: float = 10000.0) -> Tensor:
+def turned(x: Tensor, position: Tensor, base: float = 10000.0) -> Tensor:
     """Pair by pair, one number after the other."""
     half, rows = x.shape[-1] // 2, []
     for row in x.reshape(-1, *x.shape[-2:]):
-        for vector, p in zip(row, place.tolist(), strict=True):
+        for vector, p in zip(row, position.tolist(), strict=True):
             left, right = [], []
             for i in range(half):
                 angle = p * base ** (-2 * i / (2 * half))
@@ -35,7 +35,7 @@ def turned(x: Tensor, place: Tensor, base: float = 10000.0) -> Tensor:
     return torch.stack(rows).view(x.shape)
 
 
-def test_a_place_is_its_angle_in_the_first_pair() -> None:
+def test_a_position_is_its_angle_in_the_first_pair() -> None:
     x = torch.tensor([[[[1.0, 0.0], [0.0, 1.0]]]])
     found = rotation(2).rotate(x, torch.tensor([1, 2]))[0, 0]
     expected = torch.tensor([[math.cos(1), math.sin(1)], [-math.sin(2), math.cos(2)]])
@@ -45,7 +45,7 @@ def test_a_place_is_its_angle_in_the_first_pair() -> None:
 @pytest.mark.usefixtures("double")
 def test_it_equals_its_formula_values_and_gradients() -> None:
     x, upstream = torch.randn(B, H, T, WIDTH, requires_grad=True), torch.randn(B, H, T, WIDTH)
-    found, expected = rotation(base=37.0).rotate(x, PLACE), turned(x, PLACE, 37.0)
+    found, expected = rotation(base=37.0).rotate(x, POSITION), turned(x, POSITION, 37.0)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     ours, theirs = (torch.autograd.grad((y * upstream).sum(), x)[0] for y in (found, expected))
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
@@ -56,16 +56,16 @@ def test_it_is_a_product_with_a_complex_number_of_length_one() -> None:
     x = torch.randn(B, H, T, WIDTH)
     left, right = x.chunk(2, -1)
     frequency = torch.tensor([10000 ** (-2 * i / WIDTH) for i in range(WIDTH // 2)])
-    unit = torch.polar(torch.ones(T, WIDTH // 2), PLACE[:, None] * frequency)
+    unit = torch.polar(torch.ones(T, WIDTH // 2), POSITION[:, None] * frequency)
     product = torch.complex(left, right) * unit
-    found = rotation().rotate(x, PLACE)
+    found = rotation().rotate(x, POSITION)
     torch.testing.assert_close(found, torch.cat([product.real, product.imag], -1), rtol=0, atol=1e-12)
 
 
 @pytest.mark.usefixtures("double")
-def test_norms_stay_and_place_0_changes_nothing() -> None:
+def test_norms_stay_and_position_0_changes_nothing() -> None:
     x = torch.randn(B, H, T, WIDTH)
-    found = rotation().rotate(x, PLACE)
+    found = rotation().rotate(x, POSITION)
     torch.testing.assert_close(found.norm(dim=-1), x.norm(dim=-1), rtol=0, atol=1e-12)
     assert torch.equal(found[:, :, 0], x[:, :, 0])
 

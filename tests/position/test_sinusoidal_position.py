@@ -37,7 +37,7 @@ def test_the_table_equals_its_formula(dim: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_far_places_are_exact_in_every_dtype(dtype: torch.dtype) -> None:
+def test_far_positions_are_exact_in_every_dtype(dtype: torch.dtype) -> None:
     # In float32 the angle 100003 would be off by up to 0.004.
     found = sinusoidal()(torch.zeros(1, 1, D, dtype=dtype), start=100_003)[0, 0]
     angles = [100_003 / 10000 ** (2 * i / D) for i in range(4)]
@@ -53,38 +53,38 @@ def test_a_base_sets_the_wavelengths() -> None:
 
 @pytest.mark.parametrize("cast", [torch.bfloat16, torch.float64])
 def test_a_cast_of_the_model_leaves_no_rounding_behind(cast: torch.dtype) -> None:
-    places, embedded = sinusoidal(), torch.zeros(1, 5, D)
-    before = places(embedded)
-    places.to(cast)
-    assert torch.equal(places(embedded.to(cast))[0], formula(5, D).to(cast))
-    places.float()
-    assert torch.equal(places(embedded), before)
+    positions, embedded = sinusoidal(), torch.zeros(1, 5, D)
+    before = positions(embedded)
+    positions.to(cast)
+    assert torch.equal(positions(embedded.to(cast))[0], formula(5, D).to(cast))
+    positions.float()
+    assert torch.equal(positions(embedded), before)
 
 
 def test_another_device_gets_its_own_table() -> None:
-    places, embedded = sinusoidal(), torch.zeros(1, 5, D)
-    before = places(embedded)
-    assert places(embedded.to("meta")).device.type == "meta"
-    assert torch.equal(places(embedded), before)
+    positions, embedded = sinusoidal(), torch.zeros(1, 5, D)
+    before = positions(embedded)
+    assert positions(embedded.to("meta")).device.type == "meta"
+    assert torch.equal(positions(embedded), before)
 
 
 def test_the_table_is_made_seldom_and_is_none_of_ddps_buffers() -> None:
-    places, made = sinusoidal(), set()
+    positions, made = sinusoidal(), set()
     for t in range(300):
-        places(torch.zeros(1, 1, D), start=t)
-        made.add(places.table.data_ptr())
-        assert len(places.table) > t
-    assert len(places.table) == 512
+        positions(torch.zeros(1, 1, D), start=t)
+        made.add(positions.table.data_ptr())
+        assert len(positions.table) > t
+    assert len(positions.table) == 512
     assert len(made) <= 10
-    assert not list(places.buffers())
+    assert not list(positions.buffers())
 
 
 def test_a_table_made_in_validation_serves_in_training() -> None:
-    places = sinusoidal("concat")
+    positions = sinusoidal("concat")
     with torch.inference_mode():
-        places(torch.randn(1, 5, D))
-    places(torch.randn(1, 5, D)).square().sum().backward()
-    assert places.join.project.weight.grad.isfinite().all()
+        positions(torch.randn(1, 5, D))
+    positions(torch.randn(1, 5, D)).square().sum().backward()
+    assert positions.join.project.weight.grad.isfinite().all()
 
 
 def test_gradients_reach_the_embeddings_unchanged() -> None:

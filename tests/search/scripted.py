@@ -11,18 +11,18 @@ from configs import built, composed
 from torch import Tensor
 
 from seq2seq_attn.decoder.decoder import DecoderState
-from seq2seq_attn.model.decoding_model import Step, Stepping
-from seq2seq_attn.search.search import Hypothesis, TargetPieces
+from seq2seq_attn.model.decoding_model import DecodingModel, Step
+from seq2seq_attn.search.search import Hypothesis, TargetVocabulary
 
 BOS, END, A, B, C, D, E = range(7)
-TARGET = TargetPieces(BOS, END, (BOS,), list)
-Script = Callable[[Tensor, Tensor], Tensor]  # sentences (rows) and pieces said (rows, said) to (rows, pieces)
+TARGET = TargetVocabulary(BOS, END, (BOS,), list)
+Script = Callable[[Tensor, Tensor], Tensor]  # sentences (rows) and tokens said (rows, said) to (rows, tokens)
 
 
 @final
 @dataclass(frozen=True)
 class ScriptedState(DecoderState):
-    """Attributes: sentences: the first piece of each source. said: by each hypothesis, begin piece too."""
+    """Attributes: sentences: the first token of each source. said: by each hypothesis, begin token too."""
 
     sentences: Tensor
     said: Tensor
@@ -35,7 +35,7 @@ class ScriptedState(DecoderState):
 
 
 @final
-class Scripted(Stepping):
+class Scripted(DecodingModel):
     """Attributes: sizes: sentences and rows of each step. asked: whether a step was asked for the attention."""
 
     def __init__(self, log_probs: Script, attention: Script | None = None) -> None:
@@ -63,13 +63,13 @@ class Scripted(Stepping):
 
 
 def by_prefix(probabilities: Mapping[tuple[int, ...], Mapping[int, float]]) -> Script:
-    """Probabilities of the next piece behind a prefix; what is not written has none, other prefixes end."""
+    """Probabilities of the next token behind a prefix; what is not written has none, other prefixes end."""
 
     def log_probs(sentences: Tensor, said: Tensor) -> Tensor:
         rows = torch.zeros(len(said), 7)
         for row, prefix in zip(rows, said.tolist(), strict=True):
-            for piece, probability in probabilities.get(tuple(prefix), {END: 1.0}).items():
-                row[piece] = probability
+            for token, probability in probabilities.get(tuple(prefix), {END: 1.0}).items():
+                row[token] = probability
         return rows.log()
 
     return log_probs
@@ -86,8 +86,8 @@ def by_table(table: Tensor, words: int) -> Script:
 
 def prefix_number(said: Tensor, words: int) -> Tensor:
     number = torch.zeros(len(said), dtype=torch.long)
-    for piece in said.T:
-        number = words * number + 1 + (piece - A).clamp(0, words - 1)  # a row that nobody counts may say anything
+    for token in said.T:
+        number = words * number + 1 + (token - A).clamp(0, words - 1)  # a row that nobody counts may say anything
     return number
 
 
@@ -95,7 +95,7 @@ def beam(*overrides: str) -> Any:
     return built(composed("search=beam", *(f"search{override}" for override in overrides)).search)
 
 
-def translated(model: Stepping, search: Any, sentences: int = 1, **more: Any) -> list[list[Hypothesis]]:
-    """Of sources of three pieces, all of which are the sentence's number."""
+def translated(model: DecodingModel, search: Any, sentences: int = 1, **more: Any) -> list[list[Hypothesis]]:
+    """Of sources of three tokens, all of which are the sentence's number."""
     source = torch.arange(sentences)[:, None].expand(-1, 3)
     return search(model, source, torch.ones_like(source, dtype=torch.bool), TARGET, **more)

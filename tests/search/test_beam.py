@@ -21,16 +21,16 @@ from seq2seq_attn.search.limits import Limits
 
 pytestmark = pytest.mark.usefixtures("double")
 
-# the likeliest first piece is not that of the likeliest translation
+# the likeliest first token is not that of the likeliest translation
 MISLED = {(): {A: 0.5, B: 0.4, END: 0.1}, (A,): {A: 0.3, B: 0.3, END: 0.4}, (B,): {A: 0.1, END: 0.9}}
-# A is likelier than A B, but not by the piece
+# A is likelier than A B, but not by the token
 SHORT_OR_LONG = {(): {A: 1.0}, (A,): {END: 0.5, B: 0.5}, (A, B): {END: 0.9, C: 0.1}}
 
 
 def found(script: dict, *overrides: str) -> list[tuple[list[int], float]]:
     """Translations and their probabilities."""
     (hypotheses,) = translated(Scripted(by_prefix(script)), beam(*overrides))
-    return [(h.pieces, pytest.approx(math.exp(h.log_prob), rel=1e-12)) for h in hypotheses]
+    return [(h.token_ids, pytest.approx(math.exp(h.log_prob), rel=1e-12)) for h in hypotheses]
 
 
 def test_a_beam_of_two_finds_what_a_beam_of_one_misses() -> None:
@@ -66,8 +66,8 @@ def test_the_score_is_the_log_prob_over_the_penalty_of_the_length_with_its_end()
     ],
 )
 def test_a_length_penalty_turns_the_short_into_the_long(penalty: list[str], best: list[int]) -> None:
-    ((pieces, _),) = found(SHORT_OR_LONG, *penalty)
-    assert pieces == best
+    ((tokens, _),) = found(SHORT_OR_LONG, *penalty)
+    assert tokens == best
 
 
 def test_a_finished_hypothesis_is_never_extended_and_still_wins() -> None:
@@ -85,12 +85,12 @@ def test_ends_among_the_best_candidates_finish_and_the_others_go_on() -> None:
     assert found(script, *overrides, ".beam_size=3", ".num_best=2") == [([], 0.25), ([A, A], 0.2)]
 
 
-def test_equals_are_ranked_by_the_lower_hypothesis_then_by_the_lower_piece() -> None:
+def test_equals_are_ranked_by_the_lower_hypothesis_then_by_the_lower_token() -> None:
     even = {(): {A: 0.5, B: 0.5}, (A,): {B: 0.5, C: 0.5}, (B,): {A: 0.5, C: 0.5}}
     hypotheses = found(even, ".beam_size=4", ".num_best=4")
-    assert [pieces for pieces, _ in hypotheses] == [[A, B], [A, C], [B, A], [B, C]]
-    assert [pieces for pieces, _ in found(even, ".beam_size=3", ".num_best=3")] == [[A, B], [A, C], [B, A]]
-    assert [pieces for pieces, _ in found(even, ".beam_size=1")] == [[A, B]]
+    assert [tokens for tokens, _ in hypotheses] == [[A, B], [A, C], [B, A], [B, C]]
+    assert [tokens for tokens, _ in found(even, ".beam_size=3", ".num_best=3")] == [[A, B], [A, C], [B, A]]
+    assert [tokens for tokens, _ in found(even, ".beam_size=1")] == [[A, B]]
 
 
 def test_coverage_ranks_what_reads_the_whole_source_first() -> None:
@@ -106,17 +106,17 @@ def test_coverage_ranks_what_reads_the_whole_source_first() -> None:
 
     model = Scripted(by_prefix(script), attention)
     overrides = ("/length_penalty=none", ".beam_size=2", ".num_best=2")
-    assert [h.pieces for h in translated(model, beam(*overrides))[0]] == [[A], [B]]
+    assert [h.token_ids for h in translated(model, beam(*overrides))[0]] == [[A], [B]]
     assert model.asked == {False}
     best, other = translated(model, beam(*overrides, ".coverage_penalty=0.5"))[0]
     assert model.asked == {False, True}
-    assert (best.pieces, other.pieces) == ([B], [A])
+    assert (best.token_ids, other.token_ids) == ([B], [A])
     assert best.log_prob == pytest.approx(math.log(0.4))
     assert best.score == pytest.approx(math.log(0.4) + 0.5 * (math.log(0.4) + math.log(0.6)))
     assert other.score == pytest.approx(math.log(0.6) + 0.5 * 2 * math.log(0.2))
 
 
-def test_coverage_counts_no_padding_and_a_place_never_read_does_not_hide_the_rest() -> None:
+def test_coverage_counts_no_padding_and_a_position_never_read_does_not_hide_the_rest() -> None:
     def attention(sentences: Tensor, said: Tensor) -> Tensor:
         return torch.tensor([[1.0, 0.0, 0.0]]).expand(len(said), -1)
 
@@ -150,8 +150,8 @@ def test_a_wide_beam_finds_the_best_of_all_translations(penalty: LengthPenalty, 
     )
     for sentence, hypotheses in enumerate(translated(model, search, sentences=2)):
         expected = sorted(every_translation(table[sentence], read[sentence], penalty, coverage), reverse=True)
-        for (score, pieces), hypothesis in zip(expected, hypotheses, strict=False):
-            assert hypothesis.pieces == pieces
+        for (score, tokens), hypothesis in zip(expected, hypotheses, strict=False):
+            assert hypothesis.token_ids == tokens
             assert hypothesis.score == pytest.approx(score, rel=1e-12)
         assert len(hypotheses) == 11
 
@@ -159,17 +159,17 @@ def test_a_wide_beam_finds_the_best_of_all_translations(penalty: LengthPenalty, 
 def every_translation(
     table: Tensor, read: Tensor, penalty: LengthPenalty, coverage: float
 ) -> list[tuple[float, list[int]]]:
-    """Scores and pieces of all strings, a length at a time."""
+    """Scores and tokens of all strings, a length at a time."""
     scored = []
     for length in range(LONGEST + 1):
         strings = torch.tensor(list(product(range(A, A + WORDS), repeat=length)), dtype=torch.long)
-        total, received = torch.zeros(len(strings)), torch.zeros(len(strings), 3)
+        total, attention_received = torch.zeros(len(strings)), torch.zeros(len(strings), 3)
         for t in range(length + 1):
             number = prefix_number(strings[:, :t], WORDS)
-            piece = strings[:, t] if t < length else torch.full((len(strings),), END)
-            total, received = total + table[number, piece], received + read[number]
+            token = strings[:, t] if t < length else torch.full((len(strings),), END)
+            total, attention_received = total + table[number, token], attention_received + read[number]
         scores = total / penalty(torch.tensor([length + 1]))
-        scores += coverage * received.clamp(max=1).log().sum(-1)
+        scores += coverage * attention_received.clamp(max=1).log().sum(-1)
         scored += zip(scores.tolist(), strings.tolist(), strict=True)
     return scored
 
@@ -232,12 +232,12 @@ def without_stopping(
         candidates = []
         for total, said in going:
             row = table[prefix_number(torch.tensor([said], dtype=torch.long), 3)[0]].tolist()
-            candidates += [(total + row[piece], said, piece) for piece in allowed]
+            candidates += [(total + row[token], said, token) for token in allowed]
         candidates = sorted(candidates, key=lambda candidate: -candidate[0])[: 2 * beam_size]
-        for total, said, piece in candidates[:beam_size]:
-            if piece == END:
+        for total, said, token in candidates[:beam_size]:
+            if token == END:
                 finished.append((said, total, total / divisor))
-        going = [(total, [*said, piece]) for total, said, piece in candidates if piece != END][:beam_size]
+        going = [(total, [*said, token]) for total, said, token in candidates if token != END][:beam_size]
         if not going or len(finished) >= enough:
             break
     return sorted(finished, key=lambda hypothesis: -hypothesis[2])
@@ -250,5 +250,5 @@ def test_a_beam_of_one_is_greedy_search() -> None:
     for penalty in ("none", "wu", "mean"):
         search = beam(".beam_size=1", ".patience=1", f"/length_penalty={penalty}", ".limits.max_length=4")
         narrow = translated(Scripted(by_table(table, 3)), search, sentences=11)
-        assert [h.pieces for (h,) in narrow] == [h.pieces for (h,) in greedy]
+        assert [h.token_ids for (h,) in narrow] == [h.token_ids for (h,) in greedy]
         assert [h.log_prob for (h,) in narrow] == pytest.approx([h.log_prob for (h,) in greedy], rel=1e-12)

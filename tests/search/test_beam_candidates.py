@@ -13,16 +13,16 @@ from seq2seq_attn.search.candidates import CHUNK, Candidates, best_candidates, c
 def by_sorting(log_probs: Tensor, totals: Tensor, count: int) -> Candidates:
     vocabulary = log_probs.shape[1]
     all_totals = (log_probs.double().view(*totals.shape, vocabulary) + totals[..., None]).flatten(1)
-    ordered, place = all_totals.sort(dim=1, descending=True, stable=True)
-    ordered, place = ordered[:, :count], place[:, :count]
-    return Candidates(ordered, place // vocabulary, place % vocabulary)
+    ordered, position = all_totals.sort(dim=1, descending=True, stable=True)
+    ordered, position = ordered[:, :count], position[:, :count]
+    return Candidates(ordered, position // vocabulary, position % vocabulary)
 
 
 def assert_same(found: Candidates, expected: Candidates) -> None:
     real = expected.totals != -torch.inf  # which of the impossible are named is nobody's business
     torch.testing.assert_close(found.totals, expected.totals, rtol=0, atol=0)
     assert (found.parents == expected.parents)[real].all()
-    assert (found.pieces == expected.pieces)[real].all()
+    assert (found.token_ids == expected.token_ids)[real].all()
 
 
 @pytest.mark.parametrize("levels", [0, 3, 97])
@@ -40,16 +40,16 @@ def test_candidates_are_those_of_a_stable_sort(vocabulary: int, levels: int) -> 
 
 def test_the_best_may_stand_in_one_chunk_or_behind_the_last() -> None:
     vocabulary = 40 * CHUNK + 7
-    for places in (range(3 * CHUNK, 3 * CHUNK + 6), range(vocabulary - 6, vocabulary)):
+    for positions in (range(3 * CHUNK, 3 * CHUNK + 6), range(vocabulary - 6, vocabulary)):
         log_probs = torch.full((2, vocabulary), -9.0)
-        log_probs[:, list(places)] = torch.arange(6.0) - 6
+        log_probs[:, list(positions)] = torch.arange(6.0) - 6
         found = best_candidates(log_probs, torch.zeros(2, 1, dtype=torch.float64), 6)
-        assert found.pieces.tolist() == [list(reversed(places))] * 2
+        assert found.token_ids.tolist() == [list(reversed(positions))] * 2
 
 
 def test_there_may_be_fewer_candidates_than_asked_for() -> None:
     found = best_candidates(torch.zeros(6, 3), torch.zeros(2, 3, dtype=torch.float64), 10)
-    assert found.pieces.tolist() == [[0, 1, 2] * 3] * 2
+    assert found.token_ids.tolist() == [[0, 1, 2] * 3] * 2
     assert found.parents.tolist() == [[0, 0, 0, 1, 1, 1, 2, 2, 2]] * 2
 
 

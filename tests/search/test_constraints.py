@@ -1,4 +1,4 @@
-"""Which pieces may follow, in every search: worked hypotheses of greedy and of beam search."""
+"""Which tokens may follow, in every search: worked hypotheses of greedy and of beam search."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def constraints(least: int, most: int, prefixes: Any = None, no_repeat_ngram: in
 
 
 def allowed(which: Constraints, *said: int) -> set[int]:
-    """Pieces of seven that may follow; those that may keep their log-probability."""
+    """Tokens of seven that may follow; those that may keep their log-probability."""
     before = torch.arange(7.0)[None] - 9
     after = which(before.clone(), torch.tensor([said], dtype=torch.long), torch.tensor([0]))
-    (pieces,) = (after[0] > -torch.inf).nonzero(as_tuple=True)
-    assert (after[0, pieces] == before[0, pieces]).all()
-    return set(pieces.tolist())
+    (tokens,) = (after[0] > -torch.inf).nonzero(as_tuple=True)
+    assert (after[0, tokens] == before[0, tokens]).all()
+    return set(tokens.tolist())
 
 
-def always(piece: int) -> Any:
-    """The same piece with 0.9 behind everything, the end with 0.06, another with 0.04."""
+def always(token: int) -> Any:
+    """The same token with 0.9 behind everything, the end with 0.06, another with 0.04."""
 
     def log_probs(sentences: Tensor, said: Tensor) -> Tensor:
         rows = torch.zeros(len(said), 7)
-        rows[:, piece], rows[:, END], rows[:, D] = 0.9, 0.06, 0.04
+        rows[:, token], rows[:, END], rows[:, D] = 0.9, 0.06, 0.04
         return rows.log()
 
     return log_probs
@@ -43,10 +43,10 @@ def always(piece: int) -> Any:
 
 def best(script: Any, *overrides: str, **more: Any) -> list[int]:
     ((hypothesis, *_),) = translated(Scripted(script), beam("/length_penalty=none", *overrides), **more)
-    return hypothesis.pieces
+    return hypothesis.token_ids
 
 
-def test_banned_pieces_never_follow() -> None:
+def test_banned_tokens_never_follow() -> None:
     assert allowed(constraints(0, 9), A) == {END, A, B, C, D, 6}
 
 
@@ -71,11 +71,11 @@ def test_a_translation_is_no_shorter_than_the_least_length(beam_size: int) -> No
 def test_the_end_is_forced_at_the_limit_and_its_log_prob_counts(beam_size: int) -> None:
     search = beam(f".beam_size={beam_size}", ".patience=null", ".limits.max_length=4", "/length_penalty=mean")
     ((hypothesis, *_),) = translated(Scripted(always(A)), search)
-    assert hypothesis.pieces == [A, A, A, A]
+    assert hypothesis.token_ids == [A, A, A, A]
     assert hypothesis.log_prob == pytest.approx((4 * torch.tensor(0.9).log() + torch.tensor(0.06).log()).item())
 
 
-def test_no_pair_of_pieces_stands_twice() -> None:
+def test_no_pair_of_tokens_stands_twice() -> None:
     which = constraints(0, 99, no_repeat_ngram=2)
     assert allowed(which, A) >= {A, B}
     assert allowed(which, A, B, A) == allowed(which) - {B}
@@ -107,7 +107,7 @@ def test_no_hypothesis_of_a_beam_repeats_a_pair() -> None:
     (found,) = translated(Scripted(always(A)), search)
     assert len(found) == 5
     for hypothesis in found:
-        pairs = list(pairwise(hypothesis.pieces))
+        pairs = list(pairwise(hypothesis.token_ids))
         assert len(pairs) == len(set(pairs))
 
 
@@ -124,5 +124,5 @@ def test_translations_begin_as_forced_each_with_its_own(beam_size: int) -> None:
     search = beam(f".beam_size={beam_size}", ".limits.max_length=4", ".num_best=1")
     model = Scripted(by_prefix({(): {A: 0.9, B: 0.1}, (B,): {A: 0.7, C: 0.3}, (B, C): {D: 0.8, END: 0.2}}))
     found = translated(model, search, sentences=3, prefixes=[[B, C], [], [B]])
-    assert [h.pieces for h, *_ in found] == [[B, C, D], [A], [B, A]]
+    assert [h.token_ids for h, *_ in found] == [[B, C, D], [A], [B, A]]
     assert found[0][0].log_prob == pytest.approx((torch.tensor([0.1, 0.3, 0.8]).log().sum()).item())

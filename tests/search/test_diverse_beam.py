@@ -24,7 +24,7 @@ from seq2seq_attn.search.length_penalty.mean import MeanPenalty
 from seq2seq_attn.search.length_penalty.wu import WuPenalty
 from seq2seq_attn.search.search import Hypothesis
 
-HALF = math.log(2)  # a piece that was chosen once counts for half, twice for a quarter
+HALF = math.log(2)  # a token that was chosen once counts for half, twice for a quarter
 STRONG = 30.0  # nats, where random weights make choices far apart
 SOURCES = [[4, 5, 6, 7, 3], [8, 9, 3], [10, 3], [11, 12, 13, 3], [5, 3], [7, 7, 8, 9, 10, 11, 3], [4, 9, 3]]
 SHORT = (".limits.max_relative_length=1.0", ".limits.max_extra_length=4")
@@ -44,10 +44,10 @@ def groups(count: int, size: int, diversity: float, *overrides: str) -> Any:
 def found(script: dict, search: Any) -> list[tuple[list[int], float]]:
     """Translations and the model's own probabilities of them."""
     (hypotheses,) = translated(Scripted(by_prefix(script)), search)
-    return [(h.pieces, pytest.approx(math.exp(h.log_prob), rel=1e-12)) for h in hypotheses]
+    return [(h.token_ids, pytest.approx(math.exp(h.log_prob), rel=1e-12)) for h in hypotheses]
 
 
-def test_a_piece_costs_each_group_as_much_as_the_groups_before_it_have_chosen_it() -> None:
+def test_a_token_costs_each_group_as_much_as_the_groups_before_it_have_chosen_it() -> None:
     script = {
         (): {A: 0.5, B: 0.3, C: 0.2},  # the third group finds 0.25, 0.15, 0.2
         (A,): {A: 0.45, B: 0.3, C: 0.25},  # 0.225, 0.15, 0.25: the second group has just said B
@@ -58,7 +58,7 @@ def test_a_piece_costs_each_group_as_much_as_the_groups_before_it_have_chosen_it
     assert found(script, groups(3, 1, 0)) == [([A, A], 0.225)]
 
 
-def test_two_hypotheses_of_one_group_that_choose_a_piece_cost_the_next_twice() -> None:
+def test_two_hypotheses_of_one_group_that_choose_a_token_cost_the_next_twice() -> None:
     script = {(): {A: 0.6, B: 0.4}, (A,): {C: 0.8, D: 0.2}, (B,): {C: 0.9, D: 0.1}}
     # first A C 0.48, B C 0.36; then A is 0.3 and B 0.2: A C 0.06, A D 0.06, B C 0.045, B D 0.02
     expected = [([A, C], 0.48), ([B, C], 0.36), ([A, D], 0.12)]
@@ -78,7 +78,7 @@ def test_a_hypothesis_keeps_what_it_has_paid() -> None:
     assert found(script, groups(2, 2, HALF)) == expected
 
 
-def test_an_end_is_a_piece_that_others_have_chosen() -> None:
+def test_an_end_is_a_token_that_others_have_chosen() -> None:
     script = {(): {END: 0.5, A: 0.3, B: 0.2}}  # then the end is an eighth, and A 0.075
     assert found(script, groups(2, 1, 2 * HALF)) == [([], 0.5), ([B], 0.2)]
 
@@ -96,7 +96,7 @@ def test_the_groups_find_their_share_and_the_best_of_all_are_reported() -> None:
     script = {(): {A: 0.4, B: 0.3, C: 0.2, D: 0.1}}
     for num_best, expected in {1: [A], 2: [A, C], 3: [A, B, C], 4: [A, B, C, D]}.items():
         hypotheses = found(script, groups(2, 2, 10, f".num_best={num_best}"))
-        assert [pieces for pieces, _ in hypotheses] == [[piece] for piece in expected]
+        assert [tokens for tokens, _ in hypotheses] == [[token] for token in expected]
 
 
 def test_what_a_hypothesis_has_paid_is_not_in_its_score() -> None:
@@ -104,7 +104,7 @@ def test_what_a_hypothesis_has_paid_is_not_in_its_score() -> None:
     script = {(): {A: 0.9, B: 0.1}, (A,): {A: 0.6, B: 0.4}}
     search = groups(2, 1, HALF, "/length_penalty=mean")
     first, second = translated(Scripted(by_prefix(script)), search)[0]
-    assert (first.pieces, second.pieces) == ([A, A], [A, B])
+    assert (first.token_ids, second.token_ids) == ([A, A], [A, B])
     assert first.score == pytest.approx(math.log(0.9 * 0.6) / 3, rel=1e-12)
     assert second.score == pytest.approx(math.log(0.9 * 0.4) / 3, rel=1e-12)
 
@@ -174,7 +174,7 @@ def by_definition(
     divisors = penalty(torch.arange(1, most + 2)).tolist()
     share = math.ceil(num_best / count)
     enough = math.inf if patience is None else max(share, patience * size)
-    # penalised log-probability, log-probability, pieces
+    # penalised log-probability, log-probability, tokens
     going: list[list[tuple[float, float, list[int]]]] = [[(0.0, 0.0, [])] for _ in range(count)]
     finished: list[list[tuple[float, float, list[int]]]] = [[] for _ in range(count)]
     for t in range(most + 1):
@@ -244,7 +244,7 @@ def padded(rows: list[list[int]], width: int) -> tuple[Tensor, Tensor]:
 
 def assert_same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
     for one, other in zip(ours, theirs, strict=True):
-        assert [h.pieces for h in one] == [h.pieces for h in other]
+        assert [h.token_ids for h in one] == [h.token_ids for h in other]
         for name in ("log_prob", "score"):
             mine, expected = ([getattr(h, name) for h in hypotheses] for hypotheses in (one, other))
             assert mine == pytest.approx(expected, rel=1e-12, abs=1e-9)
@@ -254,7 +254,7 @@ def assert_same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) ->
 def test_a_translation_depends_neither_on_the_batch_nor_on_its_order(decoder: str) -> None:
     model, search = peaked(decoder=decoder), groups(3, 2, STRONG, *SHORT)
     together = search(model, *padded(SOURCES, 7), TARGET)
-    assert len({len(best.pieces) for best, *_ in together}) > 1
+    assert len({len(best.token_ids) for best, *_ in together}) > 1
     assert max(map(len, together)) > 4
     for size in (1, 2):
         parts = [SOURCES[first : first + size] for first in range(0, 7, size)]
@@ -270,11 +270,11 @@ def test_the_log_prob_is_that_of_forced_scoring(decoder: str) -> None:
     for row, hypotheses in enumerate(search(model, source, mask, TARGET, prefixes=[[5], [], [7, 4], []])):
         assert len(hypotheses) > 3
         assert sorted((h.score for h in hypotheses), reverse=True) == [h.score for h in hypotheses]
-        assert len({tuple(h.pieces) for h in hypotheses}) == len(hypotheses)
+        assert len({tuple(h.token_ids) for h in hypotheses}) == len(hypotheses)
         for hypothesis in hypotheses:
-            target = torch.tensor([[BOS, *hypothesis.pieces]])
+            target = torch.tensor([[BOS, *hypothesis.token_ids]])
             hidden = model(source[row : row + 1], mask[row : row + 1], target).hidden
-            said = torch.tensor([*hypothesis.pieces, EOS])
+            said = torch.tensor([*hypothesis.token_ids, EOS])
             expected = model.logits(hidden)[0].log_softmax(-1).gather(-1, said[:, None]).sum()
             assert hypothesis.log_prob == pytest.approx(expected.item(), abs=1e-9)
 
@@ -284,7 +284,7 @@ def test_more_diversity_gives_translations_that_share_less() -> None:
 
     def different(diversity: float) -> int:
         hypotheses = groups(5, 1, diversity, *SHORT)(model, *padded(SOURCES, 7), TARGET)
-        return sum(len({(t, piece) for h in row for t, piece in enumerate(h.pieces)}) for row in hypotheses)
+        return sum(len({(t, token) for h in row for t, token in enumerate(h.token_ids)}) for row in hypotheses)
 
     assert different(0) < different(STRONG / 5) < different(STRONG)
 
@@ -301,7 +301,7 @@ def test_all_groups_are_read_in_one_step_and_a_sentence_leaves_when_all_are_sett
 
     model = Scripted(log_probs)
     hypotheses = translated(model, groups(2, 1, 2.0), sentences=3)
-    assert [[h.pieces for h in row] for row in hypotheses] == [[[], [B]], [[A], [B, A]], [[A, A], [B, A, A]]]
+    assert [[h.token_ids for h in row] for row in hypotheses] == [[[], [B]], [[A], [B, A]], [[A, A], [B, A, A]]]
     assert model.sizes == [(3, 6), (3, 6), (2, 4), (1, 2)]
 
 

@@ -9,12 +9,12 @@ import torch
 from configs import built, composed, model_of, options
 from torch import Tensor
 
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 
 BOS, EOS = 2, 3
 SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 3, 0, 0, 0], [11, 12, 13, 3, 0]])
 MASK = SOURCE != 0
-TARGET = TargetPieces(BOS, EOS, (0, 1, 2), list)
+TARGET = TargetVocabulary(BOS, EOS, (0, 1, 2), list)
 pytestmark = pytest.mark.usefixtures("double")
 
 
@@ -28,7 +28,7 @@ def run(model: Any, source: Tensor, mask: Tensor, **limits: float) -> list[Any]:
 
 
 def peaked(encoder: str = "rnn", decoder: str = "rnn") -> Any:
-    """A random model whose choices are no near-ties, and which ends sentences at various places."""
+    """A random model whose choices are no near-ties, and which ends sentences at various positions."""
     torch.manual_seed(3)
     model = model_of(f"encoder@model.encoder={encoder}", f"decoder@model.decoder={decoder}").eval()
     for parameter in model.parameters():
@@ -41,35 +41,35 @@ def peaked(encoder: str = "rnn", decoder: str = "rnn") -> Any:
 def test_a_batch_is_translated_as_its_sentences_alone(encoder: str, decoder: str) -> None:
     model = peaked(encoder, decoder)
     together = run(model, SOURCE, MASK)
-    assert len({len(hypothesis.pieces) for hypothesis in together}) > 1
+    assert len({len(hypothesis.token_ids) for hypothesis in together}) > 1
     for row, length in enumerate(MASK.sum(-1).tolist()):
         (alone,) = run(model, SOURCE[row : row + 1, :length], MASK[row : row + 1, :length])
-        assert alone.pieces == together[row].pieces
+        assert alone.token_ids == together[row].token_ids
         assert alone.log_prob == pytest.approx(together[row].log_prob, rel=1e-12, abs=1e-9)
 
 
 def test_the_score_is_that_of_forced_scoring() -> None:
     model = peaked()
     for row, hypothesis in enumerate(run(model, SOURCE, MASK)):
-        target = torch.tensor([[BOS, *hypothesis.pieces]])
+        target = torch.tensor([[BOS, *hypothesis.token_ids]])
         log_probs = model.logits(model(SOURCE[row : row + 1], MASK[row : row + 1], target).hidden).log_softmax(-1)
-        said = torch.tensor([*hypothesis.pieces, EOS])
+        said = torch.tensor([*hypothesis.token_ids, EOS])
         expected = log_probs[0].gather(-1, said[:, None]).sum()
         assert hypothesis.log_prob == pytest.approx(expected.item(), abs=1e-9)
 
 
-def test_each_piece_is_the_likeliest_that_is_not_banned() -> None:
+def test_each_token_is_the_likeliest_that_is_not_banned() -> None:
     model = peaked()
     (hypothesis,) = run(model, SOURCE[:1], MASK[:1])
-    target = torch.tensor([[BOS, *hypothesis.pieces]])
+    target = torch.tensor([[BOS, *hypothesis.token_ids]])
     logits = model.logits(model(SOURCE[:1], MASK[:1], target).hidden)[0]
     logits[:, [0, 1, 2]] = -torch.inf
-    assert logits.argmax(-1)[: len(hypothesis.pieces)].tolist() == hypothesis.pieces
+    assert logits.argmax(-1)[: len(hypothesis.token_ids)].tolist() == hypothesis.token_ids
 
 
 def test_the_limit_is_that_of_each_source_and_the_end_is_forced_there() -> None:
     model = peaked()
     model.output.bias.data[EOS] = -1e9  # never ends by itself
     found = run(model, SOURCE, MASK, max_relative_length=1.0, max_extra_length=2)
-    assert [len(hypothesis.pieces) for hypothesis in found] == [7, 5, 4, 6]
-    assert [len(h.pieces) for h in run(model, SOURCE, MASK, max_length=3)] == [3, 3, 3, 3]
+    assert [len(hypothesis.token_ids) for hypothesis in found] == [7, 5, 4, 6]
+    assert [len(h.token_ids) for h in run(model, SOURCE, MASK, max_length=3)] == [3, 3, 3, 3]

@@ -35,7 +35,7 @@ def test_a_limit_is_that_of_a_sentence_and_not_of_its_padded_batch() -> None:
 def test_the_lower_of_the_upper_limits_and_the_upper_of_the_lower_ones_hold() -> None:
     found = limits(max_relative_length=2.0, max_length=8, min_length=2, min_relative_length=0.5)
     assert pairs(*found(MASK, None, None)) == [(4, 8), (2, 6), (2, 2)]
-    # a model that reads 6 pieces, the begin piece among them, says 5 at most
+    # a model that reads 6 tokens, the begin token among them, says 5 at most
     assert pairs(*found(MASK, 6, None)) == [(4, 5), (2, 5), (2, 2)]
 
 

@@ -13,7 +13,7 @@ from search.test_greedy import BOS, EOS, MASK, SOURCE, peaked
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.mbr import MBRSearch, pairwise
-from seq2seq_attn.search.search import Hypothesis, Search, TargetPieces
+from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 
 SENTENCES = ["The red house.", "The house is red.", "A red house", "", "Où est-elle ?", "house"]
 
@@ -32,10 +32,10 @@ class Given(Search):
 def chosen(candidates: dict[str, float], **settings: Any) -> list[tuple[str, float, float]]:
     """Text, score and log-probability; what follows `#` tells candidates of one text apart."""
     texts = [name.partition("#")[0] for name in candidates]
-    target = TargetPieces(BOS, EOS, (), lambda rows: [texts[n] for (n,) in rows])
+    target = TargetVocabulary(BOS, EOS, (), lambda rows: [texts[n] for (n,) in rows])
     search = MBRSearch(candidates=Given(candidates), **{"utility": "chrf", "by_probability": False, **settings})
     (found,) = search(peaked(), SOURCE, MASK, target)
-    return [(texts[best.pieces[0]], best.score, best.log_prob) for best in found]
+    return [(texts[best.token_ids[0]], best.score, best.log_prob) for best in found]
 
 
 def test_expected_chrf_by_hand() -> None:
@@ -103,12 +103,12 @@ def test_a_batch_is_translated_as_its_sentences_alone(candidates: str) -> None:
     options = ["search=mbr", f"search@search.candidates={candidates}"]
     options += ["search.candidates.num_samples=7"] if candidates == "samples" else []
     search, model = built(composed(*options).search), peaked()
-    target = TargetPieces(BOS, EOS, (0, 1, 2), lambda rows: [" ".join(map(str, row)) for row in rows])
+    target = TargetVocabulary(BOS, EOS, (0, 1, 2), lambda rows: [" ".join(map(str, row)) for row in rows])
     together = search(model, SOURCE, MASK, target)
     assert torch.tensor([len(found) for found in together]).max() == (1 if candidates == "greedy" else 7)
     for row, length in enumerate(MASK.sum(-1).tolist()):
         (alone,) = search(model, SOURCE[row : row + 1, :length], MASK[row : row + 1, :length], target)
-        assert [best.pieces for best in alone] == [best.pieces for best in together[row]]
+        assert [best.token_ids for best in alone] == [best.token_ids for best in together[row]]
         assert [best.score for best in alone] == pytest.approx([best.score for best in together[row]])
 
 

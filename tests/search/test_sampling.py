@@ -17,13 +17,13 @@ from torch import Tensor
 
 from seq2seq_attn.decoder.decoder import DecoderState
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.model.decoding_model import Step, Stepping
+from seq2seq_attn.model.decoding_model import DecodingModel, Step
 from seq2seq_attn.search.sampling import SamplingSearch, only_likeliest, uniform
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 
 pytestmark = pytest.mark.usefixtures("double")
 
-# next-piece probabilities behind a prefix: begin piece, end piece, 2, 3, 4
+# next-token probabilities behind a prefix: begin token, end token, 2, 3, 4
 FIRST = [0.0, 0.1, 0.2, 0.3, 0.4]
 LATER = {2: [0.0, 0.5, 0.5, 0.0, 0.0], 3: [0.0, 0.25, 0.0, 0.75, 0.0], 4: [0.0, 1.0, 0.0, 0.0, 0.0]}
 CHI_SQUARE = {1: 10.83, 2: 13.82, 3: 16.27, 5: 20.52}  # one in a thousand draws is further off
@@ -40,8 +40,8 @@ class Said(DecoderState):
         return self
 
 
-class Scripted(Stepping):
-    """The probability of a piece hangs on the piece before."""
+class Scripted(DecodingModel):
+    """The probability of a token hangs on the token before."""
 
     max_length = None
 
@@ -49,7 +49,7 @@ class Scripted(Stepping):
         return Said(torch.zeros(len(source)))
 
     def step(self, last: Tensor, state: Any, *, need_weights: bool = False) -> Step:
-        rows = [LATER.get(piece, FIRST) for piece in last.tolist()]
+        rows = [LATER.get(token, FIRST) for token in last.tolist()]
         return Step(torch.tensor(rows).log(), Said(last), None)
 
 
@@ -63,9 +63,9 @@ def search(limits: dict[str, int] | None = None, **settings: Any) -> SamplingSea
 
 def samples(settings: dict[str, Any]) -> list[tuple[int, ...]]:
     found = search(limits={"max_length": 2}, num_samples=2000, **settings)
-    target = TargetPieces(0, 1, (0,), list)
+    target = TargetVocabulary(0, 1, (0,), list)
     (drawn,) = found(Scripted(), torch.tensor([[4, 1]]), torch.ones(1, 2, dtype=torch.bool), target)
-    return [tuple(sample.pieces) for sample in drawn]
+    return [tuple(sample.token_ids) for sample in drawn]
 
 
 def chi_square(drawn: list[Any], expected: dict[Any, float]) -> float:
@@ -91,15 +91,15 @@ def test_sentences_are_drawn_as_often_as_they_are_probable() -> None:
         ({"temperature": 0.5, "top_p": 0.8}, {3: 9, 4: 16}),  # of 30
     ],
 )
-def test_the_first_piece_is_drawn_by_what_temperature_and_truncation_leave(
+def test_the_first_token_is_drawn_by_what_temperature_and_truncation_leave(
     settings: dict[str, Any], masses: dict[int, int]
 ) -> None:
     drawn = [(*sample, 1)[0] for sample in samples(settings)]
-    expected = {piece: mass / sum(masses.values()) for piece, mass in masses.items()}
+    expected = {token: mass / sum(masses.values()) for token, mass in masses.items()}
     assert chi_square(drawn, expected) < CHI_SQUARE[len(masses) - 1]
 
 
-def test_of_equally_likely_pieces_those_of_lower_ids_stay() -> None:
+def test_of_equally_likely_tokens_those_of_lower_ids_stay() -> None:
     mass = torch.tensor([[0.1, 0.3, 0.1, 0.3, 0.1], [0.2, 0.2, 0.2, 0.2, 0.2]])
     assert only_likeliest(mass, 3, 1.0).tolist() == [[0.1, 0.3, 0.0, 0.3, 0.0], [0.2, 0.2, 0.2, 0.0, 0.0]]
     assert only_likeliest(mass, 0, 0.7).tolist() == [[0.1, 0.3, 0.0, 0.3, 0.0], [0.2, 0.2, 0.2, 0.2, 0.0]]
@@ -115,13 +115,13 @@ def test_a_nucleus_wider_than_what_is_sorted_first_is_the_same() -> None:
     assert sorted(only_likeliest(mass, 0, 0.9).count_nonzero(dim=-1).ge(64).tolist()) == [False] * 2 + [True] * 3
 
 
-def test_a_piece_that_cannot_follow_is_never_drawn_whatever_chance_says() -> None:
+def test_a_token_that_cannot_follow_is_never_drawn_whatever_chance_says() -> None:
     log_probs = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).log().expand(3, 5)
     chance = torch.tensor([1.0, 0.5, 2.0**-53])
     assert search()._draw(log_probs, chance).tolist() == [[3], [1], [1]]
 
 
-def test_numbers_depend_on_seed_pieces_sample_and_step_alone() -> None:
+def test_numbers_depend_on_seed_tokens_sample_and_step_alone() -> None:
     seven = uniform(1, [4, 5], 2, 7)
     assert uniform(1, [4, 5], 2, 3).tolist() == seven[:3].tolist()
     others = [uniform(2, [4, 5], 2, 7), uniform(1, [45], 2, 7), uniform(1, [4, 5], 3, 7)]
@@ -129,18 +129,18 @@ def test_numbers_depend_on_seed_pieces_sample_and_step_alone() -> None:
         assert not np.isin(other, seven).any()
 
 
-def test_no_number_is_zero_for_which_a_piece_of_no_probability_could_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_number_is_zero_for_which_a_token_of_no_probability_could_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np.random, "Generator", lambda bits: SimpleNamespace(random=np.zeros))
     assert uniform(1, [4, 5], 2, 3).tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("settings", [{"top_k": 1}, {"temperature": 1e-9}, {"top_p": 1e-9}])
-def test_one_piece_to_draw_from_is_greedy_search(settings: dict[str, float]) -> None:
+def test_one_token_to_draw_from_is_greedy_search(settings: dict[str, float]) -> None:
     model = peaked()
     greedy = built(composed().search)(model, SOURCE, MASK, TARGET)
     drawn = search(num_samples=2, **settings)(model, SOURCE, MASK, TARGET)
     for (best,), (one, other) in zip(greedy, drawn, strict=True):
-        assert one.pieces == other.pieces == best.pieces
+        assert one.token_ids == other.token_ids == best.token_ids
         assert one.log_prob == pytest.approx(best.log_prob, abs=1e-9)
 
 
@@ -150,11 +150,11 @@ def test_a_batch_has_the_samples_of_its_sentences_alone(decoder: str) -> None:
     sampling = search(limits={"max_extra_length": 1}, num_samples=3, temperature=10.0, top_p=0.9)
     together = sampling(model, SOURCE, MASK, TARGET)
     turned = sampling(model, SOURCE.flip(0), MASK.flip(0), TARGET)[::-1]
-    assert len({len(sample.pieces) for drawn in together for sample in drawn}) > 2
+    assert len({len(sample.token_ids) for drawn in together for sample in drawn}) > 2
     for row, length in enumerate(MASK.sum(-1).tolist()):
         (alone,) = sampling(model, SOURCE[row : row + 1, :length], MASK[row : row + 1, :length], TARGET)
         for other in (together[row], turned[row]):
-            assert [sample.pieces for sample in other] == [sample.pieces for sample in alone]
+            assert [sample.token_ids for sample in other] == [sample.token_ids for sample in alone]
             assert [s.log_prob for s in other] == pytest.approx([s.log_prob for s in alone], abs=1e-9)
 
 
@@ -163,9 +163,9 @@ def test_the_log_probability_is_the_models_and_ranks() -> None:
     for row, drawn in enumerate(search(num_samples=5, temperature=3.0, top_k=7)(model, SOURCE, MASK, TARGET)):
         assert [sample.score for sample in drawn] == sorted((s.log_prob for s in drawn), reverse=True)
         for sample in drawn:
-            target = torch.tensor([[BOS, *sample.pieces]])
+            target = torch.tensor([[BOS, *sample.token_ids]])
             hidden = model(SOURCE[row : row + 1], MASK[row : row + 1], target).hidden
-            said = torch.tensor([[*sample.pieces, EOS]])
+            said = torch.tensor([[*sample.token_ids, EOS]])
             forced = model.logits(hidden).log_softmax(-1).gather(-1, said[..., None]).sum()
             assert sample.log_prob == pytest.approx(forced.item(), abs=1e-9)
 
@@ -175,7 +175,7 @@ def test_more_samples_are_the_same_and_others_and_another_seed_has_others() -> N
 
     def drawn(**settings: int) -> list[Counter[tuple[int, ...]]]:
         found = search(**settings)(model, SOURCE, MASK, TARGET)
-        return [Counter(tuple(sample.pieces) for sample in of_sentence) for of_sentence in found]
+        return [Counter(tuple(sample.token_ids) for sample in of_sentence) for of_sentence in found]
 
     few, many, others = drawn(num_samples=2), drawn(num_samples=5), drawn(num_samples=2, seed=2)
     assert few == drawn(num_samples=2)
@@ -189,9 +189,9 @@ def test_samples_keep_prefix_and_lengths() -> None:
     found = sampling(peaked(), SOURCE, MASK, TARGET, prefixes=prefixes)
     for drawn, prefix in zip(found, prefixes, strict=True):
         for sample in drawn:
-            assert sample.pieces[: len(prefix)] == prefix
-            assert len(sample.pieces) in (3, 4)
-            assert not {0, 1, BOS, EOS} & set(sample.pieces)
+            assert sample.token_ids[: len(prefix)] == prefix
+            assert len(sample.token_ids) in (3, 4)
+            assert not {0, 1, BOS, EOS} & set(sample.token_ids)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from configs import built, composed
 from torch import Tensor
 from training.test_toy_tasks import BOS, EOS, LONGEST, PAD, exact_match, model_for, sentences
 
-from seq2seq_attn.search.search import Hypothesis, TargetPieces
+from seq2seq_attn.search.search import Hypothesis, TargetVocabulary
 
 ATTENTIONS = ("bahdanau", "hard", "local_p", "sparse", "synthesizer_dense")
 MODELS = [(name, attention) for name in ("rnn", "conv", "transformer") for attention in ATTENTIONS]
@@ -21,7 +21,7 @@ SEARCHES = {
     "sampling": ["search=sampling", "search.num_samples=3"],
     "diverse": ["search=diverse_beam", "search.beam_size=6", "search.num_groups=3", "search.num_best=6"],
 }
-TARGET = TargetPieces(BOS, EOS, (0, 1, 2), list)
+TARGET = TargetVocabulary(BOS, EOS, (0, 1, 2), list)
 STEPS = 120
 
 
@@ -39,9 +39,9 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def rows(count: int) -> list[list[int]]:
-    """Sentences of various lengths, closed by the end piece."""
-    pieces, lengths = sentences(count, torch.Generator().manual_seed(7))
-    return [[*row[:length], EOS] for row, length in zip(pieces.tolist(), lengths.tolist(), strict=True)]
+    """Sentences of various lengths, closed by the end token."""
+    tokens, lengths = sentences(count, torch.Generator().manual_seed(7))
+    return [[*row[:length], EOS] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
 
 
 def padded(batch: list[list[int]]) -> tuple[Tensor, Tensor]:
@@ -59,7 +59,7 @@ def found(model: Any, search: str, batch: list[list[int]], size: int) -> list[li
 
 def same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
     for one, other in zip(ours, theirs, strict=True):
-        assert [hypothesis.pieces for hypothesis in one] == [hypothesis.pieces for hypothesis in other]
+        assert [hypothesis.token_ids for hypothesis in one] == [hypothesis.token_ids for hypothesis in other]
         for a, b in zip(one, other, strict=True):
             assert a.log_prob == pytest.approx(b.log_prob, abs=1e-4)
             assert a.score == pytest.approx(b.score, abs=1e-4)
@@ -71,7 +71,7 @@ def test_translations_are_the_same_at_batch_1_7_and_64_in_any_order_and_among_lo
 ) -> None:
     batch = rows(64)
     expected = found(model, search, batch, 64)
-    assert len({tuple(best.pieces) for best, *_ in expected}) > 32
+    assert len({tuple(best.token_ids) for best, *_ in expected}) > 32
     same(found(model, search, batch[:20], 1), expected[:20])
     same(found(model, search, batch, 7), expected)
     same(found(model, search, batch[::-1], 64)[::-1], expected)
@@ -85,7 +85,7 @@ def test_the_log_probability_of_every_hypothesis_is_that_of_forced_scoring(model
     batch = rows(64)
     pairs = [(row, one) for row, of_row in zip(batch, found(model, search, batch, 64), strict=True) for one in of_row]
     source, mask = padded([row for row, _ in pairs])
-    said, _ = padded([[*one.pieces, EOS] for _, one in pairs])
+    said, _ = padded([[*one.token_ids, EOS] for _, one in pairs])
     with torch.inference_mode():
         read = torch.cat([torch.full((len(said), 1), BOS), said[:, :-1]], 1)
         log_probs = model.logits(model(source, mask, read).hidden).log_softmax(-1)
@@ -111,8 +111,8 @@ def test_a_reordered_state_says_what_a_recomputed_one_does(model: Any) -> None:
             kept = torch.tensor([4, 0, 3])
             going = (kept[:, None] * width + torch.arange(width)).flatten()
             state, said, owners = state.branch(going).keep(kept), said[going], owners[going]
-        pieces = torch.randint(EOS + 1, 13, (len(said), 1), generator=generator)
-        said = torch.cat([said, pieces], 1)
+        tokens = torch.randint(EOS + 1, 13, (len(said), 1), generator=generator)
+        said = torch.cat([said, tokens], 1)
     assert owners.tolist() == [4] * 3 + [0] * 3 + [3] * 3
     stepped = model.step(said[:, -1], state).log_probs
     recomputed = model.logits(model(source[owners], mask[owners], said).hidden[:, -1]).log_softmax(-1)

@@ -1,4 +1,4 @@
-"""Text to pieces and back, the same every time, and a sentence for each setting that cannot be."""
+"""Text to tokens and back, the same every time, and a sentence for each setting that cannot be."""
 
 import io
 import re
@@ -28,14 +28,14 @@ def make(model_type="unigram", joint=True, alpha=0.0, cache=None, vocab_size=Non
 
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("model_type", SIZES)
-def test_what_was_trained_on_comes_back_from_its_pieces(model_type, joint):
+def test_what_was_trained_on_comes_back_from_its_tokens(model_type, joint):
     size = 44 if not joint and model_type in ("unigram", "bpe") else None
     tokenizer = make(model_type, joint, vocab_size=size)
     ids = tokenizer.encode_target(TARGETS)
     assert tokenizer.decode_target(ids) == TARGETS
     assert not {i for row in ids for i in row} & {0, 1, 2, 3}
-    assert "".join(tokenizer.target_pieces(ids[1])).replace("▁", " ").strip() == TARGETS[1]
-    assert "".join(tokenizer.source_pieces(tokenizer.encode_source(SOURCES)[1])).startswith("▁the")
+    assert "".join(tokenizer.target_tokens(ids[1])).replace("▁", " ").strip() == TARGETS[1]
+    assert "".join(tokenizer.source_tokens(tokenizer.encode_source(SOURCES)[1])).startswith("▁the")
     assert (tokenizer.source_vocab_size == tokenizer.target_vocab_size) == (joint or size is not None)
 
 
@@ -70,7 +70,7 @@ def test_training_twice_gives_the_same_model(model_type):
 
 def test_one_vocabulary_for_each_language_on_request():
     tokenizer = make("word", joint=False)
-    assert tokenizer.source_pieces(tokenizer.encode_source(["the chat"])[0])[0] == "▁the"
+    assert tokenizer.source_tokens(tokenizer.encode_source(["the chat"])[0])[0] == "▁the"
     assert tokenizer.encode_source(["chat"]) == [[tokenizer.unk_id]]
     assert tokenizer.encode_target(["chat"]) != [[tokenizer.unk_id]]
 
@@ -94,17 +94,17 @@ def test_the_cache_knows_settings_and_content_apart(tmp_path):
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_a_piece_joins_letters_and_signs_only_where_scripts_may_join(model_type, tmp_path):
+def test_a_token_joins_letters_and_signs_only_where_scripts_may_join(model_type, tmp_path):
     sentences = ["un t-shirt ou deux t-shirt", "la maison est belle et grande", "un short", "du thé"] * 9
-    pieces = {}
+    tokens = {}
     for split in (True, False):
         tokenizer = SentencePieceTokenizer(model_type, 30, True, 0.0, str(tmp_path), split_by_unicode_script=split)
         tokenizer.train(sentences, sentences)
         ids = tokenizer.encode_source(["un t-shirt"])
         assert tokenizer.decode_target(ids) == ["un t-shirt"]
-        pieces[split] = tokenizer.source_pieces(ids[0])
-    assert "-" in pieces[True]
-    assert any("-" in piece and piece != "-" for piece in pieces[False])
+        tokens[split] = tokenizer.source_tokens(ids[0])
+    assert "-" in tokens[True]
+    assert any("-" in token and token != "-" for token in tokens[False])
     assert len(list(tmp_path.rglob("*.model"))) == 2
 
 
@@ -151,7 +151,7 @@ def test_too_large_a_vocabulary_is_refused_with_one_that_works(model_type):
     with pytest.raises(UserError) as caught:
         make(model_type, vocab_size=8000)
     found = re.fullmatch(
-        rf"tokenizer.vocab_size=8000 is more than this corpus supports; at most (\d+) {model_type} pieces "
+        rf"tokenizer.vocab_size=8000 is more than this corpus supports; at most (\d+) {model_type} tokens "
         r"for both languages; use tokenizer.vocab_size=(\d+)",
         str(caught.value),
     )
@@ -165,7 +165,7 @@ def test_too_small_a_vocabulary_is_refused_with_one_that_works(model_type):
     with pytest.raises(UserError) as caught:
         make(model_type, vocab_size=20)
     found = re.fullmatch(
-        r"tokenizer.vocab_size=20 is less than the (\d+) characters and special pieces of both languages in "
+        r"tokenizer.vocab_size=20 is less than the (\d+) characters and special tokens of both languages in "
         r"this corpus; use tokenizer.vocab_size=(\d+) or more",
         str(caught.value),
     )
@@ -194,7 +194,7 @@ def test_no_text_to_train_on_is_one_sentence():
         ),
         (
             ("bpe", 4, True, 0.0),
-            "tokenizer.vocab_size=4 leaves no room beside the 4 special pieces; use some thousands",
+            "tokenizer.vocab_size=4 leaves no room beside the 4 special tokens; use some thousands",
         ),
         (("bpe", 60, True, 1.5), "tokenizer.sampling_alpha=1.5 is not between 0 (off) and 1; use 0.1 or 0"),
         (

@@ -54,10 +54,12 @@ def test_a_relative_position_needs_an_attention_to_itself(position: str) -> None
     check_positions(model_of(*CONV, "position=none"))
 
 
-def test_sentences_longer_than_the_models_places_are_refused_before_training() -> None:
+def test_sentences_longer_than_the_models_positions_are_refused_before_training() -> None:
     check_lengths(None, {"train": (900, 3)})
     check_lengths(9, {"train": (9, 3), "val": (2, 9)})
-    with pytest.raises(UserError, match=r"places for 9 pieces, and a sentence of val has 10; give .* max_length=10 or"):
+    with pytest.raises(
+        UserError, match=r"positions for 9 tokens, and a sentence of val has 10; give .* max_length=10 or"
+    ):
         check_lengths(9, {"train": (9, 3), "val": (2, 10)})
 
 

@@ -41,7 +41,7 @@ def test_loss_is_cross_entropy_against_the_smoothed_reference(
     assert torch.equal(torch.stack(counted[:2]), torch.stack(loss[:2]))
 
 
-def test_a_piece_counts_as_correct_where_it_is_ranked_first() -> None:
+def test_a_token_counts_as_correct_where_it_is_ranked_first() -> None:
     layer = torch.eye(3), torch.tensor([0.0, 0.0, 0.5])
     hidden = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.4, 0.0], [0.0, 0.6, 0.0], [1.0, 0.0, 0.0]])
     target = torch.tensor([0, 1, 1, 2])  # first; beaten by the bias; first; beaten
@@ -50,10 +50,10 @@ def test_a_piece_counts_as_correct_where_it_is_ranked_first() -> None:
 
 def test_a_tied_matrix_gets_both_gradients() -> None:
     embedding = torch.nn.Embedding(11, 7).double()
-    pieces, target = torch.tensor([1, 2, 3]), torch.tensor([4, 5, 6])
+    tokens, target = torch.tensor([1, 2, 3]), torch.tensor([4, 5, 6])
     bias = torch.zeros(11, dtype=torch.float64)
-    ours = label_smoothed_cross_entropy(embedding(pieces).tanh(), embedding.weight, bias, target, 0.1).smoothed
-    logits = embedding(pieces).tanh() @ embedding.weight.T
+    ours = label_smoothed_cross_entropy(embedding(tokens).tanh(), embedding.weight, bias, target, 0.1).smoothed
+    logits = embedding(tokens).tanh() @ embedding.weight.T
     plain = torch.nn.functional.cross_entropy(logits, target, label_smoothing=0.1, reduction="sum")
     for a, b in zip(*(torch.autograd.grad(x, embedding.weight) for x in (ours, plain)), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)

@@ -46,7 +46,7 @@ def test_loss_is_that_of_both_readings_and_half_of_alpha_times_both_divergences(
     for grad, correct in zip(found, torch.autograd.grad(3 * expected, (hidden, weight, bias)), strict=True):
         assert (grad.double() - correct).abs().max() <= tolerance * correct.abs().max()
     nll = -probabilities[torch.arange(2 * pairs), target].log()
-    torch.testing.assert_close(loss.nll_by_piece.double(), nll, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(loss.token_nll.double(), nll, rtol=tolerance, atol=tolerance)
     assert loss.tokens == 2 * pairs
     assert not loss.nll.requires_grad
 

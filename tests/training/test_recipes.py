@@ -20,13 +20,13 @@ TINY = [
     "tokenizer.vocab_size=50", "model.embedding_dim=16", "model.encoder.dim=16", "model.decoder.dim=16",
     "batch_tokens=2000", "trainer=cpu", "trainer.max_steps=4", "trainer.enable_progress_bar=false",
     "trainer.limit_val_batches=1", "trainer.limit_test_batches=1", "num_threads=1", "search.beam_size=2",
-    "search.limits.max_length=7", "callback.attention_map.min_pieces=99",  # which no sentence has
+    "search.limits.max_length=7", "callback.attention_map.min_tokens=99",  # which no sentence has
     *(f"choices.{name}=null" for name in ("attention", "model", "data")),
 ]  # fmt: skip
 
 
 def write_corpus(folder: Path) -> None:
-    """Tokenised captions, and everyday sentences."""
+    """Tokenized captions, and everyday sentences."""
     pairs = []
     for number in range(60):
         words = Random(number).sample(WORDS, 3 + number % 5)

@@ -24,7 +24,7 @@ NONE = torch.zeros(3)
 
 
 def started(momentum: float = 0.75) -> Reinforce:
-    """Its running mean is that of one batch: -2 nats a piece."""
+    """Its running mean is that of one batch: -2 nats a token."""
     reinforce = Reinforce(momentum=momentum)
     reinforce(REWARD, PIECES, NONE, NONE)
     return reinforce
@@ -36,21 +36,21 @@ def test_the_first_batch_starts_the_mean_and_gives_its_entropy_only() -> None:
 
 
 def test_the_term_by_hand() -> None:
-    # Baselines are -2 nats a piece: -6, -2, -4; advantages 1, 0, -2.
+    # Baselines are -2 nats a token: -6, -2, -4; advantages 1, 0, -2.
     found = started()(REWARD + torch.tensor([1.0, 0.0, -2.0]), PIECES, LOG_PROB, ENTROPY)
     assert found.item() == pytest.approx(-(1 * -1.0 + -2 * -3.0) - 1.75)
 
 
 def test_a_long_sentence_is_not_blamed_for_its_length() -> None:
-    # Every piece is as likely as the mean, whatever the sentence's length: nothing is learned.
-    pieces = torch.tensor([2, 31, 5])
-    assert started()(-2.0 * pieces, pieces, LOG_PROB, NONE).item() == 0
+    # Every token is as likely as the mean, whatever the sentence's length: nothing is learned.
+    tokens = torch.tensor([2, 31, 5])
+    assert started()(-2.0 * tokens, tokens, LOG_PROB, NONE).item() == 0
 
 
-def test_the_mean_is_of_pieces_and_older_batches_count_less() -> None:
+def test_the_mean_is_of_tokens_and_older_batches_count_less() -> None:
     reinforce = started(momentum=0.75)
     reinforce(torch.tensor([-20.0]), torch.tensor([4]), torch.zeros(1), torch.zeros(1))
-    # Sums of reward -12 and -20, of pieces 6 and 4; each batch counts 3/4 of the next.
+    # Sums of reward -12 and -20, of tokens 6 and 4; each batch counts 3/4 of the next.
     mean = (0.75 * -12 - 20) / (0.75 * 6 + 4)
     found = reinforce.eval()(torch.zeros(1), torch.tensor([1]), torch.ones(1), torch.zeros(1))
     assert found.item() == pytest.approx(mean)
@@ -94,8 +94,8 @@ def test_the_mean_stays_in_its_own_precision(dtype: torch.dtype) -> None:
     for _ in range(2):
         found = reinforce(given[0], PIECES, *given[1:])
     assert found.item() == -1.75
-    assert reinforce.running_reward.dtype == reinforce.running_pieces.dtype == torch.float32
-    assert (reinforce.running_reward / reinforce.running_pieces).item() == -2
+    assert reinforce.running_reward.dtype == reinforce.running_tokens.dtype == torch.float32
+    assert (reinforce.running_reward / reinforce.running_tokens).item() == -2
 
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.0])
@@ -127,7 +127,7 @@ def test_the_expected_gradient_of_a_model_is_that_of_its_expected_loss(
     model = model_of("attention=hard", *weights, *certain)
     module = SimpleNamespace(model=model, label_smoothing=smoothing, r_drop_alpha=alpha, training=True)
     reinforce = Reinforce(momentum=0.9).eval()
-    reinforce.running_pieces += 1
+    reinforce.running_tokens += 1
     reinforce.running_reward -= 1.7
     batch = collate_pairs([[5, 6]], [target], [0], pad_id=0, bos_id=2, eos_id=3)  # with the end, three positions
     batch = twice(batch) if alpha > 0 else batch
@@ -139,7 +139,7 @@ def test_the_expected_gradient_of_a_model_is_that_of_its_expected_loss(
         draws = iter(1e6 * F.one_hot(torch.tensor(positions), 3).double().view(steps, readings, 1, 1, 3))
         monkeypatch.setattr(hard, "gumbel_noise", lambda scores, draws=draws: next(draws))
         loss, decoded = TranslationModule.loss(module, batch)
-        term = drawn_loss(reinforce, batch, loss.loss_by_piece, decoded)
+        term = drawn_loss(reinforce, batch, loss.loss_by_token, decoded)
         chance = decoded.log_prob.sum().exp()
         exact = training_loss(model.logits(decoded.hidden), batch.target_output, smoothing, alpha)
         torch.testing.assert_close(loss.smoothed, exact, rtol=1e-12, atol=0)

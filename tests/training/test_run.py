@@ -140,7 +140,7 @@ def test_attention_maps_are_drawn_for_each_validation(run: Path) -> None:
     (folder,) = (run / "attention_maps").iterdir()
     assert sorted(path.suffix for path in folder.iterdir()) == [".npz"] * 4 + [".png"] * 4
     saved = np.load(folder / "cross_0_0.npz")
-    assert saved["weights"].shape[-2:] == (len(saved["target_pieces"]), len(saved["source_pieces"]))
+    assert saved["weights"].shape[-2:] == (len(saved["target_tokens"]), len(saved["source_tokens"]))
     np.testing.assert_allclose(saved["weights"].sum(-1), 1, atol=1e-5)
 
 
@@ -161,7 +161,7 @@ def test_a_checkpoint_of_another_vocabulary_is_refused(run: Path, tmp_path: Path
     )
     assert done.returncode == 2
     assert done.stderr.decode() == (
-        f"{file} was trained with another vocabulary (500 and 500 pieces, here 400 and 400); give that run's data and "
+        f"{file} was trained with another vocabulary (500 and 500 tokens, here 400 and 400); give that run's data and "
         "tokenizer options, or leave out ckpt_path\n"
     )
 
@@ -233,8 +233,8 @@ def test_the_scores_of_hard_attention_learn_by_their_reward_alone_and_the_model_
     assert done.returncode == 0, done.stderr.decode()
     assert "Model: RNNEncoder → RNNDecoder" in done.stdout.decode()
     checkpoint = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
-    assert checkpoint["state_dict"]["reinforce.running_pieces"] > 0
-    # Adam keeps a state for each parameter that got a gradient; a drawn place passes none on to its score.
+    assert checkpoint["state_dict"]["reinforce.running_tokens"] > 0
+    # Adam keeps a state for each parameter that got a gradient; a drawn position passes none on to its score.
     weights = [name for name in checkpoint["state_dict"] if name.startswith("model.")]
     tied = "model.output.weight"
     assert len(checkpoint["optimizer_states"][0]["state"]) == len(set(weights) - {tied})

@@ -22,7 +22,9 @@ from seq2seq_attn.training.translation_module import TranslationModule
 
 WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
 EVERY = 7  # steps between two that are logged
-CALLBACKS = "callback=[seeding,gradient_norm,finite,loss_spike,throughput,checkpoint,autosave,early_stopping,progress]"
+CALLBACKS = (
+    "callback=[seeding,gradient_norm,skip_nonfinite,loss_spike,throughput,checkpoint,autosave,early_stopping,progress]"
+)
 TRANSFORMER = (
     "model=transformer", "attention=multihead", "model.encoder.num_layers=1", "model.decoder.num_layers=1",
     "feed_forward.ff_dim=13", "batch_tokens=120", "model.dropout=0.0",
@@ -35,7 +37,7 @@ class Waits(pl.Callback):
 
     def __init__(self) -> None:
         self.by_step: Counter[int] = Counter()
-        self.places: dict[int, list[str]] = {}
+        self.positions: dict[int, list[str]] = {}
         self._methods = {name: getattr(torch.Tensor, name) for name in WAITS}
         witnesses.append(self)
 
@@ -47,7 +49,7 @@ class Waits(pl.Callback):
             def counted(tensor: torch.Tensor, *given: Any, method: Any = method, **named: Any) -> Any:
                 self.by_step[step] += 1
                 frames = traceback.extract_stack(limit=7)[:-1]
-                self.places.setdefault(step, []).append(" > ".join(frame.name for frame in frames))
+                self.positions.setdefault(step, []).append(" > ".join(frame.name for frame in frames))
                 return method(tensor, *given, **named)
 
             setattr(torch.Tensor, name, counted)
@@ -109,7 +111,7 @@ def test_a_step_that_is_not_logged_waits_for_nothing(witnessed: Callable[..., An
     seen = witnessed(Waits, *TRANSFORMER, f"trainer.max_steps={steps}", f"trainer.log_every_n_steps={EVERY}")
     logged = {step for step in range(steps) if (step + 1) % EVERY == 0}
     looked = {READ_EVERY - 1}  # at what the device has skipped
-    assert set(seen.by_step) == logged | looked, seen.places
+    assert set(seen.by_step) == logged | looked, seen.positions
 
 
 def test_the_bar_shows_what_was_logged_last(witnessed: Callable[..., Any], tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ PAD, UNK, BOS, EOS = range(4)
 
 
 def batch_of(sentences: int, source: int = 7, target: int = 11) -> Batch:
-    """Every other sentence is a piece shorter; piece 5 on one side, 6 on the other."""
+    """Every other sentence is a token shorter; token 5 on one side, 6 on the other."""
     pairs = [([5] * (source - i % 2), [6] * (target - i % 2)) for i in range(sentences)]
     return collate_pairs(
         [s for s, _ in pairs], [t for _, t in pairs], list(range(sentences)), pad_id=PAD, bos_id=BOS, eos_id=EOS
@@ -24,16 +24,16 @@ def dropped(batch: Batch, source: float, target: float) -> Batch:
     return drop_tokens(batch, source=source, target=target, unk_id=UNK, bos_id=BOS, eos_id=EOS)
 
 
-def test_each_side_loses_its_share_of_its_own_pieces() -> None:
+def test_each_side_loses_its_share_of_its_own_tokens() -> None:
     torch.manual_seed(0)
     batch = batch_of(2000)
     found = dropped(batch, 0.3, 0.1)
-    for name, piece, share in (("source", 5, 0.3), ("target_input", 6, 0.1)):
+    for name, token, share in (("source", 5, 0.3), ("target_input", 6, 0.1)):
         before, after = getattr(batch, name), getattr(found, name)
-        own = before == piece
+        own = before == token
         assert ((after == UNK) & own).sum() / own.sum() == pytest.approx(share, abs=0.01)
         assert torch.equal(after[~own], before[~own])  # begin, end and padding
-        assert set(after[own].tolist()) == {piece, UNK}
+        assert set(after[own].tolist()) == {token, UNK}
 
 
 def test_what_is_to_be_said_and_all_lengths_stay() -> None:
@@ -49,7 +49,7 @@ def test_nothing_dropped_is_nothing_drawn() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_same_state_of_the_generator_drops_the_same_and_places_are_drawn_one_by_one() -> None:
+def test_the_same_state_of_the_generator_drops_the_same_and_positions_are_drawn_one_by_one() -> None:
     batch = batch_of(31)
     torch.manual_seed(7)
     first = dropped(batch, 0.5, 0.5)

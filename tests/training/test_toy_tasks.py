@@ -10,7 +10,7 @@ from configs import built, composed, options
 from torch import Tensor
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.search.search import TargetPieces
+from seq2seq_attn.search.search import TargetVocabulary
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 
@@ -40,19 +40,19 @@ def model_for(name: str, *overrides: str) -> Any:
 
 
 def sentences(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random pieces, and how many of them stand in each row."""
-    pieces = torch.randint(FIRST, VOCABULARY, (count, LONGEST), generator=generator)
-    return pieces, torch.randint(2, LONGEST + 1, (count,), generator=generator)
+    """Random tokens, and how many of them stand in each row."""
+    tokens = torch.randint(FIRST, VOCABULARY, (count, LONGEST), generator=generator)
+    return tokens, torch.randint(2, LONGEST + 1, (count,), generator=generator)
 
 
-def make_batch(task: str, pieces: Tensor, lengths: Tensor) -> Batch:
+def make_batch(task: str, tokens: Tensor, lengths: Tensor) -> Batch:
     """Sources and what to say of them, padded."""
-    source = torch.full((len(pieces), LONGEST + 1), PAD)
-    target = torch.full((len(pieces), LONGEST + 2), PAD)
+    source = torch.full((len(tokens), LONGEST + 1), PAD)
+    target = torch.full((len(tokens), LONGEST + 2), PAD)
     target[:, 0] = BOS
     for row, length in enumerate(lengths.tolist()):
-        said = pieces[row, :length] if task == "copy" else pieces[row, :length].flip(0)
-        source[row, :length], source[row, length] = pieces[row, :length], EOS
+        said = tokens[row, :length] if task == "copy" else tokens[row, :length].flip(0)
+        source[row, :length], source[row, length] = tokens[row, :length], EOS
         target[row, 1 : length + 1], target[row, length + 1] = said, EOS
     said, lengths = target[:, 1:], lengths + 1
     return Batch(
@@ -63,7 +63,7 @@ def make_batch(task: str, pieces: Tensor, lengths: Tensor) -> Batch:
         target_output=said,
         target_lengths=lengths,
         target_mask=said != PAD,
-        index=torch.arange(len(pieces)),
+        index=torch.arange(len(tokens)),
     )
 
 
@@ -78,7 +78,7 @@ def exact_match(task: str, model: Any, steps: int) -> float:
         decoded = model(batch.source, batch.source_mask, batch.target_input)
         hidden, said = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
         loss = label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, said, 0.0)
-        drawn = drawn_loss(reinforce, batch, loss.loss_by_piece, decoded)
+        drawn = drawn_loss(reinforce, batch, loss.loss_by_token, decoded)
         objective = loss.smoothed if drawn is None else loss.smoothed + drawn
         optimizer.zero_grad()
         (objective / loss.tokens).backward()
@@ -86,9 +86,9 @@ def exact_match(task: str, model: Any, steps: int) -> float:
         optimizer.step()
         schedule.step()
     batch, search = make_batch(task, *sentences(200, generator)), built(composed().search)
-    found = search(model.eval(), batch.source, batch.source_mask, TargetPieces(BOS, EOS, (0, 1, 2), list))
+    found = search(model.eval(), batch.source, batch.source_mask, TargetVocabulary(BOS, EOS, (0, 1, 2), list))
     wanted = [row[row > EOS].tolist() for row in batch.target_output]
-    return sum(best.pieces == row for (best, *_), row in zip(found, wanted, strict=True)) / 200
+    return sum(best.token_ids == row for (best, *_), row in zip(found, wanted, strict=True)) / 200
 
 
 @pytest.mark.parametrize("task", ["copy", "reverse"])

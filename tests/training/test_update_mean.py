@@ -8,13 +8,13 @@ from torch import nn
 from seq2seq_attn.training.update_mean import UpdateMean
 
 
-def test_batches_of_an_update_weigh_as_their_pieces() -> None:
+def test_batches_of_an_update_weigh_as_their_tokens() -> None:
     weight, mean = nn.Parameter(torch.tensor(2.0)), UpdateMean()
     for number, (slope, tokens) in enumerate([(6.0, 3), (1.0, 1), (2.0, 7)]):
         loss = slope * weight
         mean.add(loss, tokens, [weight], begin=number == 0)
         (loss / mean.divisor(3) / 3).backward()  # Lightning divides by the batches of an update
-    assert mean.pieces == 11
+    assert mean.tokens == 11
     torch.testing.assert_close(mean.mean(), torch.tensor(2 * 9 / 11))
     torch.testing.assert_close(weight.grad, torch.tensor(9 / 11))
 

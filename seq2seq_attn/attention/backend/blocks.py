@@ -12,18 +12,18 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from seq2seq_attn.attention.block import Block
-from seq2seq_attn.attention.state import Memory, Places
-from seq2seq_attn.nn.masked import both
+from seq2seq_attn.attention.state import Memory, QueryKeyPositions
+from seq2seq_attn.nn.masked import intersect_masks
 
 MOST_HIDDEN = 2**22  # numbers that a score may hold at once for its pairs; 16 MiB in float32
 
-Scores = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], Places], Tensor]
-Visible = Callable[[Places], Tensor | None]
+Scores = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], QueryKeyPositions], Tensor]
+Visible = Callable[[QueryKeyPositions], Tensor | None]
 Added = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @final
-class Parts:
+class BlockedScores:
     """Scores and weights in the order of rows, the columns of one part behind those of the other.
 
     So a row meets its normalizer once, whatever blocks it lies in. Columns that its block has not are hidden.
@@ -32,8 +32,8 @@ class Parts:
         parts: blocks; in each part a row stands in one at most.
         target: number of rows.
         memory: its keys are those of the columns.
-        causal: whether a row ends with its own place.
-        in_order: bring the columns of a row into the order of their places, for a normalizer that takes the first
+        causal: whether a row ends with its own position.
+        in_order: bring the columns of a row into the order of their positions, for a normalizer that takes the first
             of equals.
     """
 
@@ -60,15 +60,15 @@ class Parts:
             again = hidden and len(tiles) > 1 and torch.is_grad_enabled()
             of_part, seen_in_part = [], []
             for tile in tiles:
-                places = self._places(tile)
-                arguments = (cut(query, places.query), cut(self.memory.keys, places.key), places)
+                positions = self._positions(tile)
+                arguments = (cut(query, positions.query), cut(self.memory.keys, positions.key), positions)
                 block = (
                     checkpoint(scores, *arguments, use_reentrant=False, preserve_rng_state=False)
                     if again
                     else scores(*arguments)
                 )
                 of_part.append(rows_of(block, width))
-                seen_in_part.append(rows_of(self._seen(tile, places, visible), width))
+                seen_in_part.append(rows_of(self._seen(tile, positions, visible), width))
             found.append(self._in_rows(torch.cat(of_part, 2), part))
             seen.append(self._in_rows(torch.cat(seen_in_part, 2), part))
         together, together_seen = torch.cat(found, -1), torch.cat(seen, -1)
@@ -79,7 +79,7 @@ class Parts:
     def context(
         self, weights: Float[Tensor, "batch heads target columns"], added: Added | None
     ) -> Float[Tensor, "batch heads target width"]:
-        """Values under weights of all rows; `added`: what weights and places of a block add to its context."""
+        """Values under weights of all rows; `added`: what weights and positions of a block add to its context."""
         if self.order is not None:
             weights = along(weights, self.order.argsort(-1))
         contexts = []
@@ -87,11 +87,11 @@ class Parts:
             blocks = self._from_rows(of_part, part).split([block.repeats * block.rows for block in part], 2)
             found = []
             for block, rows in zip(part, blocks, strict=True):
-                places = self._places(block)
+                positions = self._positions(block)
                 shares = rows[..., : block.keys].unflatten(2, (block.repeats, block.rows)).movedim(2, 1)
-                context = shares @ cut((self.memory.values,), places.key)[0]
+                context = shares @ cut((self.memory.values,), positions.key)[0]
                 if added is not None:
-                    context = context + added(shares, places.query, places.key)
+                    context = context + added(shares, positions.query, positions.key)
                 found.append(rows_of(context, context.shape[-1]))
             contexts.append(self._in_rows(torch.cat(found, 2), part))
         return torch.stack(contexts).sum(0) if len(contexts) > 1 else contexts[0]
@@ -103,29 +103,31 @@ class Parts:
         numbers = max(1, sum(len(x) * x.shape[1] * x.shape[3] for x in query))  # of one pair, in all sentences
         yield from block.tiles(max(1, MOST_HIDDEN // numbers))
 
-    def _places(self, block: Block) -> Places:
+    def _positions(self, block: Block) -> QueryKeyPositions:
         def query() -> Tensor:
-            return block.row_places(self.device)
+            return block.row_positions(self.device)
 
         def end() -> Tensor:
-            places = query()
+            positions = query()
             if self.causal:
-                return (places + 1)[None]
-            return self.memory.lengths[:, None, None].expand(-1, *places.shape)
+                return (positions + 1)[None]
+            return self.memory.lengths[:, None, None].expand(-1, *positions.shape)
 
-        return Places(
+        return QueryKeyPositions(
             query,
-            lambda: block.key_places(self.device),
+            lambda: block.key_positions(self.device),
             end,
             target_length=self.target,
             source_length=self.memory.source,
         )
 
-    def _seen(self, block: Block, places: Places, visible: Visible) -> Bool[Tensor, "_ repeats _ rows keys"]:
+    def _seen(
+        self, block: Block, positions: QueryKeyPositions, visible: Visible
+    ) -> Bool[Tensor, "_ repeats _ rows keys"]:
         seen = block.seen(self.device)[None, :, None]
         mask = self.memory.mask
-        of_keys = None if mask is None else mask[:, places.key][:, :, None, None]
-        allowed = both(both(seen, of_keys), visible(places))
+        of_keys = None if mask is None else mask[:, positions.key][:, :, None, None]
+        allowed = intersect_masks(intersect_masks(seen, of_keys), visible(positions))
         assert allowed is not None
         return allowed
 
@@ -142,16 +144,16 @@ class Parts:
         return x[:, :, : self._rows(part).shape[0]] if in_sequence(part) else x.index_select(2, self._rows(part))
 
     def _rows(self, part: Sequence[Block]) -> Int[Tensor, "rows"]:
-        return torch.cat([block.row_places(self.device).flatten() for block in part])
+        return torch.cat([block.row_positions(self.device).flatten() for block in part])
 
     def _order(self) -> Int[Tensor, "target columns"]:
-        """The columns of each row by their places, those that it has not at the end."""
-        places = []
+        """The columns of each row by their positions, those that it has not at the end."""
+        positions = []
         for part, width in zip(self.parts, self.widths, strict=True):
-            keys = [block.key_places(self.device)[None, :, None, None] + 1 for block in part]
+            keys = [block.key_positions(self.device)[None, :, None, None] + 1 for block in part]
             rows = [k.expand(-1, -1, -1, b.rows, -1) for k, b in zip(keys, part, strict=True)]
-            places.append(self._in_rows(torch.cat([rows_of(x, width) for x in rows], 2), part)[0, 0])
-        together = torch.cat(places, -1)
+            positions.append(self._in_rows(torch.cat([rows_of(x, width) for x in rows], 2), part)[0, 0])
+        together = torch.cat(positions, -1)
         return together.masked_fill(together == 0, self.memory.source + 1).argsort(-1)
 
 
@@ -160,9 +162,9 @@ def in_sequence(part: Sequence[Block]) -> bool:
     return all(block.spacing == 1 for block in part)
 
 
-def cut(tensors: tuple[Tensor, ...], places: Int[Tensor, "blocks length"]) -> tuple[Tensor, ...]:
-    """Places of (batch, heads, length, width) as (batch, blocks, heads, length, width)."""
-    return tuple(x.index_select(2, places.flatten()).unflatten(2, places.shape).movedim(2, 1) for x in tensors)
+def cut(tensors: tuple[Tensor, ...], positions: Int[Tensor, "blocks length"]) -> tuple[Tensor, ...]:
+    """Positions of (batch, heads, length, width) as (batch, blocks, heads, length, width)."""
+    return tuple(x.index_select(2, positions.flatten()).unflatten(2, positions.shape).movedim(2, 1) for x in tensors)
 
 
 def rows_of(x: Tensor, width: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Hard normalizer: one place, drawn in training, the best otherwise. Xu et al. 2015, 4.1, arXiv:1502.03044."""
+"""Hard normalizer: one position, drawn in training, the best otherwise. Xu et al. 2015, 4.1, arXiv:1502.03044."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import Tensor
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
-from seq2seq_attn.nn.one_hot import best_place, gumbel_noise
+from seq2seq_attn.nn.one_hot import best_position, gumbel_noise
 from seq2seq_attn.nn.precision import at_least_float32
 
 
 @final
 class HardNormalizer(Normalizer):
-    """In training a place is drawn from softmax(scores); in evaluation it is the arg max, the first of equals.
+    """In training a position is drawn from softmax(scores); in evaluation it is the arg max, the first of equals.
 
-    A drawn place is a constant. The scores learn by REINFORCE only, from `log_prob` and `entropy`, which come
+    A drawn position is a constant. The scores learn by REINFORCE only, from `log_prob` and `entropy`, which come
     times their weights and are None in evaluation.
 
     Args:
         log_prob_weight: of the reward's term, the paper's lambda_r; 1 gives the gradient of the expected loss.
         entropy_weight: of the entropy, the paper's lambda_e.
-        soft_probability: of a row that takes in training the expected place, the softmax, with its gradient. The
+        soft_probability: of a row that takes in training the expected position, the softmax, with its gradient. The
             paper draws this once an image; here it is once a row, since no step knows what another drew.
 
     Raises:
@@ -43,9 +43,9 @@ class HardNormalizer(Normalizer):
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         if not self.training:
-            return Normalized(best_place(scores, allowed))
+            return Normalized(best_position(scores, allowed))
         wide = at_least_float32(scores)
-        weights = best_place(wide + gumbel_noise(wide), allowed)
+        weights = best_position(wide + gumbel_noise(wide), allowed)
         probabilities, log_probs = masked_softmax(wide, allowed), masked_log_softmax(wide, allowed)
         log_prob = (weights * log_probs).sum(-1)
         entropy = -(probabilities * log_probs).sum(-1)

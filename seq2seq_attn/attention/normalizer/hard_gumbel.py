@@ -1,4 +1,4 @@
-"""Straight-through Gumbel-softmax: one place, with the gradient of a soft one. Jang et al. 2017, arXiv:1611.01144."""
+"""Straight-through Gumbel-softmax: one position, a soft one's gradient. Jang et al. 2017, arXiv:1611.01144."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
-from seq2seq_attn.nn.one_hot import best_place, gumbel_noise
+from seq2seq_attn.nn.one_hot import best_position, gumbel_noise
 from seq2seq_attn.nn.precision import at_least_float32
 
 
 @final
 class HardGumbelNormalizer(Normalizer):
-    """In training a place is drawn from softmax(scores); in evaluation it is the arg max, the first of equals.
+    """In training a position is drawn from softmax(scores); in evaluation it is the arg max, the first of equals.
 
-    The drawn place goes forward; backward it is taken for softmax((scores + noise) / temperature), with the noise
+    The drawn position goes forward; backward it is taken for softmax((scores + noise) / temperature), with the noise
     that drew it (section 2.2). So it needs no reward.
 
     Args:
@@ -38,9 +38,9 @@ class HardGumbelNormalizer(Normalizer):
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         if not self.training:
-            return Normalized(best_place(scores, allowed))
+            return Normalized(best_position(scores, allowed))
         wide = at_least_float32(scores)
         noisy = wide + gumbel_noise(wide)
         soft = masked_softmax(noisy / self.temperature, allowed)
-        # The difference is exactly 0, so the weights are exactly one place.
-        return Normalized((best_place(noisy, allowed) + (soft - soft.detach())).to(scores.dtype))
+        # The difference is exactly 0, so the weights are exactly one position.
+        return Normalized((best_position(noisy, allowed) + (soft - soft.detach())).to(scores.dtype))

@@ -18,7 +18,7 @@ from seq2seq_attn.errors import UserError
 class AlternatingPattern(Pattern):
     """A list from which each layer takes its own: what is built, and trained, is only that one.
 
-    A local layer gathers neighbours, an atrous one carries them far: two layers join any two places, if the
+    A local layer gathers neighbours, an atrous one carries them far: two layers join any two positions, if the
     window is no narrower than the stride.
 
     Args:
@@ -43,5 +43,5 @@ class AlternatingPattern(Pattern):
         # A list in the list takes its own turns.
         return build_part(self.patterns[chosen], **self.sizes).for_layer(turn)
 
-    def allowed(self, centre: Tensor, key_place: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
+    def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
         raise NotImplementedError("a list sees nothing itself; ask the pattern of a layer: for_layer(layer)")

@@ -11,9 +11,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from seq2seq_attn.attention.block import Block, class_blocks
-from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_place, check_k, check_length_ratio
+from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position, check_k, check_length_ratio
 
-# Source places from which blocks are faster than a dense pass. Measured on two CPU cores: that of the product by one
+# Source positions from which blocks are faster than a dense pass. Measured on two CPU cores: that of the product by one
 # thread and by two, which need more, with 8 heads of 64, k = 32 and 64; that of the parts by two, with 4 of 64, k = 4.
 PRODUCT_FROM = 256
 PARTS_FROM = 192
@@ -21,11 +21,11 @@ PARTS_FROM = 192
 
 @final
 class AtrousPattern(Pattern):
-    """The aligned place and every k-th key on both sides of it, as a dilated convolution looks.
+    """The aligned position and every k-th key on both sides of it, as a dilated convolution looks.
 
     Args:
         k: distance from one key to the next.
-        length_ratio: source places per target place.
+        length_ratio: source positions per target position.
 
     Raises:
         UserError: for k below 1, or a ratio that is not above 0.
@@ -44,13 +44,13 @@ class AtrousPattern(Pattern):
         return self.k, self.length_ratio
 
     def allowed(
-        self, centre: Int[Tensor, "#batch target"], key_place: Int[Tensor, "source"]
+        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, "source"]
     ) -> Bool[Tensor, "#batch target source"]:
-        return (key_place - centre[..., None]) % self.k == 0
+        return (key_position - centre[..., None]) % self.k == 0
 
-    def window(self, place: int, source: int, causal: bool) -> slice | None:
-        start = aligned_place(place, self.length_ratio) % self.k
-        end = min(source, place + 1) if causal else source
+    def window(self, position: int, source: int, causal: bool) -> slice | None:
+        start = aligned_position(position, self.length_ratio) % self.k
+        end = min(source, position + 1) if causal else source
         return slice(start, end, self.k) if start < end else None
 
     def parts(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:

@@ -19,17 +19,17 @@ class FullPattern(Pattern):
 
     sees_all: ClassVar[bool] = True
 
-    def allowed(self, centre: Tensor, key_place: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
-        return torch.ones(*centre.shape, key_place.shape[0], dtype=torch.bool, device=key_place.device)
+    def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
+        return torch.ones(*centre.shape, key_position.shape[0], dtype=torch.bool, device=key_position.device)
 
-    def product(
+    def fused_attention(
         self,
         query: Float[Tensor, "batch heads target width"],
         keys: Float[Tensor, "batch heads source width"],
         values: Float[Tensor, "batch heads source value_width"],
         mask: Bool[Tensor, "batch source"] | None,
         causal: bool,
-        itself: bool = False,
+        rows_match_keys: bool = False,
     ) -> Float[Tensor, "batch heads target value_width"] | None:
         if mask is None:
             return F.scaled_dot_product_attention(query, keys, values, is_causal=causal, scale=1.0)

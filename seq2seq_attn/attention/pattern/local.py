@@ -9,9 +9,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from seq2seq_attn.attention.block import Band, Block, window_blocks
-from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_place, check_k, check_length_ratio
+from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position, check_k, check_length_ratio
 
-# Source places from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
+# Source positions from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
 # cores: those of the product by one thread and by two, which need more, with 8 heads of 64, k = 16 to 64; those of the
 # parts by two, with 4 of 64, k = 4 to 16.
 PRODUCT_FROM, PRODUCT_FROM_K = 320, 7
@@ -20,13 +20,13 @@ PARTS_FROM, PARTS_FROM_K = 256, 8
 
 @final
 class LocalPattern(Pattern):
-    """A window of 2 k + 1 keys around the aligned place.
+    """A window of 2 k + 1 keys around the aligned position.
 
-    A query whose place is more than k past the last key sees nothing, and gets zeros.
+    A query whose position is more than k past the last key sees nothing, and gets zeros.
 
     Args:
         k: keys on each side of the centre.
-        length_ratio: source places per target place.
+        length_ratio: source positions per target position.
 
     Raises:
         UserError: for k below 1, or a ratio that is not above 0.
@@ -46,13 +46,13 @@ class LocalPattern(Pattern):
         return self.k, self.length_ratio
 
     def allowed(
-        self, centre: Int[Tensor, "#batch target"], key_place: Int[Tensor, "source"]
+        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, "source"]
     ) -> Bool[Tensor, "#batch target source"]:
-        return (key_place - centre[..., None]).abs() <= self.k
+        return (key_position - centre[..., None]).abs() <= self.k
 
-    def window(self, place: int, source: int, causal: bool) -> slice | None:
-        centre = aligned_place(place, self.length_ratio)
-        end = min(source, place + 1 if causal else source, centre + self.k + 1)
+    def window(self, position: int, source: int, causal: bool) -> slice | None:
+        centre = aligned_position(position, self.length_ratio)
+        end = min(source, position + 1 if causal else source, centre + self.k + 1)
         start = max(0, centre - self.k)
         return slice(start, end) if start < end else None
 

@@ -1,4 +1,4 @@
-"""Local-p pattern: a Gaussian around a predicted place. Luong et al. 2015, eq. 9-10, arXiv:1508.04025."""
+"""Local-p pattern: a Gaussian around a predicted position. Luong et al. 2015, eq. 9-10, arXiv:1508.04025."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from seq2seq_attn.nn.precision import at_least_float32
 class LocalPPattern(Pattern):
     """p = S sigmoid(v . tanh(W q)); keys |s - p| <= k; weights times exp(-(s - p)^2 / (2 sigma^2)), sigma = k / 2.
 
-    S is the sentence's length, or the query's place + 1 when causal. Rows are not normalised again, so they sum
-    to less than 1. Places count from 0, and so does p: the authors' code counts both from 1, by p = S sigmoid(..) + 1.
-    There the window stands around p rounded down; here, as in the paper, around p.
+    S is the sentence's length, or the query's position + 1 when causal. Rows are not normalised again, so they sum
+    to less than 1. Positions count from 0, and so does p: the authors' code counts both from 1, by
+    p = S sigmoid(..) + 1. There the window stands around p rounded down; here, as in the paper, around p.
 
     Args:
-        k: the paper's D, keys on each side of the predicted place.
+        k: the paper's D, keys on each side of the predicted position.
 
     Raises:
         UserError: for k below 1.
@@ -46,19 +46,19 @@ class LocalPPattern(Pattern):
         end: Int[Tensor, "#batch target"],
     ) -> Float[Tensor, "batch target"]:
         logit = torch.tanh(self.project_query(query)) @ self.vector[0]
-        # bfloat16 has no numbers between 128 and 129: places need a wider type.
+        # bfloat16 has no numbers between 128 and 129: positions need a wider type.
         return end * torch.sigmoid(at_least_float32(logit))
 
     def allowed(
-        self, centre: Float[Tensor, "#batch target"], key_place: Int[Tensor, "source"]
+        self, centre: Float[Tensor, "#batch target"], key_position: Int[Tensor, "source"]
     ) -> Bool[Tensor, "#batch target source"]:
-        return (key_place - centre[..., None]).abs() <= self.k
+        return (key_position - centre[..., None]).abs() <= self.k
 
     def reweigh(
         self,
         weights: Float[Tensor, "batch heads target source"],
         centre: Float[Tensor, "#batch target"],
-        key_place: Int[Tensor, "source"],
+        key_position: Int[Tensor, "source"],
     ) -> Float[Tensor, "batch heads target source"]:
-        deviations = (key_place - centre[..., None]) / (self.k / 2)  # (batch, target, source)
+        deviations = (key_position - centre[..., None]) / (self.k / 2)  # (batch, target, source)
         return weights * torch.exp(-deviations.square() / 2).to(weights.dtype)[:, None]

@@ -19,7 +19,7 @@ from seq2seq_attn.attention.backend.kernel.masked_product import masked_product
 from seq2seq_attn.attention.block import Block
 from seq2seq_attn.errors import UserError
 
-Place = TypeVar("Place", int, Tensor)
+AnyPosition = TypeVar("AnyPosition", int, Tensor)
 # Pairs of a dense pass up to which its mask is made once and kept: a short sentence takes no longer than its mask.
 MOST_KEPT = 2**19
 MOST_MASKS = 32
@@ -33,10 +33,10 @@ class Pattern(nn.Module, ABC):
         sees_all: whether every key is allowed, so that nobody need ask.
         reweighs: whether `reweigh` changes anything.
         reads_query: whether `centre` depends on what a query holds.
-        length_ratio: source places per target place, a fixed number: the target's length is unknown in decoding.
+        length_ratio: source positions per target position, a fixed number: the target's length is unknown in decoding.
             It must be 1 where a sentence attends to itself.
-        product_from, parts_from: source places from which the blocks are faster than a dense pass with a mask, in
-            `product` and with any other score or normalizer.
+        product_from, parts_from: source positions from which the blocks are faster than a dense pass with a mask, in
+            `fused_attention` and with any other score or normalizer.
     """
 
     sees_all: ClassVar[bool] = False
@@ -57,7 +57,7 @@ class Pattern(nn.Module, ABC):
         end: Int[Tensor, "#batch target"],
     ) -> Tensor:
         """Place around which each query looks, (batch or 1, target): the aligned one, unless it is predicted."""
-        return aligned_place(aligned, self.length_ratio)[None]
+        return aligned_position(aligned, self.length_ratio)[None]
 
     @property
     def options(self) -> tuple[Hashable, ...] | None:
@@ -65,34 +65,34 @@ class Pattern(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def allowed(self, centre: Tensor, key_place: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
+    def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
         """Which keys a query with this centre may see."""
 
     def reweigh(
-        self, weights: Float[Tensor, "batch heads target source"], centre: Tensor, key_place: Int[Tensor, "source"]
+        self, weights: Float[Tensor, "batch heads target source"], centre: Tensor, key_position: Int[Tensor, "source"]
     ) -> Float[Tensor, "batch heads target source"]:
         """Change weights after the normalizer; the rows may then sum to less than 1."""
         return weights
 
-    def window(self, place: int, source: int, causal: bool) -> slice | Int[Tensor, "keys"] | None:
-        """Places of the keys that the query at `place` sees, at least one; None: ask `allowed`."""
+    def window(self, position: int, source: int, causal: bool) -> slice | Int[Tensor, "keys"] | None:
+        """Positions of the keys that the query at `position` sees, at least one; None: ask `allowed`."""
         return None
 
     def parts(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
         """Blocks that hold every pair that is seen, once; in each part a row stands in one block at most.
 
-        Asked for by those who have `product_from` or `parts_from` places, and where `length_ratio` is 1.
+        Asked for by those who have `product_from` or `parts_from` positions, and where `length_ratio` is 1.
         """
         raise NotImplementedError(f"{type(self).__name__} is not cut into blocks; ask for what is allowed")
 
-    def product(
+    def fused_attention(
         self,
         query: Float[Tensor, "batch heads target width"],
         keys: Float[Tensor, "batch heads source width"],
         values: Float[Tensor, "batch heads source value_width"],
         mask: Bool[Tensor, "batch source"] | None,
         causal: bool,
-        itself: bool = False,
+        rows_match_keys: bool = False,
     ) -> Float[Tensor, "batch heads target value_width"] | None:
         """Context of a softmax over inner products, by a fused kernel; None: there is none.
 
@@ -102,7 +102,7 @@ class Pattern(nn.Module, ABC):
         """
         target, source = query.shape[2], keys.shape[2]
         if source >= self.product_from:
-            context = block_product(query, keys, values, mask, causal, self.parts, itself=itself)
+            context = block_product(query, keys, values, mask, causal, self.parts, rows_match_keys=rows_match_keys)
             if context is not None or source >= self.parts_from:
                 return context
         if self.reads_query:
@@ -120,9 +120,9 @@ def pattern_bias(
 ) -> Float[Tensor, "1 1 target source"]:
     """What a dense pass adds to its scores: 0 where a row sees a key, -inf elsewhere."""
     with torch.inference_mode(False):  # made in validation, it may serve training
-        rows, places = (torch.arange(length, device=device) for length in (target, source))
-        allowed = pattern.allowed(aligned_place(rows, pattern.length_ratio)[None], places)[:, None]
-        allowed = allowed & (places <= rows[:, None]) if causal else allowed
+        rows, positions = (torch.arange(length, device=device) for length in (target, source))
+        allowed = pattern.allowed(aligned_position(rows, pattern.length_ratio)[None], positions)[:, None]
+        allowed = allowed & (positions <= rows[:, None]) if causal else allowed
         return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, -math.inf)
 
 
@@ -136,15 +136,15 @@ def kept_bias(pattern: Pattern, *asked: Any) -> Float[Tensor, "1 1 target source
     return bias
 
 
-def aligned_place(place: Place, length_ratio: float) -> Place:
-    """round(place * length_ratio), halves up.
+def aligned_position(position: AnyPosition, length_ratio: float) -> AnyPosition:
+    """round(position * length_ratio), halves up.
 
     In whole numbers: torch.round goes to the even one, and a product of floats would depend on their dtype.
     """
     if length_ratio == 1:
-        return place
+        return position
     ratio = Fraction(length_ratio).limit_denominator(10**6)
-    return (2 * ratio.numerator * place + ratio.denominator) // (2 * ratio.denominator)
+    return (2 * ratio.numerator * position + ratio.denominator) // (2 * ratio.denominator)
 
 
 def check_k(k: int) -> None:
@@ -158,5 +158,5 @@ def check_length_ratio(length_ratio: float) -> None:
     if not 0 < length_ratio < math.inf:
         raise UserError(
             f"a pattern needs a length_ratio above 0, got {length_ratio}; "
-            "set attention.pattern.length_ratio to source pieces per target piece, or leave it at 1.0"
+            "set attention.pattern.length_ratio to source tokens per target token, or leave it at 1.0"
         )

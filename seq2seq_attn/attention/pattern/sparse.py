@@ -10,9 +10,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from seq2seq_attn.attention.block import Band, Block, class_blocks, window_blocks
-from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_place, check_k, check_length_ratio
+from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position, check_k, check_length_ratio
 
-# Source places from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
+# Source positions from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
 # cores: those of the product by one thread and by two, with 8 heads of 64, k = 32 and 64; those of the parts by one,
 # with 4 of 64, k = 4 to 16.
 PRODUCT_FROM, PRODUCT_FROM_K = 640, 8
@@ -28,7 +28,7 @@ class SparsePattern(Pattern):
 
     Args:
         k: keys on each side of the centre, and distance from one far key to the next.
-        length_ratio: source places per target place.
+        length_ratio: source positions per target position.
 
     Raises:
         UserError: for k below 1, or a ratio that is not above 0.
@@ -48,21 +48,21 @@ class SparsePattern(Pattern):
         return self.k, self.length_ratio
 
     def allowed(
-        self, centre: Int[Tensor, "#batch target"], key_place: Int[Tensor, "source"]
+        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, "source"]
     ) -> Bool[Tensor, "#batch target source"]:
-        distance = key_place - centre[..., None]
+        distance = key_position - centre[..., None]
         return (distance.abs() <= self.k) | (distance % self.k == 0)
 
-    def window(self, place: int, source: int, causal: bool) -> Int[Tensor, "keys"] | None:
-        centre = aligned_place(place, self.length_ratio)
-        end = min(source, place + 1) if causal else source
+    def window(self, position: int, source: int, causal: bool) -> Int[Tensor, "keys"] | None:
+        centre = aligned_position(position, self.length_ratio)
+        end = min(source, position + 1) if causal else source
         near = range(max(0, centre - self.k), min(end, centre + self.k + 1))
         seen = sorted({*near, *range(centre % self.k, end, self.k)})
         return torch.tensor(seen) if seen else None
 
     def parts(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
-        """What is far, and what is near without the k-th places on both sides, which are its own and the far one's."""
+        """What is far, and what is near without the position itself and the k-th on both sides, which are far."""
         far = class_blocks(target, source, self.k, causal)
         if self.k == 1:
             return [far]
-        return [far, window_blocks(target, source, Band(self.k - 1, 0 if causal else self.k - 1, apart=True))]
+        return [far, window_blocks(target, source, Band(self.k - 1, 0 if causal else self.k - 1, exclude_self=True))]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, split_heads
 
 
@@ -44,7 +44,7 @@ class AdditiveScore(Score):
         return (split_heads(self.project_key(keys), self.num_heads),)
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
         return vector_of_tanh(self.vector, query[0], keys[0])
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.score.additive import vector_of_tanh
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, split_heads
 
 
@@ -45,6 +45,6 @@ class ConcatScore(Score):
         return (split_heads(F.linear(keys, self.project.weight[:, self.query_dim :]), self.num_heads),)
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
         return vector_of_tanh(self.vector, query[0], keys[0])

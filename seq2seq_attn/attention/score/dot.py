@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.heads import check_heads, split_heads
 
@@ -39,6 +39,6 @@ class DotScore(Score):
         return (split_heads(keys, self.num_heads),)
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
         return query[0] @ keys[0].mT

@@ -1,4 +1,4 @@
-"""Fixed patterns of places in seven heads, scaled dot in the others. Raganato et al. 2020, arXiv:2002.10260."""
+"""Fixed patterns of positions in seven heads, scaled dot in the others. Raganato et al. 2020, arXiv:2002.10260."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.heads import check_heads, split_heads
 
@@ -20,9 +20,9 @@ FIXED_HEADS = ("current", "previous", "next", "left", "right", "end", "start")
 class FixedScore(Score):
     """Heads in the order of `FIXED_HEADS`, then the learned ones; scores are logarithms of the paper's weights.
 
-    A token at place t of n looks at place t, t - 1 and t + 1; at 0..t-2 with weights (s + 1)^3; at t+2..n-1 with
-    (n - s)^3; at all places with (s + 1)^3, which prefer the end; at all with (n - s)^3, which prefer the start.
-    The learned heads look everywhere. A head with no such place gives zeros, as `next` and `right` do when causal.
+    A token at position t of n looks at position t, t - 1 and t + 1; at 0..t-2 with weights (s + 1)^3; at t+2..n-1 with
+    (n - s)^3; at all positions with (s + 1)^3, which prefer the end; at all with (n - s)^3, which prefer the start.
+    The learned heads look everywhere. A head with no such position gives zeros, as `next` and `right` do when causal.
 
     Args:
         bias: whether the two projections have one (`attention.qkv_bias`).
@@ -58,27 +58,27 @@ class FixedScore(Score):
         return (split_heads(self.project_key(keys), self.num_learned),)
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
         learned = query[0] @ keys[0].mT
         number = torch.promote_types(learned.dtype, torch.float32)
-        key, place = places.key.unsqueeze(-2).to(number), places.query.unsqueeze(-1)
-        end = places.end.unsqueeze(-1).clamp(min=1)
+        key, position = positions.key.unsqueeze(-2).to(number), positions.query.unsqueeze(-1)
+        end = positions.end.unsqueeze(-1).clamp(min=1)
         rising, falling = key + 1, (end - key).clamp(min=1)  # clamped in the padding only, which is hidden
-        # Over the largest that a head sees: softmax does not mind, and in half precision the places that count
+        # Over the largest that a head sees: softmax does not mind, and in half precision the positions that count
         # keep theirs.
         fixed = torch.broadcast_tensors(
             *[torch.zeros_like(key)] * 3,
-            3 * (rising / (place - 1).clamp(min=1)).log(),
-            3 * (falling / (end - place - 2).clamp(min=1)).log(),
+            3 * (rising / (position - 1).clamp(min=1)).log(),
+            3 * (falling / (end - position - 2).clamp(min=1)).log(),
             3 * (rising / end).log(),
             3 * (falling / end).log(),
         )
         fixed = torch.stack(fixed, -3)
         return torch.cat([fixed.expand(*learned.shape[:-3], *fixed.shape[-3:]), learned], -3)
 
-    def visible(self, places: Places) -> Bool[Tensor, "*batch heads target source"]:
-        ahead = places.key.unsqueeze(-2) - places.query.unsqueeze(-1)
+    def visible(self, positions: QueryKeyPositions) -> Bool[Tensor, "*batch heads target source"]:
+        ahead = positions.key.unsqueeze(-2) - positions.query.unsqueeze(-1)
         every = torch.ones_like(ahead, dtype=torch.bool)
         fixed = [ahead == 0, ahead == -1, ahead == 1, ahead <= -2, ahead >= 2, every, every]
         return torch.stack(fixed + [every] * self.num_learned, -3).unsqueeze(0)

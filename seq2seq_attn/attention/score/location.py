@@ -1,4 +1,4 @@
-"""Location score: W h, one row of W for each source place. Luong et al. 2015, eq. 8, arXiv:1508.04025."""
+"""Location score: W h, one row of W for each source position. Luong et al. 2015, eq. 8, arXiv:1508.04025."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq_attn.attention.score.score import Score, check_max_length
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import HeadLinear, check_heads, split_heads
 
 
 @final
 class LocationScore(Score):
-    """The query alone says which places it wants; no key is read. Several heads take a slice of the query each.
+    """The query alone says which positions it wants; no key is read. Several heads take a slice of the query each.
 
     Args:
-        max_length: source places that there are rows for, in pieces.
+        max_length: source positions that there are rows for, in tokens.
     """
 
     def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:
@@ -38,7 +38,7 @@ class LocationScore(Score):
         return ()
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
-        check_max_length(self, places.source_length)
-        return self.project.at(query[0], places.key)
+        check_max_length(self, positions.source_length)
+        return self.project.at(query[0], positions.key)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 
 
@@ -28,7 +28,7 @@ class MixtureScore(Score):
         bias, scale: for the scores that take them (`attention.qkv_bias`, `attention.qk_scale`).
 
     Raises:
-        UserError: for no score, one that hides places, or a scale that none takes.
+        UserError: for no score, one that hides positions, or a scale that none takes.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class MixtureScore(Score):
         return tuple(part for score in self._each() for part in score.prepare_keys(keys))
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
         queries, memories = iter(query), iter(keys)
         shares = self.logits.softmax(0)[..., None, None]  # (scores, heads, 1, 1)
@@ -73,7 +73,7 @@ class MixtureScore(Score):
         for share, score in zip(shares, self._each(), strict=True):
             own_query = tuple(islice(queries, score.query_parts))
             own_keys = tuple(islice(memories, score.key_parts))
-            mixed.append(share * score(own_query, own_keys, places))
+            mixed.append(share * score(own_query, own_keys, positions))
         return reduce(torch.add, mixed)  # some have a batch of 1
 
 
@@ -84,7 +84,7 @@ def check_scores(scores: dict[str, partial[Any]], scale: float | None) -> None:
         kind = cast(type[Score], score.func)
         if kind.visible is not Score.visible:
             raise UserError(
-                f"a mixture adds scores, but {kind.__name__} hides places; "
+                f"a mixture adds scores, but {kind.__name__} hides positions; "
                 f"take another score than attention.score.scores.{name}, or use it alone"
             )
     if scale is not None and not any("scale" in named_arguments(score) for score in scores.values()):

@@ -1,4 +1,4 @@
-"""The contract of a score: what a query thinks of a key, or of a place."""
+"""The contract of a score: what a query thinks of a key, or of a position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 
 
@@ -21,7 +21,7 @@ class Score(nn.Module, ABC):
     Attributes:
         inner_product: `forward` is `query[0] @ keys[0].mT`, any scale folded into the query.
         reads_query: False where the scores are the same for every query content.
-        max_length: places that it has scores for; None: any.
+        max_length: positions that it has scores for; None: any.
         query_parts, key_parts: tensors that `prepare_query` and `prepare_keys` return.
     """
 
@@ -61,17 +61,17 @@ class Score(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
         """Scores of every prepared query against every prepared key; `*batch` may be 1 where contents do not matter."""
 
-    def visible(self, places: Places) -> Bool[Tensor, "*batch heads target source"] | None:
-        """Places that the score itself looks at, head by head; None: all."""
+    def visible(self, positions: QueryKeyPositions) -> Bool[Tensor, "*batch heads target source"] | None:
+        """Positions that the score itself looks at, head by head; None: all."""
         return None
 
 
 def check_max_length(score: Score, *lengths: int | None) -> None:
-    """Compare plain numbers (see `Places`), so that no tensor is read; None: not known.
+    """Compare plain numbers (see `QueryKeyPositions`), so that no tensor is read; None: not known.
 
     Raises:
         UserError: for a length beyond `score.max_length`.
@@ -79,6 +79,6 @@ def check_max_length(score: Score, *lengths: int | None) -> None:
     longest = max((length for length in lengths if length is not None), default=0)
     if score.max_length is not None and longest > score.max_length:
         raise UserError(
-            f"{type(score).__name__} has scores for {score.max_length} places, but a sentence has {longest}; "
+            f"{type(score).__name__} has scores for {score.max_length} positions, but a sentence has {longest}; "
             f"set attention.score.max_length={longest} or more (in a mixture, attention.score.scores.NAME.max_length)"
         )

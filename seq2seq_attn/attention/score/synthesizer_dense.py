@@ -1,4 +1,4 @@
-"""Dense synthesizer: W2 relu(W1 x + b1) + b2, a score for each place. Tay et al. 2020, eq. 1-2, arXiv:2005.00743."""
+"""Dense synthesizer: W2 relu(W1 x + b1) + b2, a score for each position. Tay et al. 2020, eq. 1-2, arXiv:2005.00743."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq_attn.attention.score.score import Score, check_max_length
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import HeadLinear, check_heads, split_heads
 
 
@@ -18,7 +18,7 @@ class SynthesizerDenseScore(Score):
     """A perceptron of the query alone, one a head: it reads the head's slice, and its hidden layer is as wide.
 
     Args:
-        max_length: places that it has scores for, in pieces.
+        max_length: positions that it has scores for, in tokens.
     """
 
     def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:
@@ -39,7 +39,7 @@ class SynthesizerDenseScore(Score):
         return ()
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
-        check_max_length(self, places.source_length)
-        return self.score.at(query[0], places.key)
+        check_max_length(self, positions.source_length)
+        return self.score.at(query[0], positions.key)

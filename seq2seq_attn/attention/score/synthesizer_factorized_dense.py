@@ -11,20 +11,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq_attn.attention.score.score import Score, check_max_length
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.heads import HeadLinear, check_heads, split_heads
 
 
 @final
 class SynthesizerFactorizedDenseScore(Score):
-    """The query makes a numbers A and b numbers B; place j scores A[j mod a] * B[j div a].
+    """The query makes a numbers A and b numbers B; position j scores A[j mod a] * B[j div a].
 
-    The paper leaves open how the two are laid out over the places; one tiled and the other repeated is what makes
-    every place its own pair. Both read one hidden layer, as the paper's count of d (d + a + b) parameters has it.
+    The paper leaves open how the two are laid out over the positions; one tiled and the other repeated is what makes
+    every position its own pair. Both read one hidden layer, as the paper's count of d (d + a + b) parameters has it.
 
     Args:
-        max_length: places that it has scores for, in pieces.
+        max_length: positions that it has scores for, in tokens.
         factors: a and b, whose product is `max_length`; None: the most square ones.
     """
 
@@ -50,13 +50,13 @@ class SynthesizerFactorizedDenseScore(Score):
         return ()
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
-        check_max_length(self, places.source_length)
+        check_max_length(self, positions.source_length)
         (tiled, repeated), (a, b) = query, self.factors
         # Picking by a product with rows of the identity: exact, and its backward is far faster than an index's.
-        tile = torch.eye(a, dtype=tiled.dtype, device=tiled.device)[places.key % a].unsqueeze(-3)
-        repeat = torch.eye(b, dtype=tiled.dtype, device=tiled.device)[places.key // a].unsqueeze(-3)
+        tile = torch.eye(a, dtype=tiled.dtype, device=tiled.device)[positions.key % a].unsqueeze(-3)
+        repeat = torch.eye(b, dtype=tiled.dtype, device=tiled.device)[positions.key // a].unsqueeze(-3)
         return (tiled @ tile.mT) * (repeated @ repeat.mT)
 
 

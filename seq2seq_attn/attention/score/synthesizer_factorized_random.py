@@ -9,18 +9,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.score.score import Score, check_max_length
-from seq2seq_attn.attention.state import Places
-from seq2seq_attn.nn.heads import at_places
+from seq2seq_attn.attention.state import QueryKeyPositions
+from seq2seq_attn.nn.heads import rows_at
 
 
 @final
 class SynthesizerFactorizedRandomScore(Score):
-    """A vector for each target place and one for each source place, in each head, the same for every sentence.
+    """A vector for each target position and one for each source position, in each head, the same for every sentence.
 
     Their products start with variance 1, as the table of the random synthesizer.
 
     Args:
-        max_length: places that it has scores for, in pieces.
+        max_length: positions that it has scores for, in tokens.
         rank: width of the vectors, k.
     """
 
@@ -42,8 +42,8 @@ class SynthesizerFactorizedRandomScore(Score):
         return ()
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
-        check_max_length(self, places.target_length, places.source_length)
-        scores = at_places(self.target, places.query) @ at_places(self.source, places.key).mT
+        check_max_length(self, positions.target_length, positions.source_length)
+        scores = rows_at(self.target, positions.query) @ rows_at(self.source, positions.key).mT
         return scores.unsqueeze(0)

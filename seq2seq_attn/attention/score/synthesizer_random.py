@@ -1,4 +1,4 @@
-"""Random synthesizer: R, one number for each pair of places. Tay et al. 2020, arXiv:2005.00743."""
+"""Random synthesizer: R, one number for each pair of positions. Tay et al. 2020, arXiv:2005.00743."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.score.score import Score, check_max_length
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 
 
 @final
 class SynthesizerRandomScore(Score):
     """A table for each head, the same for every sentence.
 
-    It starts from N(0, 1), the spread of scaled dot scores: a table that is never trained must prefer some places.
+    It starts from N(0, 1), the spread of scaled dot scores: a table that is never trained must prefer some positions.
 
     Args:
-        max_length: places that it has scores for, in pieces.
+        max_length: positions that it has scores for, in tokens.
         trainable: False leaves the table as it was drawn; it is saved all the same.
     """
 
@@ -43,8 +43,8 @@ class SynthesizerRandomScore(Score):
         return ()
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
-        check_max_length(self, places.target_length, places.source_length)
-        scores = self.table[:, places.query.unsqueeze(-1), places.key.unsqueeze(-2)]
+        check_max_length(self, positions.target_length, positions.source_length)
+        scores = self.table[:, positions.query.unsqueeze(-1), positions.key.unsqueeze(-2)]
         return scores.movedim(0, -3).unsqueeze(0)

@@ -1,4 +1,4 @@
-"""Uniform score: 0 for every place, so the context is the mean of what may be seen. The baseline without attention."""
+"""Uniform score: 0 for every position, so the context is a mean over the mask. The baseline without attention."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.attention.state import Places
+from seq2seq_attn.attention.state import QueryKeyPositions
 
 
 @final
@@ -30,8 +30,8 @@ class UniformScore(Score):
         return ()
 
     def forward(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], places: Places
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
-        blocks, target = places.query.shape[:-1], places.query.shape[-1]
-        shape = (1, *blocks, self.num_heads, target, places.key.shape[-1])
-        return torch.zeros(shape, device=places.key.device)
+        blocks, target = positions.query.shape[:-1], positions.query.shape[-1]
+        shape = (1, *blocks, self.num_heads, target, positions.key.shape[-1])
+        return torch.zeros(shape, device=positions.key.device)

@@ -13,4 +13,4 @@ class LengthPenalty(ABC):
 
     @abstractmethod
     def __call__(self, length: Int[Tensor, "lengths"]) -> Float[Tensor, "lengths"]:
-        """More than 0, in float64; `length` is in pieces, end piece counted, so at least 1."""
+        """More than 0, in float64; `length` is in tokens, end token counted, so at least 1."""

@@ -1,4 +1,4 @@
-"""Mean log-probability of a piece: log-probabilities are divided by |Y|. Bahdanau et al. 2015, arXiv:1409.0473."""
+"""Mean log-probability of a token: log-probabilities are divided by |Y|. Bahdanau et al. 2015, arXiv:1409.0473."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from seq2seq_attn.attention.block import Block
 
 # Blocks of a sentence of so many rows and keys, causal or not: parts that together hold each pair once.
 Cut = Callable[[int, int, bool], Sequence[Sequence[Block]]]
-# Places of padding that cost about what the calls of one more sentence do. A judgement for 8 heads of 64: a place
+# Positions of padding that cost about what the calls of one more sentence do. A judgement for 8 heads of 64: a position
 # costs 2 to 4 microseconds, a sentence of three blocks 100 of overhead.
-FREE_PLACES = 32
+FREE_POSITIONS = 32
 
 
 def block_product(
@@ -27,7 +27,7 @@ def block_product(
     causal: bool,
     cut: Cut,
     *,
-    itself: bool,
+    rows_match_keys: bool,
 ) -> Float[Tensor, "batch heads target value_width"] | None:
     """None where the kernel does not serve: on another device, or for real keys that stand behind padding.
 
@@ -44,7 +44,8 @@ def block_product(
         if not torch.equal(mask, torch.arange(source) < lengths[:, None]):
             return None
         groups = [
-            group_of(lengths.tolist(), first, end, target, causal, cut, itself) for first, end in runs(lengths.tolist())
+            group_of(lengths.tolist(), first, end, target, causal, cut, rows_match_keys)
+            for first, end in runs(lengths.tolist())
         ]
     width, value_width = query.shape[-1], values.shape[-1]
     query, keys, values = (widened(x, max(width, value_width)) for x in (query, keys, values))
@@ -56,7 +57,7 @@ def runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
     first, longest, total = 0, 0, 0
     for i, length in enumerate(lengths):
         padding = max(longest, length) * (i + 1 - first) - (total + length)
-        if padding > FREE_PLACES * (i - first):
+        if padding > FREE_POSITIONS * (i - first):
             yield first, i
             first, longest, total = i, 0, 0
         longest, total = max(longest, length), total + length
@@ -64,14 +65,18 @@ def runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield first, len(lengths)
 
 
-def group_of(lengths: Sequence[int], first: int, end: int, target: int, causal: bool, cut: Cut, itself: bool) -> Group:
+def group_of(
+    lengths: Sequence[int], first: int, end: int, target: int, causal: bool, cut: Cut, rows_match_keys: bool
+) -> Group:
     """Neighbours cut as the longest of them."""
     own = list(lengths[first:end])
     longest = max(own)
-    parts = cut(longest if itself else target, longest, causal) if longest > 0 else []
+    parts = cut(longest if rows_match_keys else target, longest, causal) if longest > 0 else []
     ragged = own if min(own) < longest else None
     # A row that sees nothing behind itself never meets the keys of padding.
-    return Group(first, end, parts, keys=None if causal and itself else ragged, rows=ragged if itself else None)
+    return Group(
+        first, end, parts, keys=None if causal and rows_match_keys else ragged, rows=ragged if rows_match_keys else None
+    )
 
 
 def widened(x: Float[Tensor, "batch heads length _"], width: int) -> Float[Tensor, "batch heads length {width}"]:

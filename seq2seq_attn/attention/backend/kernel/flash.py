@@ -18,7 +18,7 @@ from seq2seq_attn.attention.block import HIDDEN, Block
 
 # Rows computed at once: few enough that what they need stays in a core's cache, and a small part of all memory; a
 # short sequence has many blocks of few rows, and twice as many rows at once spare it half of the calls. Tried on two
-# unsteady CPU cores, 8 heads of 64, k = 32 and 64: 256 against 128 gains a sixth or more at 2048 places and loses a
+# unsteady CPU cores, 8 heads of 64, k = 32 and 64: 256 against 128 gains a sixth or more at 2048 positions and loses a
 # sixth at 4096 and 8192.
 ROWS, ROWS_OF_SHORT, LONG = 128, 256, 4096
 SHARE = 16  # of all rows: what a call about classes takes at most
@@ -47,7 +47,7 @@ class Group(NamedTuple):
         if self.keys is None or block.last_key < min(self.keys):
             return [band] * min(sentences, block.repeats)
         there = torch.tensor(self.keys, device=like.device)[:, None, None]
-        gone = block.key_places(like.device) >= there  # (sentences, repeats, keys)
+        gone = block.key_positions(like.device) >= there  # (sentences, repeats, keys)
         dtype = torch.promote_types(like.dtype, torch.float32)
         far_down = torch.zeros(gone.shape, dtype=dtype, device=like.device).masked_fill_(gone, HIDDEN)
         of_views = [x[:, None, None] for x in far_down.unbind(1 if by_repetition(sentences, block) else 0)]
@@ -57,8 +57,8 @@ class Group(NamedTuple):
         """Rows that see no key, or are padding."""
         seen = total > HIDDEN / 2
         if self.rows is not None:
-            places = torch.arange(total.shape[2], device=total.device)[:, None]
-            seen = seen & (places < torch.tensor(self.rows, device=total.device)[:, None, None, None])
+            positions = torch.arange(total.shape[2], device=total.device)[:, None]
+            seen = seen & (positions < torch.tensor(self.rows, device=total.device)[:, None, None, None])
         return ~seen
 
 
@@ -76,7 +76,7 @@ class BlockAttention(torch.autograd.Function):
         wide = torch.promote_types(query.dtype, torch.float32)
         total = torch.full((*query.shape[:3], 1), HIDDEN, dtype=wide, device=query.device)
         of_rows, of_columns = (query, context, total), (keys, values)
-        for number, block, bias, (q, out, lse), (k, v) in pieces(groups, of_rows, of_columns):
+        for number, block, bias, (q, out, lse), (k, v) in tiles(groups, of_rows, of_columns):
             more, more_lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
                 q, k, v, is_causal=block.causal, attn_mask=bias, scale=1.0
             )
@@ -85,7 +85,7 @@ class BlockAttention(torch.autograd.Function):
                 lse.copy_(more_lse.unsqueeze(-1))
             else:
                 join(out, lse, more, more_lse.unsqueeze(-1))
-            del more, more_lse  # before the next are made: at most one piece is held
+            del more, more_lse  # before the next are made: at most one token is held
         for group in groups:
             if group.keys is not None or group.rows is not None:
                 whole = slice(group.first, group.end)
@@ -104,7 +104,7 @@ class BlockAttention(torch.autograd.Function):
         of_query, of_keys, of_values = beginnings(ctx.groups, query, keys, values)
         of_rows = (query, context, total, upstream, of_query)
         of_columns = (keys, values, of_keys, of_values)
-        for number, block, bias, (q, out, lse, up, to_q), (k, v, to_k, to_v) in pieces(ctx.groups, of_rows, of_columns):
+        for number, block, bias, (q, out, lse, up, to_q), (k, v, to_k, to_v) in tiles(ctx.groups, of_rows, of_columns):
             found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 up, q, k, v, out, lse.squeeze(-1), 0.0, block.causal, attn_mask=bias, scale=1.0
             )
@@ -163,7 +163,7 @@ def add_windows(
         to[:, :, start : start + turn].add_(found[:, :, start : start + turn])
 
 
-def pieces(
+def tiles(
     groups: Sequence[Group], of_rows: Sequence[Tensor], of_keys: Sequence[Tensor]
 ) -> Iterator[tuple[int, Block, Tensor | None, Sequence[Tensor], Sequence[Tensor]]]:
     """What is computed at once: number of its part, its block, bias, views of what has rows and of what has keys."""
@@ -198,7 +198,7 @@ def at_once(block: Block, sentences: int, heads: int, length: int, most: int) ->
 def views(
     x: Float[Tensor, "batch heads length width"], first: int, length: int, block: Block
 ) -> list[Float[Tensor, "_ heads rows width"]]:
-    """The places of a block in all its repetitions, without a copy.
+    """The positions of a block in all its repetitions, without a copy.
 
     A view has either all sentences and one repetition or one sentence and all repetitions, whichever makes fewer:
     the two have no stride in common.
@@ -206,10 +206,10 @@ def views(
     if by_repetition(len(x), block):
         starts = [first + i * block.step for i in range(block.repeats)]
         return [x[:, :, s : s + (length - 1) * block.spacing + 1 : block.spacing] for s in starts]
-    _, heads, place, last = x.stride()
+    _, heads, position, last = x.stride()
     size = (block.repeats, x.shape[1], length, x.shape[3])
-    strides = (block.step * place, heads, block.spacing * place, last)
-    return [x.as_strided(size, strides, one.storage_offset() + first * place) for one in x]
+    strides = (block.step * position, heads, block.spacing * position, last)
+    return [x.as_strided(size, strides, one.storage_offset() + first * position) for one in x]
 
 
 def by_repetition(sentences: int, block: Block) -> bool:
