@@ -28,6 +28,7 @@ from seq2seq_attn.paths import given_path
 from seq2seq_attn.process import is_closed
 from seq2seq_attn.text import printable
 
+MODEL_SUFFIXES = (".ckpt", ".safetensors", ".model")  # of what a run or a published folder is rebuilt from
 FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
 AHEAD = ("read_ahead", "batch_sentences", "batch_tokens")
 LINE_PIECES = 16  # of a short line: how many may share a batch that is given in tokens
@@ -71,9 +72,11 @@ def check_files(options: dict[str, Any]) -> None:
     if options["interactive"] and given:
         raise UserError(f"interactive=true answers at the prompt; leave out {', '.join(given)}")
     paths = options["ckpt_path"]
-    files: list[tuple[str, Any]] = [
-        ("ckpt_path", str(given_path(path, "ckpt_path"))) for path in (paths if isinstance(paths, list) else [paths])
-    ]
+    files: list[tuple[str, Any]] = []
+    for path in paths if isinstance(paths, list) else [paths]:
+        folder = given_path(path, "ckpt_path")
+        models = [file for file in folder.rglob("*") if file.suffix in MODEL_SUFFIXES] if folder.is_dir() else []
+        files += [("ckpt_path", str(file)) for file in (folder, *models)]
     files += given.items()
     for option, stream in (("input", sys.stdin), ("output", sys.stdout)):
         if options[option] is None:

@@ -215,6 +215,15 @@ def test_one_file_under_two_names_is_refused_before_it_is_written(
     assert {path.name for path in tmp_path.iterdir()} == {"in.txt", "hard", "soft", "to_new"}
 
 
+def test_a_checkpoint_inside_the_run_that_is_read_is_no_output(file: Path, tmp_path: Path) -> None:
+    best = tmp_path / "run" / "checkpoints" / "best.ckpt"
+    best.parent.mkdir(parents=True)
+    best.write_bytes(file.read_bytes())
+    with pytest.raises(UserError, match=r"^ckpt_path and output are one file, .+/best.ckpt; give each its own$"):
+        run(tmp_path, best.parents[1], b"the cat\n", f"output={best}")
+    assert best.read_bytes() == file.read_bytes()
+
+
 def test_an_interrupted_translation_leaves_the_files_of_before(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

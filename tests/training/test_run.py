@@ -148,7 +148,7 @@ def test_a_checkpoint_is_tensors_and_plain_data(run: Path) -> None:
     checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
     assert checkpoint["config"]["attention"]["_target_"] == "seq2seq_attn.attention.attention.Attention"
     assert checkpoint["tokenizer"]["source_model"].dtype == torch.uint8
-    assert checkpoint["format"] == 2
+    assert checkpoint["format"] == 3
     loaded = load(str(run))
     assert loaded.model.embed_source.num_embeddings == loaded.tokenizer.source_vocab_size
 
