@@ -1,4 +1,4 @@
-"""Every script answers a position that holds nothing for it with one sentence and exit code 2."""
+"""Every script answers a path that holds nothing for it with one sentence and exit code 2."""
 
 from __future__ import annotations
 
