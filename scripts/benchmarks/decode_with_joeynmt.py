@@ -32,7 +32,7 @@ def write_model(model: Any, tokenizer: Any, table: Tensor, folder: Path, *, most
     """A folder with its configuration, checkpoint, vocabularies and tokenizers.
 
     Args:
-        model: a pre-norm Transformer of ours. table: of its positions, `PLACES` rows.
+        model: a pre-norm Transformer of ours. table: of its positions, `POSITIONS` rows.
         most: tokens of a translation. batch: sentences.
     """
     folder.mkdir(parents=True, exist_ok=True)

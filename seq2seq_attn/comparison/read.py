@@ -81,9 +81,9 @@ def find_runs(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder} is no folder; give run folders of train.py, or folders of them")
-        for position, inner, files in os.walk(folder.resolve()):
+        for run, inner, files in os.walk(folder.resolve()):
             if any(mark in (*inner, *files) for mark in MARKS):
-                found[Path(position)] = None
+                found[Path(run)] = None
                 inner.clear()
             inner[:] = sorted((name for name in inner if not name.startswith(".")), key=natural)
     return list(found)
@@ -94,18 +94,18 @@ def natural(name: str) -> tuple[int, int, str]:
     return (0, int(name), name) if name.isdecimal() else (1, 0, name)
 
 
-def named(positions: Sequence[Path], folders: Sequence[Path]) -> list[tuple[str, str, Path]]:
+def named(runs: Sequence[Path], folders: Sequence[Path]) -> list[tuple[str, str, Path]]:
     """Names of the runs and of the folders they are in, which say nothing of where on a machine they are."""
     given = [folder.resolve() for folder in folders]
     root = os.path.commonpath([folder.parent for folder in given])
 
-    def name(position: Path) -> str:
-        return position.relative_to(root).as_posix()
+    def name(run: Path) -> str:
+        return run.relative_to(root).as_posix()
 
-    def innermost(position: Path) -> Path:
-        return max((folder for folder in given if position.is_relative_to(folder)), key=lambda own: len(own.parts))
+    def innermost(run: Path) -> Path:
+        return max((folder for folder in given if run.is_relative_to(folder)), key=lambda own: len(own.parts))
 
-    return [(name(position), name(innermost(position)), position) for position in positions]
+    return [(name(run), name(innermost(run)), run) for run in runs]
 
 
 def read_run(name: str, given: str, folder: Path) -> Run | LeftOut:

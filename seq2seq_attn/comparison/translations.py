@@ -56,14 +56,14 @@ class Comparison(NamedTuple):
     signatures: dict[str, str]
 
 
-def read_system(position: Path, split: str) -> System:
+def read_system(path: Path, split: str) -> System:
     """The translations of a split, from a folder or a file.
 
     Raises:
         UserError: if a file is not there, or its lines are not what train.py and evaluate.py write.
     """
     suffix = "" if split == "test" else f"_{split.removeprefix('test_')}"
-    file = position / f"translations{suffix}.tsv" if position.is_dir() else position
+    file = path / f"translations{suffix}.tsv" if path.is_dir() else path
     rows = [line.split("\t") for line in read_lines(file)]
     for number, row in enumerate(rows, 1):
         if len(row) != 3:
@@ -74,12 +74,12 @@ def read_system(position: Path, split: str) -> System:
     sources, first, hypotheses = (list(column) for column in zip(*rows, strict=True))
     versions = file.with_suffix(".references")
     if not versions.is_file():
-        return System(str(position), sources, hypotheses, [[reference] for reference in first])
+        return System(str(path), sources, hypotheses, [[reference] for reference in first])
     # The first version fills up the lines that have fewer; it counts once.
     references = [list(dict.fromkeys(line.split("\t"))) for line in read_lines(versions)]
     if [printable(options[0]) for options in references] != [printable(reference) for reference in first]:
         raise UserError(f"{versions} does not belong to {file}; give the folder that both were written to")
-    return System(str(position), sources, hypotheses, references)
+    return System(str(path), sources, hypotheses, references)
 
 
 def read_lines(file: Path) -> list[str]:
@@ -123,7 +123,7 @@ def compare(systems: Sequence[System], metrics: Sequence[str], method: str, resa
     """
     check_same_test_set(systems)
     test = PairedTest(
-        [(str(position), system.hypotheses) for position, system in enumerate(systems)],
+        [(str(number), system.hypotheses) for number, system in enumerate(systems)],
         {metric: METRICS[metric]() for metric in metrics},
         reference_streams(systems[0].references),  # type: ignore[arg-type]
         test_type=METHODS[method],
@@ -146,8 +146,8 @@ def comparison_table(systems: Sequence[System], comparison: Comparison) -> Table
     for metric in comparison.results:
         table.add_column(metric, justify="right")
         table.add_column("p", justify="right")
-    for position, system in enumerate(systems):
-        cells = [cell for m, of in comparison.results.items() for cell in shown(of[position], of[0], m)]
+    for number, system in enumerate(systems):
+        cells = [cell for m, of in comparison.results.items() for cell in shown(of[number], of[0], m)]
         table.add_row(system.name, *cells)
     return table
 
@@ -176,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--method", choices=METHODS, default="bootstrap")
     parser.add_argument("--resamples", type=int, default=0, help="0: 1,000, or 10,000 trials of randomisation")
     given = parser.parse_args(arguments)
-    systems = [read_system(position, given.split) for position in (given.baseline, *given.systems)]
+    systems = [read_system(path, given.split) for path in (given.baseline, *given.systems)]
     comparison = compare(systems, given.metrics, given.method, given.resamples)
     console = plain_console()
     say = partial(console.print, highlight=False, soft_wrap=True)
