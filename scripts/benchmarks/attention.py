@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
+from seq2seq_attn.attention.backend.fused import fused_attention
 from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern
@@ -58,13 +59,13 @@ class Run(NamedTuple):
 
 def blocks(pattern: Pattern, causal: bool) -> Way:
     """Our kernel, also below the length from which it is chosen."""
-    pattern.product_from = 1
+    pattern.fused_from = 1
     return automatic(pattern, causal)
 
 
 def automatic(pattern: Pattern, causal: bool) -> Way:
     def way(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        context = pattern.fused_attention(query, keys, values, None, causal)
+        context = fused_attention(pattern, query, keys, values, None, causal=causal, rows_match_keys=False)
         if context is None:
             raise NotImplementedError("this device or length has no product")
         return context
@@ -140,7 +141,7 @@ def runs_of(case: Case, options: argparse.Namespace) -> Iterator[Run]:
         yield from (Run("masked", "", 0, b) for b in both)
     for pattern, k in itertools.product(options.patterns, options.k):
         yield from (Run("blocks", pattern, k, b) for b in both)
-        if case.length < PATTERNS[pattern](k=k, length_ratio=1.0).product_from:
+        if case.length < PATTERNS[pattern](k=k, length_ratio=1.0).fused_from:
             yield from (Run("automatic", pattern, k, b) for b in both)
     if "local" in options.patterns:
         yield from (Run("lucidrains", "local", K_OF_OTHERS, b) for b in both)

@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from scripts.benchmarks.attention import PATTERNS, Step, fastest
+from seq2seq_attn.attention.backend.fused import fused_attention
 from seq2seq_attn.attention.build import build_attention
 from seq2seq_attn.attention.pattern.full import FullPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern
@@ -126,9 +127,9 @@ def parts(shorter: int) -> Iterator[Figure]:
             steps = {}
             for way, start in (("dense", sys.maxsize), ("blocks", 1)):
                 one = build_attention(name, f"pattern.k={k}", *overrides, dim=256, num_heads=4).train()
-                chosen_from = one.attention.pattern.parts_from
-                one.attention.pattern.product_from = sys.maxsize
-                one.attention.pattern.parts_from = start
+                chosen_from = one.attention.pattern.blocks_from
+                one.attention.pattern.fused_from = sys.maxsize
+                one.attention.pattern.blocks_from = start
                 steps[way] = both_ways(lambda x, one=one: one(x).context, x)
             case = f"{why}, {name}, k = {k}, {length} positions"
             chosen = "chosen" if length >= chosen_from else "not chosen"
@@ -167,7 +168,7 @@ def core(pattern: Pattern, length: int, lengths: Tensor, causal: bool, both: boo
     mask = torch.arange(length) < lengths[:, None]
 
     def attend(query: Tensor) -> Any:
-        return pattern.fused_attention(query, keys, values, mask, causal, rows_match_keys=True)
+        return fused_attention(pattern, query, keys, values, mask, causal=causal, rows_match_keys=True)
 
     def forward() -> None:
         with torch.no_grad():

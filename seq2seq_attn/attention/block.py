@@ -1,4 +1,4 @@
-"""A pattern cut into rectangles of rows and keys, most of which are one rectangle moved along."""
+"""Blocks: a pattern cut into rectangles of rows and keys, most of which repeat one rectangle at regular steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHOLE = 16  # keys: a window of 94 costs the kernel a tenth more than one of 96,
 
 @final
 class Band(NamedTuple):
-    """Distances, key - row, that are seen: -before .. after, without 0 if `exclude_self`."""
+    """Allowed distances, key - row: -before .. after, without 0 if `exclude_self`."""
 
     before: int
     after: int
@@ -26,13 +26,13 @@ class Band(NamedTuple):
 
 @final
 class Block(NamedTuple):
-    """`rows` rows and `keys` keys, every `spacing`-th position from a first one; and the same `repeats` times, moved.
+    """`rows` rows and `keys` keys, every `spacing`-th position from a first one on, repeated `repeats` times.
 
     Attributes:
-        row, key: positions of the first ones.
-        step: positions by which each repetition is moved.
+        row, key: positions of the first row and the first key.
+        step: positions from one repetition to the next.
         causal: whether the i-th row sees the first i + 1 keys only.
-        band: what is seen inside; None: all.
+        band: distances allowed inside; None: all.
     """
 
     row: int
@@ -46,7 +46,7 @@ class Block(NamedTuple):
     band: Band | None = None
 
     def bias(self, like: Float[Tensor, "..."]) -> Float[Tensor, "rows keys"] | None:
-        """0 where a row sees a key, far down elsewhere, in every repetition; `causal` is left to the kernel."""
+        """Return 0 where a row sees a key and HIDDEN elsewhere, for any repetition; `causal` is left to the kernel."""
         if self.band is None:
             return None
         seen = self._replace(repeats=1, causal=False).seen(like.device)[0]
@@ -54,7 +54,7 @@ class Block(NamedTuple):
         return torch.zeros(seen.shape, dtype=dtype, device=like.device).masked_fill_(~seen, HIDDEN)
 
     def seen(self, device: torch.device) -> Bool[Tensor, "repeats rows keys"]:
-        """Whether a row sees a key."""
+        """Return whether a row sees a key."""
         distance = self.key_positions(device)[:, None] - self.row_positions(device)[:, :, None]
         seen = distance <= 0 if self.causal else torch.ones_like(distance, dtype=torch.bool)
         if self.band is not None:
@@ -78,30 +78,30 @@ class Block(NamedTuple):
         return moved[:, None] + self.spacing * torch.arange(length, device=device)
 
     def tiles(self, most_pairs: int) -> Iterator[Block]:
-        """The same in tokens of at most `most_pairs` pairs, or of one row; for those who read `seen`."""
+        """Cut the block into blocks of at most `most_pairs` pairs, or of one row."""
         if self.rows * self.keys <= most_pairs:
-            yield from self.turns(most_pairs // self.keys)
+            yield from self.repetitions(most_pairs // self.keys)
             return
         height = max(1, most_pairs // self.keys)
-        for one in self.turns(1):
+        for one in self.repetitions(1):
             for first in range(0, self.rows, height):
                 row = one.row + first * self.spacing
                 yield one._replace(row=row, rows=min(height, self.rows - first))
 
-    def turns(self, most: int) -> Iterator[Block]:
-        """The same in turns of about `most` rows, so that what is computed at once stays small."""
-        turn = max(1, most // self.rows)
-        for first in range(0, self.repeats, turn):
+    def repetitions(self, most: int) -> Iterator[Block]:
+        """Cut the repetitions into blocks of about `most` rows."""
+        count = max(1, most // self.rows)
+        for first in range(0, self.repeats, count):
             moved = first * self.step
-            repeats = min(turn, self.repeats - first)
+            repeats = min(count, self.repeats - first)
             yield self._replace(row=self.row + moved, key=self.key + moved, repeats=repeats)
 
 
 def window_blocks(rows: int, keys: int, band: Band) -> list[Block]:
-    """Tiles of rows with the keys that their band touches, in the order of rows; rows that see no key are left out.
+    """Return tiles of rows with the keys in their band, in the order of rows; rows that see no key are left out.
 
-    Tiles whose keys all lie inside the sequence are one block, with a few keys more where that makes a whole number
-    of 16; those at either end are another each.
+    Tiles whose keys are all inside the sequence are one block, whose number of keys is rounded up to a multiple of
+    16; the tiles at either end are one block each.
     """
     rows = min(rows, keys + band.before)
     tile = max(TILE, band.before // 2)
@@ -120,15 +120,15 @@ def window_blocks(rows: int, keys: int, band: Band) -> list[Block]:
 
 
 def end_block(start: int, end: int, keys: int, band: Band) -> Block:
-    """Rows `start .. end` with the keys that there are for them."""
+    """Return rows `start .. end` with those keys of their band that exist."""
     first, last = max(0, start - band.before), min(keys, end + band.after)
     return Block(start, first, end - start, last - first, band=band)
 
 
 def class_blocks(rows: int, keys: int, k: int, causal: bool) -> list[Block]:
-    """Positions that leave the same remainder divided by k: each class sees itself, and no other.
+    """Return the residue classes of positions modulo k: each attends to itself only.
 
-    Classes with as many rows and as many keys are one block; those without a key are left out.
+    Classes of equal numbers of rows and of keys are one block; classes without a key are left out.
     """
     cuts = sorted({0, rows % k, keys % k, k})
     blocks = []

@@ -1,9 +1,10 @@
-"""Projections of one input as one matrix: three in self-attention, two of the source."""
+"""Linear projections of one input computed as one product: three in self-attention, two of the source."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import torch
 from jaxtyping import Float
@@ -12,32 +13,54 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.score.score import Score
 
 
+class PackableScore(Score, ABC):
+    """A score whose queries and keys are linear projections, which may be computed in one product with the values'.
+
+    Attributes:
+        scale: factor of a projected query.
+    """
+
+    scale: float
+
+    @property
+    @abstractmethod
+    def projections(self) -> tuple[nn.Linear, nn.Linear]:
+        """The projections of queries and of keys."""
+
+    @abstractmethod
+    def split_query(self, projected: Float[Tensor, "batch target query_dim"]) -> tuple[Tensor, ...]:
+        """Return what `prepare_query` makes of a projected and scaled query."""
+
+    @abstractmethod
+    def split_keys(self, projected: Float[Tensor, "batch source query_dim"]) -> tuple[Tensor, ...]:
+        """Return what `prepare_keys` makes of projected keys."""
+
+
+@final
 class PackedProjection(NamedTuple):
-    """The projections of query, keys and values under one another, the query's with the scale of the scores."""
+    """The projections of queries, keys and values stacked; the query's rows carry the scale of the scores."""
 
     weight: Float[Tensor, "rows dim"]
     bias: Float[Tensor, "rows"] | None
 
 
-def join(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
-    """None where there are no three of one kind."""
-    projections = score.projections
-    if projections is None or project_values is None:
+def pack(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
+    """Stack the projections of queries, keys and values; None where one of them is not linear."""
+    if project_values is None or not isinstance(score, PackableScore):
         return None
-    of_query, of_keys = projections
-    return stacked((of_query, of_keys, project_values), score.scale)
+    project_query, project_keys = score.projections
+    return stack((project_query, project_keys, project_values), score.scale)
 
 
-def join_source(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
-    """As `join`, of keys and values only, for a query that comes from elsewhere."""
-    projections = score.projections
-    if projections is None or project_values is None or projections[1].in_features != project_values.in_features:
+def pack_source(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
+    """Stack the projections of keys and values of one input; None where one of them is not linear."""
+    if project_values is None or not isinstance(score, PackableScore):
         return None
-    return stacked((projections[1], project_values))
+    return stack((score.projections[1], project_values))
 
 
-def stacked(linears: Sequence[nn.Linear], scale: float = 1.0) -> PackedProjection:
-    """Their weights under one another, the first times `scale`."""
+def stack(linears: Sequence[nn.Linear], scale: float = 1.0) -> PackedProjection:
+    """Stack weights and biases, the first multiplied by `scale`."""
     first, *others = linears
     weight = torch.cat([first.weight if scale == 1.0 else first.weight * scale, *(x.weight for x in others)])
     if first.bias is None:

@@ -1,4 +1,4 @@
-"""Keys and values of one attention, prepared once and read at every step."""
+"""The memory of an attention layer: keys and values prepared once and read at every step; and its output."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from torch import Tensor
 
 from seq2seq_attn.errors import UserError
 
-SHORT = 64  # positions up to which a copy cost no more than the gaps of room, tried on two busy CPU cores with 64 rows
+SHORT = 64  # positions up to which copying is as fast as reading a buffer with gaps: 64 rows on two CPU cores
 
 
 @final
 @dataclass(frozen=True)
 class Memory:
-    """A value: decoding hands it on, reorders it by `select`, grows it by `append`, never changes it.
+    """Prepared keys and values: the key-value cache of decoding. Immutable; `select` and `append` return another.
 
     Attributes:
-        keys: what the score made of the keys; as many tensors as the score says (`Score.key_parts`).
+        keys: the keys as the score prepared them, `Score.key_parts` tensors.
         values: cut into heads.
-        mask: True where a key may be seen, for the sentence or for each query; None: everywhere.
-        room: what keys and values are views of, once they have been appended to in decoding.
+        mask: True where a key may be attended to, for the sentence or for each query; None: everywhere.
+        buffer: holds the storage of keys and values once decoding has appended to them.
     """
 
     keys: tuple[Float[Tensor, "batch _ source _"], ...]
     values: Float[Tensor, "batch heads source width"]
     mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None
-    room: GrowableBuffer | None = field(default=None, repr=False, compare=False)
+    buffer: GrowableBuffer | None = field(default=None, repr=False, compare=False)
 
     @property
     def source(self) -> int:
@@ -39,7 +39,7 @@ class Memory:
 
     @property
     def one_mask(self) -> bool:
-        """Whether all queries see the same keys, as far as the mask goes."""
+        """Whether the mask is the same for all queries."""
         return self.mask is None or self.mask.dim() == 2
 
     @cached_property
@@ -51,56 +51,56 @@ class Memory:
 
     @cached_property
     def lengths(self) -> Int[Tensor, "batch"]:
-        """One past the last key that any query of a sentence may see."""
+        """One past the last key that any query of a sentence may attend to."""
         if self.mask is None or self.source == 0:
             return torch.full(self.values.shape[:1], self.source, device=self.values.device)
-        seen = self.mask if self.mask.dim() == 2 else self.mask.any(1)
-        last = torch.arange(1, self.source + 1, device=seen.device) * seen
-        return last.amax(-1)
+        visible = self.mask if self.mask.dim() == 2 else self.mask.any(1)
+        ends = torch.arange(1, self.source + 1, device=visible.device) * visible
+        return ends.amax(-1)
 
     def select(self, rows: Int[Tensor, "rows"]) -> Memory:
-        """The sentences `rows`, in that order."""
+        """Return the sentences `rows`, in that order."""
         mask = None if self.mask is None else self.mask[rows]
-        if self.room is not None:
-            return self._within(self.room.select(rows, self.source), self.source, mask)
+        if self.buffer is not None:
+            return self._within(self.buffer.select(rows, self.source), self.source, mask)
         return Memory(tuple(k.index_select(0, rows) for k in self.keys), self.values.index_select(0, rows), mask)
 
     def branch(self, rows: Int[Tensor, "rows"]) -> Memory:
-        """As `select`, of a memory that will be appended to."""
-        if self.room is not None or torch.is_grad_enabled():
+        """Return the sentences `rows` of a memory that will be appended to."""
+        if self.buffer is not None or torch.is_grad_enabled():
             return self.select(rows)
-        room = GrowableBuffer((*self.keys, self.values), self.source).select(rows, self.source)
-        return self._within(room, self.source, None if self.mask is None else self.mask[rows])
+        buffer = GrowableBuffer((*self.keys, self.values), self.source).select(rows, self.source)
+        return self._within(buffer, self.source, None if self.mask is None else self.mask[rows])
 
     def at(self, window: slice | Int[Tensor, "keys"]) -> Memory:
-        """Some keys only, for a query that sees no others."""
-        where = window if isinstance(window, slice) else window.to(self.values.device)
-        mask = None if self.mask is None else self.mask[..., where]
-        return Memory(tuple(k[:, :, where] for k in self.keys), self.values[:, :, where], mask)
+        """Return the keys in a window, for a query that attends to no others."""
+        index = window if isinstance(window, slice) else window.to(self.values.device)
+        mask = None if self.mask is None else self.mask[..., index]
+        return Memory(tuple(k[:, :, index] for k in self.keys), self.values[:, :, index], mask)
 
     def append(self, new: Memory) -> Memory:
-        """More keys behind these, for causal self-attention one step at a time.
+        """Append keys and values, for causal self-attention one step at a time.
 
-        In decoding they are written into room kept behind the others, if there is any. A short memory without room is
-        copied: a step reads one without gaps faster than it saves the copy. Where gradients flow, all are copied.
+        In decoding they are written into the free positions of the buffer, if it has any. A short memory is copied
+        instead, because a step reads one without gaps faster. Where gradients flow, memories are always copied.
         """
-        mask = None if self.mask is None and new.mask is None else joined_mask(self.mask, new.mask)
-        room = self.room
-        fits = room is not None and room.fits(self.source, new.source)
+        mask = None if self.mask is None and new.mask is None else append_mask(self.mask, new.mask)
+        buffer = self.buffer
+        fits = buffer is not None and buffer.fits(self.source, new.source)
         if torch.is_grad_enabled() or (not fits and self.source < SHORT):
             keys = tuple(torch.cat(pair, 2) for pair in zip(self.keys, new.keys, strict=True))
             return Memory(keys, torch.cat([self.values, new.values], 2), mask)
-        if room is None or not fits:
-            room = GrowableBuffer.behind((*self.keys, self.values), new.source)
-        room.write((*new.keys, new.values))
-        return self._within(room, self.source + new.source, mask)
+        if buffer is None or not fits:
+            buffer = GrowableBuffer.with_free_positions((*self.keys, self.values), new.source)
+        buffer.write((*new.keys, new.values))
+        return self._within(buffer, self.source + new.source, mask)
 
-    def _within(self, room: GrowableBuffer, source: int, mask: Tensor | None) -> Memory:
-        *keys, values = room.read(source)
-        return Memory(tuple(keys), values, mask, room)
+    def _within(self, buffer: GrowableBuffer, source: int, mask: Tensor | None) -> Memory:
+        *keys, values = buffer.read(source)
+        return Memory(tuple(keys), values, mask, buffer)
 
 
-def joined_mask(
+def append_mask(
     mask: Bool[Tensor, "*rows before"] | None, new: Bool[Tensor, "*rows after"] | None
 ) -> Bool[Tensor, "*rows before+after"]:
     if mask is None or new is None:
@@ -113,30 +113,30 @@ def joined_mask(
     return torch.cat([mask, new], -1)
 
 
-BLOCK = 32  # positions, the least that is added
+BLOCK = 32  # positions, the least that a buffer grows by
 
 
 @final
 class GrowableBuffer:
-    """Buffers that only grow: what was written is never overwritten, so views of it stay values.
+    """Tensors with free positions after the filled ones. Filled positions are never overwritten.
 
-    A memory may write behind its end only while nobody has (`fits`); whoever comes second copies.
+    So views of them stay valid. A memory may write after its end only if no other memory has (`fits`); else it copies.
     """
 
     def __init__(self, buffers: tuple[Tensor, ...], filled: int) -> None:
         self.buffers, self.filled, self.copied = buffers, filled, filled
 
     @classmethod
-    def behind(cls, tensors: tuple[Tensor, ...], more: int) -> GrowableBuffer:
-        """Copies with room for `more` positions and for as many again as there are, along dimension 2."""
+    def with_free_positions(cls, tensors: tuple[Tensor, ...], more: int) -> GrowableBuffer:
+        """Copy tensors, with free positions in dimension 2 for `more` and for as many again as there are."""
         filled = tensors[0].shape[2]
-        room = cls(tuple(enlarged(x, filled + more + max(BLOCK, filled), len(x)) for x in tensors), filled)
-        for buffer, tensor in zip(room.buffers, tensors, strict=True):
+        grown = cls(tuple(enlarged(x, filled + more + max(BLOCK, filled), len(x)) for x in tensors), filled)
+        for buffer, tensor in zip(grown.buffers, tensors, strict=True):
             buffer[:, :, :filled] = tensor
-        return room
+        return grown
 
     def fits(self, start: int, more: int) -> bool:
-        """Whether `more` positions can be written from `start` on."""
+        """Return whether `more` positions can be written from `start` on."""
         return start == self.filled and start + more <= self.buffers[0].shape[2]
 
     def write(self, tensors: tuple[Tensor, ...]) -> None:
@@ -146,13 +146,13 @@ class GrowableBuffer:
         self.filled = end
 
     def read(self, end: int) -> tuple[Tensor, ...]:
-        """Views of the positions before `end`."""
+        """Return views of the positions before `end`."""
         return tuple(buffer[:, :, :end] for buffer in self.buffers)
 
     def select(self, rows: Int[Tensor, "rows"], end: int) -> GrowableBuffer:
-        """Copies of some rows, with room behind `end` for as many positions as came since the last copy.
+        """Copy some rows, with free positions after `end` for as many as were written since the last copy.
 
-        A beam copies at every step, and reads a buffer without gaps twice as fast.
+        Beam search copies at every step, and reads a buffer without gaps twice as fast.
         """
         more = max(1, end - self.copied)
         buffers = tuple(enlarged(x, end + more, len(rows)) for x in self.buffers)
@@ -168,10 +168,10 @@ def enlarged(tensor: Tensor, length: int, rows: int) -> Tensor:
 
 @final
 class QueryKeyPositions:
-    """Indices without content, computed when first read: a score of contents never pays for them.
+    """Positions of queries and keys, computed when first read, so that a score of contents never pays for them.
 
-    `end` is one past the last key a row may see: the sentence's length, or the row's own position + 1 when
-    causal. It is never the padded length (more padding would change the result) and never the final
+    `end` is one past the last key that a row may attend to: the length of the sentence, or the position of the row
+    plus 1 when causal. It is never the padded length (more padding would change the result) and never the final
     length of a causal sequence (one step at a time would differ from all at once).
 
     `target_length` and `source_length` are one past the last position of a row and of a column: plain numbers, so
@@ -203,9 +203,10 @@ class QueryKeyPositions:
         window: slice | Tensor | None = None,
         same_position: bool = False,
     ) -> QueryKeyPositions:
-        """Rows `start .. start + target` against columns `0 .. source`, or those of them in `window`.
+        """Return rows `start .. start + target` and columns `0 .. source`, or those of them in `window`.
 
-        `same_position`: all rows stand at `start`.
+        Args:
+            same_position: all rows are at position `start`.
         """
 
         def query() -> Tensor:
@@ -236,10 +237,13 @@ class QueryKeyPositions:
 
 
 class Attended(NamedTuple):
-    """What attention found: the context of each query and, if asked for, the weights before dropout.
+    """The output of an attention layer.
 
-    `log_prob` and `entropy` are those of a normalizer that samples, summed over heads, in nats. `memory` is what
-    a sequence that attends to itself hands on to its next step.
+    Attributes:
+        context: of each query.
+        weights: before dropout; None: not asked for.
+        log_prob, entropy: of a normalizer that samples, summed over heads, in nats.
+        memory: of self-attention, the past of its next step.
     """
 
     context: Float[Tensor, "batch target context_dim"]
@@ -250,7 +254,7 @@ class Attended(NamedTuple):
 
 
 def flatten_hypotheses(attended: Attended) -> Attended:
-    """Hypotheses that attended side by side, at one position of their sentence, as rows of one query each."""
+    """Turn hypotheses that were queries of one sentence into rows of one query each."""
     _, weights, log_prob, entropy, memory = attended
     return Attended(
         attended.context.flatten(0, 1).unsqueeze(1),
@@ -262,6 +266,6 @@ def flatten_hypotheses(attended: Attended) -> Attended:
 
 
 def sum_present(parts: Iterable[Float[Tensor, "batch length"] | None]) -> Float[Tensor, "batch length"] | None:
-    """The sum of those there are; None: there are none."""
-    there = [part for part in parts if part is not None]
-    return torch.stack(there).sum(0) if there else None
+    """Sum the tensors that are not None; None if all are."""
+    present = [part for part in parts if part is not None]
+    return torch.stack(present).sum(0) if present else None

@@ -28,6 +28,6 @@ def cross_layer(preset: str) -> CrossAttention:
 def by_blocks(layer: Any) -> Any:
     """From the shortest sequence on, if the pattern has blocks."""
     pattern = layer.attention.pattern
-    if pattern.parts_from < 10**6:
-        pattern.product_from = pattern.parts_from = 1
+    if pattern.blocks_from < 10**6:
+        pattern.fused_from = pattern.blocks_from = 1
     return layer

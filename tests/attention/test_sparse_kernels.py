@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.backend.kernel import flash
 from seq2seq_attn.attention.backend.kernel.block_product import block_product, runs
-from seq2seq_attn.attention.backend.kernel.flash import Group, tiles
+from seq2seq_attn.attention.backend.kernel.flash import SentenceGroup, tiles
 from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern
@@ -76,7 +76,7 @@ def check(
     if rows_match_keys and mask is not None:
         allowed = allowed & mask[:, None, :, None]
     found = block_product(
-        scaled(given_ones[0]), *given_ones[1:], mask, causal, pattern.parts, rows_match_keys=rows_match_keys
+        scaled(given_ones[0]), *given_ones[1:], mask, causal, pattern.block_groups, rows_match_keys=rows_match_keys
     )
     expected = dense(scaled(exact[0]), *exact[1:], allowed)
     assert found is not None
@@ -163,7 +163,7 @@ def test_sentences_go_together_while_their_padding_costs_less_than_another_call(
 def test_what_is_computed_at_once_is_a_small_part_of_the_whole(kind: Any) -> None:
     """k = 3: a class of 1366 rows would be a third."""
     query = torch.zeros(1, 8, 4096, 2)
-    groups = [Group(0, 1, kind(k=3, length_ratio=1.0).parts(4096, 4096, True))]
+    groups = [SentenceGroup(0, 1, kind(k=3, length_ratio=1.0).block_groups(4096, 4096, True))]
     at_once = [rows[0].numel() for *_, rows, _ in tiles(groups, [query], [query])]
     assert max(at_once) <= query.numel() / 16
 
@@ -191,7 +191,9 @@ def test_tensors_whose_rows_are_not_rows_in_memory_are_read_as_those_that_are(ki
 @kinds
 def test_an_expanded_gradient_is_read_as_a_whole_one(kind: Any) -> None:
     query, keys, values = (x.double().requires_grad_() for x in inputs(2, 3, 70, 70, 5, 5, apart=False))
-    found = block_product(query, keys, values, None, False, kind(k=4, length_ratio=1.0).parts, rows_match_keys=False)
+    found = block_product(
+        query, keys, values, None, False, kind(k=4, length_ratio=1.0).block_groups, rows_match_keys=False
+    )
     assert found is not None
     ours = torch.autograd.grad(found.sum(), (query, keys, values), retain_graph=True)
     theirs = torch.autograd.grad(found, (query, keys, values), torch.ones_like(found))
@@ -204,7 +206,7 @@ def test_rows_of_padding_are_left_out_where_a_sequence_attends_to_itself(kind: A
     pattern, lengths = kind(k=4, length_ratio=1.0), [90, 41]
     query, keys, values = (x.double() for x in inputs(2, 3, 90, 90, 5, 5, apart=False))
     mask = torch.arange(90) < torch.tensor(lengths)[:, None]
-    found = block_product(query, keys, values, mask, False, pattern.parts, rows_match_keys=True)
+    found = block_product(query, keys, values, mask, False, pattern.block_groups, rows_match_keys=True)
     expected = dense(query, keys, values, allowed_pairs(pattern, 90, 90, False, lengths))
     assert found is not None
     torch.testing.assert_close(found[0], expected[0], rtol=0, atol=1e-12)
@@ -216,7 +218,7 @@ def test_rows_of_padding_are_left_out_where_a_sequence_attends_to_itself(kind: A
 def test_real_keys_behind_padding_are_declined(kind: Any) -> None:
     tensors = inputs(1, 1, 50, 50, 3, 3, apart=False)
     mask = torch.arange(50)[None] > 4
-    assert block_product(*tensors, mask, False, kind(k=4, length_ratio=1.0).parts, rows_match_keys=False) is None
+    assert block_product(*tensors, mask, False, kind(k=4, length_ratio=1.0).block_groups, rows_match_keys=False) is None
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -228,7 +230,7 @@ def test_blocks_hold_each_pair_that_is_seen_once_and_no_other(
 ) -> None:
     pattern = kind(k=k, length_ratio=1.0)
     found = torch.zeros(target, source, dtype=torch.int64)
-    for part in pattern.parts(target, source, causal):
+    for part in pattern.block_groups(target, source, causal):
         rows = torch.cat([block.row_positions(found.device).flatten() for block in part])
         assert len(rows) == len(rows.unique()), "a row stands in two blocks of a part"
         for block in part:
@@ -240,7 +242,7 @@ def test_blocks_hold_each_pair_that_is_seen_once_and_no_other(
 @pytest.mark.parametrize(("kind", "pairs"), [(LocalPattern, 96), (AtrousPattern, 32), (SparsePattern, 126)])
 def test_a_row_meets_its_tile_and_not_the_sentence(kind: Any, pairs: int) -> None:
     """n = 1024, k = 32: a window of 32 + 32 + 32 keys (30 + 32 + 30 + ... for sparse), and 1024 / 32 far ones."""
-    parts = kind(k=32, length_ratio=1.0).parts(1024, 1024, False)
+    parts = kind(k=32, length_ratio=1.0).block_groups(1024, 1024, False)
     met = sum(block.repeats * block.rows * block.keys for part in parts for block in part)
     assert met <= pairs * 1024
 
@@ -248,7 +250,7 @@ def test_a_row_meets_its_tile_and_not_the_sentence(kind: Any, pairs: int) -> Non
 @pytest.mark.parametrize("most", [1, 9, 64, 10_000])
 @kinds
 def test_tiles_hold_the_pairs_of_their_block(kind: Any, most: int) -> None:
-    for part in kind(k=5, length_ratio=1.0).parts(97, 97, True):
+    for part in kind(k=5, length_ratio=1.0).block_groups(97, 97, True):
         for block in part:
             tiles = list(block.tiles(most))
             device = torch.device("cpu")

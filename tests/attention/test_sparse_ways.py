@@ -14,9 +14,10 @@ from configs import attention_of, built, composed
 from torch import Tensor
 
 from seq2seq_attn.attention import attention as attention_module
-from seq2seq_attn.attention.attention import Attention
-from seq2seq_attn.attention.backend import blocks as parts_module
-from seq2seq_attn.attention.pattern import pattern as pattern_module
+from seq2seq_attn.attention.backend import blocks as blocks_module
+from seq2seq_attn.attention.backend import dense as dense_module
+from seq2seq_attn.attention.backend import fused as fused_module
+from seq2seq_attn.attention.backend import step as step_module
 from seq2seq_attn.attention.pattern.pattern import aligned_position
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -47,7 +48,7 @@ def attending(pattern: str, *overrides: str, relative: Any = None) -> Any:
     node = composed("attention=multihead", *chosen).attention
     sizes = {"query_dim": WIDTH, "key_dim": WIDTH, "value_dim": WIDTH}
     layer = built(node)(layer=0, relative=relative, **sizes).eval()
-    layer.pattern.product_from = layer.pattern.parts_from = 1
+    layer.pattern.fused_from = layer.pattern.blocks_from = 1
     return layer
 
 
@@ -55,8 +56,9 @@ def refuse_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("all pairs were scored")
 
-    monkeypatch.setattr(Attention, "_dense", refuse)
-    monkeypatch.setattr("seq2seq_attn.attention.pattern.pattern.masked_product", refuse)
+    monkeypatch.setattr(attention_module, "BACKENDS", attention_module.BACKENDS[:-1])
+    monkeypatch.setattr(dense_module, "attend", refuse)
+    monkeypatch.setattr(fused_module, "masked_product", refuse)
 
 
 def gradients(context: Tensor, upstream: Tensor, *of: Tensor) -> list[Tensor]:
@@ -87,7 +89,7 @@ def test_blocks_of_any_score_and_normalizer_equal_all_pairs(
 @pytest.mark.parametrize("causal", [False, True])
 @patterns
 def test_additive_tile_by_tile_equals_all_pairs(pattern: str, causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts_module, "MOST_HIDDEN", 7 * B * N * WIDTH)
+    monkeypatch.setattr(blocks_module, "MAX_TILE_NUMBERS", 7 * B * N * WIDTH)
     check_itself(attending(pattern, "attention/score=additive"), causal, monkeypatch)
 
 
@@ -149,7 +151,7 @@ def test_a_step_reads_only_the_keys_it_may_see_and_equals_all_at_once(
 ) -> None:
     layer = attending(pattern, f"attention.pattern.length_ratio={ratio}", *overrides)
     if ratio != 1:
-        layer.pattern.product_from = layer.pattern.parts_from = 10**9
+        layer.pattern.fused_from = layer.pattern.blocks_from = 10**9
     query, keys = torch.randn(B, 60, WIDTH), torch.randn(B, N, WIDTH)
     memory = layer.prepare(keys, mask=MASK)
     expected = layer(query, memory, need_weights=True)
@@ -169,13 +171,13 @@ def test_a_causal_step_gives_the_product_as_many_keys_as_it_sees(
     layer, x = attending(pattern), torch.randn(B, 68, WIDTH)
     expected = layer.attend_self(x, causal=True).context[:, 67:]
     counted = []
-    product = attention_module.masked_product
+    product = step_module.masked_product
 
     def count(query: Tensor, k: Tensor, *others: Any) -> Tensor:
         counted.append(k.shape[2])
         return product(query, k, *others)
 
-    monkeypatch.setattr(attention_module, "masked_product", count)
+    monkeypatch.setattr(step_module, "masked_product", count)
     past = layer.attend_self(x[:, :67], causal=True).memory
     found = layer.attend_self(x[:, 67:], past=past, causal=True).context
     assert counted == [keys]
@@ -194,8 +196,8 @@ def test_queries_that_do_not_start_their_sentence_equal_those_of_the_whole(patte
 @patterns
 def test_a_short_sentence_goes_dense_and_a_long_one_by_blocks(pattern: str, source: int) -> None:
     layer = attention_of("multihead", f"attention/pattern={pattern}", query_dim=6, key_dim=6, value_dim=6)
-    assert (source >= layer.pattern.product_from) == (source == 700)
-    assert (source >= layer.pattern.parts_from) == (source == 700)
+    assert (source >= layer.pattern.fused_from) == (source == 700)
+    assert (source >= layer.pattern.blocks_from) == (source == 700)
 
 
 @patterns
@@ -203,22 +205,22 @@ def test_a_product_too_short_for_its_kernel_goes_dense_where_other_scores_go_by_
     pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer, x = attending(pattern), torch.randn(B, N, WIDTH)
-    layer.pattern.product_from = N + 1
+    layer.pattern.fused_from = N + 1
     expected = layer.attend_self(x, MASK, need_weights=True).context
-    monkeypatch.delattr(Attention, "_in_parts")
+    monkeypatch.setattr(attention_module, "BACKENDS", (fused_module.attend,))
     torch.testing.assert_close(layer.attend_self(x, MASK).context[MASK], expected[MASK], rtol=0, atol=1e-12)
 
 
 def dense(pattern: str) -> Any:
     """A layer that goes dense at any length."""
     layer = attending(pattern)
-    layer.pattern.product_from = layer.pattern.parts_from = sys.maxsize
+    layer.pattern.fused_from = layer.pattern.blocks_from = sys.maxsize
     return layer
 
 
 def dense_and_counted(pattern: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
     """A layer that goes dense at any length, and the lengths of which it has made a mask."""
-    monkeypatch.setattr(pattern_module, "KEPT", OrderedDict())
+    monkeypatch.setattr(fused_module, "CACHED_MASKS", OrderedDict())
     layer, made = dense(pattern), []
     allowed = layer.pattern.allowed
 
@@ -242,7 +244,7 @@ def test_the_mask_of_a_short_sentence_is_made_once(pattern: str, monkeypatch: py
 
 
 def test_the_mask_of_a_long_sentence_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern_module, "MOST_KEPT", N * N - 1)
+    monkeypatch.setattr(fused_module, "MAX_CACHED_PAIRS", N * N - 1)
     layer, made = dense_and_counted("local", monkeypatch)
     for _ in range(2):
         layer.attend_self(torch.randn(B, N, WIDTH))
@@ -271,11 +273,11 @@ def test_a_pattern_whose_options_change_gets_another_mask(pattern: str) -> None:
 
 
 def test_equal_layers_share_a_mask_that_keeps_none_of_them_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern_module, "KEPT", OrderedDict())
+    monkeypatch.setattr(fused_module, "CACHED_MASKS", OrderedDict())
     layers = [dense("local") for _ in range(6)]
     for layer in layers:
         layer.attend_self(torch.randn(B, N, WIDTH))
-    assert len(pattern_module.KEPT) == 1
+    assert len(fused_module.CACHED_MASKS) == 1
     dead = weakref.ref(layer.pattern)
     del layer, layers
     gc.collect()
@@ -284,11 +286,11 @@ def test_equal_layers_share_a_mask_that_keeps_none_of_them_alive(monkeypatch: py
 
 def test_the_masks_kept_are_few_and_the_last_used(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, made = dense_and_counted("local", monkeypatch)
-    monkeypatch.setattr(pattern_module, "MOST_MASKS", 2)
+    monkeypatch.setattr(fused_module, "MAX_CACHED_MASKS", 2)
     for length in (5, 7, 5, 11, 5, 7):
         layer.attend_self(torch.randn(B, length, WIDTH))
     assert made == [5, 7, 11, 7]
-    assert len(pattern_module.KEPT) == 2
+    assert len(fused_module.CACHED_MASKS) == 2
 
 
 @patterns

@@ -23,7 +23,7 @@ Pairs = list[tuple[list[Tensor], Tensor]]  # ours, which joined along the rows a
 def attention_factory(num_heads: int, **options: Any) -> partial[Attention]:
     """Attention as Vaswani's, with the biases that torch has; options are those that a test changes."""
     parts = {"score": partial(ScaledDotScore), "pattern": partial(FullPattern)}
-    own = {"num_heads": num_heads, "project_values": True, "qkv_bias": True, "qk_scale": None}
+    own = {"num_heads": num_heads, "project_values": True, "qkv_bias": True, "qk_scale": None, "backend": "auto"}
     dropouts = {"dropout": 0.0, "projection_dropout": 0.0}
     return partial(Attention, **{**parts, "normalizer": partial(SoftmaxNormalizer), **own, **dropouts, **options})
 

@@ -1,4 +1,4 @@
-"""A pattern cut into blocks, for any score and normalizer: no pair outside the blocks is ever scored."""
+"""Attention in the blocks of a pattern, for any score and normalizer: no pair outside the blocks is ever scored."""
 
 from __future__ import annotations
 
@@ -11,97 +11,121 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import Block
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
 from seq2seq_attn.nn.masked import intersect_masks
 
-MOST_HIDDEN = 2**22  # numbers that a score may hold at once for its pairs; 16 MiB in float32
+MAX_TILE_NUMBERS = 2**22  # held at once by a score that is wider than its pairs; 16 MiB in float32
 
-Scores = Callable[[tuple[Tensor, ...], tuple[Tensor, ...], QueryKeyPositions], Tensor]
-Visible = Callable[[QueryKeyPositions], Tensor | None]
-Added = Callable[[Tensor, Tensor, Tensor], Tensor]
+AddContext = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def attend(parts: Parts, request: Request) -> HeadOutput | None:
+    """Return None where the pattern has no blocks, or where all pairs are faster."""
+    if not (request.starts_at_zero and request.square and request.memory.one_mask):
+        return None
+    if request.source < parts.pattern.blocks_from:
+        return None
+    blocks = BlockedScores(
+        parts.pattern.block_groups(request.target, request.source, request.triangular),
+        request.target,
+        request.memory,
+        causal=request.triangular,
+        in_order=not parts.normalizer.is_softmax,
+    )
+    scores, allowed = blocks.scores(parts, request.prepared)
+    scores = scores.expand(len(request.memory.values), *scores.shape[1:])
+    weights, log_prob, entropy = parts.normalizer(scores, allowed)
+    added = parts.relative.context if parts.relative is not None and parts.relative.adds_context else None
+    context = blocks.context(F.dropout(weights, parts.dropout), added)
+    return HeadOutput(context, None, log_prob, entropy)
 
 
 @final
 class BlockedScores:
-    """Scores and weights in the order of rows, the columns of one part behind those of the other.
+    """Scores and weights by rows, with the columns of one block group after those of the other.
 
-    So a row meets its normalizer once, whatever blocks it lies in. Columns that its block has not are hidden.
+    A row meets its normalizer once, whatever blocks it is in. Columns that the block of a row lacks are hidden.
 
     Args:
-        parts: blocks; in each part a row stands in one at most.
+        groups: groups of blocks; within a group a row is in at most one block.
         target: number of rows.
         memory: its keys are those of the columns.
-        causal: whether a row ends with its own position.
-        in_order: bring the columns of a row into the order of their positions, for a normalizer that takes the first
-            of equals.
+        causal: whether the last key of a row is its own position.
+        in_order: sort the columns of a row by position, for a normalizer that takes the first of equal scores.
     """
 
     def __init__(
-        self, parts: Sequence[Sequence[Block]], target: int, memory: Memory, *, causal: bool, in_order: bool
+        self, groups: Sequence[Sequence[Block]], target: int, memory: Memory, *, causal: bool, in_order: bool
     ) -> None:
-        self.parts, self.target, self.memory, self.causal = parts, target, memory, causal
+        self.groups, self.target, self.memory, self.causal = groups, target, memory, causal
         self.device = memory.values.device
-        self.widths = [max(block.keys for block in part) for part in parts]
-        self.order = self._order() if in_order and len(parts) > 1 else None
+        self.widths = [max(block.keys for block in group) for group in groups]
+        self.order = self._order() if in_order and len(groups) > 1 else None
 
     def scores(
-        self, query: tuple[Tensor, ...], scores: Scores, visible: Visible, *, hidden: bool
+        self, parts: Parts, query: tuple[Tensor, ...]
     ) -> tuple[Float[Tensor, "_ heads target columns"], Bool[Tensor, "_ _ target columns"]]:
-        """Scores of all rows, and what is seen of them.
+        """Return the scores of all rows, and which of them are allowed.
 
-        Args:
-            hidden: whether a score holds as many numbers for a pair as the query has. Then it goes from tile to
-                tile, and computes a tile anew for its gradient.
+        A score that is no inner product holds, for each pair, as many numbers as a query has. It is computed tile by
+        tile, and once more for its gradient.
         """
-        found, seen = [], []
-        for part, width in zip(self.parts, self.widths, strict=True):
-            tiles = [tile for block in part for tile in self._tiles(block, query, hidden)]
-            again = hidden and len(tiles) > 1 and torch.is_grad_enabled()
-            of_part, seen_in_part = [], []
+        tiled, dtype = not parts.score.inner_product, self.memory.values.dtype
+        scores, allowed = [], []
+        for group, width in zip(self.groups, self.widths, strict=True):
+            tiles = [tile for block in group for tile in self._tiles(block, query, tiled)]
+            recompute = tiled and len(tiles) > 1 and torch.is_grad_enabled()
+            group_scores, group_allowed = [], []
             for tile in tiles:
                 positions = self._positions(tile)
-                arguments = (cut(query, positions.query), cut(self.memory.keys, positions.key), positions)
-                block = (
-                    checkpoint(scores, *arguments, use_reentrant=False, preserve_rng_state=False)
-                    if again
-                    else scores(*arguments)
+                arguments = (gather(query, positions.query), gather(self.memory.keys, positions.key), positions, dtype)
+                tile_scores = (
+                    checkpoint(parts.scores, *arguments, use_reentrant=False, preserve_rng_state=False)
+                    if recompute
+                    else parts.scores(*arguments)
                 )
-                of_part.append(rows_of(block, width))
-                seen_in_part.append(rows_of(self._seen(tile, positions, visible), width))
-            found.append(self._in_rows(torch.cat(of_part, 2), part))
-            seen.append(self._in_rows(torch.cat(seen_in_part, 2), part))
-        together, together_seen = torch.cat(found, -1), torch.cat(seen, -1)
+                group_scores.append(flatten_blocks(tile_scores, width))
+                visible = parts.score.visible(positions)
+                group_allowed.append(flatten_blocks(self._allowed(tile, positions, visible), width))
+            scores.append(self._to_rows(torch.cat(group_scores, 2), group))
+            allowed.append(self._to_rows(torch.cat(group_allowed, 2), group))
+        all_scores, all_allowed = torch.cat(scores, -1), torch.cat(allowed, -1)
         if self.order is None:
-            return together, together_seen
-        return along(together, self.order), along(together_seen, self.order)
+            return all_scores, all_allowed
+        return reorder(all_scores, self.order), reorder(all_allowed, self.order)
 
     def context(
-        self, weights: Float[Tensor, "batch heads target columns"], added: Added | None
+        self, weights: Float[Tensor, "batch heads target columns"], added: AddContext | None
     ) -> Float[Tensor, "batch heads target width"]:
-        """Values under weights of all rows; `added`: what weights and positions of a block add to its context."""
+        """Return the values averaged by the weights of all rows.
+
+        Args:
+            added: gives what the weights and positions of a block add to its context.
+        """
         if self.order is not None:
-            weights = along(weights, self.order.argsort(-1))
+            weights = reorder(weights, self.order.argsort(-1))
         contexts = []
-        for part, of_part in zip(self.parts, weights.split(self.widths, -1), strict=True):
-            blocks = self._from_rows(of_part, part).split([block.repeats * block.rows for block in part], 2)
-            found = []
-            for block, rows in zip(part, blocks, strict=True):
+        for group, group_weights in zip(self.groups, weights.split(self.widths, -1), strict=True):
+            block_weights = self._from_rows(group_weights, group).split([b.repeats * b.rows for b in group], 2)
+            group_contexts = []
+            for block, rows in zip(group, block_weights, strict=True):
                 positions = self._positions(block)
                 shares = rows[..., : block.keys].unflatten(2, (block.repeats, block.rows)).movedim(2, 1)
-                context = shares @ cut((self.memory.values,), positions.key)[0]
+                context = shares @ gather((self.memory.values,), positions.key)[0]
                 if added is not None:
                     context = context + added(shares, positions.query, positions.key)
-                found.append(rows_of(context, context.shape[-1]))
-            contexts.append(self._in_rows(torch.cat(found, 2), part))
+                group_contexts.append(flatten_blocks(context, context.shape[-1]))
+            contexts.append(self._to_rows(torch.cat(group_contexts, 2), group))
         return torch.stack(contexts).sum(0) if len(contexts) > 1 else contexts[0]
 
-    def _tiles(self, block: Block, query: tuple[Tensor, ...], hidden: bool) -> Iterator[Block]:
-        if not hidden:
+    def _tiles(self, block: Block, query: tuple[Tensor, ...], tiled: bool) -> Iterator[Block]:
+        if not tiled:
             yield block
             return
-        numbers = max(1, sum(len(x) * x.shape[1] * x.shape[3] for x in query))  # of one pair, in all sentences
-        yield from block.tiles(max(1, MOST_HIDDEN // numbers))
+        pair_numbers = max(1, sum(len(x) * x.shape[1] * x.shape[3] for x in query))  # of one pair, in all sentences
+        yield from block.tiles(max(1, MAX_TILE_NUMBERS // pair_numbers))
 
     def _positions(self, block: Block) -> QueryKeyPositions:
         def query() -> Tensor:
@@ -121,57 +145,58 @@ class BlockedScores:
             source_length=self.memory.source,
         )
 
-    def _seen(
-        self, block: Block, positions: QueryKeyPositions, visible: Visible
+    def _allowed(
+        self, block: Block, positions: QueryKeyPositions, visible: Bool[Tensor, "..."] | None
     ) -> Bool[Tensor, "_ repeats _ rows keys"]:
-        seen = block.seen(self.device)[None, :, None]
+        inside = block.seen(self.device)[None, :, None]
         mask = self.memory.mask
-        of_keys = None if mask is None else mask[:, positions.key][:, :, None, None]
-        allowed = intersect_masks(intersect_masks(seen, of_keys), visible(positions))
+        key_mask = None if mask is None else mask[:, positions.key][:, :, None, None]
+        allowed = intersect_masks(intersect_masks(inside, key_mask), visible)
         assert allowed is not None
         return allowed
 
-    def _in_rows(self, x: Tensor, part: Sequence[Block]) -> Tensor:
-        """Rows of a part's blocks in their order; those of no block are 0."""
-        if in_sequence(part):
+    def _to_rows(self, x: Tensor, group: Sequence[Block]) -> Tensor:
+        """Sort the rows of a group's blocks; rows of no block are 0."""
+        if in_sequence(group):
             return F.pad(x, (0, 0, 0, self.target - x.shape[2]))
-        rows = self._rows(part)
+        rows = self._rows(group)
         order = torch.full((self.target,), len(rows), device=self.device)
         order[rows] = torch.arange(len(rows), device=self.device)
         return F.pad(x, (0, 0, 0, 1)).index_select(2, order)
 
-    def _from_rows(self, x: Tensor, part: Sequence[Block]) -> Tensor:
-        return x[:, :, : self._rows(part).shape[0]] if in_sequence(part) else x.index_select(2, self._rows(part))
+    def _from_rows(self, x: Tensor, group: Sequence[Block]) -> Tensor:
+        rows = self._rows(group)
+        return x[:, :, : len(rows)] if in_sequence(group) else x.index_select(2, rows)
 
-    def _rows(self, part: Sequence[Block]) -> Int[Tensor, "rows"]:
-        return torch.cat([block.row_positions(self.device).flatten() for block in part])
+    def _rows(self, group: Sequence[Block]) -> Int[Tensor, "rows"]:
+        return torch.cat([block.row_positions(self.device).flatten() for block in group])
 
     def _order(self) -> Int[Tensor, "target columns"]:
-        """The columns of each row by their positions, those that it has not at the end."""
+        """Return the columns of each row in the order of their positions, those that it lacks last."""
         positions = []
-        for part, width in zip(self.parts, self.widths, strict=True):
-            keys = [block.key_positions(self.device)[None, :, None, None] + 1 for block in part]
-            rows = [k.expand(-1, -1, -1, b.rows, -1) for k, b in zip(keys, part, strict=True)]
-            positions.append(self._in_rows(torch.cat([rows_of(x, width) for x in rows], 2), part)[0, 0])
-        together = torch.cat(positions, -1)
-        return together.masked_fill(together == 0, self.memory.source + 1).argsort(-1)
+        for group, width in zip(self.groups, self.widths, strict=True):
+            keys = [block.key_positions(self.device)[None, :, None, None] + 1 for block in group]
+            rows = [k.expand(-1, -1, -1, b.rows, -1) for k, b in zip(keys, group, strict=True)]
+            positions.append(self._to_rows(torch.cat([flatten_blocks(x, width) for x in rows], 2), group)[0, 0])
+        all_positions = torch.cat(positions, -1)
+        return all_positions.masked_fill(all_positions == 0, self.memory.source + 1).argsort(-1)
 
 
-def in_sequence(part: Sequence[Block]) -> bool:
-    """Whether the rows of the blocks, one after the other, are 0, 1, 2, ..."""
-    return all(block.spacing == 1 for block in part)
+def in_sequence(group: Sequence[Block]) -> bool:
+    """Return whether the rows of the blocks, one block after another, are 0, 1, 2, ..."""
+    return all(block.spacing == 1 for block in group)
 
 
-def cut(tensors: tuple[Tensor, ...], positions: Int[Tensor, "blocks length"]) -> tuple[Tensor, ...]:
-    """Positions of (batch, heads, length, width) as (batch, blocks, heads, length, width)."""
+def gather(tensors: tuple[Tensor, ...], positions: Int[Tensor, "blocks length"]) -> tuple[Tensor, ...]:
+    """Take positions of (batch, heads, length, width), as (batch, blocks, heads, length, width)."""
     return tuple(x.index_select(2, positions.flatten()).unflatten(2, positions.shape).movedim(2, 1) for x in tensors)
 
 
-def rows_of(x: Tensor, width: int) -> Tensor:
-    """Blocks (batch, blocks, heads, rows, columns) as (batch, heads, all rows, width), 0 in columns behind them."""
+def flatten_blocks(x: Tensor, width: int) -> Tensor:
+    """Turn (batch, blocks, heads, rows, columns) into (batch, heads, all rows, width), padded with zeros."""
     rows = x.movedim(1, 2).flatten(2, 3)
     return F.pad(rows, (0, width - rows.shape[-1]))
 
 
-def along(x: Tensor, order: Int[Tensor, "target columns"]) -> Tensor:
+def reorder(x: Tensor, order: Int[Tensor, "target columns"]) -> Tensor:
     return x.gather(-1, order.expand(*x.shape[:2], -1, -1))

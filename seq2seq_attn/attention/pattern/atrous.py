@@ -15,8 +15,8 @@ from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position, ch
 
 # Source positions from which blocks are faster than a dense pass. Measured on two CPU cores: that of the product by one
 # thread and by two, which need more, with 8 heads of 64, k = 32 and 64; that of the parts by two, with 4 of 64, k = 4.
-PRODUCT_FROM = 256
-PARTS_FROM = 192
+FUSED_FROM = 256
+BLOCKS_FROM = 192
 
 
 @final
@@ -37,7 +37,7 @@ class AtrousPattern(Pattern):
         check_length_ratio(length_ratio)
         self.k, self.length_ratio = k, length_ratio
         if length_ratio == 1:
-            self.product_from, self.parts_from = PRODUCT_FROM, PARTS_FROM
+            self.fused_from, self.blocks_from = FUSED_FROM, BLOCKS_FROM
 
     @property
     def options(self) -> tuple[int, float]:
@@ -53,5 +53,5 @@ class AtrousPattern(Pattern):
         end = min(source, position + 1) if causal else source
         return slice(start, end, self.k) if start < end else None
 
-    def parts(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
+    def block_groups(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
         return [class_blocks(target, source, self.k, causal)]

@@ -14,8 +14,8 @@ from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position, ch
 # Source positions from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
 # cores: those of the product by one thread and by two, which need more, with 8 heads of 64, k = 16 to 64; those of the
 # parts by two, with 4 of 64, k = 4 to 16.
-PRODUCT_FROM, PRODUCT_FROM_K = 320, 7
-PARTS_FROM, PARTS_FROM_K = 256, 8
+FUSED_FROM, FUSED_FROM_K = 320, 7
+BLOCKS_FROM, BLOCKS_FROM_K = 256, 8
 
 
 @final
@@ -38,8 +38,8 @@ class LocalPattern(Pattern):
         check_length_ratio(length_ratio)
         self.k, self.length_ratio = k, length_ratio
         if length_ratio == 1:
-            self.product_from = max(PRODUCT_FROM, PRODUCT_FROM_K * k)
-            self.parts_from = max(PARTS_FROM, PARTS_FROM_K * k)
+            self.fused_from = max(FUSED_FROM, FUSED_FROM_K * k)
+            self.blocks_from = max(BLOCKS_FROM, BLOCKS_FROM_K * k)
 
     @property
     def options(self) -> tuple[int, float]:
@@ -56,5 +56,5 @@ class LocalPattern(Pattern):
         start = max(0, centre - self.k)
         return slice(start, end) if start < end else None
 
-    def parts(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
+    def block_groups(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
         return [window_blocks(target, source, Band(self.k, 0 if causal else self.k))]

@@ -15,8 +15,8 @@ from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position, ch
 # Source positions from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
 # cores: those of the product by one thread and by two, with 8 heads of 64, k = 32 and 64; those of the parts by one,
 # with 4 of 64, k = 4 to 16.
-PRODUCT_FROM, PRODUCT_FROM_K = 640, 8
-PARTS_FROM, PARTS_FROM_K = 256, 8
+FUSED_FROM, FUSED_FROM_K = 640, 8
+BLOCKS_FROM, BLOCKS_FROM_K = 256, 8
 
 
 @final
@@ -40,8 +40,8 @@ class SparsePattern(Pattern):
         check_length_ratio(length_ratio)
         self.k, self.length_ratio = k, length_ratio
         if length_ratio == 1:
-            self.product_from = max(PRODUCT_FROM, PRODUCT_FROM_K * k)
-            self.parts_from = max(PARTS_FROM, PARTS_FROM_K * k)
+            self.fused_from = max(FUSED_FROM, FUSED_FROM_K * k)
+            self.blocks_from = max(BLOCKS_FROM, BLOCKS_FROM_K * k)
 
     @property
     def options(self) -> tuple[int, float]:
@@ -60,7 +60,7 @@ class SparsePattern(Pattern):
         seen = sorted({*near, *range(centre % self.k, end, self.k)})
         return torch.tensor(seen) if seen else None
 
-    def parts(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
+    def block_groups(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
         """What is far, and what is near without the position itself and the k-th on both sides, which are far."""
         far = class_blocks(target, source, self.k, causal)
         if self.k == 1:

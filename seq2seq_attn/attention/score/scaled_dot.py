@@ -8,13 +8,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.packed_projection import PackableScore
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, split_heads
 
 
 @final
-class ScaledDotScore(Score):
+class ScaledDotScore(PackableScore):
     """Heads of width d_k = query_dim / num_heads.
 
     Args:
@@ -43,12 +43,12 @@ class ScaledDotScore(Score):
     def prepare_query(
         self, query: Float[Tensor, "batch target query_dim"]
     ) -> tuple[Float[Tensor, "batch heads target width"]]:
-        of_query, scale = self.project_query, self.scale
-        if query.shape[:2].numel() < len(of_query.weight):
-            return self.split_query(of_query(query) * scale)
-        # fewer numbers to scale
-        bias = None if of_query.bias is None else of_query.bias * scale
-        return self.split_query(F.linear(query, of_query.weight * scale, bias))
+        project, scale = self.project_query, self.scale
+        if query.shape[:2].numel() < len(project.weight):
+            return self.split_query(project(query) * scale)
+        # the weight has fewer numbers to scale than its product has
+        bias = None if project.bias is None else project.bias * scale
+        return self.split_query(F.linear(query, project.weight * scale, bias))
 
     def prepare_keys(
         self, keys: Float[Tensor, "batch source key_dim"]

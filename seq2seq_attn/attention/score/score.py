@@ -30,22 +30,6 @@ class Score(nn.Module, ABC):
     max_length: int | None = None
     query_parts: int = 1
     key_parts: int = 1
-    scale: float
-
-    @property
-    def projections(self) -> tuple[nn.Linear, nn.Linear] | None:
-        """Linear maps of query and keys that may be one product with that of the values; None: there are none.
-
-        With them come `scale`, the factor of a projected query, and `split_query` and `split_keys`, what `prepare_...`
-        does behind the map.
-        """
-        return None
-
-    def split_query(self, projected: Tensor) -> tuple[Tensor, ...]:
-        raise NotImplementedError
-
-    def split_keys(self, projected: Tensor) -> tuple[Tensor, ...]:
-        raise NotImplementedError
 
     @abstractmethod
     def prepare_query(

@@ -19,7 +19,7 @@ MASK = torch.arange(7) < torch.tensor([[7], [3], [5]])
 
 def found(attention: Any, query: Tensor, keys: Tensor, from_rows: int, how: str) -> list[Tensor]:
     """The context and the gradient of everything, where joining begins at so many rows."""
-    module.FUSED_ROWS = from_rows
+    module.MIN_PACKED_ROWS = from_rows
     inputs = [x.clone().requires_grad_() for x in (query, keys)]
     if how == "cross":
         context = attention(inputs[0], attention.prepare(inputs[1], mask=MASK)).context
@@ -36,7 +36,7 @@ def found(attention: Any, query: Tensor, keys: Tensor, from_rows: int, how: str)
 def test_joined_projections_equal_those_one_by_one(
     how: str, overrides: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FUSED_ROWS", module.FUSED_ROWS)  # put back behind the test
+    monkeypatch.setattr(module, "MIN_PACKED_ROWS", module.MIN_PACKED_ROWS)  # restored after the test
     attention = attention_of(
         "multihead", f"attention.num_heads={HEADS}", *overrides, query_dim=DIM, key_dim=DIM, value_dim=DIM
     )

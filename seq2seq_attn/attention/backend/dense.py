@@ -1,0 +1,55 @@
+"""Attention over all pairs of a query and a key: the definition, which serves every request."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
+from seq2seq_attn.attention.state import QueryKeyPositions
+from seq2seq_attn.nn.masked import intersect_masks
+
+
+def attend(parts: Parts, request: Request) -> HeadOutput:
+    """Score every key for every query and hide what mask, causality, pattern or score do not allow."""
+    memory, positions = request.memory, request.positions()
+    scores = parts.scores(request.prepared, memory.keys, positions, memory.values.dtype)
+    centre = None
+    if not parts.pattern.sees_all:
+        centre = parts.pattern.centre(request.query, positions.query, positions.end)
+    allowed = allowed_pairs(parts, request, positions, centre)
+    return weigh(parts, request, scores, allowed, memory.values, positions, centre)
+
+
+def allowed_pairs(
+    parts: Parts, request: Request, positions: QueryKeyPositions, centre: Tensor | None
+) -> Bool[Tensor, "#batch #heads #target #source"] | None:
+    """Return where all of mask, causality, pattern and score allow a pair; None: everywhere."""
+    allowed = request.memory.visible
+    if request.causal and request.source > request.start + 1:
+        allowed = intersect_masks(allowed, (positions.key <= positions.query[:, None])[None, None])
+    if centre is not None:
+        allowed = intersect_masks(allowed, parts.pattern.allowed(centre, positions.key)[:, None])
+    return intersect_masks(allowed, parts.score.visible(positions))
+
+
+def weigh(
+    parts: Parts,
+    request: Request,
+    scores: Float[Tensor, "#batch heads target source"],
+    allowed: Bool[Tensor, "#batch #heads #target #source"] | None,
+    values: Float[Tensor, "batch heads source width"],
+    positions: QueryKeyPositions,
+    centre: Tensor | None = None,
+) -> HeadOutput:
+    """Normalize the scores and average the values."""
+    scores = scores.expand(len(request.query), *scores.shape[1:])
+    weights, log_prob, entropy = parts.normalizer(scores, allowed)
+    if centre is not None and parts.pattern.reweighs:
+        weights = parts.pattern.reweigh(weights, centre, positions.key)
+    dropped = F.dropout(weights, parts.dropout)
+    context = dropped @ values
+    if parts.relative is not None and parts.relative.adds_context:
+        context = context + parts.relative.context(dropped, positions.query, positions.key)
+    return HeadOutput(context, weights if request.need_weights else None, log_prob, entropy)

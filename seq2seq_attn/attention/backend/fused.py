@@ -1,0 +1,125 @@
+"""Attention by fused kernels, which never hold the scores: softmax(query keys^T) values under a pattern.
+
+Scaled dot-product attention of torch for a dense mask; kernel/ for a pattern cut into blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from seq2seq_attn.attention.backend.kernel.block_product import block_product
+from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
+from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
+
+MAX_CACHED_PAIRS = 2**19  # of one mask: a short sentence takes no longer than its mask
+MAX_CACHED_MASKS = 32
+CACHED_MASKS: OrderedDict[Hashable, Tensor] = OrderedDict()  # by what they depend on, the last used at the end
+
+
+def attend(parts: Parts, request: Request) -> HeadOutput | None:
+    """Return None where the weights are no plain softmax of inner products, or no kernel knows which are allowed."""
+    memory, pattern = request.memory, parts.pattern
+    if not (parts.fusible and memory.one_mask and request.square):
+        return None
+    if not (pattern.sees_all or request.starts_at_zero):
+        return None
+    context = fused_attention(
+        pattern,
+        request.prepared[0],
+        memory.keys[0],
+        memory.values,
+        memory.mask,
+        causal=request.triangular,
+        rows_match_keys=request.rows_match_keys,
+    )
+    return None if context is None else HeadOutput(context)
+
+
+def fused_attention(
+    pattern: Pattern,
+    query: Float[Tensor, "batch heads target width"],
+    keys: Float[Tensor, "batch heads source width"],
+    values: Float[Tensor, "batch heads source value_width"],
+    mask: Bool[Tensor, "batch source"] | None,
+    *,
+    causal: bool,
+    rows_match_keys: bool,
+) -> Float[Tensor, "batch heads target value_width"] | None:
+    """Return the context of a softmax over inner products; None: blocks of scores serve better.
+
+    Args:
+        causal: row t attends to keys 0..t only.
+        rows_match_keys: a row that the mask hides as a key is padding, and may be 0.
+    """
+    if pattern.sees_all:
+        return full_attention(query, keys, values, mask, causal)
+    target, source = query.shape[2], keys.shape[2]
+    if source >= pattern.fused_from:
+        context = block_product(
+            query, keys, values, mask, causal, pattern.block_groups, rows_match_keys=rows_match_keys
+        )
+        if context is not None or source >= pattern.blocks_from:
+            return context
+    if pattern.reads_query:
+        return None
+    cached = pattern.options is not None and target * source <= MAX_CACHED_PAIRS
+    bias = (cached_bias if cached else pattern_bias)(pattern, target, source, causal, query.dtype, query.device)
+    if mask is not None:
+        bias = bias.masked_fill(~mask[:, None, None], -math.inf)
+    return masked_product(query, keys, values, bias)
+
+
+def full_attention(
+    query: Float[Tensor, "batch heads target width"],
+    keys: Float[Tensor, "batch heads source width"],
+    values: Float[Tensor, "batch heads source value_width"],
+    mask: Bool[Tensor, "batch source"] | None,
+    causal: bool,
+) -> Float[Tensor, "batch heads target value_width"]:
+    """Attend without a pattern."""
+    if mask is None:
+        return F.scaled_dot_product_attention(query, keys, values, is_causal=causal, scale=1.0)
+    allowed = mask.unsqueeze(1).unsqueeze(2)
+    if causal:
+        length = keys.shape[2]
+        allowed = allowed & torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
+    return masked_product(query, keys, values, allowed)
+
+
+def masked_product(
+    query: Float[Tensor, "batch heads target width"],
+    keys: Float[Tensor, "batch heads source width"],
+    values: Float[Tensor, "batch heads source value_width"],
+    allowed: Bool[Tensor, "#batch 1 #target source"] | Float[Tensor, "#batch 1 #target source"] | None,
+) -> Float[Tensor, "batch heads target value_width"]:
+    """Attend under a mask, boolean or of 0 and -inf; a row that sees nothing gets zeros, not NaN."""
+    return F.scaled_dot_product_attention(query, keys, values, attn_mask=allowed, scale=1.0)
+
+
+def pattern_bias(
+    pattern: Pattern, target: int, source: int, causal: bool, dtype: torch.dtype, device: torch.device
+) -> Float[Tensor, "1 1 target source"]:
+    """Return 0 where the pattern allows a pair, -inf elsewhere."""
+    with torch.inference_mode(False):  # made in validation, it may serve training
+        rows, positions = (torch.arange(length, device=device) for length in (target, source))
+        allowed = pattern.allowed(aligned_position(rows, pattern.length_ratio)[None], positions)[:, None]
+        allowed = allowed & (positions <= rows[:, None]) if causal else allowed
+        return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, -math.inf)
+
+
+def cached_bias(pattern: Pattern, *arguments: Any) -> Float[Tensor, "1 1 target source"]:
+    """Return `pattern_bias`, made once for all patterns of one class with the same options."""
+    key = (type(pattern), pattern.options, arguments)
+    bias = CACHED_MASKS.pop(key, None)
+    CACHED_MASKS[key] = bias = pattern_bias(pattern, *arguments) if bias is None else bias
+    if len(CACHED_MASKS) > MAX_CACHED_MASKS:
+        CACHED_MASKS.popitem(last=False)
+    return bias

@@ -1,0 +1,129 @@
+"""What an attention layer asks of a backend, and what a backend returns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from seq2seq_attn.attention.normalizer.normalizer import Normalizer
+from seq2seq_attn.attention.pattern.pattern import Pattern
+from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.state import Memory, QueryKeyPositions
+from seq2seq_attn.position.relative_encoding import RelativeEncoding
+
+
+@final
+class Parts(NamedTuple):
+    """The parts of a layer that decide its weights.
+
+    Attributes:
+        relative: the relative position encoding of self-attention; None: there is none.
+        dropout: probability of dropping a weight in this call, 0 in evaluation.
+    """
+
+    score: Score
+    pattern: Pattern
+    normalizer: Normalizer
+    relative: RelativeEncoding | None
+    dropout: float
+
+    @property
+    def fusible(self) -> bool:
+        """Whether the context is softmax(query keys^T) values and nothing more, which fused kernels compute."""
+        plain = self.relative is None or not (self.relative.biases or self.relative.adds_context)
+        softmax = self.score.inner_product and self.normalizer.is_softmax and not self.pattern.reweighs
+        return softmax and plain and self.dropout == 0
+
+    def scores(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions, dtype: torch.dtype
+    ) -> Float[Tensor, "*batch heads target source"]:
+        """Return the scores, plus the bias of the relative position encoding, of all pairs or in blocks."""
+        scores = self.score(query, keys, positions).to(dtype)
+        if self.relative is None or not self.relative.biases:
+            return scores
+        content = query[0] if self.relative.needs_inner_product else None
+        return scores + self.relative.bias(content, positions.query, positions.key).to(scores.dtype)
+
+
+@final
+class Request(NamedTuple):
+    """One call of an attention layer.
+
+    Attributes:
+        query: the queries as they came, from which a pattern may predict its centre.
+        prepared: the queries as the score prepared them.
+        start: position of the first query.
+        causal: a query at position t attends to keys 0..t only.
+        need_weights: the weights are to be returned.
+        same_position: all queries are at position `start`: the hypotheses of a sentence in beam search.
+        rows_match_keys: query t and key t are the same token, so where the mask hides a key, its query is padding.
+    """
+
+    query: Float[Tensor, "batch target query_dim"]
+    prepared: tuple[Tensor, ...]
+    memory: Memory
+    start: int
+    causal: bool
+    need_weights: bool
+    same_position: bool = False
+    rows_match_keys: bool = False
+
+    @property
+    def target(self) -> int:
+        """Number of target positions."""
+        return 1 if self.same_position else self.query.shape[1]
+
+    @property
+    def source(self) -> int:
+        return self.memory.source
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no query or no value."""
+        return self.query.numel() == 0 or self.memory.values.numel() == 0
+
+    @property
+    def starts_at_zero(self) -> bool:
+        """Whether row t is position t."""
+        return self.start == 0 and not self.same_position
+
+    @property
+    def triangular(self) -> bool:
+        """Whether causality hides any key; the query of the newest position attends to the whole cache."""
+        return self.causal and not (self.target == 1 and self.source == self.start + 1)
+
+    @property
+    def square(self) -> bool:
+        """Whether causality allows all pairs, or the lower triangle of a square."""
+        return not self.triangular or (self.start == 0 and self.target == self.source)
+
+    def positions(self, window: slice | Tensor | None = None) -> QueryKeyPositions:
+        """Return the positions of the queries, and of all keys or those in a window."""
+        return QueryKeyPositions.dense(
+            start=self.start,
+            target=self.query.shape[1],
+            source=self.source,
+            lengths=lambda: self.memory.lengths,
+            causal=self.causal,
+            device=self.query.device,
+            window=window,
+            same_position=self.same_position,
+        )
+
+
+@final
+class HeadOutput(NamedTuple):
+    """The output of a backend, head by head.
+
+    Attributes:
+        weights: before dropout; None: not asked for.
+        log_prob, entropy: of a normalizer that samples, in nats.
+    """
+
+    context: Float[Tensor, "batch heads target width"]
+    weights: Float[Tensor, "batch heads target source"] | None = None
+    log_prob: Float[Tensor, "batch heads target"] | None = None
+    entropy: Float[Tensor, "batch heads target"] | None = None

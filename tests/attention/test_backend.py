@@ -1,0 +1,71 @@
+"""`attention.backend=dense`: the score's own methods compute every request, with the numbers of the fast backends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from attention.layers import WIDTH, by_blocks, cross_layer, self_layer
+from configs import model_of, options
+from torch import Tensor
+
+from seq2seq_attn.attention import Attention
+
+PRESETS = options("attention")
+METHODS = {"prepare_query", "prepare_keys", "forward"}
+LENGTHS = torch.tensor([13, 6, 0])
+MASK = torch.arange(13) < LENGTHS[:, None]
+
+
+def gradients(layer: Any, context: Tensor, x: Tensor) -> list[Tensor]:
+    inputs = [x, *(p for p in layer.parameters() if p.requires_grad)]
+    upstream = torch.linspace(-1, 1, context.numel()).view_as(context) * MASK[..., None]
+    found = torch.autograd.grad((context * upstream).sum(), inputs, allow_unused=True)
+    return [torch.zeros_like(i) if g is None else g for g, i in zip(found, inputs, strict=True)]
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("preset", PRESETS)
+def test_dense_gives_the_values_and_gradients_of_auto(preset: str) -> None:
+    layer, x = by_blocks(self_layer(preset)), torch.randn(3, 13, WIDTH, requires_grad=True)
+    for causal in (False, True):
+        layer.attention.backend = "auto"
+        auto = layer(x, MASK, causal=causal).context
+        layer.attention.backend = "dense"
+        dense = layer(x, MASK, causal=causal).context
+        torch.testing.assert_close(auto[MASK], dense[MASK], rtol=0, atol=1e-12)
+        for a, d in zip(gradients(layer, auto, x), gradients(layer, dense, x), strict=True):
+            torch.testing.assert_close(a, d, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_dense_calls_the_methods_of_the_score_in_training(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, cross = (make(preset).attention.train() for make in (self_layer, cross_layer))
+    layer.backend = cross.backend = "dense"
+    x = torch.randn(7, 13, WIDTH)  # enough rows to pack the projections
+    assert called(layer.score, lambda: layer.attend_self(x), monkeypatch) == METHODS
+    assert called(cross.score, lambda: cross(x, cross.prepare(x)), monkeypatch) == METHODS
+
+
+def called(score: Any, run: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return which of the score's methods are called."""
+    names = set()
+
+    def record(name: str, method: Any) -> Callable[..., Any]:
+        return lambda *arguments: names.add(name) or method(*arguments)
+
+    for name in METHODS:
+        monkeypatch.setattr(score, name, record(name, getattr(score, name)))
+    run()
+    return names
+
+
+def test_every_attention_of_a_model_takes_the_switch() -> None:
+    model = model_of(
+        "model=transformer", "attention=sparse", "attention.backend=dense", "cross_attention.backend=dense"
+    )
+    backends = [module.backend for module in model.modules() if isinstance(module, Attention)]
+    assert backends == ["dense"] * len(backends)
+    assert len(backends) >= 3
