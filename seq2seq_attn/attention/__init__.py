@@ -1,4 +1,4 @@
-"""Score, pattern and normalizer, met in one module; layers of any model by `build_attention`."""
+"""Attention of a score, a pattern and a normalizer; `build_attention` makes a layer for any model."""
 
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.build import build_attention

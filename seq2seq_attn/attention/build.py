@@ -1,4 +1,4 @@
-"""An attention layer from the name of its preset, for any PyTorch model and from wherever the package is installed."""
+"""Attention layers by preset name, for any PyTorch model and wherever the package is installed."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def build_attention(
     num_heads: int | None = None,
     layer: int = 0,
 ) -> SelfAttention | CrossAttention:
-    """Self-attention of width `dim`, or cross-attention of queries to keys and values.
+    """Build self-attention of width `dim`, or cross-attention of queries to keys and values.
 
     >>> import torch
     >>> layer = build_attention("sparse", dim=128, num_heads=8)
     >>> layer(torch.randn(2, 7, 128), causal=True).context.shape
     torch.Size([2, 7, 128])
     >>> layer = build_attention("bahdanau", "normalizer=sparsemax", query_dim=32, key_dim=64)
-    >>> found = layer(torch.randn(2, 5, 32), torch.randn(2, 7, 64), need_weights=True)
-    >>> found.context.shape, found.weights.shape
+    >>> attended = layer(torch.randn(2, 5, 32), torch.randn(2, 7, 64), need_weights=True)
+    >>> attended.context.shape, attended.weights.shape
     (torch.Size([2, 5, 64]), torch.Size([2, 1, 5, 7]))
 
     Args:
@@ -59,11 +59,11 @@ def build_attention(
         overrides: as on the command line, where `attention.` and `attention/` may be left out: `pattern.k=3`,
             `score=dot`, `attention.dropout=0.1`.
         value_dim: None: the keys' width.
-        num_heads: None: as many as the preset says.
-        layer: number of the layer it is, from 0; `alternating` picks its pattern by it.
+        num_heads: None: the preset's.
+        layer: number of the layer, from 0; `alternating` chooses its pattern by it.
 
     Raises:
-        UserError: for a preset, an override or widths that do not exist or do not go together.
+        UserError: for a preset, an override or widths that do not exist or contradict each other.
     """
     if num_heads is not None:
         overrides = (f"num_heads={num_heads}", *overrides)
@@ -82,11 +82,11 @@ def build_attention(
 
 
 def no_relative(*, num_heads: int, head_dim: int) -> None:
-    """Tells attention that it is self-attention, which knows of no relative positions here."""
+    """Return no relative position encoding; that there is such an argument marks self-attention."""
 
 
 def compose_factory(preset: str, *overrides: str) -> partial[Any]:
-    """What builds the attention once it is told its widths."""
+    """Compose a preset into a factory that takes the widths."""
     from hydra import compose, initialize_config_dir  # 0.3 s that a mere import of this package does not pay
     from hydra.errors import HydraException
     from hydra.utils import instantiate
@@ -109,7 +109,7 @@ def compose_factory(preset: str, *overrides: str) -> partial[Any]:
 
 
 def in_full(override: str) -> str:
-    """As on the command line of `train.py`: `pattern.k=3` is `attention.pattern.k=3`, `score=dot` is a choice."""
+    """Return an override as `train.py` takes it: `pattern.k=3` is `attention.pattern.k=3`, `score=dot` is a choice."""
     name = override.lstrip("+~")
     key = name.partition("=")[0]
     if key.startswith(("attention.", "attention/")):
@@ -120,9 +120,9 @@ def in_full(override: str) -> str:
 
 @contextmanager
 def hydra_untouched() -> Iterator[None]:
-    """Composes beside a running Hydra application, or before one starts: its singletons are the same objects after.
+    """Restore Hydra's singletons afterwards, so that one may compose inside a running Hydra application.
 
-    `Singleton.set_state` would put copies instead, and what others hold would no longer be read.
+    They are the same objects afterwards; `Singleton.set_state` would restore copies, which other holders do not see.
     """
     from hydra import version
     from hydra.core.global_hydra import GlobalHydra

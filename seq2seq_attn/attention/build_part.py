@@ -1,4 +1,4 @@
-"""Give a part the sizes that its constructor names, and no others."""
+"""Build a part with those sizes that its constructor names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from seq2seq_attn.errors import UserError
 
 
 def named_arguments(part: partial[Any]) -> set[str]:
-    """Arguments of the constructor behind a part."""
+    """Return the names of a part's constructor arguments."""
     return set(inspect.signature(part.func).parameters)
 
 
 def build_part(part: partial[Any], **sizes: Any) -> Any:
-    """Build a score, pattern or normalizer from its partial and what its parent knows.
+    """Build a score, pattern or normalizer from its partial and the sizes that its parent knows.
 
     Raises:
         UserError: if the configuration sets a size that the parent passes.

@@ -1,4 +1,4 @@
-"""Attention of one sequence to another, as a layer of any model. Bahdanau et al. 2015, arXiv:1409.0473."""
+"""Attention of one sequence to another, as a layer for any model. Bahdanau et al. 2015, arXiv:1409.0473."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from seq2seq_attn.attention.state import Attended
 
 @final
 class CrossAttention(nn.Module):
-    """Queries of one sequence against keys and values of another, all at once.
+    """Queries of one sequence attend to keys and values of another, all at once.
 
-    One query at a time, `attention.prepare` once and `attention` at each step do the same without preparing the
-    keys anew.
+    For one query at a time, call `attention.prepare` once and `attention` at each step.
     """
 
     def __init__(self, attention: Attention) -> None:
@@ -25,7 +24,7 @@ class CrossAttention(nn.Module):
 
     @property
     def context_dim(self) -> int:
-        """The query's width where the attention projects its output, else the values'."""
+        """Width of the context: that of the query where the output is projected, else that of the values."""
         return self.attention.context_dim
 
     def forward(
@@ -38,12 +37,12 @@ class CrossAttention(nn.Module):
         valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None = None,
         need_weights: bool = False,
     ) -> Attended:
-        """The context of each query and, if asked for, the weights.
+        """Return the context of each query and, if asked for, the weights.
 
         Args:
-            values: what is averaged; None: the keys.
-            mask: True where a key may be seen, for the sentence or for each query; None: everywhere.
-            valid_length: instead of a mask, how many of the first keys may be seen, for the sentence or for each
+            values: averaged by the weights; None: the keys.
+            mask: True where a key may be attended to, for the sentence or for each query; None: everywhere.
+            valid_length: instead of a mask, how many of the first keys may be attended to, for the sentence or for each
                 query; 0 and below: none, as many as there are and above: all.
         """
         memory = self.attention.prepare(keys, values, mask, valid_length=valid_length)

@@ -1,4 +1,4 @@
-"""The mask of the keys, from a mask or from lengths."""
+"""The mask of the keys, given as a mask or as lengths."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def key_mask(
     valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None,
     keys: Float[Tensor, "batch source key_dim"],
 ) -> Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None:
-    """`mask`, or one that is True at the first `valid_length` keys of each sentence or query; None: everywhere.
+    """Return `mask`, or a mask that is True at the first `valid_length` keys of each sentence or query; None: all keys.
 
-    Any length serves, since comparing them with a limit would make a GPU wait: 0 and below mean no key, as many keys
-    as there are and above mean all.
+    Lengths are not checked, because reading them would make a GPU wait: 0 and below mean no key, the number of keys
+    and above mean all.
 
     Raises:
         UserError: for a mask that is not boolean, lengths that are not integers or of another shape, or both at once.
@@ -29,7 +29,7 @@ def key_mask(
             return mask
         raise UserError(
             f"a mask is boolean, True where a key may be attended to, and this one is {kind(mask)}; give mask.bool() "
-            "if 1 means so, mask == 0 if 0 does, as beside -inf, and lengths as valid_length="
+            "if 1 means that, mask == 0 for an additive mask of 0 and -inf, and lengths as valid_length="
         )
     if mask is not None:
         raise UserError("attention takes a mask or valid_length, and got both; leave one of them out")
@@ -51,11 +51,13 @@ def kind(x: object) -> str:
 
 
 def check_rows(mask: Bool[Tensor, "batch rows source"], target: int) -> None:
-    """Raises:
-    UserError: for a mask of other queries than those that came.
+    """Check that a mask for each query has as many rows as there are queries.
+
+    Raises:
+        UserError: if it has not.
     """
     if mask.shape[1] not in (1, target):
         raise UserError(
-            f"the mask, or valid_length, is of {mask.shape[1]} queries, and {target} came; prepare the keys with that "
-            "of these queries, or with one for the sentence"
+            f"the mask, or valid_length, has {mask.shape[1]} queries, and there are {target}; prepare the keys with a "
+            "mask of these queries, or with one for the sentence"
         )

@@ -1,4 +1,4 @@
-"""Attention of one sequence to itself, as a layer of any model: softmax(Q K^T) V, whatever its three parts say."""
+"""Attention of one sequence to itself, as a layer for any model. Vaswani et al. 2017, 3.2.3, arXiv:1706.03762."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seq2seq_attn.attention.state import Attended, Memory
 
 @final
 class SelfAttention(nn.Module):
-    """Queries, keys and values are the same sequence, and the context is as wide as it.
+    """Queries, keys and values are the same sequence, and the context is as wide.
 
     Args:
         attention: built with one width for all three.
@@ -33,15 +33,15 @@ class SelfAttention(nn.Module):
         causal: bool = False,
         need_weights: bool = False,
     ) -> Attended:
-        """The context of each position and, if asked for, the weights.
+        """Return the context of each position and, if asked for, the weights.
 
         Args:
             mask: True where a token is real, for the sequence or for each of its queries; None: everywhere. The
-                rows of padding are not to be read.
+                contexts of padding are arbitrary.
             valid_length: instead of a mask, how many tokens are real, for the sequence or for each of its queries;
                 0 and below: none, the length and above: all.
-            past: the `memory` of the call before, of which `x` is the continuation.
-            causal: a position sees itself and those before it only.
+            past: `memory` of the previous call, whose sequence `x` continues.
+            causal: a position attends to itself and to those before it only.
         """
         return self.attention.attend_self(
             x, mask, past=past, causal=causal, need_weights=need_weights, valid_length=valid_length

@@ -105,7 +105,9 @@ def test_what_is_no_mask_or_no_length_is_refused(
 def test_a_mask_of_other_queries_is_refused(given: dict[str, Tensor]) -> None:
     layer = build_attention("multihead", query_dim=6, key_dim=6)
     memory = layer.attention.prepare(SMALL, **given)
-    with pytest.raises(UserError, match="is of 4 queries, and 1 came; prepare the keys with that of these queries"):
+    with pytest.raises(
+        UserError, match="has 4 queries, and there are 1; prepare the keys with a mask of these queries"
+    ):
         layer.attention(SMALL[:, :1], memory, start=2)
 
 

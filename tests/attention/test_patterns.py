@@ -275,7 +275,7 @@ def test_a_ratio_that_no_lengths_have_is_refused(kind: Any, ratio: float) -> Non
 
 def test_an_empty_list_of_patterns_is_refused() -> None:
     sentence = (
-        r"^attention.pattern.patterns is empty, so a layer has none to take; name one, as "
+        r"^attention.pattern.patterns is empty, so there is none for a layer; name one, as "
         r"\+attention/pattern@attention.pattern.patterns.local=local$"
     )
     empty = ["~attention.pattern.patterns.local", "~attention.pattern.patterns.atrous"]

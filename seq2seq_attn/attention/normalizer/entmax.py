@@ -46,7 +46,7 @@ class Entmax(torch.autograd.Function):
 
 
 def sparsemax_threshold(scores: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*rows 1"]:
-    """tau of the k best scores, k being the most that are all above theirs. Martins and Astudillo 2016, algorithm 1."""
+    """Return tau, from the largest k whose k best scores are above it. Martins and Astudillo 2016, algorithm 1."""
     best = scores.sort(-1, descending=True).values
     number = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
     excess = best.cumsum(-1) - 1
@@ -55,7 +55,7 @@ def sparsemax_threshold(scores: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*
 
 
 def entmax15_threshold(halves: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*rows 1"]:
-    """Likewise, by mean and spread of the k best halves of scores. Peters et al. 2019, algorithm 2."""
+    """Return tau, from mean and spread of the k best halves of scores. Peters et al. 2019, algorithm 2."""
     best = halves.sort(-1, descending=True).values
     number = torch.arange(1, halves.shape[-1] + 1, dtype=halves.dtype, device=halves.device)
     mean, mean_square = best.cumsum(-1) / number, (best**2).cumsum(-1) / number

@@ -15,7 +15,7 @@ from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 class Entmax15Normalizer(Normalizer):
     """Weights are max(0, score / 2 - tau)^2, with the tau that makes them sum to 1.
 
-    All that is 2 below the best weighs 0.
+    A score 2 or more below the best has weight 0.
     """
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:

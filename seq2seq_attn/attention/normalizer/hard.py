@@ -17,19 +17,19 @@ from seq2seq_attn.nn.precision import at_least_float32
 
 @final
 class HardNormalizer(Normalizer):
-    """In training a position is drawn from softmax(scores); in evaluation it is the arg max, the first of equals.
+    """One-hot weights: drawn from softmax(scores) in training, the arg max (the first of equals) in evaluation.
 
-    A drawn position is a constant. The scores learn by REINFORCE only, from `log_prob` and `entropy`, which come
-    times their weights and are None in evaluation.
+    A drawn position is a constant. The scores learn by REINFORCE only, from `log_prob` and `entropy`, which are
+    multiplied by their weights here and are None in evaluation.
 
     Args:
-        log_prob_weight: of the reward's term, the paper's lambda_r; 1 gives the gradient of the expected loss.
-        entropy_weight: of the entropy, the paper's lambda_e.
-        soft_probability: of a row that takes in training the expected position, the softmax, with its gradient. The
-            paper draws this once an image; here it is once a row, since no step knows what another drew.
+        log_prob_weight: weight of the reward's term, the paper's lambda_r; 1 gives the gradient of the expected loss.
+        entropy_weight: weight of the entropy, the paper's lambda_e.
+        soft_probability: probability that a row takes the softmax itself in training, with its gradient. The paper
+            draws this once for an image; here it is drawn once for a row, because steps are independent.
 
     Raises:
-        UserError: for a `soft_probability` that is none.
+        UserError: for a `soft_probability` that is not from 0 to 1.
     """
 
     def __init__(self, *, log_prob_weight: float, entropy_weight: float, soft_probability: float) -> None:
@@ -59,7 +59,7 @@ class HardNormalizer(Normalizer):
 def masked_log_softmax(
     scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
 ) -> Float[Tensor, "*rows keys"]:
-    """Far down, but finite, where a key is hidden: its weight of 0 makes nothing of it."""
+    """Return the log-probabilities; a hidden key has a finite one, which its weight of 0 cancels."""
     if allowed is not None:
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     return scores.log_softmax(-1)

@@ -1,4 +1,4 @@
-"""Straight-through Gumbel-softmax: one position, a soft one's gradient. Jang et al. 2017, arXiv:1611.01144."""
+"""Straight-through Gumbel-softmax: one position with the gradient of a softmax. Jang et al. 2017, arXiv:1611.01144."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from seq2seq_attn.nn.precision import at_least_float32
 
 @final
 class HardGumbelNormalizer(Normalizer):
-    """In training a position is drawn from softmax(scores); in evaluation it is the arg max, the first of equals.
+    """One-hot weights: drawn from softmax(scores) in training, the arg max (the first of equals) in evaluation.
 
-    The drawn position goes forward; backward it is taken for softmax((scores + noise) / temperature), with the noise
-    that drew it (section 2.2). So it needs no reward.
+    The gradient is that of softmax((scores + noise) / temperature), with the noise that drew the position
+    (section 2.2). No reward is needed.
 
     Args:
-        temperature: the lower, the nearer the two, and the larger the gradients.
+        temperature: the lower it is, the nearer is the softmax to one-hot, and the larger are the gradients.
 
     Raises:
         UserError: for a temperature that is not above 0.

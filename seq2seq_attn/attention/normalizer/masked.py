@@ -1,4 +1,4 @@
-"""Sparse mappings, told what is hidden."""
+"""Entmax under a mask."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from torch import Tensor
 from seq2seq_attn.attention.normalizer.entmax import Entmax
 from seq2seq_attn.nn.precision import at_least_float32
 
-# Finite, since a row of -inf is NaN in these mappings; its square is finite too in float32, which entmax15 sums.
+# Finite, because a row of -inf gives NaN; its square, which entmax15 sums, is finite in float32, too.
 HIDDEN_SCORE = -1e15
 
 
 def masked_entmax(
     scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None, alpha: float
 ) -> Float[Tensor, "*rows keys"]:
-    """Entmax weights of the last dimension, in the dtype of `scores`; half precision goes through float32.
+    """Return entmax weights of the last dimension, in the dtype of `scores`; half precision goes through float32.
 
-    Hidden keys weigh exactly 0, a row that sees nothing is all 0. The fill is a constant, so no gradient flows by it.
+    Hidden keys have weight 0, and a row that sees nothing is all 0. The fill is a constant and has no gradient.
     """
-    if scores.shape[-1] == 0:  # there is no best one
+    if scores.shape[-1] == 0:  # no best score
         return scores
     wide = at_least_float32(scores)
     if allowed is None:

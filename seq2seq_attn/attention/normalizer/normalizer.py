@@ -1,4 +1,4 @@
-"""The contract of a normalizer: scores and what may be seen, to weights."""
+"""The contract of a normalizer: scores and a mask to weights."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 
 class Normalized(NamedTuple):
-    """Weights, exactly 0 where a key is hidden, all 0 in a row that sees nothing.
+    """The output of a normalizer.
 
-    A normalizer that samples also gives the log-probability of its choice and the entropy it chose from,
-    each (batch, heads, target), in nats, 0 in a row that sees nothing.
+    Attributes:
+        weights: exactly 0 where a key is hidden, all 0 in a row that sees nothing.
+        log_prob, entropy: of a normalizer that samples: the log-probability of its choice and the entropy of the
+            distribution, in nats, 0 in a row that sees nothing.
     """
 
     weights: Float[Tensor, "*rows keys"]
@@ -22,11 +24,14 @@ class Normalized(NamedTuple):
 
 
 class Normalizer(nn.Module, ABC):
-    """Attributes: is_softmax: whether a fused kernel for softmax computes the same."""
+    """A map from scores to weights.
+
+    Attributes:
+        is_softmax: whether the weights are a softmax, which fused kernels compute.
+    """
 
     is_softmax: ClassVar[bool] = False
 
     @abstractmethod
-    def forward(
-        self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
-    ) -> Normalized: ...
+    def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
+        """Return the weights of the keys, the last dimension; `allowed` None: all keys are allowed."""

@@ -13,7 +13,7 @@ from seq2seq_attn.nn.masked import masked_softmax
 
 @final
 class SoftmaxNormalizer(Normalizer):
-    """Weights are exp(score) over its sum among the keys that may be seen."""
+    """Weights are exp(score) divided by its sum over the allowed keys."""
 
     is_softmax: ClassVar[bool] = True
 

@@ -13,7 +13,10 @@ from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 
 @final
 class SparsemaxNormalizer(Normalizer):
-    """Weights are max(0, score - tau), with the tau that makes them sum to 1: all that is 1 below the best weighs 0."""
+    """Weights are max(0, score - tau), with the tau that makes them sum to 1.
+
+    A score 1 or more below the best has weight 0.
+    """
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         return Normalized(masked_entmax(scores, allowed, alpha=2.0))

@@ -16,13 +16,13 @@ from seq2seq_attn.errors import UserError
 
 @final
 class AlternatingPattern(Pattern):
-    """A list from which each layer takes its own: what is built, and trained, is only that one.
+    """A list of patterns, of which each layer takes one in turn; only that one is built and trained.
 
-    A local layer gathers neighbours, an atrous one carries them far: two layers join any two positions, if the
+    A local layer connects neighbours, an atrous one distant positions: two layers connect any two positions, if the
     window is no narrower than the stride.
 
     Args:
-        patterns: a pattern for layer 0, 1, ..., then from the start again; the names serve overrides.
+        patterns: patterns of layers 0, 1, ... by name, repeated from the start; the names serve overrides.
 
     Raises:
         UserError: for an empty list.
@@ -32,7 +32,7 @@ class AlternatingPattern(Pattern):
         super().__init__()
         if not patterns:
             raise UserError(
-                "attention.pattern.patterns is empty, so a layer has none to take; name one, as "
+                "attention.pattern.patterns is empty, so there is none for a layer; name one, as "
                 "+attention/pattern@attention.pattern.patterns.local=local"
             )
         self.patterns = list(patterns.values())
@@ -40,8 +40,10 @@ class AlternatingPattern(Pattern):
 
     def for_layer(self, layer: int) -> Pattern:
         turn, chosen = divmod(layer, len(self.patterns))
-        # A list in the list takes its own turns.
+        # a list inside the list alternates by itself
         return build_part(self.patterns[chosen], **self.sizes).for_layer(turn)
 
     def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
-        raise NotImplementedError("a list sees nothing itself; ask the pattern of a layer: for_layer(layer)")
+        raise NotImplementedError(
+            "a list of patterns allows nothing itself; use the pattern of a layer: for_layer(layer)"
+        )

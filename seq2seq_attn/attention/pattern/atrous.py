@@ -13,15 +13,15 @@ from torch import Tensor
 from seq2seq_attn.attention.block import Block, class_blocks
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position, check_k, check_length_ratio
 
-# Source positions from which blocks are faster than a dense pass. Measured on two CPU cores: that of the product by one
-# thread and by two, which need more, with 8 heads of 64, k = 32 and 64; that of the parts by two, with 4 of 64, k = 4.
+# Source positions from which blocks are faster than all pairs. Measured on two CPU cores: FUSED with one thread and
+# with two, which need more, 8 heads of 64, k = 32 and 64; BLOCKS with two threads, 4 heads of 64, k = 4.
 FUSED_FROM = 256
 BLOCKS_FROM = 192
 
 
 @final
 class AtrousPattern(Pattern):
-    """The aligned position and every k-th key on both sides of it, as a dilated convolution looks.
+    """The aligned position and every k-th key on both sides of it, like a dilated convolution.
 
     Args:
         k: distance from one key to the next.

@@ -13,7 +13,7 @@ from seq2seq_attn.attention.pattern.pattern import Pattern
 
 @final
 class FullPattern(Pattern):
-    """No restriction but the mask and causality."""
+    """No restriction except the mask and causality."""
 
     sees_all: ClassVar[bool] = True
 

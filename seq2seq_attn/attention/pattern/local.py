@@ -11,9 +11,9 @@ from torch import Tensor
 from seq2seq_attn.attention.block import Band, Block, window_blocks
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position, check_k, check_length_ratio
 
-# Source positions from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
-# cores: those of the product by one thread and by two, which need more, with 8 heads of 64, k = 16 to 64; those of the
-# parts by two, with 4 of 64, k = 4 to 16.
+# Source positions from which blocks are faster than all pairs: at least the first number, and the second times k.
+# Measured on two CPU cores: FUSED with one thread and with two, which need more, 8 heads of 64, k = 16 to 64; BLOCKS
+# with two threads, 4 heads of 64, k = 4 to 16.
 FUSED_FROM, FUSED_FROM_K = 320, 7
 BLOCKS_FROM, BLOCKS_FROM_K = 256, 8
 
@@ -22,7 +22,7 @@ BLOCKS_FROM, BLOCKS_FROM_K = 256, 8
 class LocalPattern(Pattern):
     """A window of 2 k + 1 keys around the aligned position.
 
-    A query whose position is more than k past the last key sees nothing, and gets zeros.
+    A query more than k positions past the last key sees nothing and gets zeros.
 
     Args:
         k: keys on each side of the centre.

@@ -16,9 +16,9 @@ from seq2seq_attn.nn.precision import at_least_float32
 class LocalPPattern(Pattern):
     """p = S sigmoid(v . tanh(W q)); keys |s - p| <= k; weights times exp(-(s - p)^2 / (2 sigma^2)), sigma = k / 2.
 
-    S is the sentence's length, or the query's position + 1 when causal. Rows are not normalised again, so they sum
-    to less than 1. Positions count from 0, and so does p: the authors' code counts both from 1, by
-    p = S sigmoid(..) + 1. There the window stands around p rounded down; here, as in the paper, around p.
+    S is the length of the sentence, or the query's position + 1 when causal. Rows are not normalized again and sum to
+    less than 1. Positions and p count from 0; the authors' code counts both from 1, with p = S sigmoid(..) + 1. There
+    the centre of the window is p rounded down; here, as in the paper, it is p.
 
     Args:
         k: the paper's D, keys on each side of the predicted position.
@@ -46,7 +46,7 @@ class LocalPPattern(Pattern):
         end: Int[Tensor, "#batch target"],
     ) -> Float[Tensor, "batch target"]:
         logit = torch.tanh(self.project_query(query)) @ self.vector[0]
-        # bfloat16 has no numbers between 128 and 129: positions need a wider type.
+        # bfloat16 has no number between 128 and 129: positions need a wider type.
         return end * torch.sigmoid(at_least_float32(logit))
 
     def allowed(

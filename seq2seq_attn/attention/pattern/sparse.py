@@ -12,19 +12,19 @@ from torch import Tensor
 from seq2seq_attn.attention.block import Band, Block, class_blocks, window_blocks
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position, check_k, check_length_ratio
 
-# Source positions from which blocks are faster than a dense pass: so many, and so many times k. Measured on two CPU
-# cores: those of the product by one thread and by two, with 8 heads of 64, k = 32 and 64; those of the parts by one,
-# with 4 of 64, k = 4 to 16.
+# Source positions from which blocks are faster than all pairs: at least the first number, and the second times k.
+# Measured on two CPU cores: FUSED with one thread and with two, 8 heads of 64, k = 32 and 64; BLOCKS with one thread,
+# 4 heads of 64, k = 4 to 16.
 FUSED_FROM, FUSED_FROM_K = 640, 8
 BLOCKS_FROM, BLOCKS_FROM_K = 256, 8
 
 
 @final
 class SparsePattern(Pattern):
-    """All that is near, and every k-th key that is far: local and atrous in one.
+    """The union of the local and the atrous pattern: all near keys, and every k-th of the far ones.
 
-    The paper's strided pattern as one merged head. The paper is causal; where attention is not, the pattern
-    stands on both sides of the centre (Su Jianlin, https://kexue.fm/archives/6853).
+    The paper's strided pattern as one merged head. The paper is causal; where attention is not, the pattern extends
+    to both sides of the centre (Su Jianlin, https://kexue.fm/archives/6853).
 
     Args:
         k: keys on each side of the centre, and distance from one far key to the next.
@@ -61,7 +61,7 @@ class SparsePattern(Pattern):
         return torch.tensor(seen) if seen else None
 
     def block_groups(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
-        """What is far, and what is near without the position itself and the k-th on both sides, which are far."""
+        """Return the residue classes, and the window without the distances 0 and k, which they hold already."""
         far = class_blocks(target, source, self.k, causal)
         if self.k == 1:
             return [far]

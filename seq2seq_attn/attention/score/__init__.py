@@ -1,1 +1,1 @@
-"""What a query thinks of a key, or of a position."""
+"""Scores of query-key pairs."""

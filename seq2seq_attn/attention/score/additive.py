@@ -15,7 +15,7 @@ from seq2seq_attn.nn.heads import check_heads, split_heads
 
 @final
 class AdditiveScore(Score):
-    """A perceptron with one hidden layer, which the heads share out among them.
+    """A perceptron with one hidden layer, divided among the heads.
 
     Args:
         hidden_dim: width of the hidden layer over all heads; None: `query_dim`.
@@ -54,7 +54,7 @@ def vector_of_tanh(
     query: Float[Tensor, "*batch heads target width"],
     keys: Float[Tensor, "*batch heads source width"],
 ) -> Float[Tensor, "*batch heads target source"]:
-    """v . tanh(query + key) for every pair."""
+    """Return v . tanh(query + key) of every pair."""
     hidden = torch.tanh(query.unsqueeze(-2) + keys.unsqueeze(-3))  # (*batch, heads, target, source, width)
     if vector.shape[0] == 1:
         return hidden @ vector[0]

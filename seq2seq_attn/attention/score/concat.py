@@ -17,7 +17,7 @@ from seq2seq_attn.nn.heads import check_heads, split_heads
 
 @final
 class ConcatScore(Score):
-    """One matrix over the joined pair: the additive score with its two matrices side by side.
+    """One matrix over the concatenated pair: the additive score with its two matrices side by side.
 
     Args:
         hidden_dim: width of the hidden layer over all heads; None: `query_dim`.

@@ -15,7 +15,7 @@ from seq2seq_attn.nn.heads import check_heads, split_heads
 
 @final
 class DotScore(Score):
-    """The inner product as it is; several heads take a slice of the width each."""
+    """The inner product without a parameter; each head takes a slice of the width."""
 
     inner_product: ClassVar[bool] = True
 

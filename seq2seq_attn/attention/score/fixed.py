@@ -20,12 +20,13 @@ FIXED_HEADS = ("current", "previous", "next", "left", "right", "end", "start")
 class FixedScore(Score):
     """Heads in the order of `FIXED_HEADS`, then the learned ones; scores are logarithms of the paper's weights.
 
-    A token at position t of n looks at position t, t - 1 and t + 1; at 0..t-2 with weights (s + 1)^3; at t+2..n-1 with
-    (n - s)^3; at all positions with (s + 1)^3, which prefer the end; at all with (n - s)^3, which prefer the start.
-    The learned heads look everywhere. A head with no such position gives zeros, as `next` and `right` do when causal.
+    A token at position t of n attends to positions t, t - 1 and t + 1; to 0..t-2 with weights (s + 1)^3; to t+2..n-1
+    with (n - s)^3; to all positions with (s + 1)^3, which prefers the end; to all with (n - s)^3, which prefers the
+    start. The learned heads attend everywhere. A head without any such position gives zeros, as `next` and `right` do
+    when causal.
 
     Args:
-        bias: whether the two projections have one (`attention.qkv_bias`).
+        bias: whether the two projections have a bias (`attention.qkv_bias`).
         scale: factor of the inner product (`attention.qk_scale`); None: 1 / sqrt(d_k).
     """
 
@@ -65,8 +66,8 @@ class FixedScore(Score):
         key, position = positions.key.unsqueeze(-2).to(number), positions.query.unsqueeze(-1)
         end = positions.end.unsqueeze(-1).clamp(min=1)
         rising, falling = key + 1, (end - key).clamp(min=1)  # clamped in the padding only, which is hidden
-        # Over the largest that a head sees: softmax does not mind, and in half precision the positions that count
-        # keep theirs.
+        # Divided by the largest weight of a head: softmax ignores a constant, and half precision keeps its digits for
+        # the positions that count.
         fixed = torch.broadcast_tensors(
             *[torch.zeros_like(key)] * 3,
             3 * (rising / (position - 1).clamp(min=1)).log(),

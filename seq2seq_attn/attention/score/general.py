@@ -14,7 +14,7 @@ from seq2seq_attn.nn.heads import check_heads, split_heads
 
 @final
 class GeneralScore(Score):
-    """A bilinear form. W is applied to the keys, once a source sentence, so a step costs what dot costs."""
+    """A bilinear form. W is applied to the keys once for each source sentence, so a step costs as much as with dot."""
 
     inner_product: ClassVar[bool] = True
 

@@ -14,10 +14,10 @@ from seq2seq_attn.nn.heads import HeadLinear, check_heads, split_heads
 
 @final
 class LocationScore(Score):
-    """The query alone says which positions it wants; no key is read. Several heads take a slice of the query each.
+    """Scores of positions, computed from the query alone. Each head takes a slice of the query.
 
     Args:
-        max_length: source positions that there are rows for, in tokens.
+        max_length: number of source positions, the rows of W.
     """
 
     def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:

@@ -19,16 +19,16 @@ from seq2seq_attn.errors import UserError
 
 @final
 class MixtureScore(Score):
-    """The shares are a softmax over the scores of one learned number a score and head, equal at the start.
+    """A sum of scores; the shares are a softmax over one learned number for each score and head, equal at first.
 
-    One a head, as the paper indexes its alphas; the authors' code has one a layer.
+    One for each head, as the paper indexes its alphas; the authors' code has one for each layer.
 
     Args:
-        scores: by name, each a partial that takes the sizes its signature names.
-        bias, scale: for the scores that take them (`attention.qkv_bias`, `attention.qk_scale`).
+        scores: partials by name, each of which takes the sizes that its signature names.
+        bias, scale: passed to the scores that take them (`attention.qkv_bias`, `attention.qk_scale`).
 
     Raises:
-        UserError: for no score, one that hides positions, or a scale that none takes.
+        UserError: for an empty mixture, a score that hides positions, or a scale that no score takes.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class MixtureScore(Score):
         shares = self.logits.softmax(0)[..., None, None]  # (scores, heads, 1, 1)
         mixed = []
         for share, score in zip(shares, self._each(), strict=True):
-            own_query = tuple(islice(queries, score.query_parts))
-            own_keys = tuple(islice(memories, score.key_parts))
-            mixed.append(share * score(own_query, own_keys, positions))
+            score_query = tuple(islice(queries, score.query_parts))
+            score_keys = tuple(islice(memories, score.key_parts))
+            mixed.append(share * score(score_query, score_keys, positions))
         return reduce(torch.add, mixed)  # some have a batch of 1
 
 

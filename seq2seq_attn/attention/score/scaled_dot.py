@@ -18,7 +18,7 @@ class ScaledDotScore(PackableScore):
     """Heads of width d_k = query_dim / num_heads.
 
     Args:
-        bias: whether the two projections have one (`attention.qkv_bias`).
+        bias: whether the two projections have a bias (`attention.qkv_bias`).
         scale: factor of the inner product (`attention.qk_scale`); None: 1 / sqrt(d_k).
     """
 

@@ -1,4 +1,4 @@
-"""The contract of a score: what a query thinks of a key, or of a position."""
+"""The contract of a score: the compatibility of a query and a key, before normalization."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from seq2seq_attn.errors import UserError
 
 
 class Score(nn.Module, ABC):
-    """Owns its projections of queries and keys, and nothing of masks, softmax or dropout.
+    """A score owns its projections of queries and keys; masks, softmax and dropout are not its concern.
 
-    `*batch` is `batch`, or `batch blocks` where a pattern cuts the sequence. Heads stand after the blocks.
-    Scores are finite always: hiding is the normalizer's work.
+    `*batch` is `batch`, or `batch blocks` where a pattern cuts the sequence. Heads come after the blocks.
+    Scores are always finite: the normalizer hides keys.
 
     Attributes:
-        inner_product: `forward` is `query[0] @ keys[0].mT`, any scale folded into the query.
-        reads_query: False where the scores are the same for every query content.
-        max_length: positions that it has scores for; None: any.
-        query_parts, key_parts: tensors that `prepare_query` and `prepare_keys` return.
+        inner_product: whether `forward` is `query[0] @ keys[0].mT`, with any scale folded into the query.
+        reads_query: whether the scores depend on the content of a query.
+        max_length: number of positions that it has scores for; None: any.
+        query_parts, key_parts: number of tensors that `prepare_query` and `prepare_keys` return.
     """
 
     inner_product: ClassVar[bool] = False
@@ -35,27 +35,29 @@ class Score(nn.Module, ABC):
     def prepare_query(
         self, query: Float[Tensor, "batch target query_dim"]
     ) -> tuple[Float[Tensor, "batch _ target _"], ...]:
-        """What is made of a query before it meets a key."""
+        """Compute all that depends on the queries only."""
 
     @abstractmethod
     def prepare_keys(
         self, keys: Float[Tensor, "batch source key_dim"]
     ) -> tuple[Float[Tensor, "batch _ source _"], ...]:
-        """What is made of the keys, once for a source sentence."""
+        """Compute all that depends on the keys only, once for each source sentence."""
 
     @abstractmethod
     def forward(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
-        """Scores of every prepared query against every prepared key; `*batch` may be 1 where contents do not matter."""
+        """Score every prepared query against every prepared key; `*batch` is 1 where contents do not matter."""
 
     def visible(self, positions: QueryKeyPositions) -> Bool[Tensor, "*batch heads target source"] | None:
-        """Positions that the score itself looks at, head by head; None: all."""
+        """Return the positions that the score itself allows, head by head; None: all."""
         return None
 
 
 def check_max_length(score: Score, *lengths: int | None) -> None:
-    """Compare plain numbers (see `QueryKeyPositions`), so that no tensor is read; None: not known.
+    """Check lengths against `score.max_length`; None: not known.
+
+    They are plain numbers (see `QueryKeyPositions`), so that no tensor is read.
 
     Raises:
         UserError: for a length beyond `score.max_length`.

@@ -15,10 +15,10 @@ from seq2seq_attn.nn.heads import HeadLinear, check_heads, split_heads
 
 @final
 class SynthesizerDenseScore(Score):
-    """A perceptron of the query alone, one a head: it reads the head's slice, and its hidden layer is as wide.
+    """A perceptron of the query for each head: it reads the head's slice, and its hidden layer is as wide.
 
     Args:
-        max_length: positions that it has scores for, in tokens.
+        max_length: number of positions that it has scores for.
     """
 
     def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:

@@ -18,14 +18,14 @@ from seq2seq_attn.nn.heads import HeadLinear, check_heads, split_heads
 
 @final
 class SynthesizerFactorizedDenseScore(Score):
-    """The query makes a numbers A and b numbers B; position j scores A[j mod a] * B[j div a].
+    """The query gives a numbers A and b numbers B; position j has the score A[j mod a] * B[j div a].
 
-    The paper leaves open how the two are laid out over the positions; one tiled and the other repeated is what makes
-    every position its own pair. Both read one hidden layer, as the paper's count of d (d + a + b) parameters has it.
+    The paper does not say how the two are laid out over the positions; with one tiled and the other repeated, every
+    position has a pair of its own. Both read one hidden layer, according to the paper's d (d + a + b) parameters.
 
     Args:
-        max_length: positions that it has scores for, in tokens.
-        factors: a and b, whose product is `max_length`; None: the most square ones.
+        max_length: number of positions that it has scores for.
+        factors: a and b, whose product is `max_length`; None: the two nearest to each other.
     """
 
     def __init__(self, *, query_dim: int, num_heads: int, max_length: int, factors: Sequence[int] | None) -> None:
@@ -33,7 +33,7 @@ class SynthesizerFactorizedDenseScore(Score):
         check_heads("query_dim", query_dim, num_heads)
         self.num_heads, self.max_length = num_heads, max_length
         self.query_parts, self.key_parts = 2, 0
-        self.factors = most_square(max_length) if factors is None else checked(factors, max_length)
+        self.factors = most_square(max_length) if factors is None else check_factors(factors, max_length)
         width = query_dim // num_heads
         self.hidden = HeadLinear(num_heads=num_heads, input_dim=width, output_dim=width, bias=True)
         self.tiled, self.repeated = (
@@ -54,19 +54,19 @@ class SynthesizerFactorizedDenseScore(Score):
     ) -> Float[Tensor, "*batch heads target source"]:
         check_max_length(self, positions.source_length)
         (tiled, repeated), (a, b) = query, self.factors
-        # Picking by a product with rows of the identity: exact, and its backward is far faster than an index's.
+        # A product with rows of the identity is exact, and its backward is far faster than that of indexing.
         tile = torch.eye(a, dtype=tiled.dtype, device=tiled.device)[positions.key % a].unsqueeze(-3)
         repeat = torch.eye(b, dtype=tiled.dtype, device=tiled.device)[positions.key // a].unsqueeze(-3)
         return (tiled @ tile.mT) * (repeated @ repeat.mT)
 
 
 def most_square(product: int) -> tuple[int, int]:
-    """The two factors that are nearest to each other, the smaller first."""
+    """Return the two factors that are nearest to each other, the smaller first."""
     smaller = next(a for a in range(math.isqrt(product), 0, -1) if product % a == 0)
     return smaller, product // smaller
 
 
-def checked(factors: Sequence[int], max_length: int) -> tuple[int, int]:
+def check_factors(factors: Sequence[int], max_length: int) -> tuple[int, int]:
     if len(factors) != 2 or math.prod(factors) != max_length:
         raise UserError(
             f"attention.score.factors={list(factors)} must be two numbers whose product is "

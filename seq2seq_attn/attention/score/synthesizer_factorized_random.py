@@ -17,10 +17,10 @@ from seq2seq_attn.nn.heads import rows_at
 class SynthesizerFactorizedRandomScore(Score):
     """A vector for each target position and one for each source position, in each head, the same for every sentence.
 
-    Their products start with variance 1, as the table of the random synthesizer.
+    Their products have variance 1 at first, like the table of the random synthesizer.
 
     Args:
-        max_length: positions that it has scores for, in tokens.
+        max_length: number of positions that it has scores for.
         rank: width of the vectors, k.
     """
 

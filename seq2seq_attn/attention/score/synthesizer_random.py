@@ -16,11 +16,11 @@ from seq2seq_attn.attention.state import QueryKeyPositions
 class SynthesizerRandomScore(Score):
     """A table for each head, the same for every sentence.
 
-    It starts from N(0, 1), the spread of scaled dot scores: a table that is never trained must prefer some positions.
+    It is drawn from N(0, 1), the spread of scaled dot scores: a table that is never trained must prefer some positions.
 
     Args:
-        max_length: positions that it has scores for, in tokens.
-        trainable: False leaves the table as it was drawn; it is saved all the same.
+        max_length: number of positions that it has scores for.
+        trainable: False keeps the table as it was drawn; it is saved in checkpoints, too.
     """
 
     reads_query: bool = False

@@ -14,7 +14,7 @@ from seq2seq_attn.attention.state import QueryKeyPositions
 
 @final
 class UniformScore(Score):
-    """Looks at nothing. With full attention: one fixed context, the mean of the memory."""
+    """Score of 0 for every pair. With the full pattern the context is the mean of the memory."""
 
     reads_query: bool = False
 
