@@ -28,12 +28,11 @@ COMMON: dict[str, Any] = {
 }  # fmt: skip
 TRAIN: dict[str, Any] = COMMON | {
     "seed": int, "batch_tokens": int, "val_sentences": int | None, "log_text": bool, "label_smoothing": float,
-    "r_drop_alpha": float, "token_dropout": dict[str, float], "compile": bool, "profile": bool,
+    "r_drop_alpha": float, "token_dropout": dict[str, float],
     "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str,
     "data": Built, "tokenizer": Built, "attention": Factory, "self_attention": Factory, "cross_attention": Factory,
     "position": Factory, "feed_forward": Factory, "model": Built, "search": Built, "metric": Group,
-    "optimizer": Factory, "scheduler": Factory, "trainer": Built, "callback": Group, "profiling": Group,
-    "compiling": Group, "logger": Group,
+    "optimizer": Factory, "scheduler": Factory, "trainer": Built, "callback": Group, "logger": Group,
 }  # fmt: skip
 TRANSLATE: dict[str, Any] = COMMON | {
     "ckpt_path": str | list[str], "engine": Literal["torch", "ctranslate2"], "interactive": bool,

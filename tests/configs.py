@@ -35,12 +35,13 @@ def built(node: DictConfig) -> Any:
 
 def attention_of(preset: str, *overrides: str, **sizes: int) -> Any:
     """One attention layer from its preset."""
-    return built(composed(f"attention={preset}", *overrides).attention)(layer=0, **sizes)
+    return built(composed("callback=[]", f"attention={preset}", *overrides).attention)(layer=0, **sizes)
 
 
 def model_of(*overrides: str, source_vocab_size: int = 17, target_vocab_size: int = 19) -> Any:
     """A small model; every width another prime, but those that a contract ties. Two layers, but of the RNNs."""
     small = [
+        "callback=[]",
         f"model.source_vocab_size={source_vocab_size}",
         f"model.target_vocab_size={target_vocab_size}",
         "model.embedding_dim=11",

@@ -10,15 +10,25 @@ from configs import CONF, ROOT, composed, options
 from omegaconf import OmegaConf
 
 GROUPS = ("attention", "data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer", "debug", "recipe")
+LISTS = ("metric", "callback", "logger")
 PARTS = ("attention/score", "attention/pattern", "attention/normalizer", "data/cleaning")
-CHOICES = [f"{group}={name}" for group in (*GROUPS, *PARTS) for name in options(group)]
-LISTS = [f"{group}=[{name}]" for group in ("metric", "callback", "logger") for name in options(group)]
-SLOTS = [f"{slot}@model.{slot}={name}" for slot in ("encoder", "decoder") for name in options(slot)]
+SLOTS = ("encoder@model.encoder", "decoder@model.decoder")
 
 
-@pytest.mark.parametrize("choice", [*CHOICES, *LISTS, *SLOTS])
-def test_every_option_composes(choice: str) -> None:
-    config = OmegaConf.to_container(composed(choice))
+def rows(*groups: str) -> list[list[str]]:
+    """Overrides that choose every option of every group at least once: the i-th of each, shorter groups repeated."""
+    names = {group: options(group.partition("@")[0]) for group in groups}
+    width = max(map(len, names.values()))
+    form = {group: "[{}]" if group in LISTS else "{}" for group in groups}
+    return [
+        [f"{group}={form[group].format(found[row % len(found)])}" for group, found in names.items()]
+        for row in range(width)
+    ]
+
+
+@pytest.mark.parametrize("choices", [*rows(*GROUPS, *LISTS), *rows(*PARTS, *SLOTS)], ids=" ".join)
+def test_every_option_composes(choices: list[str]) -> None:
+    config = OmegaConf.to_container(composed(*choices))
     assert isinstance(config, dict)
     assert config["model"]["_target_"]
 
@@ -26,6 +36,23 @@ def test_every_option_composes(choice: str) -> None:
 def test_a_recipe_gives_way_to_the_command_line() -> None:
     assert composed("data=tatoeba", "tokenizer.vocab_size=77").tokenizer.vocab_size == 77
     assert composed("data=tatoeba").trainer.max_epochs != composed("data=demo").trainer.max_epochs
+
+
+def test_a_callback_is_added_after_the_others_and_one_is_left_out_by_name() -> None:
+    default = list(composed().callback)
+    assert len(default) == 15
+    assert list(composed("callback=[default,history,ema]").callback) == [*default, "history", "ema"]
+    assert list(composed("~callback.progress").callback) == [name for name in default if name != "progress"]
+    assert (
+        composed("callback=[default,ema]", "callback.early_stopping.patience=3").callback.early_stopping.patience == 3
+    )
+
+
+def test_metrics_of_the_captions_are_those_of_their_papers_unless_metrics_are_chosen() -> None:
+    assert list(composed("data=multi30k").metric) == ["bleu", "chrf", "tokenized_bleu"]
+    assert list(composed("data=multi30k_tok").metric) == ["bleu", "tokenized_bleu"]
+    assert list(composed("data=multi30k", "metric=[bleu]").metric) == ["bleu"]
+    assert composed("data=multi30k_tok").metric.tokenized_bleu.tokenize == "none"
 
 
 def test_every_argument_of_lightnings_trainer_is_an_override() -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import reports_user_errors
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
-PIECES = 8000
+CORPORA = ("demo", "multi30k", "tatoeba")
 Row = tuple[str, ...]
 
 
@@ -41,27 +42,40 @@ def markdown(rows: list[Row]) -> str:
 
 
 def architectures() -> list[Row]:
-    """A row for each file of `conf/model/`, with the sizes of no corpus; a slot that is not there is a dash."""
-    head = ("`model=`", "what it is", "attention", "position", "layers", "width", "parameters")
+    """A row for each file of `conf/model/`, with its sizes for each corpus; a slot that is not there is a dash."""
+    head = ("`model=`", "what it is", "attention", "position", "layers", *(f"`data={corpus}`" for corpus in CORPORA))
     return [head, *(architecture(path) for path in sorted((CONF / "model").glob("*.yaml")))]
 
 
 def architecture(path: Path) -> Row:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("train", [f"model={path.stem}", "data=parallel"], return_hydra_config=True)
-    choices = config.hydra.runtime.choices
-    config.model.source_vocab_size = config.model.target_vocab_size = PIECES
-    reads_position = "${position}" in OmegaConf.to_yaml(config.model, resolve=False)
-    model = instantiate(OmegaConf.to_container(config.model, resolve=True), _convert_="all")
+    configs = [composed(path.stem, corpus) for corpus in CORPORA]
+    model, choices = configs[0].model, configs[0].hydra.runtime.choices
+    reads_position = "${position}" in OmegaConf.to_yaml(model, resolve=False)
     return (
         f"`{path.stem}`",
         purpose(path),
         f"`{choices['attention']}`",
         f"`{choices['position']}`" if reads_position else "–",
-        f"{config.model.encoder.num_layers} + {config.model.decoder.num_layers}",
-        str(config.model.decoder.dim),
-        f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} M",
+        f"{model.encoder.num_layers} + {model.decoder.num_layers}",
+        *map(sizes, configs),
     )
+
+
+def composed(model: str, corpus: str) -> DictConfig:
+    """Return the configuration of a run, its vocabulary as large as asked for."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("train", [f"model={model}", f"data={corpus}", "callback=[]"], return_hydra_config=True)
+    config.model.source_vocab_size = config.model.target_vocab_size = config.tokenizer.vocab_size
+    return config
+
+
+def sizes(config: DictConfig) -> str:
+    """Return the width of the embedding, that of encoder and decoder, and the number of parameters."""
+    with torch.device("meta"):  # counted, not run
+        model = instantiate(OmegaConf.to_container(config.model, resolve=True), _convert_="all")
+    parameters = sum(p.numel() for p in model.parameters()) / 1e6
+    widths = dict.fromkeys((config.model.embedding_dim, config.model.encoder.dim, config.model.decoder.dim))
+    return f"{' / '.join(map(str, widths))}, {parameters:.1f} M"
 
 
 def attentions() -> list[Row]:

@@ -35,8 +35,8 @@ class Compile(pl.Callback):
         except Exception as error:
             said = str(error).strip().partition("\n")[0]
             raise UserError(
-                f"compile=true: torch.compile does not work here for {device.type} ({said}); it needs a C++ compiler, "
-                "or Triton on a GPU; use compile=false"
+                f"callback=compile: torch.compile does not work here for {device.type} ({said}); it needs a C++ "
+                "compiler, or Triton on a GPU; leave it out"
             ) from error
         pl_module.model.compile(dynamic=self.dynamic, backend=self.backend)
 

@@ -54,7 +54,7 @@ class Profile(pl.Callback):
         if stage != "fit":
             return
         if not isinstance(trainer.profiler, PassThroughProfiler):
-            raise UserError("profile=true and trainer.profiler measure the same steps; leave out one of the two")
+            raise UserError("callback=profile and trainer.profiler measure the same steps; leave out one of the two")
         trainer.profiler = self.clock
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -97,8 +97,8 @@ class Profile(pl.Callback):
             log.info(f"Where the time of a step goes: {self.file}")
         elif steps <= 0:
             log.warning(
-                f"profile=true begins after {self.warm_up_steps} steps, and the training had {self.steps_done}; lower "
-                "callback.profile.warm_up_steps"
+                f"callback=profile begins after {self.warm_up_steps} steps, and the training had {self.steps_done}; "
+                "lower callback.profile.warm_up_steps"
             )
 
 

@@ -19,10 +19,6 @@ from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
-HISTORY = (
-    "+callback.history={_target_:pytorch_lightning.callbacks.ModelCheckpoint,monitor:step,mode:max,save_top_k:5,"
-    "save_on_train_epoch_end:false}"
-)
 KEPT = ("format", "config", "tokenizer")  # of the first checkpoint
 
 
@@ -64,7 +60,7 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
     if not 2 <= count <= len(ranks):
         raise UserError(
             f"{paths[0]} has {len(ranks)} checkpoints of different steps, and --last or --best takes 2 at least and no "
-            f"more than these, got {count}; a run keeps its last 5 if train.py is given '{HISTORY}'"
+            f"more than these, got {count}; a run keeps its last ten with callback=[default,history]"
         )
     return [saved[step] for step in sorted(sorted(ranks, key=ranks.__getitem__)[-count:])]
 

@@ -16,9 +16,9 @@ PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
 FIXED = ("seed", "optimizer._target_", "optimizer.amsgrad", "optimizer.centered")  # their state is of another kind
 LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
 ASIDE = {  # changes nothing of what is trained
-    "choices", "ckpt_path", "compile", "compiling", "log_text", "logger", "num_threads", "paths", "profile",
-    "profiling", "resume", "task_name",
+    "choices", "ckpt_path", "log_text", "logger", "num_threads", "paths", "resume", "task_name",
 }  # fmt: skip
+ASIDE_CALLBACKS = ("callback.compile", "callback.profile")
 
 
 class Change(NamedTuple):
@@ -41,7 +41,7 @@ def changes(saved: dict[str, Any], config: dict[str, Any]) -> list[Change]:
     """Of two resolved configurations, as far as both have them; the folders of a run do not count."""
     names = sorted((saved.keys() & config.keys()) - ASIDE)
     old, new = ({name: in_folders(node[name], node.get("paths", {})) for name in names} for node in (saved, config))
-    found = list(differences(old, new))
+    found = [change for change in differences(old, new) if not change.key.startswith(ASIDE_CALLBACKS)]
     # a part is an option of its own and, by reference, one or more of the model
     parts = [change for change in found if not change.key.startswith("model.")]
     return [change for change in found if change in parts or not any(change.repeats(part) for part in parts)]

@@ -95,6 +95,8 @@ def no_option(key: str, message: str, directory: Path, config_name: str, overrid
         if not isinstance(node, DictConfig):
             break
         if part not in node:
+            if parts[:position] in ([], ["callback"]) and is_unchosen_callback(part, config, directory):
+                return f"'{part}' is a callback that is not chosen; add it with callback=[default,{part}]"
             if position == 0 and len(parts) > 1 and part in groups:
                 choices = ", ".join(sorted(path.stem for path in (directory / part).glob("*.yaml")))
                 return f"'{key}' is an option of a {part}, and none is chosen; add {part}=..., one of: {choices}"
@@ -103,6 +105,11 @@ def no_option(key: str, message: str, directory: Path, config_name: str, overrid
             return f"There is no option '{key}'{did_you_mean(part, whole)}"
         node = OmegaConf.select(node, part, throw_on_resolution_failure=False)
     return f"There is no option '{key}'{did_you_mean(key, [])}"
+
+
+def is_unchosen_callback(name: str, config: DictConfig, directory: Path) -> bool:
+    """Return whether it is a choice of `callback`, which a config with callbacks lacks."""
+    return "callback" in config and name not in config.callback and (directory / "callback" / f"{name}.yaml").is_file()
 
 
 def referenced(config: DictConfig, path: list[str]) -> str | None:

@@ -13,8 +13,8 @@ from seq2seq_attn.markdown import one_line
 
 # Options that change no figure, or that name the run.
 IGNORED = (
-    "seed.", "paths.", "choices.", "task_name.", "ckpt_path.", "resume.", "log_text.", "logger.", "profile.",
-    "profiling.", "compiling.", "callback.attention_map.", "callback.autosave.", "callback.profile.",
+    "seed.", "paths.", "choices.", "task_name.", "ckpt_path.", "resume.", "log_text.", "logger.",
+    "callback.attention_map.", "callback.autosave.", "callback.profile.",
     "callback.progress.", "callback.stop_on_signal.", "trainer.enable_progress_bar.", "trainer.enable_model_summary.",
     "trainer.profiler.",
 )  # fmt: skip

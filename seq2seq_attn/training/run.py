@@ -37,6 +37,7 @@ from seq2seq_attn.training.compatibility import check_lengths, check_positions, 
 from seq2seq_attn.training.continuation import check_continuation
 from seq2seq_attn.training.model_summary import print_model
 from seq2seq_attn.training.provenance import write_provenance
+from seq2seq_attn.training.recipe import check_recipe, print_missing_recipe
 from seq2seq_attn.training.results import (
     collect_results,
     log_translations,
@@ -56,6 +57,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
     quieten()
     watch_parent()
     check_options(composed, TRAIN)
+    check_recipe()
     if composed.num_threads:
         torch.set_num_threads(composed.num_threads)
         os.environ["OMP_NUM_THREADS"] = str(composed.num_threads)  # or Lightning would set its own
@@ -102,6 +104,7 @@ def train_in(run_dir: Path, composed: DictConfig) -> dict[str, Any]:
     if trainer.is_global_zero:
         print_data(corpus, tokenizer, datamodule)
         print_model(module.model)
+        print_missing_recipe(config)
         write_provenance(run_dir, config, corpus)
     with sweep_job(), ending_together(trainer):
         trainer.fit(module, datamodule=datamodule, ckpt_path=resumed, weights_only=True)
@@ -159,10 +162,7 @@ def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
 def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
     """Lightning's Trainer with the callbacks and loggers chosen, less those that its own options switch off."""
     off = tuple(kind for option, kinds in SWITCHES.items() if not config["trainer"][option] for kind in kinds)
-    chosen = config.get("callback", {})
-    for switch, added in (("profile", "profiling"), ("compile", "compiling")):
-        chosen |= config[added] if config.get(switch) else {}
-    callbacks = [instantiate(callback, _convert_="all") for callback in chosen.values()]
+    callbacks = [instantiate(callback, _convert_="all") for callback in config.get("callback", {}).values()]
     callbacks = [callback for callback in callbacks if not isinstance(callback, off)]
     loggers: list[Any] = [CsvLogger(run_dir)]
     loggers += [instantiate(logger, _convert_="all") for logger in config.get("logger", {}).values()]

@@ -24,5 +24,5 @@ def check_tokenized(data: dict[str, Any], metrics: dict[str, Any]) -> None:
         if splits or options["_target_"] == TOKENIZED_BLEU:
             raise UserError(
                 f"data.suffix={suffix} is tokenized text, and metric.{name} would tokenize it once more; use "
-                "recipe=multi30k_tok to train, and recipe=evaluate_multi30k_tok metric=[bleu] to evaluate"
+                "data=multi30k_tok, or metric=[tokenized_text]"
             )

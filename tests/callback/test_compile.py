@@ -1,4 +1,4 @@
-"""compile=true: the same training, one program for all lengths, and checkpoints that know nothing of it."""
+"""callback=compile: the same training, one program for all lengths, and checkpoints that know nothing of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from configs import model_of
-from small_run import start, write_pairs
+from small_run import CALLBACKS, start, write_pairs
 from torch import nn
 from torch._dynamo.utils import counters
 
@@ -23,6 +23,7 @@ TRANSFORMER = (
     "model=transformer", "model.encoder.num_layers=1", "model.decoder.num_layers=1", "feed_forward.ff_dim=13",
     "model.dropout=0", "model.encoder.dropout=0", "model.decoder.dropout=0", "batch_tokens=200", "trainer.max_steps=6",
 )  # fmt: skip
+COMPILED = CALLBACKS.replace("]", ",compile]")
 
 
 def losses(folder: Path) -> list[float]:
@@ -33,7 +34,7 @@ def losses(folder: Path) -> list[float]:
 @pytest.mark.parametrize("attention", ["multihead", pytest.param("sparse", marks=pytest.mark.slow)])
 def test_a_compiled_run_learns_the_same(attention: str, tmp_path: Path) -> None:
     pairs, common = write_pairs(tmp_path), (*TRANSFORMER, f"attention={attention}", "attention.dropout=0")
-    for name, given in (("plain", ()), ("compiled", ("compile=true", "compiling.compile.backend=aot_eager"))):
+    for name, given in (("plain", ()), ("compiled", (COMPILED, "callback.compile.backend=aot_eager"))):
         assert start(tmp_path / name, *pairs, *common, *given).wait() == 0, (tmp_path / name / "said.txt").read_text()
     plain, compiled = (losses(tmp_path / name) for name in ("plain", "compiled"))
     assert len(plain) == 6
@@ -44,7 +45,7 @@ def test_a_compiled_run_learns_the_same(attention: str, tmp_path: Path) -> None:
 
 def test_what_cannot_compile_is_said_before_training() -> None:
     trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
-    with pytest.raises(UserError, match=re.escape("compile=true: torch.compile does not work here for cpu")):
+    with pytest.raises(UserError, match=re.escape("callback=compile: torch.compile does not work here for cpu")):
         Compile(dynamic=True, backend="none-such").setup(trainer, None, "fit")
 
 

@@ -112,22 +112,18 @@ def test_a_run_that_ends_early_has_its_table_of_fewer_steps(tmp_path: Path) -> N
 
 def test_a_run_that_is_too_short_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     trained(tmp_path, batches=2)
-    assert "profile=true begins after 2 steps, and the training had 2" in caplog.text
+    assert "callback=profile begins after 2 steps, and the training had 2" in caplog.text
     assert not (tmp_path / "profile.txt").exists()
 
 
 def test_two_profilers_of_one_run_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"profile=true and trainer\.profiler measure the same steps"):
+    with pytest.raises(UserError, match=r"callback=profile and trainer\.profiler measure the same steps"):
         trained(tmp_path, batches=2, profiler="simple")
 
 
-@pytest.mark.parametrize("profile", ["true", "false"])
-def test_any_run_is_profiled_if_asked_whatever_its_callbacks_are(profile: str, tmp_path: Path) -> None:
-    overrides = ["callback=[seeding]", "trainer.accelerator=cpu", f"paths.run_dir={tmp_path}", f"profile={profile}"]
-    config: Any = OmegaConf.masked_copy(
-        composed(*overrides), ["callback", "profiling", "profile", "trainer", "paths", "seed"]
-    )
+def test_a_run_is_profiled_if_asked_into_its_folder(tmp_path: Path) -> None:
+    overrides = ["callback=[seeding,profile]", "trainer.accelerator=cpu", f"paths.run_dir={tmp_path}"]
+    config: Any = OmegaConf.masked_copy(composed(*overrides), ["callback", "trainer", "paths", "seed"])
     trainer = build_trainer(OmegaConf.to_container(config, resolve=True), tmp_path)
     found = [callback for callback in trainer.callbacks if isinstance(callback, Profile)]
-    assert len(found) == (profile == "true")
-    assert all(callback.file == tmp_path / "profile.txt" for callback in found)
+    assert [callback.file for callback in found] == [tmp_path / "profile.txt"]

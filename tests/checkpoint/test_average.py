@@ -123,18 +123,21 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
     assert f"--last and --best choose from one run folder, got {a}" in refused(capsys, a, "--last", 2, *out)
     few = refused(capsys, run, "--last", 3, *out)
     assert f"{run} has 2 checkpoints of different steps" in few
-    assert f"no more than these, got 3; a run keeps its last 5 if train.py is given '{script.HISTORY}'" in few
+    assert "no more than these, got 3; a run keeps its last ten with callback=[default,history]" in few
     assert "is there already; give a new file, or delete it" in refused(capsys, run, "--last", 2, "--output", a)
     (run / "metrics.csv").unlink()
     assert f"{run} has no metrics.csv, where --best finds the" in refused(capsys, run, "--best", 2, *out)
     assert not (tmp_path / "out.ckpt").exists()
 
 
+HISTORY = ("callback=[default,history]", "callback.history.save_top_k=5")
+
+
 @pytest.mark.slow
 def test_the_override_that_is_named_keeps_the_last_five(tmp_path: Path) -> None:
-    run = train(tmp_path, "debug=fast", "trainer.max_steps=7", "trainer.val_check_interval=1", script.HISTORY)
+    run = train(tmp_path, "debug=fast", "trainer.max_steps=7", "trainer.val_check_interval=1", *HISTORY)
     names = {file.name for file in (run / "checkpoints").iterdir()}
-    kept = ["best.ckpt", "last.ckpt", "previous.ckpt", *(f"epoch=0-step={step}.ckpt" for step in range(3, 8))]
+    kept = ["best.ckpt", "last.ckpt", "previous.ckpt", *(f"step={step}.ckpt" for step in range(3, 8))]
     assert names == {f"{name}{end}" for name in kept for end in ("", ".sha256")}
     files = script.chosen([str(run)], 5, None)
     script.main([str(run), "--best", "2", "--output", str(tmp_path / "average.ckpt")])

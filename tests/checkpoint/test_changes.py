@@ -244,7 +244,10 @@ def test_a_part_is_named_once_and_folders_are_not() -> None:
             ),
             resolve=True,
         )
-        for dropout, folder, added in ((0.1, "/runs/a", []), (0.2, "/other/b", ["+callback@callback=ema"]))
+        for dropout, folder, added in (
+            (0.1, "/runs/a", []),
+            (0.2, "/other/b", ["callback=[default,ema,profile,compile]"]),
+        )
     )
     found = [str(change) for change in changes(saved, now)]
     assert found == ["attention.dropout 0.1 → 0.2", "callback.ema none → EMA"]

@@ -183,7 +183,7 @@ def test_a_run_saves_by_it_beside_plugins_of_the_users_and_starts_in_a_clean_fol
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     (folder / "last.ckpt.part").write_text("stale")
-    trainer = build_trainer({"trainer": OmegaConf.to_container(chosen.trainer), "profile": False}, tmp_path)
+    trainer = build_trainer({"trainer": OmegaConf.to_container(chosen.trainer)}, tmp_path)
     assert isinstance(trainer.strategy.checkpoint_io, AtomicCheckpointIO)
     connector: Any = trainer._accelerator_connector
     assert isinstance(connector._cluster_environment_flag, LightningEnvironment) == (given != "null")

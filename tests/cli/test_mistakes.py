@@ -47,7 +47,7 @@ from training.test_run import command
         (
             ["evaluate.py", "ckpt_path=model.ckpt", "data.path=captions"],
             "'data.path' is an option of a data, and none is chosen; add data=..., one of: demo, documents, multi30k, "
-            "parallel, tatoeba",
+            "multi30k_tok, parallel, tatoeba",
         ),
         (
             ["translate.py", "ckpt_path=no/such/run"],

@@ -68,14 +68,14 @@ def test_a_metric_is_the_runs_own_unless_the_data_or_one_of_its_options_is_chose
     "overrides",
     [
         [*TOKENISED],
-        [*TOKENISED, "metric=[bleu]", "~recipe"],
-        [*TOKENISED, "metric=[bleu,tokenized_bleu]", "~recipe", "metric.bleu.tokenize=none"],
+        [*TOKENISED, "metric=[bleu]"],
+        [*TOKENISED, "metric=[bleu,tokenized_bleu]", "metric.bleu.tokenize=none"],
     ],
 )
 def test_a_bleu_that_would_split_tokens_is_refused(overrides: list[str]) -> None:
     sentence = (
         r"^data.suffix=.lc.norm.tok is tokenized text, and metric.(tokenized_)?bleu would tokenize it once more; use "
-        r"recipe=multi30k_tok to train, and recipe=evaluate_multi30k_tok metric=\[bleu\] to evaluate$"
+        r"data=multi30k_tok, or metric=\[tokenized_text\]$"
     )
     with pytest.raises(UserError, match=sentence):
         check_tokenized(*data_and_metrics(*overrides))
@@ -85,7 +85,8 @@ def test_a_bleu_that_would_split_tokens_is_refused(overrides: list[str]) -> None
     "overrides",
     [
         ["data=multi30k"],
-        ["data=multi30k", "recipe=multi30k_tok"],
+        ["data=multi30k_tok"],
+        [*TOKENISED, "metric=[tokenized_text]"],
         ["data=demo"],
         ["data=multi30k", "data.suffix=.token"],
     ],

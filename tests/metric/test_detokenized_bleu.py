@@ -56,7 +56,7 @@ def test_case_counts_only_if_asked_for() -> None:
 def test_tokens_as_they_are_give_what_the_papers_report_of_plain_text() -> None:
     """Which multi30k_tok scores them by; to tokenize them again would count too many matches."""
     plain = scored(TokenizedBLEU(language="fr"), SAID, PLAIN)
-    as_they_are = built(composed("recipe=multi30k_tok", "data=multi30k").metric.tokenized_bleu)
+    as_they_are = built(composed("data=multi30k_tok").metric.tokenized_bleu)
     assert isinstance(as_they_are, BLEU)
     assert scored(as_they_are, tokens(SAID), tokens(PLAIN)) == pytest.approx(plain, abs=1e-9)
     assert scored(TokenizedBLEU(language="fr"), tokens(SAID), tokens(PLAIN)) > plain + 1
