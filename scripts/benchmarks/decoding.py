@@ -40,6 +40,7 @@ from seq2seq_attn.data.reading import read_lines
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq_attn.inference.export_ctranslate2 import export
+from seq2seq_attn.inference.translator import cut_batches
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.position.sinusoidal import sinusoids
@@ -161,10 +162,15 @@ def all_ways(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Itera
 
         yield "plain", from_text(tokenizer, in_batches(tokenizer, options.batch, plain))
     if "ctranslate2" in options.peers:
-        engines = {kind: engine(folder, search, options) for kind, search in searches.items()}
+        exported = engine(folder, options)
 
         def ctranslate2(sources: Tokens, kind: str) -> Tokens:
-            return [best.token_ids for best, *_ in engines[kind](sources, options.batch)]
+            found, lengths = [list[int]()] * len(sources), [len(tokens) + 1 for tokens in sources]
+            for rows in cut_batches(lengths, batch_sentences=options.batch, batch_tokens=None, hypotheses=1):
+                decoded = exported([sources[row] for row in rows], searches[kind])
+                for row, (best, *_) in zip(rows, decoded, strict=True):
+                    found[row] = best.token_ids
+            return found
 
         yield "ctranslate2", from_text(tokenizer, ctranslate2)
     if "joeynmt" in options.peers:
@@ -180,10 +186,8 @@ def search_of(kind: str, most: int, least: int = 0) -> Search:
     return instantiate(OmegaConf.to_container(config.search, resolve=True), _convert_="all")
 
 
-def engine(folder: Path, search: Search, options: argparse.Namespace) -> CTranslate2Engine:
-    return CTranslate2Engine(
-        str(folder / "ctranslate2"), search=search, device=torch.device("cpu"), num_threads=options.threads
-    )
+def engine(folder: Path, options: argparse.Namespace) -> CTranslate2Engine:
+    return CTranslate2Engine([str(folder / "ctranslate2")], device=torch.device("cpu"), num_threads=options.threads)
 
 
 def in_batches(
@@ -266,7 +270,7 @@ def seconds_per_step(
         if loop is not None:
             runs["plain"] = partial(loop.greedy, source, mask, length, length)
         if "ctranslate2" in found:
-            runs["ctranslate2"] = partial(engine(folder, search, options), sources, STEPS)
+            runs["ctranslate2"] = partial(engine(folder, options), sources, search)
         for name, run in itertools.chain.from_iterable([runs.items()] * min(3, options.turns)):
             time.sleep(REST)
             began = time.perf_counter()

@@ -1,38 +1,69 @@
-"""What finds translations: our own searches, or another program."""
+"""The contract of an inference engine, and ours: the project's models and searches in PyTorch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import final
 
-from seq2seq_attn.alignment.forced_attention import SlotMap
-from seq2seq_attn.search.search import Hypothesis, Search
+import torch
+
+from seq2seq_attn.alignment.forced_attention import SlotMap, attention_along
+from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class Engine(ABC):
-    """A trained model behind one call."""
+    """A trained model that translates token ids by a search."""
 
     @property
     @abstractmethod
-    def positions(self) -> int | None:
-        """Most tokens of a source, end token included; None: any."""
+    def max_length(self) -> int | None:
+        """The most tokens of a source, end token included; None for no limit."""
 
     @abstractmethod
     def __call__(
-        self,
-        sources: Sequence[list[int]],
-        search: Search,
-        *,
-        prefixes: Sequence[list[int]] | None,
-        batch_sentences: int,
-        batch_tokens: int | None,
+        self, sources: Sequence[list[int]], search: Search, prefixes: Sequence[list[int]] | None = None
     ) -> list[list[Hypothesis]]:
-        """The translations of each sentence, as a search gives them; sentences are ids without begin or end.
-
-        Args:
-            batch_sentences, batch_tokens: see `cut_batches`.
-        """
+        """Return the hypotheses of a batch, as the search ranks them; sentences have no begin or end token."""
 
     @abstractmethod
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
-        """Every slot's map of a translation."""
+        """Return the attention map of every slot for a translation."""
+
+
+@final
+class TorchEngine(Engine):
+    """A model or an ensemble in evaluation mode, already on `device`."""
+
+    def __init__(self, model: DecodingModel, tokenizer: SentencePieceTokenizer, device: torch.device) -> None:
+        self.model, self.tokenizer, self.device = model, tokenizer, device
+        self._max_length = model.max_length  # asked once: it walks through all modules
+
+    @property
+    def max_length(self) -> int | None:
+        return self._max_length
+
+    def __call__(
+        self, sources: Sequence[list[int]], search: Search, prefixes: Sequence[list[int]] | None = None
+    ) -> list[list[Hypothesis]]:
+        tokenizer = self.tokenizer
+        source, _, mask = collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
+        source, mask = source.to(self.device), mask.to(self.device)
+        return search(self.model, source, mask, TargetVocabulary.of(tokenizer), prefixes=prefixes)
+
+    def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
+        """Return the maps of one teacher-forced pass.
+
+        Raises:
+            UserError: for an ensemble.
+        """
+        if not isinstance(self.model, EncoderDecoder):
+            raise UserError(
+                "maps and alignments are of one model's attention, not of an ensemble's; give one ckpt_path"
+            )
+        return attention_along(self.model, self.tokenizer, source, target)

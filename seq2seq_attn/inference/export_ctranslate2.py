@@ -1,7 +1,7 @@
 """Write a trained Transformer in CTranslate2's format: `seq2seq-attn export ctranslate2 RUN FOLDER`.
 
-The folder alone is enough to translate: `python translate.py engine=ctranslate2 ckpt_path=FOLDER`. What CTranslate2
-cannot express is refused in one sentence. It needs `pip install 'seq2seq-attn[serve]'`.
+The folder alone is enough to translate: `python translate.py engine=ctranslate2 ckpt_path=FOLDER`. A model that
+CTranslate2 cannot express is refused in one sentence. The command needs `pip install 'seq2seq-attn[serve]'`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seq2seq_attn.attention.pattern.full import FullPattern
 from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
 from seq2seq_attn.checkpoint.load import Loaded, load
 from seq2seq_attn.decoder.transformer import DecoderLayer, TransformerDecoder
-from seq2seq_attn.encoder.transformer import EncoderLayer, TransformerEncoder
+from seq2seq_attn.encoder.transformer import TransformerEncoder
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.feed_forward.gated import GatedFeedForward
 from seq2seq_attn.inference.ctranslate2_engine import FORMAT, MODEL_FILES, SETTINGS, import_ctranslate2
@@ -35,7 +35,12 @@ from seq2seq_attn.position.rotary import RotaryPosition
 from seq2seq_attn.position.sinusoidal import SinusoidalPosition, sinusoids
 
 Side = TransformerEncoder | TransformerDecoder
-POSITIONS = 2048  # rows of a table of positions that could have any number of them
+PARTS: dict[str, tuple[type[Any], str]] = {
+    "score": (ScaledDotScore, "scaled_dot"), "pattern": (FullPattern, "full"),
+    "normalizer": (SoftmaxNormalizer, "softmax"),
+}  # fmt: skip
+POSITION_ENCODINGS = (SinusoidalPosition, LearnedPosition, NonePosition, RotaryPosition, RelativePosition)
+POSITIONS = 2048  # rows of the table of positions, where their number has no limit
 
 
 @reports_user_errors
@@ -44,21 +49,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", help="a run folder or a .ckpt file")
     parser.add_argument("folder", type=Path, help="must not exist yet")
     parser.add_argument(
-        "--positions", type=int, default=POSITIONS, help="tokens of the longest sentence, where positions have no end"
+        "--positions", type=int, default=POSITIONS, help="tokens of the longest sentence, where positions have no limit"
     )
     options = parser.parse_args(arguments)
     export(load(options.run), options.folder, options.positions)
 
 
 def export(loaded: Loaded, folder: Path, positions: int = POSITIONS) -> None:
-    """Weights, vocabularies, tokenizer and settings.
+    """Write weights, vocabularies, tokenizer and settings into a new folder.
 
     Raises:
-        UserError: for a model that CTranslate2 cannot express, or a folder that is there already.
+        UserError: for a model that CTranslate2 cannot express, or a folder that exists.
     """
     spec = specification(loaded, positions)
     if folder.exists():
-        raise UserError(f"{folder} is there already; give a new folder, or delete it")
+        raise UserError(f"{folder} exists; give a new folder, or delete it")
     spec.validate()
     spec.optimize()  # a tied matrix is written once
     folder.mkdir(parents=True)
@@ -77,12 +82,12 @@ def export(loaded: Loaded, folder: Path, positions: int = POSITIONS) -> None:
 
 
 def specification(loaded: Loaded, positions: int) -> Any:
-    """CTranslate2's `TransformerSpec` with all weights."""
+    """Return CTranslate2's `TransformerSpec` with all weights."""
     model, tokenizer = loaded.model, loaded.tokenizer
     check(model)
     specs = import_ctranslate2().specs
     spec = specs.TransformerSpec(
-        empty(specs.TransformerEncoderSpec, model.encoder), empty(specs.TransformerDecoderSpec, model.decoder)
+        empty_spec(specs.TransformerEncoderSpec, model.encoder), empty_spec(specs.TransformerDecoderSpec, model.decoder)
     )
     spec.config.layer_norm_epsilon = next(m.eps for m in model.modules() if isinstance(m, nn.LayerNorm))
     spec.config.add_source_eos = True
@@ -105,13 +110,10 @@ def specification(loaded: Loaded, positions: int) -> Any:
 
 
 def check(model: EncoderDecoder) -> None:
-    """Refuse what the format has no place for."""
-    known: tuple[tuple[str, Any, type[Any]], ...] = (
-        ("encoder", model.encoder, TransformerEncoder),
-        ("decoder", model.decoder, TransformerDecoder),
-    )
-    for name, side, kind in known:
-        if not isinstance(side, kind):
+    """Refuse what the format cannot hold."""
+    sides: dict[str, Any] = {"encoder": model.encoder, "decoder": model.decoder}
+    for name, side in sides.items():
+        if not isinstance(side, Side):
             raise UserError(
                 f"model.{name} is {type(side).__name__}, which CTranslate2 does not know; use model=transformer"
             )
@@ -121,36 +123,26 @@ def check(model: EncoderDecoder) -> None:
                 "and CTranslate2 has no projection between them; give both one width"
             )
         check_position(name, side.position)
-        for layer in side.layers:
-            check_layer(layer)
-
-
-def check_layer(layer: EncoderLayer | DecoderLayer) -> None:
-    if isinstance(layer, EncoderLayer):
-        return check_attention("attention", layer.attention)
-    check_attention("attention", layer.self_attention)
-    check_attention("cross_attention", layer.cross_attention)
-    own, source = layer.self_attention.num_heads, layer.cross_attention.num_heads
-    if own != source:
-        raise UserError(
-            f"attention.num_heads={own} and cross_attention.num_heads={source} differ, and a decoder of CTranslate2 "
-            "has one number of heads; give both the same"
-        )
-    return None
+    for layer in sides["encoder"].layers:
+        check_attention("attention", layer.attention)
+    for layer in sides["decoder"].layers:
+        check_attention("attention", layer.self_attention)
+        check_attention("cross_attention", layer.cross_attention)
+        own, cross = layer.self_attention.num_heads, layer.cross_attention.num_heads
+        if own != cross:
+            raise UserError(
+                f"attention.num_heads={own} and cross_attention.num_heads={cross} differ, and a decoder of CTranslate2 "
+                "has one number of heads; give both the same"
+            )
 
 
 def check_attention(option: str, attention: Attention) -> None:
-    """`option`: the config group that it comes from."""
-    parts = (
-        ("score", ScaledDotScore, "scaled_dot"),
-        ("pattern", FullPattern, "full"),
-        ("normalizer", SoftmaxNormalizer, "softmax"),
-    )
-    for part, known, name in parts:
-        found = getattr(attention, part)
-        if not isinstance(found, known):
+    """Refuse parts other than CTranslate2's; `option` is the config group that the attention comes from."""
+    for part, (known, name) in PARTS.items():
+        given = getattr(attention, part)
+        if not isinstance(given, known):
             raise UserError(
-                f"{option}.{part} is {type(found).__name__}, and CTranslate2 knows {option}/{part}={name} only; train "
+                f"{option}.{part} is {type(given).__name__}, and CTranslate2 knows {option}/{part}={name} only; train "
                 "with that, or translate without it"
             )
     if attention.project_values is None:
@@ -162,30 +154,31 @@ def check_attention(option: str, attention: Attention) -> None:
 def check_position(side: str, position: PositionEncoding) -> None:
     if isinstance(position, SinusoidalPosition | LearnedPosition) and position.join.project is not None:
         raise UserError("position.join=concat is not known to CTranslate2; train with position.join=add")
-    known = (SinusoidalPosition, LearnedPosition, NonePosition, RotaryPosition, RelativePosition)
-    if not isinstance(position, known):
+    if not isinstance(position, POSITION_ENCODINGS):
         raise UserError(
             f"model.{side}.position is {type(position).__name__}, which CTranslate2 does not know on both sides; train "
             "with position=sinusoidal, learned, rotary, relative or none"
         )
 
 
-def empty(of: Any, side: Side) -> Any:
-    """The specification of one side, without weights."""
+def empty_spec(kind: Any, side: Side) -> Any:
+    """Return the specification of the encoder or the decoder, without weights."""
     first: Any = side.layers[0]
     attention = first.self_attention if isinstance(first, DecoderLayer) else first.attention
     gated = isinstance(first.feed_forward, GatedFeedForward)
-    name = "SWISH" if gated else first.feed_forward.activation.__name__.upper()  # their GELU is the exact one
-    told: dict[str, Any] = {"relative_position": isinstance(side.position, RelativePosition)}
-    if isinstance(side.position, RotaryPosition):  # 0: the whole width of a head, of which the halves are pairs
-        told = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": side.position.base}
-    return of(
+    name = (
+        "SWISH" if gated else first.feed_forward.activation.__name__.upper()
+    )  # CTranslate2's GELU is the exact one, as ours
+    options: dict[str, Any] = {"relative_position": isinstance(side.position, RelativePosition)}
+    if isinstance(side.position, RotaryPosition):  # 0: the whole width of a head, whose halves are pairs
+        options = {"rotary_dim": 0, "rotary_interleave": False, "rotary_base": side.position.base}
+    return kind(
         len(side.layers),
         attention.num_heads,
         pre_norm=is_pre(side),
         ffn_glu=gated,
         activation=import_ctranslate2().specs.Activation[name],
-        **told,
+        **options,
     )
 
 
@@ -194,7 +187,7 @@ def is_pre(side: Side) -> bool:
 
 
 def table(position: PositionEncoding, positions: int, embedding: nn.Embedding) -> Tensor:
-    """A row for each position: zeros where none is added, because without a table CTranslate2 makes its own."""
+    """Return a row for each position; zeros where none is added, since CTranslate2 without a table makes its own."""
     if isinstance(position, LearnedPosition):
         return position.table
     if isinstance(position, SinusoidalPosition):
@@ -204,12 +197,12 @@ def table(position: PositionEncoding, positions: int, embedding: nn.Embedding) -
 
 def fill_layer(filled: Any, layer: Any) -> None:
     if isinstance(layer, DecoderLayer):
-        fill_attention(filled.self_attention, layer.self_attention, itself=True)
+        fill_attention(filled.self_attention, layer.self_attention, to_itself=True)
         fill_norm(filled.self_attention.layer_norm, norm_of(layer.self_residual))
-        fill_attention(filled.attention, layer.cross_attention, itself=False)
+        fill_attention(filled.attention, layer.cross_attention, to_itself=False)
         fill_norm(filled.attention.layer_norm, norm_of(layer.cross_residual))
     else:
-        fill_attention(filled.self_attention, layer.attention, itself=True)
+        fill_attention(filled.self_attention, layer.attention, to_itself=True)
         fill_norm(filled.self_attention.layer_norm, norm_of(layer.attention_residual))
     fill_norm(filled.ffn.layer_norm, norm_of(layer.feed_forward_residual))
     expand = layer.feed_forward.expand
@@ -221,22 +214,22 @@ def fill_layer(filled: Any, layer: Any) -> None:
     fill_linear(filled.ffn.linear_1, layer.feed_forward.reduce)
 
 
-def fill_attention(filled: Any, attention: Any, *, itself: bool) -> None:
-    """One product gives query, keys and values of a sentence that attends to itself, else keys and values."""
+def fill_attention(filled: Any, attention: Any, *, to_itself: bool) -> None:
+    """Pack query, key and value projections into one matrix in self-attention; key and value in cross-attention."""
     query, key = attention.score.projections
     value, output = attention.project_values, attention.project_output[0]
-    groups = ([query, key, value], [output]) if itself else ([query], [key, value], [output])
+    groups = ([query, key, value], [output]) if to_itself else ([query], [key, value], [output])
     for one, linears in zip(filled.linear, groups, strict=True):
         fill_linear(one, *linears)
     filled.queries_scale = float(attention.score.scale)
-    if itself and hasattr(filled, "relative_position_keys"):
+    if to_itself and hasattr(filled, "relative_position_keys"):
         keys, values = attention.relative.key_table, attention.relative.value_table
         filled.relative_position_keys = numbers(keys)
         filled.relative_position_values = numbers(torch.zeros_like(keys) if values is None else values)
 
 
 def fill_linear(filled: Any, *linears: nn.Linear) -> None:
-    """Rows of several maps of one input stand below each other."""
+    """Fill one matrix with the rows of several layers that share their input."""
     filled.weight = numbers(torch.cat(tuple(linear.weight for linear in linears)))
     biases: list[torch.Tensor] = [linear.bias for linear in linears if linear.bias is not None]
     if biases:

@@ -1,25 +1,30 @@
-"""Lines of a byte stream, read ahead in bounded windows; nothing that stands in a line stops the rest."""
+"""Lines of a byte stream, read in bounded windows, and the progress made. No content of a line stops the rest."""
 
 from __future__ import annotations
 
 import codecs
 import gzip
+import time
 import zlib
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from seq2seq_attn.errors import UserError
+from rich.progress import BarColumn, Progress, TextColumn
 
-MOST_BYTES = 1 << 20  # of a line
-MOST_SKIPPED = 1 << 30  # bytes of a line: one that goes on has no end, as /dev/zero
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.text import plain_console
+
+MOST_BYTES = 1 << 20  # of a line; the rest is left out
+MOST_SKIPPED = 1 << 30  # bytes left out of a line, after which the file is taken to be endless, as /dev/zero is
 MOST_CHARACTERS = 1 << 21  # of a window
 
 
 @runtime_checkable
 class Stream(Protocol):
-    """A file open for bytes, or standard input's."""
+    """A file open for bytes, or the buffer of standard input."""
 
     def readline(self, size: int, /) -> bytes: ...
 
@@ -37,7 +42,7 @@ class Line(NamedTuple):
 
 
 def opened(option: str, path: str | None, standard: Any = None) -> AbstractContextManager[Any]:
-    """The file as a byte stream, unpacked if its name ends in gz; for None the standard stream, left open."""
+    """Open the file for bytes, unpacked if its name ends in gz; None is the standard stream, which stays open."""
     if path is None:
         return nullcontext(standard)
     try:
@@ -47,7 +52,7 @@ def opened(option: str, path: str | None, standard: Any = None) -> AbstractConte
 
 
 def read_lines(stream: Stream, name: str) -> Iterator[Line]:
-    """Lines end at line feeds only; what is not UTF-8 is replaced.
+    """Yield lines, which end at line feeds only; bytes that are not UTF-8 are replaced.
 
     Raises:
         UserError: if a gz file is broken, a line has no end, or reading fails.
@@ -59,7 +64,7 @@ def read_lines(stream: Stream, name: str) -> Iterator[Line]:
                 return
             cut = not raw.endswith(b"\n") and skip_line(stream, f"{name}, line {number}")
             raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
-            text, notes = decoded(raw.removesuffix(b"\n").removesuffix(b"\r"), whole=not cut)
+            text, notes = decode(raw.removesuffix(b"\n").removesuffix(b"\r"), whole=not cut)
             if cut:
                 notes.append(f"longer than {MOST_BYTES:,} bytes; the rest is left out")
             yield Line(number, text, notes)
@@ -70,7 +75,7 @@ def read_lines(stream: Stream, name: str) -> Iterator[Line]:
 
 
 def skip_line(stream: Stream, location: str) -> bool:
-    """Whether anything stood in the rest of the line."""
+    """Read to the end of the line, and return whether there was more than the line end."""
     skipped = 0
     while rest := stream.readline(MOST_BYTES):
         skipped += len(rest.removesuffix(b"\n"))
@@ -81,8 +86,8 @@ def skip_line(stream: Stream, location: str) -> bool:
     return skipped > 0
 
 
-def decoded(raw: bytes, whole: bool) -> tuple[str, list[str]]:
-    """Text and notes; of a line that is not whole, the last letter may be cut through, and goes."""
+def decode(raw: bytes, whole: bool) -> tuple[str, list[str]]:
+    """Return the text and notes; a line that was cut may end within a letter, which is left out."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(raw, final=whole), []
     except UnicodeDecodeError:
@@ -90,23 +95,50 @@ def decoded(raw: bytes, whole: bool) -> tuple[str, list[str]]:
 
 
 def windows(lines: Iterator[Line], most_lines: int) -> Iterator[list[Line]]:
-    """Runs of lines, so many at a time, or fewer where they are long."""
-    block: list[Line] = []
+    """Yield runs of at most so many lines, fewer where lines are long."""
+    window: list[Line] = []
     characters = 0
     for line in lines:
-        block.append(line)
+        window.append(line)
         characters += len(line.text)
-        if len(block) >= most_lines or characters >= MOST_CHARACTERS:
-            yield block
-            block, characters = [], 0
-    if block:
-        yield block
+        if len(window) >= most_lines or characters >= MOST_CHARACTERS:
+            yield window
+            window, characters = [], 0
+    if window:
+        yield window
 
 
-def count_lines(path: str) -> int:
-    """Of a plain file."""
+def count_lines(path: str | None) -> int | None:
+    """Return the number of lines of a plain file; None for a stream, or a gz file, which would have to be unpacked."""
+    if path is None or path.endswith(".gz") or not Path(path).is_file():
+        return None
     ends, last = 0, b"\n"
     with open(path, "rb") as file:
         while chunk := file.read(1 << 20):
             ends, last = ends + chunk.count(b"\n"), chunk[-1:]
     return ends + (last != b"\n")
+
+
+@contextmanager
+def line_count(total: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
+    """Show progress on standard error; the function it gives takes how many more lines are done.
+
+    Args:
+        total: the number of lines, where it is known.
+    """
+    columns = [*([BarColumn()] if total else []), TextColumn("{task.description}")]
+    # Rich keeps what others print to standard error above the bar.
+    with Progress(*columns, console=plain_console(stderr=True), disable=not shown) as progress:
+        task, started, done = progress.add_task("0 lines", total=total), time.perf_counter(), 0
+
+        def advance(more: int) -> None:
+            nonlocal done
+            done += more
+            progress.update(task, completed=done, description=describe(done, total, time.perf_counter() - started))
+
+        yield advance
+
+
+def describe(done: int, total: int | None, seconds: float) -> str:
+    of = f" of {total:,}" if total else ""
+    return f"{done:,}{of} lines, {done / max(seconds, 1e-9):,.1f} lines/s"

@@ -1,29 +1,23 @@
-"""What `ckpt_path` names, ready on the device that is asked for."""
+"""The models that `ckpt_path` names, and the device that they run on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.checkpoint.ensemble import load_ensemble
 from seq2seq_attn.checkpoint.load import find_checkpoint
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
-from seq2seq_attn.process import quieten
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-
-READ = {  # of the run's options
-    "metric": dict, "choices": dict, "trainer.precision": (str, int), "seed": int, "batch_tokens": int,
-    "label_smoothing": (int, float),
-}  # fmt: skip
 
 
 class Models(NamedTuple):
-    """One model or several that decide together; the configuration is that of the first."""
+    """One model or an ensemble, with the configuration of the first; `device` is where it is to run."""
 
     files: list[Path]
     model: EncoderDecoder | Ensemble
@@ -38,25 +32,18 @@ class Models(NamedTuple):
         return list(self.model.members)  # type: ignore[arg-type]
 
 
-def load_models(config: DictConfig) -> Models:
-    """By the options ckpt_path, device and num_threads."""
-    if OmegaConf.is_missing(config, "ckpt_path"):
-        raise UserError("evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file")
-    quieten()
-    if config.num_threads:
-        torch.set_num_threads(config.num_threads)
-    device = choose_device(config.device)
-    given = config.ckpt_path
-    files = [find_checkpoint(path) for path in ([given] if isinstance(given, str) else given)]
-    loaded = load_ensemble([str(file) for file in files])
-    return Models(files, *loaded, device)
+def load_models(paths: Sequence[str], device: str) -> Models:
+    """Load checkpoints onto the CPU."""
+    chosen = choose_device(device)
+    files = [find_checkpoint(path) for path in paths]
+    return Models(files, *load_ensemble([str(file) for file in files]), chosen)
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is a GPU of CUDA where there is one, else the CPU.
+    """Return the device of this name; `auto` is the CUDA GPU where there is one, else the CPU.
 
     Raises:
-        UserError: if there is no such device.
+        UserError: if the device cannot be used.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,4 +1,4 @@
-"""Files that a command writes line by line: whole under their name, or not there."""
+"""The files of a translation: each is complete under its name, or absent, or what it was before."""
 
 from __future__ import annotations
 
@@ -7,29 +7,125 @@ import io
 import os
 import re
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, final
 
+import numpy as np
+
+from seq2seq_attn.alignment.forced_attention import SlotMap
+from seq2seq_attn.alignment.heat_map import save_attention_map
+from seq2seq_attn.alignment.word_alignment import to_pharaoh, word_links
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.lines import Line
+from seq2seq_attn.inference.translator import Translation
+from seq2seq_attn.text import printable
 
 DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
-NUMBERS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+STANDARD_STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+BARS = "&#124;" * 3  # as Moses escapes them in a text
+
+
+@final
+class TranslationFiles:
+    """The outputs of translated lines: translations, and on request n-best lists, word alignments and attention maps.
+
+    Control characters in a translation go to a file or a pipe, but not to a terminal or an n-best list.
+
+    Args:
+        stack: closes the files.
+        standard: where translations go without `output`.
+        attention: returns the maps of a line's best translation; called only where they are wanted.
+        output, nbest, alignments, maps: files, and a folder for maps; None: not wanted.
+        alignment_layer, alignment_head: whose weights align; None: the mean over all.
+    """
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        standard: Any,
+        attention: Callable[[str, Translation], list[SlotMap]],
+        *,
+        output: str | None,
+        nbest: str | None,
+        alignments: str | None,
+        maps: str | None,
+        alignment_layer: int | None,
+        alignment_head: int | None,
+    ) -> None:
+        if maps is not None:
+            try:
+                Path(maps).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UserError(f"maps={maps} cannot be made ({error.strerror})") from error
+        self._attention, self._maps = attention, maps
+        self._layer, self._head = alignment_layer, alignment_head
+        self._output = stack.enter_context(written("output", output, standard))
+        self._nbest = stack.enter_context(written("nbest", nbest))
+        self._alignments = stack.enter_context(written("alignments", alignments))
+        self._shown = printable if self._output.isatty() else str
+
+    def write(self, lines: Sequence[Line], translations: Sequence[Translation]) -> None:
+        for line, translation in zip(lines, translations, strict=True):
+            self._output.write(f"{self._shown(translation.text)}\n".encode())
+            if self._nbest is not None:
+                self._nbest.write(moses_list(line.number - 1, translation).encode())
+            if self._alignments is not None or self._maps is not None:
+                self._write_attention(line, self._attention(line.text, translation))
+        self._output.flush()
+
+    def _write_attention(self, line: Line, maps: list[SlotMap]) -> None:
+        if self._alignments is not None:
+            self._alignments.write(f"{alignment(maps, self._layer, self._head)}\n".encode())
+        if self._maps is not None:
+            for slot, weights, columns, rows in maps:
+                name = f"{line.number:06d}_{slot.replace('/', '_')}"
+                save_attention_map(Path(self._maps) / name, weights, columns, rows)
+
+
+def moses_list(number: int, translation: Translation) -> str:
+    """Return `number ||| text ||| log_prob ||| score`, best first; lines count from 0, as in Moses."""
+    return "".join(
+        f"{number} ||| {printable(one.text).replace('|||', BARS)} ||| {one.log_prob:.6f} ||| {one.score:.6f}\n"
+        for one in (translation, *translation.alternatives)
+    )
+
+
+def alignment(maps: Sequence[SlotMap], layer: int | None, head: int | None) -> str:
+    """Return word alignments in Pharaoh form; an empty translation has none.
+
+    Raises:
+        UserError: for a layer or a head that does not attend to the source.
+    """
+    if not maps:
+        return ""
+    cross = {int(one.slot.partition("/")[2]): one for one in maps if one.slot.startswith("cross/")}
+    if layer is not None and layer not in cross:
+        raise UserError(f"alignment_layer={layer} does not exist; choose from: {', '.join(map(str, sorted(cross)))}")
+    chosen = list(cross.values()) if layer is None else [cross[layer]]
+    weights = np.concatenate([one.weights for one in chosen])
+    if head is not None:
+        heads = min(len(one.weights) for one in chosen)
+        if not 0 <= head < heads:
+            raise UserError(f"alignment_head={head} does not exist; choose from 0 to {heads - 1}")
+        weights = np.stack([one.weights[head] for one in chosen])
+    return to_pharaoh(word_links(weights, chosen[0].columns, chosen[0].rows))
 
 
 @contextmanager
 def written(option: str, path: str | None, standard: Any = None) -> Iterator[Any]:
-    """A byte stream, packed if the name ends in gz; for None the standard stream, left open.
+    """Open a byte stream, packed if the name ends in gz; None is the standard stream, which stays open.
 
-    A regular file is written beside and renamed at the end, with the permissions of the file that it replaces: an
-    error or an interrupt leaves that file as it was. Pipes, devices and open descriptors are written directly.
+    A regular file is written under a temporary name and renamed at the end, with the permissions of the file that it
+    replaces: an error or an interrupt leaves that file as it was. Pipes, devices and open descriptors are written
+    directly.
     """
     if path is None:
         yield standard
         return
-    with sentence_for(option, path):
+    with naming(option, path):
         raw, part, final_name = open_raw(option, path)
     try:
         with raw, io.BufferedWriter(raw) as plain:
@@ -39,7 +135,7 @@ def written(option: str, path: str | None, standard: Any = None) -> Iterator[Any
             else:
                 yield plain
         if part is not None:
-            with sentence_for(option, path):
+            with naming(option, path):
                 part.replace(final_name)
     except BaseException:
         if part is not None:
@@ -48,7 +144,8 @@ def written(option: str, path: str | None, standard: Any = None) -> Iterator[Any
 
 
 @contextmanager
-def sentence_for(option: str, path: str) -> Iterator[None]:
+def naming(option: str, path: str) -> Iterator[None]:
+    """Turn an error of the system into a sentence that names the option and the file."""
     try:
         yield
     except OSError as error:
@@ -57,21 +154,21 @@ def sentence_for(option: str, path: str) -> Iterator[None]:
 
 @final
 class OutputFile(io.FileIO):
-    """A file that is named where it cannot be written, as on a full disk."""
+    """A file whose write errors, such as a full disk, name it."""
 
     def __init__(self, option: str, path: str, file: str | Path | int, mode: str) -> None:
         self.option, self.path = option, path
         super().__init__(file, mode)
 
     def write(self, data: Any, /) -> int:
-        with sentence_for(self.option, self.path):
+        with naming(self.option, self.path):
             return super().write(data)
 
 
 def open_raw(option: str, path: str) -> tuple[OutputFile, Path | None, Path]:
-    """The open file; the temporary one that it is, or None; and the file that it becomes."""
+    """Return the open file; its temporary name, or None where it is written directly; and its final name."""
     final_name = Path(os.path.realpath(path))
-    if descriptor := DESCRIPTOR.fullmatch(NUMBERS.get(path, path)):
+    if descriptor := DESCRIPTOR.fullmatch(STANDARD_STREAMS.get(path, path)):
         return OutputFile(option, path, os.dup(int(descriptor[1])), "w"), None, final_name
     try:
         replaced = os.stat(path)
@@ -80,7 +177,7 @@ def open_raw(option: str, path: str) -> tuple[OutputFile, Path | None, Path]:
     if replaced is not None:
         if not stat.S_ISREG(replaced.st_mode):
             return OutputFile(option, path, path, "w"), None, final_name
-        final_name.open("r+b").close()  # a file that may not be written is not replaced
+        final_name.open("r+b").close()  # a read-only file is not replaced
     part = final_name.with_name(f".{token_hex(8)}.part")
     raw = OutputFile(option, path, part, "x")
     if replaced is not None:

@@ -1,9 +1,9 @@
-"""Translation from Python; `translate.py` is a thin cover of it."""
+"""Translation from Python; `translate.py` calls it for each window of lines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -11,31 +11,30 @@ from typing import Any, NamedTuple, final
 from hydra.utils import instantiate
 
 from seq2seq_attn.alignment.forced_attention import SlotMap
-from seq2seq_attn.checkpoint.ensemble import load_ensemble
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import WantedSearch, choose_search
-from seq2seq_attn.inference.engine import Engine
-from seq2seq_attn.inference.models import choose_device
-from seq2seq_attn.inference.serving_engine import ServingEngine
-from seq2seq_attn.inference.torch_engine import TorchEngine
+from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
+from seq2seq_attn.inference.engine import Engine, TorchEngine
+from seq2seq_attn.inference.models import choose_device, load_models
 from seq2seq_attn.search.search import Hypothesis, Search
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a tab and a line feed are blanks
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # tabs and line feeds are blanks
 SURROGATE = re.compile(r"[\ud800-\udfff]")
+EMPTY = Hypothesis([], 0.0, 0.0)
 
 
 class Translation(NamedTuple):
-    """Of one text; that of an empty text is empty.
+    """The translation of one text; that of an empty text is empty.
 
     Attributes:
         text: on one line.
         log_prob: in nats, end token included.
         score: what the search ranks by.
-        tokens: of the text, "▁" for a blank before.
-        alternatives: what else the search found, best first.
-        maps: of every slot, where asked for.
+        tokens: of the text; "▁" is the blank before a word.
+        alternatives: the other hypotheses, best first.
+        maps: the attention of every slot, where asked for.
         notes: how the source was changed before it was translated, for a reader.
     """
 
@@ -48,12 +47,9 @@ class Translation(NamedTuple):
     notes: list[str]
 
 
-EMPTY = Hypothesis([], 0.0, 0.0)
-
-
 @final
 class Translator:
-    """A trained model, or several together, with all that a text needs on its way in and out.
+    """A trained model or an ensemble, with the cleaning and the tokenizer that its texts need.
 
     `Translator.load("runs/train/...").translate(["Where is the library?"])[0].text`
     """
@@ -72,23 +68,23 @@ class Translator:
         engine: str = "torch",
         num_threads: int | None = None,
     ) -> Translator:
-        """From checkpoints, without running code from them.
+        """Load checkpoints, without running code from them.
 
         Args:
-            path: a run folder or a .ckpt file; several are an ensemble. With engine ctranslate2, what
+            path: a run folder or a .ckpt file; several are an ensemble. With engine ctranslate2, a folder that
                 `seq2seq-attn export ctranslate2` wrote.
             engine: torch, or ctranslate2.
             num_threads: of ctranslate2; those of torch are `torch.set_num_threads`.
         """
         paths = [str(path)] if isinstance(path, str | Path) else [str(one) for one in path]
-        position = choose_device(device)
         if engine == "ctranslate2":
-            served = ServingEngine(paths, device=position, num_threads=num_threads)
+            served = CTranslate2Engine(paths, device=choose_device(device), num_threads=num_threads)
             return cls(served, served.tokenizer, served.config)
         if engine != "torch":
-            raise UserError(f"engine={engine} is not there; choose from: torch, ctranslate2")
-        model, tokenizer, config = load_ensemble(paths)
-        return cls(TorchEngine(model.to(position), tokenizer, position), tokenizer, config)
+            raise UserError(f"engine={engine} does not exist; choose from: torch, ctranslate2")
+        models = load_models(paths, device)
+        ours = TorchEngine(models.model.to(models.device), models.tokenizer, models.device)
+        return cls(ours, models.tokenizer, models.config)
 
     def translate(
         self,
@@ -101,15 +97,15 @@ class Translator:
         batch_tokens: int | None = None,
         max_source_tokens: int = 512,
     ) -> list[Translation]:
-        """The best translation of each text, which depends on no other text.
+        """Return the best translation of each text, which depends on no other text.
 
         Args:
-            search: see `choose_search`; None: the one of the run.
+            search: see `choose_search`; None: the search of the run.
             prefixes: what each translation begins with; an empty one leaves it free.
-            maps: give the attention of each best translation, by one more pass.
+            maps: add the attention of each best translation, by one more pass.
             batch_sentences: texts searched at once.
-            batch_tokens: instead, padded tokens of the texts, times hypotheses.
-            max_source_tokens: a longer text, or prefix, is cut, and a note says so.
+            batch_tokens: replaces `batch_sentences`: padded tokens of the texts, times hypotheses.
+            max_source_tokens: a longer text or prefix is cut, and a note says so.
         """
         if isinstance(texts, str) or isinstance(prefixes, str):
             raise UserError(
@@ -118,34 +114,38 @@ class Translator:
         if prefixes is not None and len(prefixes) != len(texts):
             raise UserError(f"there are {len(texts)} texts and {len(prefixes)} prefixes; give one for each, or None")
         notes: list[list[str]] = [[] for _ in texts]
-        sources = self._encode(texts, max_source_tokens, notes)
-        filled = [row for row, tokens in enumerate(sources) if tokens]
+        sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
-        hypotheses = self.engine(
-            [sources[row] for row in filled],
-            self._search(search),
-            prefixes=None if begun is None else [begun[row] for row in filled],
+        chosen, results = self._search(search), [[EMPTY]] * len(texts)
+        for rows in cut_batches(
+            [len(tokens) + 1 if tokens else 0 for tokens in sources],
             batch_sentences=batch_sentences,
             batch_tokens=batch_tokens,
-        )
-        found = [[EMPTY]] * len(texts)
-        for row, of_row in zip(filled, hypotheses, strict=True):
-            found[row] = of_row
-        translations = [self._translation(*both) for both in zip(found, notes, strict=True)]
+            hypotheses=chosen.hypotheses_at_once,
+        ):
+            begun_here = None if begun is None else [begun[row] for row in rows]
+            batch = self.engine([sources[row] for row in rows], chosen, begun_here)
+            for row, hypotheses in zip(rows, batch, strict=True):
+                results[row] = hypotheses
+        translations = [self._translation(*both) for both in zip(results, notes, strict=True)]
         if not maps:
             return translations
         return [
             one._replace(maps=self._attention(tokens, best.token_ids))
-            for one, tokens, (best, *_) in zip(translations, sources, found, strict=True)
+            for one, tokens, (best, *_) in zip(translations, sources, results, strict=True)
         ]
 
-    def attention(self, text: str, translation: Translation, *, max_source_tokens: int = 512) -> list[SlotMap]:
-        """The maps of a translation of `text`, as `translate(maps=True)` gives them for the best."""
-        (source,) = self._encode([text], max_source_tokens, [[]])
-        return self._attention(source, [self.tokenizer.target_model.piece_to_id(p) for p in translation.tokens])
+    def attention(self, text: str, translation: Translation | str, *, max_source_tokens: int = 512) -> list[SlotMap]:
+        """Return the maps of a translation of `text`, as `translate(maps=True)` gives them for the best."""
+        (source,) = self._encode(self.tokenizer.encode_source, [text], max_source_tokens, [[]])
+        if isinstance(translation, str):
+            (target,) = self._encode(self.tokenizer.encode_target, [translation], max_source_tokens, [[]])
+        else:
+            target = [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
+        return self._attention(source, target)
 
     def _search(self, wanted: WantedSearch) -> Search:
-        """The one of the call before, where the same is wanted."""
+        """Return the search of the call before, where the same is wanted."""
         if self._chosen is None or self._chosen[0] != wanted:
             self._chosen = deepcopy(wanted), choose_search(wanted, self.config["search"])
         return self._chosen[1]
@@ -153,57 +153,81 @@ class Translator:
     def _attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         return self.engine.attention(source, target) if source else []
 
-    def _encode(self, texts: Sequence[str], max_source_tokens: int, notes: Sequence[list[str]]) -> list[list[int]]:
-        return self._cut(self.tokenizer.encode_source(self._cleaned(texts, notes)), max_source_tokens, notes)
-
-    def _encode_prefixes(
-        self, prefixes: Sequence[str], max_source_tokens: int, notes: Sequence[list[str]]
+    def _encode(
+        self,
+        encode: Callable[[list[str]], list[list[int]]],
+        texts: Sequence[str],
+        most_tokens: int,
+        notes: Sequence[list[str]],
     ) -> list[list[int]]:
-        own: list[list[str]] = [[] for _ in prefixes]
-        tokens = self._cut(self.tokenizer.encode_target(self._cleaned(prefixes, own)), max_source_tokens, own)
-        for prefix, of_prefix, said in zip(tokens, own, notes, strict=True):
-            said += [f"its prefix: {note}" for note in of_prefix]
-            if self.tokenizer.unk_id in prefix:
-                said.append("the prefix has letters that the model cannot write")
-        return tokens
-
-    def _cut(self, rows: Sequence[list[int]], max_source_tokens: int, notes: Sequence[list[str]]) -> list[list[int]]:
-        if max_source_tokens < 1:
-            raise UserError(f"max_source_tokens={max_source_tokens} leaves nothing; use 512")
-        positions = self.engine.positions
-        most = max_source_tokens if positions is None else min(max_source_tokens, positions - 1)
-        for tokens, said in zip(rows, notes, strict=True):
+        """Return the token ids of cleaned texts, cut to what the model reads; changes are noted."""
+        if most_tokens < 1:
+            raise UserError(f"max_source_tokens={most_tokens} leaves nothing; use 512")
+        longest = self.engine.max_length
+        most = most_tokens if longest is None else min(most_tokens, longest - 1)
+        why = "max_source_tokens allows" if most == most_tokens else "the model has positions for"
+        rows = encode([self._clean(text, of_text) for text, of_text in zip(texts, notes, strict=True)])
+        for tokens, of_text in zip(rows, notes, strict=True):
             if len(tokens) > most:
-                why = "max_source_tokens allows" if most == max_source_tokens else "the model has positions for"
-                said.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")
+                of_text.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")
         return [tokens[:most] for tokens in rows]
 
-    def _cleaned(self, texts: Sequence[str], notes: Sequence[list[str]]) -> list[str]:
-        """As for training; what no tokenizer should see is replaced."""
-        cleaned = []
-        for text, said in zip(texts, notes, strict=True):
-            legible, controls = CONTROL.subn(" ", text)
-            legible, surrogates = SURROGATE.subn("\ufffd", legible)
-            if controls:
-                said.append("control characters are replaced by blanks")
-            if surrogates:
-                said.append("not Unicode; what cannot be read is replaced")
-            cleaned.append(self._cleaning.normalize_text(legible))
-        return cleaned
+    def _encode_prefixes(
+        self, prefixes: Sequence[str], most_tokens: int, notes: Sequence[list[str]]
+    ) -> list[list[int]]:
+        own: list[list[str]] = [[] for _ in prefixes]
+        rows = self._encode(self.tokenizer.encode_target, prefixes, most_tokens, own)
+        for tokens, of_prefix, of_text in zip(rows, own, notes, strict=True):
+            of_text += [f"its prefix: {note}" for note in of_prefix]
+            if self.tokenizer.unk_id in tokens:
+                of_text.append("the prefix has letters that the model cannot write")
+        return rows
+
+    def _clean(self, text: str, notes: list[str]) -> str:
+        """Normalise a text as for training, and replace what no tokenizer should read."""
+        text, controls = CONTROL.subn(" ", text)
+        text, surrogates = SURROGATE.subn("\ufffd", text)
+        if controls:
+            notes.append("control characters are replaced by blanks")
+        if surrogates:
+            notes.append("not Unicode; what cannot be read is replaced")
+        return self._cleaning.normalize_text(text)
 
     def _translation(self, hypotheses: Sequence[Hypothesis], notes: list[str]) -> Translation:
         texts = self.tokenizer.decode_target([one.token_ids for one in hypotheses])
-        made = [
-            # a line of text stays one, whatever the model says
-            Translation(
-                " ".join(text.splitlines()),
-                one.log_prob,
-                one.score,
-                self.tokenizer.target_tokens(one.token_ids),
-                [],
-                [],
-                [],
-            )
+        best, *others = (
+            # a line of text stays one, whatever the model writes
+            Translation(" ".join(text.splitlines()), one.log_prob, one.score, tokens, [], [], [])
             for text, one in zip(texts, hypotheses, strict=True)
-        ]
-        return made[0]._replace(alternatives=made[1:], notes=notes)
+            for tokens in [self.tokenizer.target_tokens(one.token_ids)]
+        )
+        return best._replace(alternatives=others, notes=notes)
+
+
+def cut_batches(
+    lengths: Sequence[int], *, batch_sentences: int, batch_tokens: int | None, hypotheses: int
+) -> Iterator[list[int]]:
+    """Yield the rows of each batch, the shortest sentences first, so that a batch has little padding.
+
+    Args:
+        lengths: tokens of each sentence, end token included; those of 0 are in no batch.
+        batch_sentences: sentences in a batch.
+        batch_tokens: replaces `batch_sentences`: padded tokens in a batch times hypotheses; a longer sentence is a
+            batch of its own.
+        hypotheses: the number per sentence that the search holds at once.
+    """
+    for option, limit in (("batch_sentences", batch_sentences), ("batch_tokens", batch_tokens)):
+        if limit is not None and limit < 1:
+            raise UserError(f"{option}={limit} leaves nothing to translate at once; use 1 or more")
+    batch: list[int] = []
+    for row in sorted(filter(lengths.__getitem__, range(len(lengths))), key=lengths.__getitem__):
+        if batch_tokens is None:
+            full = len(batch) == batch_sentences
+        else:
+            full = (len(batch) + 1) * lengths[row] * hypotheses > batch_tokens
+        if batch and full:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch

@@ -19,10 +19,9 @@ from seq2seq_attn.inference.ctranslate2_engine import (
     MODEL_FILES,
     SETTINGS,
     CTranslate2Engine,
-    mapped,
+    map_search,
     read_exported,
 )
-from seq2seq_attn.search.search import Search
 
 CPU = torch.device("cpu")
 BEAM = ("search=beam", "search.beam_size=5", "search.patience=1.0", "search.limits.max_length=40")
@@ -45,8 +44,13 @@ def folder(ctranslate2: ModuleType, loaded: Loaded, tmp_path_factory: pytest.Tem
     return str(folder)
 
 
-def engine_of(folder: str, search: Search) -> CTranslate2Engine:
-    return CTranslate2Engine(folder, search=search, device=CPU, num_threads=1)
+def engine_of(folder: str) -> CTranslate2Engine:
+    return CTranslate2Engine([folder], device=CPU, num_threads=1)
+
+
+@pytest.fixture(scope="module")
+def engine(folder: str) -> CTranslate2Engine:
+    return engine_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -63,10 +67,10 @@ def engine_of(folder: str, search: Search) -> CTranslate2Engine:
     ],
     ids=" ".join,
 )
-def test_a_beam_finds_what_ours_finds(folder: str, loaded: Loaded, overrides: tuple[str, ...]) -> None:
+def test_a_beam_finds_what_ours_finds(engine: CTranslate2Engine, loaded: Loaded, overrides: tuple[str, ...]) -> None:
     search, lines = search_of(*BEAM, *overrides), sentences()
     expected = decoded(loaded, search, lines)
-    found = engine_of(folder, search)(loaded.tokenizer.encode_source(lines), 3)
+    found = engine(loaded.tokenizer.encode_source(lines), search)
     others = 0
     for hypotheses, ours in zip(found, expected, strict=True):
         assert hypotheses[0].token_ids == ours[0].token_ids
@@ -79,18 +83,18 @@ def test_a_beam_finds_what_ours_finds(folder: str, loaded: Loaded, overrides: tu
     assert others <= 1
 
 
-def test_each_sentence_has_its_own_limit(folder: str, loaded: Loaded) -> None:
+def test_each_sentence_has_its_own_limit(engine: CTranslate2Engine, loaded: Loaded) -> None:
     lines = sentences((11, 2, 1, 7))
     search = search_of("search=greedy", "search.limits.max_relative_length=0.5", "search.limits.max_extra_length=0")
-    found = engine_of(folder, search)(loaded.tokenizer.encode_source(lines), 2)
+    found = engine(loaded.tokenizer.encode_source(lines), search)
     assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in decoded(loaded, search, lines)]
     assert [len(one.token_ids) for one, *_ in found][1:3] == [1, 1]
 
 
-def test_the_fewest_tokens_of_greedy_search_are_ours(folder: str, loaded: Loaded) -> None:
+def test_the_fewest_tokens_of_greedy_search_are_ours(engine: CTranslate2Engine, loaded: Loaded) -> None:
     lines = sentences((1, 2, 3))
     search = search_of("search=greedy", "search.limits.min_length=23", "search.limits.max_length=29")
-    found = engine_of(folder, search)(loaded.tokenizer.encode_source(lines), 2)
+    found = engine(loaded.tokenizer.encode_source(lines), search)
     assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in decoded(loaded, search, lines)]
     assert min(len(one.token_ids) for one, *_ in found) >= 23
 
@@ -101,20 +105,20 @@ def test_no_banned_token_is_said(ctranslate2: ModuleType, tmp_path: Path) -> Non
     with torch.no_grad():
         loaded.model.output.bias[[tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id]] += 100.0
     export_ctranslate2.export(loaded, tmp_path / "export")
-    found = engine_of(str(tmp_path / "export"), search)(tokenizer.encode_source(sentences()), 7)
+    found = engine_of(str(tmp_path / "export"))(tokenizer.encode_source(sentences()), search)
     assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in decoded(loaded, search, sentences())]
     assert min(min(one.token_ids) for one, *_ in found if one.token_ids) > tokenizer.eos_id
 
 
-def test_nothing_is_translated_to_nothing(folder: str) -> None:
-    assert engine_of(folder, search_of("search=greedy"))([], 7) == []
+def test_nothing_is_translated_to_nothing(engine: CTranslate2Engine) -> None:
+    assert engine([], search_of("search=greedy")) == []
 
 
-def test_a_sentence_longer_than_the_table_of_positions_is_refused(folder: str, loaded: Loaded) -> None:
-    engine = engine_of(folder, search_of("search=greedy"))
+def test_a_sentence_longer_than_the_table_of_positions_is_refused(engine: CTranslate2Engine, loaded: Loaded) -> None:
+    search = search_of("search=greedy")
     with pytest.raises(UserError, match="a sentence of 65 tokens is longer than the 64 positions"):
-        engine(loaded.tokenizer.encode_source(sentences((3, 64))), 7)
-    (found,) = engine(loaded.tokenizer.encode_source(sentences((63,))), 7)
+        engine(loaded.tokenizer.encode_source(sentences((3, 64))), search)
+    (found,) = engine(loaded.tokenizer.encode_source(sentences((63,))), search)
     assert len(found) == 1
 
 
@@ -133,29 +137,28 @@ def test_a_sentence_longer_than_the_table_of_positions_is_refused(folder: str, l
 )
 def test_a_search_that_means_something_else_there_is_refused(overrides: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        mapped(search_of(*overrides))
+        map_search(search_of(*overrides))
 
 
 def test_without_ctranslate2_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(UserError, match=r"pip install 'seq2seq-attn\[serve\]'"):
-        engine_of("anywhere", search_of("search=greedy"))
+        engine_of("anywhere")
 
 
 def test_a_folder_of_another_kind_or_version_is_refused(folder: str, ctranslate2: ModuleType, tmp_path: Path) -> None:
-    search = search_of("search=greedy")
     with pytest.raises(UserError, match=r"is not a folder of seq2seq-attn export ctranslate2"):
-        engine_of(str(tmp_path), search)
+        engine_of(str(tmp_path))
     for file in Path(folder).iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     settings = json.loads((tmp_path / "seq2seq_attn.json").read_text())
     (tmp_path / "seq2seq_attn.json").write_text(json.dumps({**settings, "format": 2}))
     with pytest.raises(UserError, match="has format 2, this version reads 1; export the run again"):
-        engine_of(str(tmp_path), search)
+        engine_of(str(tmp_path))
     settings["config"]["search"]["_target_"] = "os.system"
     (tmp_path / "seq2seq_attn.json").write_text(json.dumps(settings))
     with pytest.raises(UserError, match=r"asks for os.system, which is not a class of seq2seq_attn"):
-        CTranslate2Engine(str(tmp_path), search=None, device=CPU, num_threads=1)
+        engine_of(str(tmp_path))
 
 
 def test_an_exported_folder_names_no_foreign_code(tmp_path: Path) -> None:

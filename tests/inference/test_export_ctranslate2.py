@@ -12,8 +12,8 @@ from small_transformer import decoded, search_of, sentences, small_transformer
 from seq2seq_attn.checkpoint.load import Loaded
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import export_ctranslate2 as script
+from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
-from seq2seq_attn.search.search import Search
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="pip install 'seq2seq-attn[serve]'")
 CPU = torch.device("cpu")
@@ -21,9 +21,9 @@ GREEDY = ("search=greedy", "search.limits.max_length=19")
 MOST = 19
 
 
-def engine_of(loaded: Loaded, folder: Path, search: Search | None) -> CTranslate2Engine:
+def engine_of(loaded: Loaded, folder: Path) -> CTranslate2Engine:
     script.export(loaded, folder)
-    return CTranslate2Engine(str(folder), search=search, device=CPU, num_threads=1)
+    return CTranslate2Engine([str(folder)], device=CPU, num_threads=1)
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,15 @@ def log_prob(loaded: Loaded, source: list[int], target: list[int]) -> float:
 def test_two_vocabularies_are_two(tmp_path: Path) -> None:
     loaded, lines = small_transformer(joint=False), sentences()
     search = search_of(*GREEDY)
-    found = engine_of(loaded, tmp_path / "export", search)(loaded.tokenizer.encode_source(lines), 7)
+    found = engine_of(loaded, tmp_path / "export")(loaded.tokenizer.encode_source(lines), search)
     assert loaded.tokenizer.source_vocab_size != loaded.tokenizer.target_vocab_size
     assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in decoded(loaded, search, lines)]
 
 
 def test_a_folder_alone_is_enough(tmp_path: Path) -> None:
     loaded, lines = small_transformer(), sentences()
-    script.export(loaded, tmp_path / "export")
-    engine = CTranslate2Engine(str(tmp_path / "export"), search=None, device=CPU, num_threads=1)
-    found = engine(engine.tokenizer.encode_source(lines), 7)
+    engine = engine_of(loaded, tmp_path / "export")
+    found = engine(engine.tokenizer.encode_source(lines), choose_search(None, engine.config["search"]))
     expected = decoded(loaded, search_of("search=greedy"), lines)
     assert engine.config == loaded.config
     assert engine.tokenizer.decode_target([one.token_ids for one, *_ in found]) == loaded.tokenizer.decode_target(
@@ -129,7 +128,7 @@ def test_what_ctranslate2_cannot_express_is_refused(overrides: tuple[str, ...], 
 
 
 def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is there already; give a new folder"):
+    with pytest.raises(UserError, match="exists; give a new folder"):
         script.export(small_transformer(), tmp_path)
     assert list(tmp_path.iterdir()) == []
 

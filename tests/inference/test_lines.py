@@ -13,14 +13,13 @@ from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import lines
-from seq2seq_attn.inference.line_count import describe
-from seq2seq_attn.inference.lines import Line, opened, read_lines, windows
+from seq2seq_attn.inference.lines import Line, count_lines, describe, opened, read_lines, windows
 from seq2seq_attn.inference.translator import Translation
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
-    from seq2seq_attn.inference.translate import answered, lines_ahead, num_lines
+    from seq2seq_attn.inference.translate import answers, lines_ahead
 
 
 def read(content: bytes) -> list[Line]:
@@ -114,7 +113,7 @@ def test_lines_are_read_no_further_ahead_than_one_window_and_none_is_kept() -> N
         texts_held = max(texts_held, len(texts))
         return [Translation(text, 0.0, 0.0, [], [], [], []) for text in texts]
 
-    for block, translations in answered(answer, stream, "a.txt", 1024, None):
+    for block, translations in answers(answer, stream, "a.txt", 1024, None):
         ahead = max(ahead, stream.read_lines - written)
         assert [line.number for line in block] == [int(one.text) for one in translations]
         assert block[0].number == written + 1
@@ -123,11 +122,9 @@ def test_lines_are_read_no_further_ahead_than_one_window_and_none_is_kept() -> N
 
 
 def test_lines_read_ahead_fill_the_batches_that_are_sorted() -> None:
-    assert lines_ahead(read_ahead=7, batch_sentences=11, batch_tokens=None) == 77
-    assert lines_ahead(read_ahead=1, batch_sentences=1, batch_tokens=None) == 1
-    assert lines_ahead(read_ahead=3, batch_sentences=11, batch_tokens=40) == 9
-    with pytest.raises(UserError, match=r"^read_ahead=0 reads nothing; use 1 or more$"):
-        lines_ahead(read_ahead=0, batch_sentences=11, batch_tokens=None)
+    assert lines_ahead({"read_ahead": 7, "batch_sentences": 11, "batch_tokens": None}) == 77
+    assert lines_ahead({"read_ahead": 1, "batch_sentences": 1, "batch_tokens": None}) == 1
+    assert lines_ahead({"read_ahead": 3, "batch_sentences": 11, "batch_tokens": 40}) == 9
 
 
 def test_progress_says_lines_and_lines_a_second() -> None:
@@ -138,7 +135,7 @@ def test_progress_says_lines_and_lines_a_second() -> None:
 def test_lines_are_counted_in_plain_files_only(tmp_path: Path) -> None:
     for content, count in ((b"", 0), (b"a", 1), (b"a\n", 1), (b"a\n\nb", 3)):
         (tmp_path / "a.txt").write_bytes(content)
-        assert num_lines(str(tmp_path / "a.txt")) == count
-    assert num_lines(None) is None
-    assert num_lines("a.txt.gz") is None
-    assert num_lines("/dev/stdin") is None
+        assert count_lines(str(tmp_path / "a.txt")) == count
+    assert count_lines(None) is None
+    assert count_lines("a.txt.gz") is None
+    assert count_lines("/dev/stdin") is None

@@ -24,15 +24,14 @@ from tiny import SENTENCES, write_checkpoint
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.word_alignment import from_pharaoh
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference.interactive import interact
 from seq2seq_attn.inference.lines import Line
+from seq2seq_attn.inference.output import TranslationFiles, alignment
 from seq2seq_attn.inference.translator import Translation, Translator
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
-    from seq2seq_attn.inference.translate import translate
-from seq2seq_attn.inference.translation_files import TranslationFiles, WantedFiles, alignment
+    from seq2seq_attn.inference.translate import WRITTEN, interact, translate
 
 BEAM = ["search=beam", "search.beam_size=3", "search.num_best=3", "search.limits.max_length=6"]
 
@@ -123,9 +122,9 @@ def test_an_alignment_is_the_mean_over_layers_and_heads_or_the_one_asked_for() -
     assert alignment(maps, None, 1) == "1-0"
     assert alignment(maps, 1, 1) == "0-0"
     assert alignment([], 5, 5) == ""
-    with pytest.raises(UserError, match=r"^alignment_layer=2 is not there; choose from: 0, 1$"):
+    with pytest.raises(UserError, match=r"^alignment_layer=2 does not exist; choose from: 0, 1$"):
         alignment(maps, 2, None)
-    with pytest.raises(UserError, match=r"^alignment_head=2 is not there; choose from 0 to 1$"):
+    with pytest.raises(UserError, match=r"^alignment_head=2 does not exist; choose from 0 to 1$"):
         alignment(maps, None, 2)
 
 
@@ -295,9 +294,9 @@ SHOWN = "a\ufffd[31m b\ufffd ||| c\ufffd"
 
 
 def write_hostile(output: Any, folder: Path) -> None:
-    wanted = WantedFiles(None, str(folder / "nbest"), None, None, None, None)
+    wanted: dict[str, Any] = dict.fromkeys(WRITTEN) | {"nbest": str(folder / "nbest")}
     with ExitStack() as stack:
-        files = TranslationFiles(wanted, output, stack, lambda text, translation: [])
+        files = TranslationFiles(stack, output, lambda text, translation: [], **wanted)
         files.write([Line(1, "", [])], [Translation(HOSTILE, -1.0, -0.5, [], [], [], [])])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,63 +11,60 @@ from tiny import SENTENCES, tokenizer, write_checkpoint
 
 from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference import serving_engine
+from seq2seq_attn.inference import ctranslate2_engine
 from seq2seq_attn.inference.ctranslate2_engine import Exported
 from seq2seq_attn.inference.translator import Translator
-from seq2seq_attn.search.search import Hypothesis, Search
 
 POSITIONS = 13
 
 
 class Echo:
-    """Says the first tokens of each source; notes what it is asked."""
+    """CTranslate2's translator that returns the first tokens of each source, and notes what it is asked."""
 
-    made: list[Search | None]
+    made = 0
     asked: list[tuple[int, int]]
 
-    def __init__(self, folder: str, *, search: Search | None, device: Any, num_threads: int | None) -> None:
+    def __init__(self, folder: str, **options: Any) -> None:
         assert folder == "exported"
-        assert num_threads == 3
-        Echo.made.append(search)
+        assert options["intra_threads"] == 3
+        Echo.made += 1
 
-    def __call__(self, sources: list[list[int]], batch_sentences: int) -> list[list[Hypothesis]]:
-        Echo.asked.append((len(sources), batch_sentences))
+    def translate_batch(self, sources: list[list[str]], *, beam_size: int, **options: Any) -> list[Any]:
+        Echo.asked.append((len(sources), beam_size))
         assert all(0 < len(tokens) < POSITIONS for tokens in sources)
-        return [[Hypothesis(tokens, -2.0, -1.0)] for tokens in sources]
+        return [SimpleNamespace(hypotheses=[tokens], scores=[-2.0]) for tokens in sources]
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Translator:
     config = load(str(write_checkpoint(tmp_path / "a.ckpt"))).config
-    monkeypatch.setattr(serving_engine, "CTranslate2Engine", Echo)
-    monkeypatch.setattr(serving_engine, "read_exported", lambda _: Exported(tokenizer(), config, POSITIONS))
-    Echo.made, Echo.asked = [], []
+    monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", lambda: SimpleNamespace(Translator=Echo))
+    monkeypatch.setattr(ctranslate2_engine, "read_exported", lambda _: Exported(tokenizer(), config, POSITIONS))
+    Echo.made, Echo.asked = 0, []
     return Translator.load("exported", device="cpu", engine="ctranslate2", num_threads=3)
 
 
 def test_texts_go_in_and_out_as_with_our_own_searches(served: Translator) -> None:
-    first, empty, long = served.translate([SENTENCES[0], " ", " ".join(SENTENCES)])
+    limits = {"limits": {"max_length": POSITIONS}}
+    first, empty, long = served.translate([SENTENCES[0], " ", " ".join(SENTENCES)], search=limits)
     assert first.text == SENTENCES[0]
-    assert (first.log_prob, first.score) == (-2.0, -1.0)
+    assert (first.log_prob, first.score) == (-2.0, -2.0)
     assert empty.text == ""
     assert long.notes[0].endswith(" to 12 tokens, the most that the model has positions for")
     assert len(long.tokens) == 12
 
 
-def test_the_model_is_read_again_only_for_another_search(served: Translator) -> None:
-    assert Echo.made == []
-    for search in (None, None, {"name": "beam", "beam_size": 3}, {"name": "beam", "beam_size": 3}, "greedy"):
+def test_another_search_reads_the_model_no_second_time(served: Translator) -> None:
+    for search in (None, {"name": "beam", "beam_size": 3, "patience": 1.0}, "greedy"):
         served.translate(SENTENCES[:2], search=search)
-    assert [type(search).__name__ for search in Echo.made] == ["GreedySearch", "BeamSearch", "GreedySearch"]
+    assert Echo.made == 1
+    assert Echo.asked == [(2, 1), (2, 3), (2, 1)]
 
 
 def test_batches_are_as_large_as_the_options_say(served: Translator) -> None:
-    longest = max(map(len, tokenizer().encode_source(SENTENCES[:2]))) + 1
-    served.translate(SENTENCES[:2], batch_sentences=7)
-    served.translate(SENTENCES[:2], batch_tokens=longest * 5 + 1)
-    served.translate(SENTENCES[:2], batch_tokens=longest * 10, search={"name": "beam", "beam_size": 5})
+    served.translate(SENTENCES[:5], batch_sentences=2)
     served.translate(SENTENCES[:2], batch_tokens=1)
-    assert Echo.asked == [(2, 7), (2, 5), (2, 2), (2, 1)]
+    assert [number for number, _ in Echo.asked] == [2, 2, 1, 1, 1]
 
 
 def test_what_it_cannot_do_is_refused(served: Translator) -> None:

@@ -13,8 +13,7 @@ from tiny import SENTENCES, write_checkpoint
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import choose_search
-from seq2seq_attn.inference.torch_engine import cut_batches
-from seq2seq_attn.inference.translator import Translation, Translator
+from seq2seq_attn.inference.translator import Translation, Translator, cut_batches
 
 BEAM = {"name": "beam", "beam_size": 4, "num_best": 3}
 SAMPLES = {"name": "sampling", "num_samples": 3}
@@ -118,7 +117,7 @@ def test_a_search_is_named_described_or_given(translator: Translator) -> None:
 
 
 def test_a_search_that_is_not_there_is_refused(translator: Translator) -> None:
-    with pytest.raises(UserError, match=r"^search=bean is not there; choose from: beam, diverse_beam, greedy, "):
+    with pytest.raises(UserError, match=r"^search=bean does not exist; choose from: beam, diverse_beam, greedy, "):
         translator.translate([TEXT], search="bean")
     with pytest.raises(UserError, match=r"^search has no option 'beam_sise'; it has: .*beam_size, "):
         translator.translate([TEXT], search={"name": "beam", "beam_sise": 3})
@@ -213,7 +212,7 @@ def test_an_ensemble_of_twice_one_model_translates_as_it(file: Path, translator:
 
 
 def test_an_engine_that_is_not_there_is_refused(file: Path) -> None:
-    with pytest.raises(UserError, match=r"^engine=onnx is not there; choose from: torch, ctranslate2$"):
+    with pytest.raises(UserError, match=r"^engine=onnx does not exist; choose from: torch, ctranslate2$"):
         Translator.load(file, engine="onnx")
     with pytest.raises(UserError, match=r"^engine=ctranslate2 knows no ensembles; give one ckpt_path, or leave out"):
         Translator.load([file, file], engine="ctranslate2")
