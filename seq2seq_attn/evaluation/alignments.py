@@ -1,12 +1,11 @@
 """Alignment error rate of a run's attention: `seq2seq-attn align RUN --corpus fra.txt`.
 
-The model reads each pair of docs/benchmarks/tatoeba_alignments.tsv with its French given, and each French word is
-linked to the English word that it looks at most: sum over the tokens of a source word, mean over those of a target
-word, and over the layers and heads that read the source. A word is what stands between blanks, so a mark of
-punctuation belongs to its word, or is one where the text sets it apart. The target's end token is left out; a word
-that looks most at the source's end token has no link. With links A, sure links S and possible links P, S among them
-(Och and Ney 2003, 5.2): precision |A and P| / |A|, recall |A and S| / |S|, error rate
-1 - (|A and S| + |A and P|) / (|A| + |S|), all in percent.
+The model reads each pair of docs/benchmarks/tatoeba_alignments.tsv, its French given, and each French word is linked to
+the English word with the most attention weight: summed over the tokens of a source word, mean over those of a target
+word, and over the layers and heads of cross-attention. Words are separated by blanks, so punctuation belongs to its
+word unless the text sets it apart. The target's end token is left out; a word whose most weight is on the source's end
+token has no link. With links A, sure links S and possible links P, which include S (Och and Ney 2003, 5.2): precision
+|A and P| / |A|, recall |A and S| / |S|, error rate 1 - (|A and S| + |A and P|) / (|A| + |S|), all in percent.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from hydra.utils import instantiate
-from rich.table import Table
 
 from seq2seq_attn.alignment.forced_attention import attention_along
 from seq2seq_attn.alignment.word_alignment import Link, from_pharaoh, word_links, word_of_each
@@ -28,6 +26,7 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.reading import read_lines, read_pairs
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
 from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.evaluation.report import new_table
 from seq2seq_attn.text import plain_console
 
 GOLD = Path(__file__).parents[2] / "docs/benchmarks/tatoeba_alignments.tsv"
@@ -35,7 +34,7 @@ DIGITS = 16  # of the hash
 
 
 class Aligned(NamedTuple):
-    """A pair with the links of its annotator; `sure` is a part of `possible`."""
+    """A pair with the links of its annotator; `possible` includes `sure`."""
 
     source: str
     target: str
@@ -44,7 +43,7 @@ class Aligned(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """In percent, and the number of links that were judged."""
+    """The number of links judged, and figures in percent."""
 
     links: int
     precision: float
@@ -54,27 +53,33 @@ class Agreement(NamedTuple):
 
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> dict[str, Agreement]:
-    """Print the table, and return its rows."""
+    """Print the table and return its rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="a run folder or .ckpt file, trained from English to French")
-    parser.add_argument("--corpus", type=Path, required=True, help="Tatoeba's fra.txt, where the sentences are")
+    parser.add_argument("--corpus", type=Path, required=True, help="Tatoeba's fra.txt, which has the sentences")
     parser.add_argument("--alignments", type=Path, default=GOLD, help="hashes and links; %(default)s if not given")
     chosen = parser.parse_args(arguments)
     total, pairs = find(chosen.alignments, chosen.corpus)
     loaded = load(chosen.run)
     seen = trained_on(loaded.config["data"], chosen.corpus)
-    found = {"attention": [attended_links(loaded, pair) for pair in pairs]}
-    found["diagonal"] = [diagonal(*words(pair)) for pair in pairs]
-    found["diagonal, equal words first"] = [equal_or_diagonal(*words(pair)) for pair in pairs]
-    judged = {name: agreement(links, pairs) for name, links in found.items()}
-    show(judged)
+    words = [(pair.source.split(), pair.target.split()) for pair in pairs]
+    links = {
+        "attention": [attended_links(loaded, pair) for pair in pairs],
+        "diagonal": [diagonal(*both) for both in words],
+        "diagonal, equal words first": [equal_or_diagonal(*both) for both in words],
+    }
+    judged = {name: agreement(found, pairs) for name, found in links.items()}
+    table = new_table("links of", ["number", "precision", "recall", "error rate"])
+    for name, (number, *percents) in judged.items():
+        table.add_row(name, str(number), *(f"{percent:.1f}" for percent in percents))
+    plain_console().print(table)
     in_training = sum(pair.source in seen for pair in pairs)
     print(f"{len(pairs)} of {total} pairs are in {chosen.corpus}; {in_training} of them were trained on")
     return judged
 
 
 def find(alignments: Path, corpus: Path) -> tuple[int, list[Aligned]]:
-    """How many pairs were aligned, and those whose text the corpus has, in its order.
+    """Return the number of aligned pairs, and those whose text the corpus has, in its order.
 
     Raises:
         UserError: if there is none.
@@ -89,7 +94,7 @@ def find(alignments: Path, corpus: Path) -> tuple[int, list[Aligned]]:
 
 
 def read_alignments(path: Path) -> dict[str, tuple[frozenset[Link], frozenset[Link]]]:
-    """Sure and possible links, sure ones included, by the hash of their pair."""
+    """Return sure links, and all possible ones, by the hash of their pair."""
     gold = {}
     for line in read_lines(path):
         if not line.startswith("#"):
@@ -100,12 +105,12 @@ def read_alignments(path: Path) -> dict[str, tuple[frozenset[Link], frozenset[Li
 
 
 def fingerprint(source: str, target: str) -> str:
-    """Of a pair's cleaned text."""
+    """Return the hash of a pair's cleaned text."""
     return hashlib.sha256(f"{source}\t{target}".encode()).hexdigest()[:DIGITS]
 
 
 def trained_on(data: dict[str, Any], corpus: Path) -> set[str]:
-    """The source sentences of the run's training split, if it was trained on Tatoeba.
+    """Return the source sentences of the run's training split, if it was trained on Tatoeba.
 
     Raises:
         UserError: if it translates from another language than English, or into another than French.
@@ -120,7 +125,7 @@ def trained_on(data: dict[str, Any], corpus: Path) -> set[str]:
 
 
 def attended_links(loaded: Loaded, pair: Aligned) -> list[Link]:
-    """The links of the model's attention over the given target."""
+    """Return the links of the model's attention along the given target."""
     model, tokenizer, _ = loaded
     (source,), (target,) = tokenizer.encode_source([pair.source]), tokenizer.encode_target([pair.target])
     slots = [slot for slot in attention_along(model, tokenizer, source, target) if slot.slot.startswith("cross/")]
@@ -134,18 +139,14 @@ def attended_links(loaded: Loaded, pair: Aligned) -> list[Link]:
     return word_links(np.concatenate([slot.weights for slot in slots]), columns, rows)
 
 
-def words(pair: Aligned) -> tuple[list[str], list[str]]:
-    return pair.source.split(), pair.target.split()
-
-
 def diagonal(source: list[str], target: list[str]) -> list[Link]:
-    """Target word j of J to source word round(j (I - 1) / (J - 1))."""
+    """Link target word j of J to source word round(j (I - 1) / (J - 1))."""
     step = (len(source) - 1) / max(1, len(target) - 1)
     return [(round(position * step), position) for position in range(len(target))]
 
 
 def equal_or_diagonal(source: list[str], target: list[str]) -> list[Link]:
-    """The equal source word that is nearest to the diagonal, such as a name's; the diagonal where there is none."""
+    """Link to the equal source word nearest to the diagonal, such as a name; without one, to the diagonal."""
     links = []
     for on_diagonal, position in diagonal(source, target):
         equal = [other for other, word in enumerate(source) if word == target[position]]
@@ -154,7 +155,7 @@ def equal_or_diagonal(source: list[str], target: list[str]) -> list[Link]:
 
 
 def agreement(links: list[list[Link]], pairs: list[Aligned]) -> Agreement:
-    """Of all sentences together."""
+    """Return the figures over all sentences together."""
     judged = list(zip(map(set, links), pairs, strict=True))
     in_sure = sum(len(found & pair.sure) for found, pair in judged)
     in_possible = sum(len(found & pair.possible) for found, pair in judged)
@@ -165,12 +166,3 @@ def agreement(links: list[list[Link]], pairs: list[Aligned]) -> Agreement:
         100 * in_sure / max(1, num_sure),
         100 * (1 - (in_sure + in_possible) / max(1, num_links + num_sure)),
     )
-
-
-def show(judged: dict[str, Agreement]) -> None:
-    table = Table()
-    for column in ("links of", "number", "precision", "recall", "error rate"):
-        table.add_column(column, justify="left" if column == "links of" else "right")
-    for name, (number, *percents) in judged.items():
-        table.add_row(name, str(number), *(f"{percent:.1f}" for percent in percents))
-    plain_console().print(table)

@@ -1,7 +1,8 @@
-"""Score a checkpoint on any corpus, by the very steps that test a model at the end of its training."""
+"""The command `evaluate.py`: load a model or an ensemble, test it by the steps that end a training run, and report."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,51 +11,55 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from pytorch_lightning.callbacks import RichProgressBar
 
 from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.evaluation.evaluate_ensemble import evaluate_ensemble
 from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import Evaluated, build_report, print_report, write_report
-from seq2seq_attn.evaluation.teacher_forcing import read_pairs
-from seq2seq_attn.evaluation.trainer import build_trainer
-from seq2seq_attn.inference.models import READ, Models, load_models
+from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.options import EVALUATE, check_options
 from seq2seq_attn.paths import conf_directory
+from seq2seq_attn.process import quieten
 from seq2seq_attn.training.results import collect_figures, write_translations
 from seq2seq_attn.training.run import build_metrics
 from seq2seq_attn.training.translation_module import TranslationModule
 
+RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
+    "metric": dict, "choices": dict, "trainer.precision": (str, int), "seed": int, "batch_tokens": int,
+    "label_smoothing": (int, float),
+}  # fmt: skip
+
 
 def evaluate(config: DictConfig) -> dict[str, Any]:
-    """Translate, score, write the files and print the figures; gives what `evaluation.json` holds.
+    """Translate, score, write the files and print the figures; return what `evaluation.json` holds.
 
-    With `score=FILE` nothing is translated: see `score`.
+    With `score=FILE` nothing is translated: see `pair_log_prob.score`.
     """
     check_options(config, EVALUATE)
-    models = load_models(config)
+    if OmegaConf.is_missing(config, "ckpt_path"):
+        raise UserError("evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file")
+    quieten()
+    if config.num_threads:
+        torch.set_num_threads(config.num_threads)
+    paths = [config.ckpt_path] if isinstance(config.ckpt_path, str) else list(config.ckpt_path)
+    models = load_models(paths, config.device)
     if config.get("score") is not None:
-        return score(config, models)
-    check_saved_options(models.config, READ, models.files[0])
+        given = {"trainer.precision": config.precision, "batch_tokens": config.batch_tokens}
+        check_saved_options(models.config, {n: RUN_OPTIONS[n] for n, v in given.items() if not v}, models.files[0])
+        trainer = build_trainer(models.device, config.precision or models.config["trainer"]["precision"])
+        return score(config, models, trainer.precision_plugin)
+    check_saved_options(models.config, RUN_OPTIONS, models.files[0])
     check_bootstrap(config.bootstrap)
     chosen = choose(config, models.config)
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)
     corpus: LoadedCorpus = instantiate(chosen["data"], _convert_="all").load()
     check_languages(corpus, models)
-    names = choose_splits(config.splits, corpus)
-    datamodule = TranslationDataModule(
-        replace(corpus, splits={name: corpus.splits[name] for name in names}),
-        models.tokenizer,
-        batch_tokens=chosen["batch_tokens"],
-        seed=models.config["seed"],
-        cache_dir=config.paths.cache_dir,
-    )
-    datamodule.test_names = names
-    evaluated = run_tests(models, chosen, datamodule)
+    evaluated = run_tests(config, chosen, models, corpus)
     run_dir = Path(config.paths.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     write_translations(run_dir, evaluated.module, corpus)
@@ -64,47 +69,72 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     return report
 
 
-def run_tests(models: Models, chosen: dict[str, Any], datamodule: TranslationDataModule) -> Evaluated:
-    """One model is tested by the trainer, as at the end of its run."""
-    module = build_module(chosen, models, datamodule.test_names)
+def run_tests(config: DictConfig, chosen: dict[str, Any], models: Models, corpus: LoadedCorpus) -> Evaluated:
+    """Test the splits that are asked for, as at the end of a run; then read their references once more for attention.
+
+    The attention figures of an ensemble are the mean of its members'.
+    """
+    names = choose_splits(config.splits, corpus)
+    datamodule = TranslationDataModule(
+        replace(corpus, splits={name: corpus.splits[name] for name in names}),
+        models.tokenizer,
+        batch_tokens=chosen["batch_tokens"],
+        seed=models.config["seed"],
+        cache_dir=config.paths.cache_dir,
+    )
+    datamodule.test_names = names
+    module = TranslationModule(
+        model=models.model,
+        tokenizer=models.tokenizer,
+        search=instantiate(chosen["search"], _convert_="all"),
+        metrics=build_metrics(chosen),
+        test_names=names,
+        optimizer=None,
+        scheduler=None,
+        label_smoothing=models.config["label_smoothing"],
+        config=models.config,
+    )
     trainer = build_trainer(models.device, chosen["precision"])
-    plugin = trainer.precision_plugin
-    plugin.convert_module(models.model)
-    if len(models.members) == 1:
-        trainer.test(module, datamodule=datamodule, verbose=False)
-        figures = {name: collect_figures(trainer, module, name) for name in module.test_names}
-    else:
-        figures = evaluate_ensemble(models, module, datamodule, plugin.test_step_context())
-    models.model.to(models.device)  # the trainer has put it back
-    with torch.inference_mode(), plugin.test_step_context():
-        attention = {
-            name: attention_figures(models, loader)
-            for name, loader in zip(module.test_names, datamodule.test_dataloader(), strict=True)
-        }
+    trainer.test(module, datamodule=datamodule, verbose=False)
+    figures = {name: collect_figures(trainer, module, name) for name in names}
+    models.model.to(models.device)  # the trainer has moved it to the CPU
+    attention = {name: AttentionFigures() for name in names}
+    with torch.inference_mode(), trainer.precision_plugin.test_step_context():
+        for name, batches in zip(names, datamodule.test_dataloader(), strict=True):
+            for batch in (one.to(models.device) for one in batches):
+                for model in models.members:
+                    decoded = model(batch.source, batch.source_mask, batch.target_input, need_weights=True)
+                    attention[name].update(decoded.weights, batch.source_mask, batch.target_mask)
     return Evaluated(module, figures, attention)
 
 
-def attention_figures(models: Models, batches: Any) -> AttentionFigures:
-    """Of the references; those of an ensemble are the mean of its members'."""
-    found = AttentionFigures()
-    for batch in batches:
-        on_device = batch.to(models.device)
-        for decoded in read_pairs(models.members, on_device, need_weights=True):
-            found.update(decoded.weights, on_device.source_mask, on_device.target_mask)
-    return found
+def build_trainer(device: torch.device, precision: Any) -> pl.Trainer:
+    """Build Lightning's trainer for a test: one device, no logger, and a progress bar at a terminal."""
+    watched = sys.stdout.isatty()
+    return pl.Trainer(
+        accelerator=device.type,
+        devices=[device.index or 0] if device.type == "cuda" else 1,
+        precision=precision,
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=watched,
+        callbacks=[RichProgressBar(leave=False)] if watched else [],
+        use_distributed_sampler=False,
+    )
 
 
 def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
-    """Plain data; what the command line leaves open is as in the run."""
-    own_data = "data" not in composed
-    if own_data:
+    """Return the options as plain data; those that the command line leaves open are the run's."""
+    of_run = "data" not in composed
+    if of_run:
         with open_dict(composed):
             composed.data = run["data"]
         if "cache_dir" in run["data"]:
             composed.data.cache_dir = composed.paths.cache_dir  # the run may come from another machine
     data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
     assert isinstance(metric, dict)
-    if own_data:
+    if of_run:
         left_open = {name for name in metric if is_left_open(str(name), composed.metric[name])}
         metric |= {name: options for name, options in run["metric"].items() if name in left_open}
     return {
@@ -118,7 +148,7 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_left_open(name: str, options: DictConfig) -> bool:
-    """Whether the metric is as its file says: a run on tokenized text, say, has its own of that name."""
+    """Return whether the metric is as its file says; a run on tokenized text has other options under that name."""
     file = conf_directory() / "metric" / f"{name}.yaml"
     return file.is_file() and bool(OmegaConf.select(OmegaConf.load(file), name) == options)
 
@@ -134,27 +164,12 @@ def check_languages(corpus: LoadedCorpus, loaded: Loaded | Models) -> None:
 
 
 def choose_splits(wanted: ListConfig | str | None, corpus: LoadedCorpus) -> list[str]:
-    """The names asked for; None: every test set."""
-    there = [name for name in corpus.splits if name != "train"]
+    """Return the names asked for; None asks for every test set."""
+    known = [name for name in corpus.splits if name != "train"]
     if not wanted:
-        return [name for name in there if name != "val"]
+        return [name for name in known if name != "val"]
     names = [wanted] if isinstance(wanted, str) else list(wanted)
     for name in names:
-        if name not in there:
-            raise UserError(f"splits names {name!r}, which this data does not have; choose from: {', '.join(there)}")
+        if name not in known:
+            raise UserError(f"splits names {name!r}, which this data does not have; choose from: {', '.join(known)}")
     return list(dict.fromkeys(names))
-
-
-def build_module(chosen: dict[str, Any], models: Models, names: list[str]) -> TranslationModule:
-    """The trained model, of several the first, with what scores it."""
-    return TranslationModule(
-        model=models.members[0],
-        tokenizer=models.tokenizer,
-        search=instantiate(chosen["search"], _convert_="all"),
-        metrics=build_metrics(chosen),
-        test_names=names,
-        optimizer=None,
-        scheduler=None,
-        label_smoothing=models.config["label_smoothing"],
-        config=models.config,
-    )

@@ -1,9 +1,10 @@
-"""What an evaluation leaves: evaluation.json, and tables on the screen."""
+"""The report of an evaluation: evaluation.json, and tables on the screen."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,11 +23,11 @@ from seq2seq_attn.training.results import display_path
 from seq2seq_attn.training.translation_module import MEANS, TranslationModule
 
 PERCENT = ("accuracy", "repetition", "attention_coverage")  # shares of 1
-NESTED = ("confidence", "signatures", "bleu_by_length")  # which stand in tables and lines of their own
+NESTED = ("confidence", "signatures", "bleu_by_length")  # shown in tables and lines of their own
 
 
 class Evaluated(NamedTuple):
-    """What the tests gave, by the name of the test set.
+    """The results of the tests, by the name of the test set.
 
     Attributes:
         module: its translations, metrics and signatures.
@@ -41,11 +42,12 @@ class Evaluated(NamedTuple):
 def build_report(
     evaluated: Evaluated, models: Models, corpus: LoadedCorpus, chosen: dict[str, Any], bootstrap: int
 ) -> dict[str, Any]:
-    """Figures of every split, with all that is needed to get them again; plain data.
+    """Return the figures of every split with all that is needed to reproduce them, as plain data.
 
-    The checkpoint and its sha256 are lists where there are several.
+    The checkpoint and its SHA-256 are lists for an ensemble.
     """
-    files, digests = [str(file) for file in models.files], [sha256(file) for file in models.files]
+    files = [str(file) for file in models.files]
+    digests = [sha256(file) for file in models.files]
     alone = len(files) == 1
     return {
         "checkpoint": files[0] if alone else files,
@@ -71,12 +73,13 @@ def sha256(file: Path) -> str:
 
 
 def split_report(evaluated: Evaluated, corpus: LoadedCorpus, name: str, bootstrap: int) -> dict[str, Any]:
-    """Sizes, figures, their intervals and signatures, and BLEU by the length of the source."""
+    """Return sizes, figures, their intervals and signatures, and BLEU by the length of the source."""
     module, attention = evaluated.module, evaluated.attention[name]
     split, translations = corpus.splits[name], module.translations[name]
     rows = sorted(translations)
     hypotheses, references = [translations[row] for row in rows], [split.references[row] for row in rows]
     metrics = {metric: of for metric, of in module.stage_metrics(name).items() if metric not in MEANS}
+    intervals = {of: confidence(metrics[of], hypotheses, references, bootstrap) for of in metrics if bootstrap}
     numbers = [len(options) for options in references]
     buckets = score_by_length(metrics["bleu"], [split.sources[row] for row in rows], hypotheses, references)
     return {
@@ -87,11 +90,7 @@ def split_report(evaluated: Evaluated, corpus: LoadedCorpus, name: str, bootstra
         "repetition": repetition(hypotheses),
         "attention_entropy": attention.entropy,
         "attention_coverage": attention.coverage,
-        "confidence": {
-            metric: confidence(of, hypotheses, references, bootstrap)._asdict() for metric, of in metrics.items()
-        }
-        if bootstrap
-        else {},
+        "confidence": {metric: interval._asdict() for metric, interval in intervals.items()},
         "signatures": module.signatures[name],
         "bleu_by_length": [bucket._asdict() for bucket in buckets],
     }
@@ -102,70 +101,51 @@ def write_report(run_dir: Path, report: dict[str, Any]) -> None:
 
 
 def print_report(run_dir: Path, report: dict[str, Any]) -> None:
-    """Figures, BLEU by length, signatures and the folder."""
+    """Print figures, BLEU by length, signatures and the folder."""
     console, choices, splits = plain_console(), report["choices"], report["splits"]
+    first, columns = next(iter(splits.values())), list(splits.values())
     title = f"{choices['model']} · attention={choices['attention']} · data={choices['data']}"
     if isinstance(report["checkpoint"], list):
         title = f"{len(report['checkpoint'])} models together, the first: {title}"
     title += f": {report['direction']}"
     console.print(title, highlight=False)  # above the table, whose own title is cut to its width
-    console.print(figures_table(splits))
+
+    def print_table(head: str, rows: list[str], cell: Callable[[str, dict[str, Any]], str], prefix: str = "") -> None:
+        table = new_table(head, list(splits))
+        for row in rows:
+            table.add_row(prefix + row, *(cell(row, split) for split in columns))
+        console.print(table)
+
+    print_table("result", [name for name in first if name not in NESTED], lambda name, split: shown(name, split[name]))
     if report["bootstrap"]:
-        console.print(
-            f"Mean and 95 % interval over {report['bootstrap']:,} resampled test sets (bootstrap)",
-            highlight=False,
-            soft_wrap=True,
-        )
-        console.print(confidence_table(splits))
+        text = f"Mean and 95 % interval over {report['bootstrap']:,} resampled test sets (bootstrap)"
+        console.print(text, highlight=False, soft_wrap=True)
+        print_table("metric", list(first["confidence"]), interval, "± ")
     console.print("BLEU by words of the source (and sentences)", highlight=False)
-    console.print(length_table(splits))
-    for signature, names in signatures(splits).items():
+    found = {bucket["words"] for split in columns for bucket in split["bleu_by_length"]}
+    print_table("words", [words for words in LENGTHS if words in found], of_length)
+    quoted: dict[str, list[str]] = {}  # each signature with the splits that it belongs to
+    for name, split in splits.items():
+        for metric, signature in split["signatures"].items():
+            quoted.setdefault(f"{metric}: {signature}", []).append(name)
+    for signature, names in quoted.items():
         console.print(f"{signature} ({', '.join(names)})", highlight=False, soft_wrap=True)
     console.print(f"\nEvaluation: {display_path(run_dir)}", highlight=False, soft_wrap=True)
 
 
-def figures_table(splits: dict[str, Any]) -> Table:
-    """A row for each figure, a column for each split."""
-    table = new_table("result", list(splits))
-    first = next(iter(splits.values()))
-    for name in first:
-        if name not in NESTED:
-            table.add_row(name, *(shown(name, split[name]) for split in splits.values()))
-    return table
+def interval(metric: str, split: dict[str, Any]) -> str:
+    """Return `50.57 ± 1.90`."""
+    return f"{split['confidence'][metric]['mean']:.2f} ± {split['confidence'][metric]['margin']:.2f}"
 
 
-def confidence_table(splits: dict[str, Any]) -> Table:
-    """`50.57 ± 1.90`, a row for each text metric."""
-    table = new_table("metric", list(splits))
-    for metric in next(iter(splits.values()))["confidence"]:
-        intervals = [split["confidence"][metric] for split in splits.values()]
-        table.add_row(f"± {metric}", *(f"{found['mean']:.2f} ± {found['margin']:.2f}" for found in intervals))
-    return table
-
-
-def length_table(splits: dict[str, Any]) -> Table:
-    """BLEU of each bucket, and how many sentences it has."""
-    table = new_table("words", list(splits))
-    cells = [
-        {bucket["words"]: f"{bucket['score']:.2f} ({bucket['sentences']:,})" for bucket in split["bleu_by_length"]}
-        for split in splits.values()
-    ]
-    for words in LENGTHS:
-        if any(words in column for column in cells):
-            table.add_row(words, *(column.get(words, "") for column in cells))
-    return table
-
-
-def signatures(splits: dict[str, Any]) -> dict[str, list[str]]:
-    """`bleu: nrefs:1|...`, each with the splits that it belongs to."""
-    found: dict[str, list[str]] = {}
-    for name, split in splits.items():
-        for metric, signature in split["signatures"].items():
-            found.setdefault(f"{metric}: {signature}", []).append(name)
-    return found
+def of_length(words: str, split: dict[str, Any]) -> str:
+    """Return BLEU of a bucket and the number of its sentences, or nothing where it has none."""
+    found = [bucket for bucket in split["bleu_by_length"] if bucket["words"] == words]
+    return "".join(f"{bucket['score']:.2f} ({bucket['sentences']:,})" for bucket in found)
 
 
 def new_table(first: str, names: list[str]) -> Table:
+    """Return a table whose columns after the first are numbers."""
     table = Table()
     table.add_column(first)
     for name in names:
@@ -174,7 +154,7 @@ def new_table(first: str, names: list[str]) -> Table:
 
 
 def shown(name: str, value: Any) -> str:
-    """`1,000`, `35.21`, `74.1%`, or `1 to 3` for a range."""
+    """Return `1,000`, `35.21`, `74.1%`, or `1 to 3` for a range."""
     if name in PERCENT:
         return f"{value:.1%}"
     if name == "length_ratio":

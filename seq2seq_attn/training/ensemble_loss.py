@@ -1,4 +1,4 @@
-"""Teacher forcing of one model, or of several that decide together."""
+"""Cross-entropy of the mean probability of several models, given the references; nothing can be trained by it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.training.loss import CHUNK, Loss
 
 
-def read_pairs(models: Sequence[EncoderDecoder], batch: Batch, *, need_weights: bool = False) -> list[Decoded]:
-    """What each model makes of the given targets."""
-    return [model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights) for model in models]
+def ensemble_cross_entropy(
+    models: Sequence[EncoderDecoder], batch: Batch, smoothing: float = 0.0, *, need_weights: bool = False
+) -> tuple[Loss, Decoded]:
+    """Return the loss that `label_smoothed_cross_entropy` has for one model, and what the decoders gave.
 
-
-def mean_loss(
-    models: Sequence[EncoderDecoder], decoded: Sequence[Decoded], batch: Batch, smoothing: float = 0.0
-) -> Loss:
-    """That of `label_smoothed_cross_entropy` for the mean probability of the models; nothing can be learned from it."""
+    The decoders' output is that of the first, but weights are those of all: `cross/0/1` is slot `cross/0` of model 1.
+    """
+    decoded = [
+        model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights) for model in models
+    ]
     hidden = [one.hidden[batch.target_mask] for one in decoded]
     target = batch.target_output[batch.target_mask]
-    nll, spreads, spread = [], [], torch.zeros((), device=target.device)
+    nll, uniform = [], []  # of each token, against the reference and against all tokens alike
     correct = torch.zeros((), dtype=torch.int64, device=target.device)
     for start in range(0, len(target), CHUNK):
         rows = slice(start, start + CHUNK)
@@ -37,10 +38,10 @@ def mean_loss(
         )
         reference = target[rows, None]
         nll.append(-log_probs.gather(-1, reference)[:, 0])
-        spreads.append(-log_probs.mean(-1))
-        spread = spread + spreads[-1].sum()
+        uniform.append(-log_probs.mean(-1))
         correct = correct + (log_probs.argmax(-1, keepdim=True) == reference).sum()
-    by_token = torch.cat(nll)
-    smoothed = (1 - smoothing) * by_token.sum() + smoothing * spread
-    loss_by_token = (1 - smoothing) * by_token + smoothing * torch.cat(spreads)
-    return Loss(smoothed, by_token.sum(), by_token, loss_by_token, len(target), correct)
+    token_nll = torch.cat(nll)
+    by_token = (1 - smoothing) * token_nll + smoothing * torch.cat(uniform)
+    loss = Loss(by_token.sum(), token_nll.sum(), token_nll, by_token, len(target), correct)
+    weights = {f"{slot}/{n}": of_slot for n, one in enumerate(decoded) for slot, of_slot in one.weights.items()}
+    return loss, decoded[0]._replace(weights=weights)

@@ -22,9 +22,11 @@ from seq2seq_attn.distributed.collectives import of_all_ranks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.token_mean import TokenMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.model.ensemble import Ensemble
 from seq2seq_attn.scheduler.schedule import takes_total
 from seq2seq_attn.search.search import Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
 from seq2seq_attn.training.r_drop import check_alpha, r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
@@ -46,6 +48,7 @@ class TranslationModule(pl.LightningModule):
     sentences would. Figures of evaluation are the same to the last digit, however many processes share the batches.
 
     Args:
+        model: an ensemble can be tested, but not trained.
         metrics: text metrics by name, copied for every set that is scored.
         optimizer, scheduler: partials; a scheduler that names `total_steps` is given the run's length. None
             where nothing is trained.
@@ -62,7 +65,7 @@ class TranslationModule(pl.LightningModule):
     def __init__(
         self,
         *,
-        model: EncoderDecoder,
+        model: EncoderDecoder | Ensemble,
         tokenizer: SentencePieceTokenizer,
         search: Search,
         metrics: dict[str, Metric],
@@ -216,6 +219,9 @@ class TranslationModule(pl.LightningModule):
 
     def loss(self, batch: Batch, need_weights: bool = False, count_correct: bool = False) -> tuple[Loss, Decoded]:
         """Of a batch, taken as it is, and what the model made of it."""
+        if isinstance(self.model, Ensemble):
+            members: Any = self.model.members
+            return ensemble_cross_entropy(list(members), batch, self.label_smoothing, need_weights=need_weights)
         decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights)
         # Padding is left out before the output layer, which is half of an update's work.
         hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]

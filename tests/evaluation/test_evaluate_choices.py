@@ -14,13 +14,12 @@ from tiny import write_checkpoint
 from seq2seq_attn.checkpoint.load import load, read_checkpoint
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference.models import choose_device
+from seq2seq_attn.inference.models import choose_device, load_models
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
     from seq2seq_attn.evaluation.evaluate import check_languages, choose, choose_splits, evaluate
-    from seq2seq_attn.inference.models import load_models
 
 
 def corpus(*names: str, source: str = "en", target: str = "fr") -> LoadedCorpus:
@@ -120,6 +119,5 @@ def test_weights_of_a_training_that_diverged_are_not_evaluated(tmp_path: Path) -
     checkpoint = read_checkpoint(run)
     checkpoint["state_dict"]["model.output.bias"].fill_(float("nan"))
     torch.save(checkpoint, run)
-    asked = OmegaConf.create({"ckpt_path": [str(run)], "device": "cpu", "num_threads": None})
     with pytest.raises(UserError, match=r"a.ckpt holds NaN or infinity in \S+: its training diverged; use an earlier"):
-        load_models(asked)
+        load_models([str(run)], "cpu")

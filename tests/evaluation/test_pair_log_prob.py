@@ -50,7 +50,7 @@ def config(ckpt_path: str, folder: Path, *overrides: str) -> Any:
 
 
 def models(*files: Path) -> Models:
-    return load_models(config(f"[{','.join(map(str, files))}]", Path()))
+    return load_models([str(file) for file in files], "cpu")
 
 
 def write(file: Path, lines: list[str]) -> Path:
@@ -188,7 +188,10 @@ def test_files_that_are_not_in_step_or_not_two_or_not_there_are_refused(
 ) -> None:
     one, two = write(tmp_path / "one", ["a", "b", "c"]), write(tmp_path / "two", ["a", "b"])
     for score, sentence in (
-        (f"[{one},{two}]", f"{two} ends before line 3, which {one} has; files in step need the same number of lines$"),
+        (
+            f"[{one},{two}]",
+            f"{two} ends before line 3, which {one} has; line-aligned files need the same number of lines$",
+        ),
         (f"[{two},{one}]", f"{two} ends before line 3, which {one} has"),
         (f"[{one},{one},{one}]", r"^score names 3 files; give score=FILE, or score=\[SOURCE,TARGET\]$"),
         (str(tmp_path / "none.tsv"), r"^score=.*none.tsv cannot be read \(No such file or directory\)$"),

@@ -1,4 +1,4 @@
-"""Teacher forcing of one model is training's loss, and of several that of their mean probability."""
+"""The loss of an ensemble is training's for one model, and for several that of their mean probability."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from configs import model_of
 
 from seq2seq_attn.data.collate import collate_pairs
-from seq2seq_attn.evaluation.teacher_forcing import mean_loss, read_pairs
+from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
 from seq2seq_attn.training.loss import CHUNK, label_smoothed_cross_entropy
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -19,10 +19,9 @@ BATCH = collate_pairs(SOURCES, TARGETS, range(len(SOURCES)), pad_id=0, bos_id=2,
 def test_one_model_has_the_loss_of_training_in_every_part() -> None:
     assert int(BATCH.target_mask.sum()) > CHUNK  # more than one chunk
     model = model_of().eval()
-    decoded = read_pairs([model], BATCH)
-    found = mean_loss([model], decoded, BATCH, 0.1)
+    found, decoded = ensemble_cross_entropy([model], BATCH, 0.1)
     expected = label_smoothed_cross_entropy(
-        decoded[0].hidden[BATCH.target_mask],
+        decoded.hidden[BATCH.target_mask],
         model.output.weight,
         model.output.bias,
         BATCH.target_output[BATCH.target_mask],
@@ -42,7 +41,9 @@ def test_two_models_give_a_token_the_mean_of_their_probabilities() -> None:
         probabilities.append(logits.softmax(-1)[BATCH.target_mask])
     mean = (probabilities[0] + probabilities[1]) / 2
     target = BATCH.target_output[BATCH.target_mask]
-    found = mean_loss(models, read_pairs(models, BATCH), BATCH, 0.1)
+    found, decoded = ensemble_cross_entropy(models, BATCH, 0.1, need_weights=True)
     assert torch.allclose(found.token_nll, -mean.gather(-1, target[:, None])[:, 0].log(), atol=1e-12)
     assert found.correct == (mean.argmax(-1) == target).sum()
     assert found.smoothed.item() == pytest.approx((0.9 * found.nll - 0.1 * mean.log().mean(-1).sum()).item())
+    assert {slot.rpartition("/")[2] for slot in decoded.weights} == {"0", "1"}
+    assert all(slot.count("/") == 2 for slot in decoded.weights)
