@@ -1,6 +1,7 @@
 """Learning curves of runs in one picture: `seq2seq-attn draw curves RUN NAME=RUN ... --output curves.png`.
 
-The points go beside it, into curves.tsv, which may be given like a run: a later one is then drawn among earlier ones.
+The points are written beside it to curves.tsv, which can be given like a run, so that later runs are added to earlier
+ones.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from matplotlib.figure import Figure
 from seq2seq_attn.comparison.read import curve_of, read_log
 from seq2seq_attn.errors import UserError, reports_user_errors
 
-Curve = list[tuple[int | float, float]]  # after so many updates, the figure
+Curve = list[tuple[int | float, float]]  # the number of updates, and the figure
 PICTURES = (".png", ".svg", ".pdf")
 LINES = ("-", "--", "-.", ":")
 
@@ -25,11 +26,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder, NAME=FOLDER, or an earlier curves.tsv")
     parser.add_argument("--figure", default="val/bleu", help="column of metrics.csv (%(default)s)")
-    parser.add_argument("--lowest", type=float, help="where the figure's axis begins; the least is found if not given")
+    parser.add_argument("--lowest", type=float, help="start of the figure's axis; the least value if not given")
     parser.add_argument("--output", type=Path, required=True, help="the picture to write, .png, .svg or .pdf")
     options = parser.parse_args(arguments)
     if options.output.suffix not in PICTURES:
-        raise UserError(f"{options.output} is no picture's name; end it in one of {', '.join(PICTURES)}")
+        raise UserError(f"{options.output} does not name a picture; end it in one of {', '.join(PICTURES)}")
     curves = read(options.runs, options.figure)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     draw(curves, options.figure, options.lowest, options.output)
@@ -39,10 +40,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def read(given: list[str], figure: str) -> dict[str, Curve]:
-    """The curve of each run by its name; a run takes the place of points with its name.
+    """Return the curve of each run by its name; a run replaces earlier points of its name.
 
     Raises:
-        UserError: if there is nothing of the figure, or two runs have one name.
+        UserError: if the figure was not logged, or two runs have one name.
     """
     points: dict[str, Curve] = {}
     runs: dict[str, Curve] = {}

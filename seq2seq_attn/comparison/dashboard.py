@@ -1,7 +1,7 @@
 """Build a W&B dashboard of a project's runs: `seq2seq-attn dashboard ENTITY/PROJECT --group SWEEP`.
 
-It needs `pip install -e '.[dashboard]'` and a W&B account. The layout is a saved view of the project; what stands there
-is read from the runs that `logger=wandb` has logged, so it is built once and serves later runs too.
+It needs `pip install -e '.[dashboard]'` and a W&B account. The layout is a saved view of the project over all runs that
+`logger=wandb` logs, so it is built once and shows later runs too.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def main(arguments: list[str] | None = None) -> None:
 def parts(project: str) -> tuple[str, str]:
     entity, _, name = project.partition("/")
     if not entity or not name or "/" in name:
-        raise UserError(f"{project} names no project; give ENTITY/PROJECT, such as my-team/seq2seq-attn")
+        raise UserError(f"{project} does not name a project; give ENTITY/PROJECT, such as my-team/seq2seq-attn")
     return entity, name
 
 
 def layout(entity: str, project: str, *, name: str, group: str | None) -> Any:
-    """The view: results, curves with the mean of an attention's seeds, maps and translations."""
+    """Return the view: results, curves with the mean over an attention's seeds, maps and translations."""
     try:
         from wandb_workspaces import expr, workspaces
         from wandb_workspaces.reports import v2

@@ -1,4 +1,4 @@
-"""Figures of the comparison as SVG for an HTML page: names stand at their points, and grey prints as well as colour."""
+"""Figures of the comparison as SVG for an HTML page, in black and grey, with names at their points."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BOLD = 1.12  # times as wide
 
 
 class Box(NamedTuple):
-    """Where a name or a point stands, in inches."""
+    """The rectangle of a name or a point, in inches."""
 
     left: float
     bottom: float
@@ -44,7 +44,7 @@ class Box(NamedTuple):
     top: float
 
     def nearest(self, point: tuple[float, float]) -> tuple[float, float]:
-        """Where a line from the point meets its middle."""
+        """Return the end of a line from the point to the box's middle."""
         return min(max(point[0], self.left), self.right), (self.bottom + self.top) / 2
 
     def overlap(self, other: Box) -> float:
@@ -54,7 +54,7 @@ class Box(NamedTuple):
 
 
 def forest(figures: Figures) -> str:
-    """Differences from the baseline with their intervals, the best row on top."""
+    """Draw the differences from the baseline with their intervals, the best row on top."""
     rows = figures.rows
     left = max(text_width(row.label) for row in rows) + 0.2
     width, height = left + FOREST_AXIS + 0.15, FOREST_ROW * len(rows) + FOREST_FOOT
@@ -80,7 +80,7 @@ def forest(figures: Figures) -> str:
 
 
 def scatter(figures: Figures, key: str) -> str:
-    """BLEU against what it costs; black is what no other beats in both."""
+    """Draw BLEU against a cost; black points are on the Pareto front."""
     column, bleu = figures.columns[key], next(iter(figures.columns))
     rows = [row for row in figures.rows if math.isfinite(figures.mean(row, key) + figures.mean(row, bleu))]
     figure, axes = plot(SCATTER, (0.08, 0.1, 0.9, 0.88))
@@ -118,7 +118,7 @@ def scatter(figures: Figures, key: str) -> str:
 
 
 def least_span(column: Column) -> float:
-    """Of an axis, in the unit shown: what the table does not tell apart lies close together."""
+    """Return the least span of an axis, in the unit shown; values that the table rounds alike stay close together."""
     return 4 * 10.0**-column.digits
 
 
@@ -128,13 +128,13 @@ def widened(low: float, high: float, column: Column) -> tuple[float, float]:
 
 
 def above_zero(low: float, high: float) -> tuple[float, float]:
-    """As wide, and not below 0 but for the half of a point."""
+    """Return limits as wide, which are not below 0 except for half a point."""
     up = max(0.0, -low - 0.03 * (high - low))
     return low + up, high + up
 
 
 def number_ticks(axis: Axis, bins: int, least: float = -math.inf) -> None:
-    """Few enough to stand apart, and with as many digits as tell them apart."""
+    """Set a few ticks, with as many digits as tell them apart."""
     low, high = axis.get_view_interval()
     ticks: Any = MaxNLocator(bins, steps=[1, 2, 5, 10]).tick_values(low, high)
     digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
@@ -143,7 +143,7 @@ def number_ticks(axis: Axis, bins: int, least: float = -math.inf) -> None:
 
 
 def name_points(figure: Figure, axes: Axes, points: Sequence[tuple[float, float, str, bool]]) -> None:
-    """Each name near its point, where it covers least; a thin line leads to one that stands apart."""
+    """Write each name near its point where it covers least; a thin line leads to a distant one."""
     axes.get_xlim(), axes.get_ylim()  # makes Matplotlib choose them now
     extents: Any = axes.get_window_extent().extents
     frame = Box(*(extents / figure.dpi))
@@ -170,14 +170,14 @@ def name_points(figure: Figure, axes: Axes, points: Sequence[tuple[float, float,
 
 
 def text_width(text: str) -> float:
-    """Inches in the size of labels, measured ten times as large, where hinting rounds less."""
+    """Return inches in the size of labels, measured at ten times that size, where hinting rounds less."""
     return widest([text], 10 * LABEL) / 10
 
 
 def arrange(
     centres: Sequence[tuple[float, float]], sizes: Sequence[tuple[float, float]], frame: Box
 ) -> list[tuple[str, Box]]:
-    """For each name the side of its text that faces the point, and its position; all in inches."""
+    """Return for each name the side of its text that faces the point, and its box; all in inches."""
     taken = [Box(x - 0.05, y - 0.05, x + 0.05, y + 0.05) for x, y in centres]
     found = []
     for (x, y), (wide, high) in zip(centres, sizes, strict=True):
@@ -189,7 +189,7 @@ def arrange(
 
 
 def steps() -> list[tuple[str, float, float]]:
-    """Which side of the text faces the point; how far beside it, and above or below; near ones first."""
+    """Return the side of the text that faces the point, the distance beside and above it; near ones first."""
     heights = sorted((0.12 * step for step in range(-9, 10)), key=abs)
     centred = [("center", 0.0, shift) for shift in (0.13, -0.13)]
     around = [(side, away, up) for away in (0.08, 0.25) for up in heights for side in ("left", "right")]
@@ -202,15 +202,15 @@ def beside(x: float, y: float, wide: float, high: float, side: str, away: float,
 
 
 def cost(box: Box, taken: Sequence[Box], frame: Box, point: tuple[float, float]) -> float:
-    """Square inches covered, those outside of the axes most of all; and a little for the way from the point."""
+    """Return the square inches covered, weighted up outside of the axes, plus a little for the distance."""
     outside = (box.right - box.left) * (box.top - box.bottom) - box.overlap(frame)
     return 10 * outside + sum(map(box.overlap, taken)) + 0.004 * math.dist(point, box.nearest(point))
 
 
 def panels(rows: Sequence[Row], key: str, title: str, name: str) -> dict[str, str]:
-    """A small plot for each row, its seeds in black before all other runs in grey; by label.
+    """Return by label a small plot of each row, its seeds in black over all other runs in grey.
 
-    Grey and axes are drawn once, in the first panel; the others refer to it by its name in the page.
+    Grey curves and axes are drawn once, in the first panel; the others refer to them by `name`.
     """
     curves = {row.label: [run.curve(key) for run in row.runs] for row in rows}
     everything = [curve for own in curves.values() for curve in own if curve]
@@ -252,10 +252,10 @@ def plot(size: tuple[float, float], rectangle: tuple[float, float, float, float]
 
 
 def svg(figure: Figure, description: str, enlarge: float = 1.0) -> str:
-    """The figure as an element of an HTML page, as wide as that lets it be; another description has other ids.
+    """Return the figure as an element of an HTML page, whose ids are unique to description and content.
 
     Args:
-        enlarge: how much wider than drawn it may be.
+        enlarge: how many times wider than drawn it may be.
     """
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
@@ -274,7 +274,7 @@ def svg(figure: Figure, description: str, enlarge: float = 1.0) -> str:
 
 
 def rounded(path: str) -> str:
-    """Two decimals of a point are enough for any eye."""
+    """Round to two decimals of a point, which no eye tells apart."""
     return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", path)
 
 

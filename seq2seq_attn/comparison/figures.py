@@ -1,4 +1,4 @@
-"""What the page says of a group: means over seeds, differences from the baseline, and the few words on top."""
+"""Figures of a group, and how a table shows them: means over seeds, differences from the baseline, the verdict."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from seq2seq_attn.comparison.read import Run
 from seq2seq_attn.comparison.rows import Group, Row
 from seq2seq_attn.comparison.significance import Counted, Difference, differences
+from seq2seq_attn.comparison.translations import FLOOR
 from seq2seq_attn.errors import UserError
 
 ROUNDING = 0.01  # BLEU of translations.tsv and results.json may differ by it
@@ -19,8 +20,8 @@ class Column(NamedTuple):
     """A figure of results.json.
 
     Attributes:
-        unit: one of the unit shown, in that of the file.
-        best: whether the highest or the lowest is the best; None: neither.
+        unit: the size of the unit shown, in that of the file.
+        best: `high` or `low`, whichever is better; None: neither.
     """
 
     title: str
@@ -29,23 +30,31 @@ class Column(NamedTuple):
     best: str | None = None
 
 
+class Cell(NamedTuple):
+    """The text of a cell, the value that a table is sorted by, and whether it is the best of its column."""
+
+    text: str
+    value: float
+    best: bool = False
+
+
 class Mean(NamedTuple):
-    """Over seeds; of one there is no standard deviation."""
+    """The mean over seeds; one seed has no standard deviation."""
 
     mean: float
     sd: float | None
 
 
 class Figures(NamedTuple):
-    """Of one group; whatever is of a row is under its label.
+    """The figures of one group; those of a row are under its label.
 
     Attributes:
         rows: the highest BLEU first.
-        by: what names them.
+        by: what names the rows, `attention` or `folder`.
         chosen: whether the baseline was asked for; if not, it is the first row.
-        lengths: sentences of each length.
+        lengths: the number of sentences of each length.
         by_length: their BLEU, mean over seeds.
-        notes: in a sentence each.
+        notes: warnings, in a sentence each.
     """
 
     title: str
@@ -62,16 +71,16 @@ class Figures(NamedTuple):
     notes: list[str]
 
     def mean(self, row: Row, key: str) -> float:
-        """NaN where no run has the figure."""
+        """Return the mean of a figure; NaN where no run has it."""
         found = self.means[row.label].get(key)
         return math.nan if found is None else found.mean
 
 
 def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
-    """All figures of a group, its rows sorted by BLEU.
+    """Compute all figures of a group, its rows sorted by BLEU.
 
     Raises:
-        UserError: if the name of the baseline could be that of several rows.
+        UserError: if several rows have the name of the baseline.
     """
     means = {row.label: means_of(row, columns_of(group.rows)) for row in group.rows}
     columns = {
@@ -105,7 +114,7 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
 
 
 def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
-    """BLEU of the test set first; BLEU of others, such as unseen combinations, behind what is known of it."""
+    """Return the columns: BLEU of the test set first, BLEU of other test sets after its other metrics."""
     stage = rows[0].runs[0].stage
     others = {
         key: Column(f"BLEU, {key.removesuffix('/bleu').removeprefix('test_')}", 1, best="high")
@@ -129,7 +138,7 @@ def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
 
 
 def means_of(row: Row, keys: Iterable[str]) -> dict[str, Mean]:
-    """Of the figures that a run has; another version may have had others."""
+    """Return the mean of each figure that the runs have; another version may have logged others."""
     found = {}
     for key in keys:
         values = [run.results[key] for run in row.runs if isinstance(run.results.get(key), int | float)]
@@ -140,12 +149,12 @@ def means_of(row: Row, keys: Iterable[str]) -> dict[str, Mean]:
 
 
 def numeric(value: float) -> float:
-    """NaN, of a run that diverged, is below everything."""
+    """Return a sort key that puts NaN, of a run that diverged, below everything."""
     return -math.inf if math.isnan(value) else value
 
 
 def find_row(rows: Sequence[Row], name: str | None) -> Row | None:
-    """The row of that label, or the only one of that attention."""
+    """Return the row of that label, or the only one of that attention."""
     alike = [row for row in rows if row.label == name] or [row for row in rows if row.attention == name]
     if len(alike) > 1:
         raise UserError(
@@ -155,18 +164,18 @@ def find_row(rows: Sequence[Row], name: str | None) -> Row | None:
 
 
 def disagreement(run: Run, counted: Counted) -> list[str]:
-    """Translations that are not those of the results would be compared in vain."""
-    told, found = run.results[f"{run.stage}/bleu"], counted.score()
-    if abs(told - found) <= ROUNDING:
+    """Return a note if the translations are not those that results.json scored."""
+    logged, found = run.results[f"{run.stage}/bleu"], counted.score()
+    if abs(logged - found) <= ROUNDING:
         return []
     return [
-        f"{run.name}: results.json has BLEU {told:.2f}, its translations have {found:.2f}: the difference from the "
+        f"{run.name}: results.json has BLEU {logged:.2f}, its translations have {found:.2f}: the difference from the "
         "baseline and BLEU by length are of the translations."
     ]
 
 
 def verdict(figures: Figures) -> list[str]:
-    """Which attention wins, by how much, whether that is more than chance, and at what cost; a sentence each."""
+    """Return which attention is best, by how much, whether that is significant, and at what cost; a sentence each."""
     bleu, first = next(iter(figures.columns)), figures.rows[0]
     best = figures.means[first.label][bleu]
     spread = f" ± {best.sd:.1f}" if best.sd else ""
@@ -182,7 +191,7 @@ def verdict(figures: Figures) -> list[str]:
 
 
 def lead(figures: Figures) -> str:
-    """How far the first row is before the second."""
+    """Return how far the first row is above the second."""
     bleu, (first, *others) = next(iter(figures.columns)), figures.rows
     if not others or math.isnan(figures.mean(others[0], bleu)):
         return ""
@@ -194,7 +203,7 @@ def lead(figures: Figures) -> str:
 
 
 def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
-    """Who is above and below the baseline beyond chance, and who is not told apart from it."""
+    """Return which rows are significantly better and worse than the baseline, and which are not told apart from it."""
     found = figures.differences
     better = [row.label for row in others if found[row.label].significant and found[row.label].value > 0]
     open_ = [row.label for row in others if not found[row.label].significant]
@@ -209,7 +218,7 @@ def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
 
 
 def efficient(figures: Figures, rows: Sequence[Row], key: str, lower: bool) -> list[Row]:
-    """Rows that no other beats in BLEU without losing in the other figure."""
+    """Return the Pareto front: rows that no other beats in BLEU without losing in the other figure."""
     bleu, sign = next(iter(figures.columns)), -1 if lower else 1
     points = {row.label: (figures.mean(row, bleu), sign * figures.mean(row, key)) for row in rows}
 
@@ -221,3 +230,73 @@ def efficient(figures: Figures, rows: Sequence[Row], key: str, lower: bool) -> l
 
 def listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def about_test(figures: Figures) -> str:
+    own = "" if figures.chosen else ", which has the highest BLEU; --baseline chooses another"
+    return (
+        f"BLEU above {figures.baseline}{own}. 95 % and p: of {figures.resamples:,} test sets drawn with replacement, "
+        "the same for all (paired bootstrap, Koehn 2004). Filled, or *: p < 0.05 after Holm's correction for "
+        f"{counted(len(figures.differences), 'comparison')}. {FLOOR} The test covers the choice of sentences, not "
+        "that of seeds."
+    )
+
+
+def head_of(figures: Figures) -> list[str]:
+    tested = [f"BLEU above {figures.baseline}", "95 %", "p"] if figures.differences else []
+    bleu, *others = (column.title for column in figures.columns.values())
+    return [figures.by, "seeds", bleu, *tested, *others]
+
+
+def cells_of(figures: Figures, row: Row) -> list[Cell]:
+    """Return the cells of a row after its name."""
+    bleu, *others = (mean_cell(figures, row, key, column) for key, column in figures.columns.items())
+    tested = difference_cells(figures, row) if figures.differences else []
+    return [Cell(str(len(row.runs)), len(row.runs)), bleu, *tested, *others]
+
+
+def difference_cells(figures: Figures, row: Row) -> list[Cell]:
+    found = figures.differences.get(row.label)
+    if found is None:
+        return [Cell("baseline", 0.0), Cell("", math.nan), Cell("", math.nan)]
+    p = Cell("same", 1.0) if found.p is None else Cell(f"{found.p:.3f}{'*' * found.significant}", found.p)
+    return [Cell(signed(found.value), found.value), Cell(f"{signed(found.low)} to {signed(found.high)}", found.low), p]
+
+
+def mean_cell(figures: Figures, row: Row, key: str, column: Column) -> Cell:
+    found = figures.means[row.label].get(key)
+    if found is None:
+        return Cell("–", math.nan)
+    text = f"{found.mean / column.unit:,.{column.digits}f}"
+    if found.sd:  # seeds change no count
+        text += f" ± {found.sd / column.unit:,.{column.digits}f}"
+    if key == "peak_memory_bytes" and any(run.memory_is_bound for run in row.runs):
+        text = f"≤ {text}"
+    return Cell(text, found.mean / column.unit, shown(found.mean, column) == best_of(figures, key, column))
+
+
+def best_of(figures: Figures, key: str, column: Column) -> float | None:
+    """Return the best value of a column; None where it has none, or it is not known."""
+    runs = [run for row in figures.rows for run in row.runs]
+    if key == "peak_memory_bytes" and any(run.memory_is_bound for run in runs):
+        return None
+    values = [figures.mean(row, key) for row in figures.rows]
+    known = [shown(value, column) for value in values if math.isfinite(value)]
+    if column.best is None or len(set(known)) < 2:
+        return None
+    return max(known) if column.best == "high" else min(known)
+
+
+def shown(value: float, column: Column) -> float:
+    """Return the value as the table rounds it."""
+    return round(value / column.unit, column.digits)
+
+
+def signed(value: float) -> str:
+    """Return `+1.2`, `−0.3`, and 0.0 without a sign."""
+    text = f"{value:+.1f}".replace("-", "−")
+    return text[1:] if text[1:] == "0.0" else text
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

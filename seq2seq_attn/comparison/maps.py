@@ -1,4 +1,4 @@
-"""What every row of a group looks at in one validation sentence: maps that its runs wrote, as SVG."""
+"""Attention maps of one validation sentence, as the runs of a group wrote them, drawn as SVG."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from seq2seq_attn.comparison.read import Run
 from seq2seq_attn.comparison.rows import Row
 
 KINDS = {
-    "cross": "What each token of the translation reads of the source",
-    "encoder": "What each token of the source reads of the source",
-    "self": "What each token of the translation reads of itself",
+    "cross": "What each token of the translation attends to in the source",
+    "encoder": "What each token of the source attends to in the source",
+    "self": "What each token of the translation attends to in itself",
 }
 CELL, FONT_SIZE = 0.155, 7.5  # inches, points
-NOTHING = "0.88"  # grey, as in draw_weights.py
+NOTHING = "0.88"  # grey, as in weights.py
 SCALE = (1.6, 0.42)  # inches of the key
 
 
@@ -37,7 +37,7 @@ class Map(NamedTuple):
 
 
 def maps_of(rows: list[Row], kind: str, sentence: int) -> dict[str, Map]:
-    """By label; of the first seed that has one, where its validation was best."""
+    """Return the map of each row by label: of the first seed that has one, at its best validation."""
     found = {}
     for row in rows:
         of_runs = (map_of(run, kind, sentence) for run in row.runs)
@@ -68,7 +68,7 @@ def map_of(run: Run, kind: str, sentence: int) -> Map | None:
 
 
 def best_maps(run: Run) -> Path | None:
-    """The folder of the validation that chose the checkpoint; the last, where that one is not there."""
+    """Return the folder of the validation that chose the checkpoint, else the last."""
     folders = {
         int(position.name.removeprefix("step_")): position for position in run.folder.glob("attention_maps/step_*")
     }
@@ -83,7 +83,7 @@ def best_maps(run: Run) -> Path | None:
 
 
 def draw_map(found: Map, description: str) -> str:
-    """A weight of exactly 0, which a pattern, a mask or a normalizer has taken away, is grey."""
+    """Draw a map; a weight of exactly 0, which a pattern, a mask or a normalizer sets, is grey."""
     rows, columns = ([readable(token) for token in side] for side in (found.rows, found.columns))
     left, top = MARGIN + widest(rows, FONT_SIZE), MARGIN + widest(columns, FONT_SIZE)
     wide, high = CELL * len(columns), CELL * len(rows)
@@ -96,7 +96,7 @@ def draw_map(found: Map, description: str) -> str:
 
 
 def draw_scale(description: str) -> str:
-    """The key to the colours of maps."""
+    """Draw the key to the colours of maps."""
     figure, axes = plot(SCALE, (0.06, 0.45, 0.88, 0.5))
     show(axes, np.linspace(0, 1, 64)[None])
     axes.set_xticks([0, 32, 64], ["0", "weight", "1"], fontsize=FONT_SIZE)
@@ -106,7 +106,7 @@ def draw_scale(description: str) -> str:
 
 
 def show(axes: Axes, weights: Float[np.ndarray, "rows columns"]) -> None:
-    """As a picture of a pixel a weight, which the browser enlarges: an element for each would be a heavy page."""
+    """Draw one pixel for each weight, which the browser enlarges; an element for each would make the page heavy."""
     axes.imshow(
         weights,
         cmap=colormaps[COLOURS].with_extremes(bad=NOTHING),

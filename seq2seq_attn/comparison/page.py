@@ -1,4 +1,4 @@
-"""The comparison as one HTML page that needs nothing beside it, and no network."""
+"""The comparison as one self-contained HTML page, and its tables as Markdown."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 from seq2seq_attn.comparison.draw import forest, panels, scatter
-from seq2seq_attn.comparison.figures import Figures, verdict
+from seq2seq_attn.comparison.figures import Figures, about_test, cells_of, counted, head_of, shown, verdict
 from seq2seq_attn.comparison.maps import KINDS, Map, draw_map, draw_scale, maps_of
 from seq2seq_attn.comparison.read import LeftOut
-from seq2seq_attn.comparison.table import about_test, cells_of, counted, head_of, shown, title_of
+from seq2seq_attn.markdown import literal
 
 STYLE = Path(__file__).with_name("page.css")
-# A page that could load anything would have to say so here.
+# The browser refuses to load anything else.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 SORT = """\
 for (const head of document.querySelectorAll("table.sortable thead th")) head.onclick = () => {
@@ -53,7 +54,7 @@ COSTS = ("num_parameters", "decode_sentences_per_second", "attention_entropy")
 
 
 def html_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], sentence: int) -> str:
-    """All groups, one below the other; `sentence` counts the sentences that have maps from 0."""
+    """Return the page of all groups; `sentence` counts from 0 the sentences that have maps."""
     runs = sum(len(row.runs) for group in groups for row in group.rows)
     body = [f"<p>{counted(runs, 'run')} of train.py: {', '.join(described(group) for group in groups)}.</p>"]
     body += left_out_list(left_out)
@@ -107,7 +108,7 @@ def section(figures: Figures, number: int, sentence: int) -> Iterator[str]:
 
 
 def worth_a_plot(figures: Figures, key: str) -> bool:
-    """Not of a single point, where the table tells no two apart; models made equally large lie on one line."""
+    """Return whether a plot has two points that the table tells apart; models of one size need no plot against it."""
     if key not in figures.columns:
         return False
     named = (key,) if key == "num_parameters" else (key, next(iter(figures.columns)))
@@ -116,7 +117,7 @@ def worth_a_plot(figures: Figures, key: str) -> bool:
 
 
 def overview(figures: Figures) -> Iterator[str]:
-    """Who wins, and at what cost, side by side where there is room."""
+    """Yield the differences from the baseline and BLEU against speed, side by side where there is room."""
     yield '<div class="pair">'
     if figures.differences:
         yield f"<div><h3>Difference from the baseline</h3>{note(about_test(figures))}"
@@ -139,12 +140,12 @@ def note(text: str) -> str:
 
 
 def boxed(content: str, width: str = "wide") -> str:
-    """It scrolls in itself where the screen is narrower."""
+    """Return a box that scrolls where the screen is narrower."""
     return f'<div class="box {width}" tabindex="0">{content}</div>'
 
 
 def named(label: str) -> str:
-    """A name that may go on in a second line where its words end."""
+    """Return a name that may break after each of its words."""
     return escape(label).replace("_", "_<wbr>")
 
 
@@ -171,7 +172,7 @@ def row_head(label: str) -> str:
 
 
 def curves(figures: Figures, number: int) -> Iterator[str]:
-    """BLEU of the validations; the loss, in which attentions differ less, is folded."""
+    """Yield the curves of validation BLEU, and folded those of the loss, in which attentions differ less."""
     yield "<h3>Learning curves</h3>"
     yield note("Black: this attention, a line for each seed. Grey: all others.")
     yield from small_plots(panels(figures.rows, "val/bleu", "validation BLEU", f"bleu-{number}"))
@@ -247,3 +248,27 @@ def run_table(figures: Figures) -> Iterator[str]:
             shown = "".join(f'<td data-value="{escape(str(cell))}">{escape(str(cell))}</td>' for cell in cells)
             yield f"<tr>{row_head(run.name)}{shown}</tr>"
     yield "</tbody></table></div></details>"
+
+
+def markdown_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: str) -> str:
+    """Return the table of each group with its notes; `page` is the name of the HTML file."""
+    lines = [f"# {title_of(groups)}", ""]
+    for figures in groups:
+        lines += [f"## {literal(figures.title)}", "", *(f"- {literal(line)}" for line in verdict(figures)), ""]
+        head = [literal(title) for title in head_of(figures)]
+        lines += [f"| {' | '.join(head)} |", f"|:--|{'--:|' * (len(head) - 1)}"]
+        for row in figures.rows:
+            texts = ((literal(cell.text), cell.best) for cell in cells_of(figures, row))
+            cells = [literal(row.label), *(f"**{text}**" if best else text for text, best in texts)]
+            lines.append(f"| {' | '.join(cells)} |")
+        lines += ["", *([literal(about_test(figures)), ""] if figures.differences else [])]
+        lines += [*(f"- {literal(note)}" for note in figures.notes), ""]
+    if left_out:
+        lines += ["## Left out", "", *(f"- {literal(f'{name}: {reason}')}" for name, reason in left_out), ""]
+    link = f"[{literal(page)}]({quote(page)})"
+    lines.append(f"± is the standard deviation over seeds. With plots, curves and maps: {link}.")
+    return "\n".join(lines) + "\n"
+
+
+def title_of(groups: Sequence[Figures]) -> str:
+    return "Attentions compared" if all(group.by == "attention" for group in groups) else "Runs compared"

@@ -1,4 +1,4 @@
-"""Runs of train.py, read back from their folders; and why others cannot be, in a sentence each."""
+"""Runs of train.py, read from their folders; folders that cannot be compared have a reason, in a sentence each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import yaml
 from seq2seq_attn.comparison.translations import System, read_system
 from seq2seq_attn.errors import UserError
 
-MARKS = ("config.yaml", "results.json", "evaluation.json", ".hydra")  # any of them makes a folder a run
+MARKERS = ("config.yaml", "results.json", "evaluation.json", ".hydra")  # a folder with any of them is a run
 LOG_CHARACTERS = 160
 
 
@@ -30,12 +30,12 @@ class Run(NamedTuple):
     """A run that has been tested.
 
     Attributes:
-        name: its folder, from where the folders given stand.
-        given: the folder given that it is in, from there too.
-        results, config, provenance: what its files say.
-        log: a line of metrics.csv each, with what was logged then.
+        name: its folder, relative to the common parent of the folders given.
+        given: the folder given that contains it, relative to the same parent.
+        results, config, provenance: the contents of its files.
+        log: the rows of metrics.csv, each with the figures logged at that step.
         system: its translations of the test set that `stage` names.
-        memory_is_bound: whether earlier runs of the same process count in its peak memory.
+        memory_is_bound: whether its peak memory includes earlier runs of the same process.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
 
 def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
-    """Every run in the folders and below them.
+    """Read every run in the folders and below them.
 
     Raises:
         UserError: if there is no folder, or no run that has finished.
@@ -76,13 +76,13 @@ def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
 
 
 def find_runs(folders: Iterable[Path]) -> list[Path]:
-    """Run folders in natural order, each once; what is inside of a run is not looked at."""
+    """Return run folders in natural order, each once; folders inside a run are not searched."""
     found: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
-            raise UserError(f"{folder} is no folder; give run folders of train.py, or folders of them")
+            raise UserError(f"{folder} is not a folder; give run folders of train.py, or folders of them")
         for run, inner, files in os.walk(folder.resolve()):
-            if any(mark in (*inner, *files) for mark in MARKS):
+            if any(mark in (*inner, *files) for mark in MARKERS):
                 found[Path(run)] = None
                 inner.clear()
             inner[:] = sorted((name for name in inner if not name.startswith(".")), key=natural)
@@ -90,12 +90,12 @@ def find_runs(folders: Iterable[Path]) -> list[Path]:
 
 
 def natural(name: str) -> tuple[int, int, str]:
-    """Numbers before words, and 9 before 10."""
+    """Return a sort key: numbers before words, and 9 before 10."""
     return (0, int(name), name) if name.isdecimal() else (1, 0, name)
 
 
 def named(runs: Sequence[Path], folders: Sequence[Path]) -> list[tuple[str, str, Path]]:
-    """Names of the runs and of the folders they are in, which say nothing of where on a machine they are."""
+    """Return the names of the runs and of the given folders that contain them, without the path on this machine."""
     given = [folder.resolve() for folder in folders]
     root = os.path.commonpath([folder.parent for folder in given])
 
@@ -138,7 +138,7 @@ def read_run(name: str, given: str, folder: Path) -> Run | LeftOut:
 
 
 def unfinished(folder: Path) -> str | None:
-    """Why there are no results, with the last that is known of the run; None: there are."""
+    """Return why there are no results, with the last line of the run's log; None if there are results."""
     if (folder / "results.json").is_file() and (folder / "config.yaml").is_file():
         return None
     if (folder / "evaluation.json").is_file():
@@ -154,12 +154,12 @@ def unfinished(folder: Path) -> str | None:
     else:
         reason = "stopped before training began"
     text = next((text_of(file) for file in sorted(folder.glob("*.log"))), "")
-    said = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"{reason}; its log ends: {said[-1][:LOG_CHARACTERS]}" if said else reason
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{reason}; its log ends: {lines[-1][:LOG_CHARACTERS]}" if lines else reason
 
 
 def read_log(file: Path) -> list[dict[str, float]]:
-    """Lines of metrics.csv; one that a kill has cut off ends where it was cut."""
+    """Return the rows of metrics.csv; one that a kill has truncated keeps its whole cells."""
     if not file.is_file():
         return []
     return [
@@ -169,7 +169,7 @@ def read_log(file: Path) -> list[dict[str, float]]:
 
 
 def curve_of(log: list[dict[str, float]], key: str) -> list[tuple[float, float]]:
-    """What was logged of one figure, after how many updates each."""
+    """Return the logged values of a figure, each with the number of updates."""
     return [(row["step"] + 1, row[key]) for row in log if key in row and "step" in row]
 
 
@@ -181,7 +181,7 @@ def is_number(text: str) -> bool:
 
 
 def follows_others(folder: Path) -> bool:
-    """Whether Hydra ran other jobs before this one in its process: all launchers do but those that submit jobs."""
+    """Return whether Hydra ran other jobs in the same process before; only submitit's launchers do not."""
     file = folder / ".hydra" / "hydra.yaml"
     if not file.is_file():
         return False

@@ -1,4 +1,4 @@
-"""Runs that may be compared, in groups; those that differ in their seed alone, in one row."""
+"""Groups of runs that can be compared; runs that differ in their seed alone share a row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IGNORED = (
     "callback.progress.", "callback.stop_on_signal.", "trainer.enable_progress_bar.", "trainer.enable_model_summary.",
     "trainer.profiler.",
 )  # fmt: skip
-MOST_NAMED = 6  # options that a warning tells the values of
+MOST_NAMED = 6  # options whose values a warning tells
 ORIGIN = {"commit": "commit", "platform": "machine", "threads": "number of threads"}
 
 
@@ -26,7 +26,7 @@ class Row(NamedTuple):
     """Runs that differ in their seed alone, in its order.
 
     Attributes:
-        label: the attention, and what else is its own, where rows share it; or the folder.
+        label: the attention, with the settings that tell it from other rows of that attention; or the folder.
     """
 
     label: str
@@ -39,7 +39,7 @@ class Group(NamedTuple):
 
     Attributes:
         by: what names the rows, `attention` or `folder`.
-        warnings: in a sentence each, why its figures may speak of something else than the attention.
+        warnings: in a sentence each, why its figures may depend on more than the attention.
     """
 
     title: str
@@ -49,80 +49,62 @@ class Group(NamedTuple):
 
 
 def grouped(runs: Sequence[Run], by: str = "attention") -> tuple[list[Group], list[LeftOut]]:
-    """Groups by model and test set, as only those have figures that can be compared; and runs that repeat others."""
-    found: dict[Any, list[Run]] = {}
+    """Return groups by model and test set, since only their figures can be compared, and runs that repeat others."""
+    members: dict[Any, list[Run]] = {}
     for run in runs:
         test_set = tuple(run.system.sources), tuple(map(tuple, run.system.references))
-        found.setdefault((run.results["model"], run.results["data"], test_set), []).append(run)
-    titles = [f"{model} on {data}" for model, data, _ in found]
+        members.setdefault((run.results["model"], run.results["data"], test_set), []).append(run)
+    titles = [f"{model} on {data}" for model, data, _ in members]
     groups, repeated = [], []
-    for position, members in enumerate(found.values()):
+    for position, of_group in enumerate(members.values()):
         title = titles[position]
         if titles.count(title) > 1:
             title += f", test set {titles[: position + 1].count(title)}"
-        rows, twice = rows_of(members) if by == "attention" else rows_of_folders(members)
+        rows, twice = make_rows(of_group, by)
         groups.append(Group(one_line(title), rows, by, warnings(rows, by)))
         repeated += twice
     return groups, repeated
 
 
-def rows_of(runs: Iterable[Run]) -> tuple[list[Row], list[LeftOut]]:
-    """A row for each attention with its settings; of runs with one seed the last counts."""
-    found: dict[Any, dict[Any, Run]] = {}
-    repeated = []
-    for run in runs:
-        own = found.setdefault((run.results["attention"], *sorted(settings(run.config).items())), {})
-        repeated += repeats(own, run)
-        own[run.seed] = run
-    members = [(key[0], in_order(own)) for key, own in found.items()]
-    rows = []
-    for attention, of_row in members:
-        alike = [settings(others[0].config) for name, others in members if name == attention]
-        options = settings(of_row[0].config)
-        apart = " ".join(f"{option}={options.get(option, '–')}" for option in differing(alike))
-        label = one_line(f"{attention} ({apart})" if apart else attention)
-        rows.append(Row(label, attention, of_row))
-    return rows, repeated
-
-
-def repeats(own: dict[Any, Run], run: Run) -> list[LeftOut]:
-    """The run that has this one's configuration and seed, if there is one."""
-    if run.seed not in own:
-        return []
-    return [LeftOut(own[run.seed].name, f"has the configuration and seed of {run.name}, which comes after it")]
-
-
-def in_order(own: dict[Any, Run]) -> list[Run]:
-    return [own[seed] for seed in sorted(own, key=str)]
-
-
-def rows_of_folders(runs: Iterable[Run]) -> tuple[list[Row], list[LeftOut]]:
-    """A row for each folder given.
+def make_rows(runs: Iterable[Run], by: str) -> tuple[list[Row], list[LeftOut]]:
+    """Return a row for each attention with its settings, or for each folder; of runs with one seed the last counts.
 
     Raises:
         UserError: if runs of a folder differ in more than their seed.
     """
-    found: dict[str, dict[Any, Run]] = {}
+    members: dict[Any, dict[Any, Run]] = {}
     repeated = []
     for run in runs:
-        own = found.setdefault(run.given, {})
-        apart = differing([settings(other.config) for other in (run, *own.values())])
+        options = settings(run.config)
+        key = run.given if by == "folder" else (run.results["attention"], *sorted(options.items()))
+        of_row = members.setdefault(key, {})
+        apart = differing([options, *(settings(other.config) for other in of_row.values())])
         if apart:
             raise UserError(
                 f"runs in {run.given} differ in {', '.join(apart[:MOST_NAMED])}; with --by folder give a folder for "
                 "each configuration"
             )
-        repeated += repeats(own, run)
-        own[run.seed] = run
-    rows = [
-        Row(one_line(folder), next(iter(own.values())).results["attention"], in_order(own))
-        for folder, own in found.items()
-    ]
-    return rows, repeated
+        if run.seed in of_row:
+            reason = f"has the configuration and seed of {run.name}, which comes after it"
+            repeated.append(LeftOut(of_row[run.seed].name, reason))
+        of_row[run.seed] = run
+    rows = [[of_row[seed] for seed in sorted(of_row, key=str)] for of_row in members.values()]
+    firsts = [of_row[0] for of_row in rows]
+    names = [run.given if by == "folder" else attention_label(run, firsts) for run in firsts]
+    named = zip(names, firsts, rows, strict=True)
+    return [Row(one_line(name), first.results["attention"], of_row) for name, first, of_row in named], repeated
+
+
+def attention_label(run: Run, others: Sequence[Run]) -> str:
+    """Return the attention of a row, with the settings that tell it from other rows of that attention."""
+    attention, options = run.results["attention"], settings(run.config)
+    alike = [settings(other.config) for other in others if other.results["attention"] == attention]
+    apart = " ".join(f"{option}={options.get(option, '–')}" for option in differing(alike))
+    return f"{attention} ({apart})" if apart else attention
 
 
 def settings(config: dict[str, Any]) -> dict[str, str]:
-    """Options of a run by their dotted names; a slot of the model that repeats the attention says only that."""
+    """Return the options of a run by their dotted names; a slot that repeats the attention is a reference to it."""
 
     def walk(name: str, node: Any) -> Iterator[tuple[str, str]]:
         key = name.rpartition(".")[2]
@@ -151,13 +133,13 @@ def without_paths(value: Any, paths: dict[str, Any]) -> str:
 
 
 def differing(alternatives: Sequence[dict[str, str]]) -> list[str]:
-    """Options that have not one value in all."""
+    """Return the options whose values differ."""
     options = dict.fromkeys(option for own in alternatives for option in own)
     return [option for option in options if len({own.get(option) for own in alternatives}) > 1]
 
 
 def warnings(rows: Sequence[Row], by: str) -> list[str]:
-    """What the figures hang on beside the attention."""
+    """Return what the figures depend on besides the attention."""
     found = []
     runs = [run for row in rows for run in row.runs]
     alone = sum(len(row.runs) == 1 for row in rows)
@@ -189,7 +171,7 @@ def values_of(options: Sequence[str], alternatives: Sequence[dict[str, str]]) ->
 
 
 def told(values: Iterable[Any]) -> str:
-    """`0.1 in 3, 0.2 in 1`."""
+    """Return `0.1 in 3, 0.2 in 1`."""
     counts = Counter(value[:8] if is_commit(value) else str(value) for value in values)
     return ", ".join(f"{value} in {number}" for value, number in counts.most_common())
 

@@ -1,9 +1,9 @@
-"""Which attention, and at what cost? `seq2seq-attn compare runs FOLDERS... --output page.html`.
+"""Compare runs by quality and cost: `seq2seq-attn compare runs FOLDERS... --output page.html`.
 
-The folders are runs of train.py, or hold some: a sweep, `runs/train`. Two files come of them: page.html, which needs no
-network and nothing beside it, and page.md, its table. Runs of one configuration and several seeds make one row, named
-by its attention; --by folder names it by the folder given: `runs/plain runs/ema --by folder --baseline plain`. Models,
-and test sets, have tables of their own. Runs that did not finish are named with the reason.
+The folders are runs of train.py, or contain some, as a sweep or `runs/train` does. The command writes page.html, which
+is self-contained, and page.md, its tables. Runs of one configuration and several seeds make one row, named by its
+attention; --by folder names it by the folder given: `runs/plain runs/ema --by folder --baseline plain`. Each model and
+each test set has its own table. Runs that did not finish are named with the reason.
 """
 
 from __future__ import annotations
@@ -18,29 +18,28 @@ import matplotlib as mpl
 
 from seq2seq_attn.comparison.draw import STYLE
 from seq2seq_attn.comparison.figures import Figures, figures_of, find_row
-from seq2seq_attn.comparison.page import html_page
+from seq2seq_attn.comparison.page import html_page, markdown_page
 from seq2seq_attn.comparison.read import LeftOut, read_runs
 from seq2seq_attn.comparison.rows import Group, grouped
-from seq2seq_attn.comparison.table import markdown_page
 from seq2seq_attn.errors import UserError, reports_user_errors
 
-FEWEST_RESAMPLES = 40  # of which 95 % leave out one on each side
+FEWEST_RESAMPLES = 40  # so that 95 % leave out one on each side
 
 
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, help="run folders, or folders of them")
-    parser.add_argument("--output", type=Path, default=Path("page.html"), help="the page; .md stands beside it")
+    parser.add_argument("--output", type=Path, default=Path("page.html"), help="the page; .md is written beside it")
     parser.add_argument("--by", choices=("attention", "folder"), default="attention", help="what names a row")
     parser.add_argument("--baseline", help="a row; the one with the highest BLEU if not given")
     parser.add_argument("--resamples", type=int, default=1000, help="test sets drawn for p-values; 1,000 if not given")
-    parser.add_argument("--sentence", type=int, default=0, help="whose maps are shown, of those that have any, from 0")
+    parser.add_argument("--sentence", type=int, default=0, help="number, from 0, of the sentence whose maps are shown")
     given = parser.parse_args(arguments)
     if given.resamples < FEWEST_RESAMPLES:
         parser.error(f"--resamples {given.resamples} gives no interval of 95 %; give {FEWEST_RESAMPLES} or more")
     if given.output.suffix != ".html":
-        parser.error(f"--output {given.output} is no .html; give page.html, and page.md will stand beside it")
+        parser.error(f"--output {given.output} does not end in .html; give page.html, and page.md is written beside it")
     groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by)
     write(groups, left_out, given.output, given.sentence)
 
@@ -48,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def compare(
     folders: Sequence[Path], baseline: str | None, resamples: int, by: str = "attention"
 ) -> tuple[list[Figures], list[LeftOut]]:
-    """The figures of every group, and the runs that have none."""
+    """Return the figures of every group, and the runs that have none."""
     runs, left_out = read_runs(folders)
     groups, repeated = grouped(runs, by)
     check_baseline(groups, baseline)
@@ -64,7 +63,7 @@ def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:
 def write(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: Path, sentence: int) -> None:
     page.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # that Matplotlib's font lacks, but a browser may have
+        warnings.filterwarnings("ignore", "Glyph")  # missing in Matplotlib's font, but not in the browser's
         page.write_text(html_page(groups, left_out, sentence), encoding="utf-8")
     table = page.with_suffix(".md")
     table.write_text(markdown_page(groups, left_out, page.name), encoding="utf-8")

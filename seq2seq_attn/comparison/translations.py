@@ -1,9 +1,9 @@
-"""Is a system better, or was it the sentences? `seq2seq-attn compare translations BASELINE SYSTEM ...`
+"""Significance of the difference between systems: `seq2seq-attn compare translations BASELINE SYSTEM ...`
 
 Paired bootstrap resampling (Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation") or
 approximate randomisation (Riezler and Maxwell 2005), both by sacrebleu. Each system is a folder of train.py or
-evaluate.py, or a `translations.tsv` of one; all must have translated the same test set. Of sentences with several
-references all count, and a sentence may have fewer than others.
+evaluate.py, or a `translations.tsv` of one; all must have translated the same test set. All references of a sentence
+count, and sentences may have different numbers of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FLOOR = (
 
 
 class System(NamedTuple):
-    """Translations of a test set, a line for a line.
+    """Translations of a test set, line-aligned.
 
     Attributes:
         references: all versions of each line.
@@ -46,9 +46,9 @@ class System(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """By metric: the baseline's result, then the others'; and what to quote.
+    """Results by metric, the baseline's first, and signatures to quote.
 
-    A p-value is the chance of so large a difference between systems that are equally good; None: of the baseline, or
+    A p-value is the chance of so large a difference between systems that are equally good; None for the baseline, and
     where there is no difference.
     """
 
@@ -57,10 +57,10 @@ class Comparison(NamedTuple):
 
 
 def read_system(path: Path, split: str) -> System:
-    """The translations of a split, from a folder or a file.
+    """Read the translations of a split from a folder or a file.
 
     Raises:
-        UserError: if a file is not there, or its lines are not what train.py and evaluate.py write.
+        UserError: if a file is missing, or its lines are not what train.py and evaluate.py write.
     """
     suffix = "" if split == "test" else f"_{split.removeprefix('test_')}"
     file = path / f"translations{suffix}.tsv" if path.is_dir() else path
@@ -75,7 +75,7 @@ def read_system(path: Path, split: str) -> System:
     versions = file.with_suffix(".references")
     if not versions.is_file():
         return System(str(path), sources, hypotheses, [[reference] for reference in first])
-    # The first version fills up the lines that have fewer; it counts once.
+    # The first version is repeated in lines that have fewer; it counts once.
     references = [list(dict.fromkeys(line.split("\t"))) for line in read_lines(versions)]
     if [printable(options[0]) for options in references] != [printable(reference) for reference in first]:
         raise UserError(f"{versions} does not belong to {file}; give the folder that both were written to")
@@ -96,9 +96,7 @@ def read_lines(file: Path) -> list[str]:
 
 
 def check_same_test_set(systems: Sequence[System]) -> None:
-    """Raises:
-    UserError: naming the first line that differs.
-    """
+    """Refuse different test sets, naming the first line that differs."""
     first = systems[0]
     for other in systems[1:]:
         sizes = len(first.sources), len(other.sources)
@@ -116,7 +114,7 @@ def check_same_test_set(systems: Sequence[System]) -> None:
 
 
 def compare(systems: Sequence[System], metrics: Sequence[str], method: str, resamples: int) -> Comparison:
-    """The first system is the baseline.
+    """Compare systems with the first.
 
     Args:
         resamples: test sets drawn, or trials; 0: sacrebleu's 1,000 and 10,000.
@@ -135,12 +133,12 @@ def compare(systems: Sequence[System], metrics: Sequence[str], method: str, resa
     for of_metric in results.values():
         for result in of_metric[1:]:
             if result.score == of_metric[0].score:
-                result.p_value = None  # sacrebleu gives the smallest there is for two that are the same
+                result.p_value = None  # for equal systems sacrebleu gives its smallest p-value
     return Comparison(results, {m: str(s) for m, s in zip(metrics, signatures.values(), strict=True)})
 
 
 def comparison_table(systems: Sequence[System], comparison: Comparison) -> Table:
-    """A row for each system; the baseline, without p-values, stands first."""
+    """Return a row for each system, the baseline first, which has no p-values."""
     table = Table()
     table.add_column("system", overflow="fold")
     for metric in comparison.results:
@@ -153,7 +151,7 @@ def comparison_table(systems: Sequence[System], comparison: Comparison) -> Table
 
 
 def shown(result: Result, baseline: Result, metric: str) -> tuple[str, str]:
-    """`35.21 ± 1.20`, `0.0120*`."""
+    """Return `35.21 ± 1.20`, `0.0120*`."""
     interval = "" if result.ci is None else f" ± {result.ci:.2f}"
     if result.p_value is None:
         return f"{result.score:.2f}{interval}", "" if result is baseline else "same"
@@ -162,7 +160,7 @@ def shown(result: Result, baseline: Result, metric: str) -> tuple[str, str]:
 
 
 def is_notable(bleu: float, other: float) -> bool:
-    """Whether the systems differ by what can be called a difference, however sure it is; see FLOOR."""
+    """Return whether a difference is large enough to be marked if it is significant; see FLOOR."""
     return max(bleu, other) >= LEAST_BLEU and abs(bleu - other) >= LEAST_DIFFERENCE
 
 

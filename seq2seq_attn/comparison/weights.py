@@ -1,7 +1,7 @@
-"""Draw the weights of presets alike, to compare: `seq2seq-attn draw weights RUN ... --sentence "A black cat."`.
+"""Draw attention weights of several presets to compare: `seq2seq-attn draw weights RUN ... --sentence "A black cat."`.
 
 A run gives OUTPUT/<preset>.png, a row of maps. All pictures have one size and one range of colours, from 0 to 1;
-a weight of exactly 0, which a pattern, a mask or a normalizer has taken away, is grey.
+a weight of exactly 0, which a pattern, a mask or a normalizer sets, is grey.
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from hydra.utils import instantiate
 from jaxtyping import Float
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from seq2seq_attn.alignment.forced_attention import SlotMap, attention_along
+from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.heat_map import FONT, GAP, HEAD_NAME, MARGIN, draw_map, label, readable, widest
-from seq2seq_attn.callback.attention_map import best_translation
-from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.inference.translator import Translator
 
 CELL, FONT_SIZE, DPI = 0.115, 6.0, 100  # inches, points: three maps of 25 tokens are as wide as a page
 NOTHING = "0.88"  # grey
-NUM_COLOURS = 256  # of a palette: a third of the bytes of true colour, and no difference to the eye
+NUM_COLOURS = 256  # of a palette: a third of the bytes of true colour, and no visible difference
 MAPS = ("encoder:0:0", "encoder:1:-1", "cross:-1:0")
 
 
@@ -48,7 +46,7 @@ class Wanted(NamedTuple):
 
 
 class Map(NamedTuple):
-    """Weights with the tokens of their rows and columns, readable, and what they are of."""
+    """Weights of one head, its name, and the readable tokens of rows and columns."""
 
     name: str
     weights: Float[np.ndarray, "rows columns"]
@@ -95,23 +93,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def read(run: str, sentence: str, translation: str | None, wanted: list[Wanted]) -> tuple[str, list[Map]]:
-    """The preset of a run, and its maps of one sentence."""
-    model, tokenizer, config = load(run)
-    cleaning = instantiate(config["data"]["cleaning"], _convert_="all")
-    (tokens,) = tokenizer.encode_source([cleaning.normalize_text(sentence)])
-    if translation is None:
-        target = best_translation(model, tokenizer, instantiate(config["search"], _convert_="all"), tokens)
-    else:
-        (target,) = tokenizer.encode_target([cleaning.normalize_text(translation)])
-    found = attention_along(model, tokenizer, tokens, target)
-    return config["choices"]["attention"], [pick(found, one, run) for one in wanted]
+    """Return the preset of a run, and its maps of one sentence."""
+    translator = Translator.load(run, device="cpu")
+    given = translator.translate([sentence])[0] if translation is None else translation
+    found = translator.attention(sentence, given)
+    return translator.config["choices"]["attention"], [pick(found, one, run) for one in wanted]
 
 
 def pick(found: list[SlotMap], wanted: Wanted, run: str) -> Map:
-    """One head of one slot.
+    """Return one head of one slot.
 
     Raises:
-        UserError: for a map that the model does not have, with those that it has.
+        UserError: for a map that the model lacks, naming those that it has.
     """
     layers = [entry for entry in found if entry[0].partition("/")[0] == wanted.kind]
     try:
@@ -127,7 +120,7 @@ def pick(found: list[SlotMap], wanted: Wanted, run: str) -> Map:
 
 
 def draw(pictures: list[list[Map]]) -> list[Figure]:
-    """A figure for each row of maps; every map stands where its neighbours in the other figures stand."""
+    """Return a figure for each row of maps, with maps at the same positions in all."""
     everywhere = [one for maps in pictures for one in maps]
     top = MARGIN + max((widest(one.columns, FONT_SIZE) for one in everywhere), default=0.0)
     height = top + CELL * max((len(one.rows) for one in everywhere), default=0) + HEAD_NAME + MARGIN
@@ -152,7 +145,7 @@ def draw_row(maps: list[Map], lefts: list[float], top: float, width: float, heig
 
 
 def save(figure: Figure, path: Path) -> None:
-    """A small PNG."""
+    """Write a small PNG."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")

@@ -99,7 +99,7 @@ class CTranslate2Engine(Engine):
         return self._max_length
 
     def __call__(
-        self, sources: Sequence[list[int]], search: Search, prefixes: Sequence[list[int]] | None = None
+        self, sources: list[list[int]], search: Search, prefixes: list[list[int]] | None = None
     ) -> list[list[Hypothesis]]:
         if prefixes is not None and any(prefixes):
             raise UserError("engine=ctranslate2 takes no prefixes; leave out engine, or the prefixes")

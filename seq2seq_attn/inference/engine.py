@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import final
 
 import torch
@@ -27,7 +26,7 @@ class Engine(ABC):
 
     @abstractmethod
     def __call__(
-        self, sources: Sequence[list[int]], search: Search, prefixes: Sequence[list[int]] | None = None
+        self, sources: list[list[int]], search: Search, prefixes: list[list[int]] | None = None
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of a batch, as the search ranks them; sentences have no begin or end token."""
 
@@ -49,7 +48,7 @@ class TorchEngine(Engine):
         return self._max_length
 
     def __call__(
-        self, sources: Sequence[list[int]], search: Search, prefixes: Sequence[list[int]] | None = None
+        self, sources: list[list[int]], search: Search, prefixes: list[list[int]] | None = None
     ) -> list[list[Hypothesis]]:
         tokenizer = self.tokenizer
         source, _, mask = collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)

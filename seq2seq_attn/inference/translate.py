@@ -47,7 +47,9 @@ def translate(config: DictConfig) -> None:
         torch.set_num_threads(options["num_threads"])
     translator = Translator.load(paths, **{name: options[name] for name in ("device", "engine", "num_threads")})
     search = choose_search(options.get("search"), translator.config["search"])
-    answer = partial(translator.translate, search=search, **{name: options[name] for name in LIMITS})
+    answer: Callable[..., list[Translation]] = partial(
+        translator.translate, search=search, **{name: options[name] for name in LIMITS}
+    )
     if options["interactive"]:
         interact(lambda text: answer([text])[0])
     else:

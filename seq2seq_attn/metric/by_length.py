@@ -1,4 +1,4 @@
-"""A figure of short and of long sources apart. Bahdanau et al. 2015, figure 2, arXiv:1409.0473."""
+"""A metric by the length of the source. Bahdanau et al. 2015, figure 2, arXiv:1409.0473."""
 
 from __future__ import annotations
 
@@ -23,14 +23,19 @@ class Bucket(NamedTuple):
     score: float
 
 
+def length_bucket(source: str) -> str:
+    """Return the label in LENGTHS of a source's number of words."""
+    words = len(source.split())
+    return next(label for label, most in LENGTHS.items() if words <= most)
+
+
 def score_by_length(
     metric: Metric, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[Bucket]:
-    """The metric of each bucket that has a sentence; an empty source stands with the shortest."""
+    """Return the metric of each bucket that has a sentence; an empty source is among the shortest."""
     rows: dict[str, list[int]] = {label: [] for label in LENGTHS}
     for row, source in enumerate(sources):
-        words = len(source.split())
-        rows[next(label for label, most in LENGTHS.items() if words <= most)].append(row)
+        rows[length_bucket(source)].append(row)
     buckets = []
     for label, chosen in rows.items():
         if chosen:

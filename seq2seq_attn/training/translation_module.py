@@ -62,6 +62,8 @@ class TranslationModule(pl.LightningModule):
             the mean entropy of a target token's attention, in nats.
     """
 
+    model: Any  # as the argument; what trains it reads parts that an ensemble lacks
+
     def __init__(
         self,
         *,
@@ -220,8 +222,8 @@ class TranslationModule(pl.LightningModule):
     def loss(self, batch: Batch, need_weights: bool = False, count_correct: bool = False) -> tuple[Loss, Decoded]:
         """Of a batch, taken as it is, and what the model made of it."""
         if isinstance(self.model, Ensemble):
-            members: Any = self.model.members
-            return ensemble_cross_entropy(list(members), batch, self.label_smoothing, need_weights=need_weights)
+            members = list(self.model.members)
+            return ensemble_cross_entropy(members, batch, self.label_smoothing, need_weights=need_weights)
         decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights)
         # Padding is left out before the output layer, which is half of an update's work.
         hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]

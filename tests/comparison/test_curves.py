@@ -90,8 +90,8 @@ def test_a_figure_that_was_nan_is_a_gap(tmp_path: Path) -> None:
     ("runs", "output", "said"),
     [
         (["a/0", "b/0"], "x.png", "two runs are named 0; name"),
-        (["a/0"], "x.bmp", "x.bmp is no picture's name; end it in one of .png, .svg, .pdf"),
-        (["a/0"], "x", "x is no picture's name"),
+        (["a/0"], "x.bmp", "x.bmp does not name a picture; end it in one of .png, .svg, .pdf"),
+        (["a/0"], "x", "x does not name a picture"),
     ],
 )
 def test_nothing_is_lost_silently(

@@ -64,8 +64,8 @@ def test_columns_are_choices_that_a_configuration_has() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["seq2seq-attn"], "seq2seq-attn names no project; give ENTITY/PROJECT, such as my-team/seq2seq-attn"),
-        (["a/b/c"], "a/b/c names no project"),
+        (["seq2seq-attn"], "seq2seq-attn does not name a project; give ENTITY/PROJECT, such as my-team/seq2seq-attn"),
+        (["a/b/c"], "a/b/c does not name a project"),
     ],
 )
 def test_a_project_without_its_entity_is_refused(

@@ -196,7 +196,7 @@ def test_too_few_resamples_are_refused(sweep: Path, capsys: pytest.CaptureFixtur
 def test_a_page_that_its_table_would_overwrite_is_refused(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         script.main([str(sweep), "--output", str(sweep / "page.md")])
-    assert "page.md is no .html; give page.html" in capsys.readouterr().err
+    assert "page.md does not end in .html; give page.html" in capsys.readouterr().err
 
 
 def test_compare_attentions_runs_every_preset_for_three_epochs_of_the_demo_corpus() -> None:

@@ -9,7 +9,7 @@ import pytest
 from comparison.made_runs import METRIC, REFERENCES, SOURCES, bleu_of, only_group, spoilt, write_log, write_run
 
 from seq2seq_attn.comparison import figures as figures_of_group
-from seq2seq_attn.comparison import page, significance, table, translations
+from seq2seq_attn.comparison import page, significance, translations
 from seq2seq_attn.comparison import rows as rows_of_runs
 from seq2seq_attn.comparison import runs as script
 from seq2seq_attn.errors import UserError
@@ -199,8 +199,8 @@ def test_rows_named_by_folder_are_runs_that_differ_in_anything(tmp_path: Path) -
     ]
     assert list(found.differences) == ["r_drop"]
     assert "Rows differ in r_drop_alpha (0.0 in 1, 5.0 in 1)." in found.notes
-    assert table.head_of(found)[0] == "folder"
-    assert table.markdown_page([found], [], "page.html").startswith("# Runs compared\n")
+    assert figures_of_group.head_of(found)[0] == "folder"
+    assert page.markdown_page([found], [], "page.html").startswith("# Runs compared\n")
 
 
 def test_folders_with_folders_inside_give_each_run_to_the_innermost(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_folders_without_a_finished_run_are_refused(tmp_path: Path) -> None:
         UserError, match=r"no finished run in \S+ \(\S+/0: stopped after 30 updates, before its test\);"
     ):
         script.compare([tmp_path], None, 50)
-    with pytest.raises(UserError, match=r"none is no folder; give run folders of train.py, or folders of them"):
+    with pytest.raises(UserError, match=r"none is not a folder; give run folders of train.py, or folders of them"):
         script.compare([tmp_path / "none"], None, 50)
 
 
