@@ -12,7 +12,9 @@ from typing import Any
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 from configs import CONF
 from hydra import compose, initialize_config_dir
-from training.test_run import command, train
+from training.test_run import SMALL, command
+
+from seq2seq_attn.training.run import train
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
@@ -40,14 +42,15 @@ def write(file: Path, pairs: Pairs) -> Path:
     return file
 
 
-def learn(folder: Path, *overrides: str) -> Path:
-    """A run that has learned a little; its test set has two versions of every source, validation one."""
+def learn(folder: Path) -> Path:
+    """A run that has learned a little; its test set has two references of every source, validation one."""
     pairs = clauses()
     test = [pair for a, b in pairs[70:90] for pair in ((a, b), (a, f"Oui : {b}"))]
     splits = {"train": pairs[:60] + pairs[100:], "val": pairs[60:70] + pairs[90:100], "test": test}
     files = [f"data.{name}={write(folder / f'{name}.tsv', found)}" for name, found in splits.items()]
-    return train(
-        folder / "run",
+    options = [
+        f"paths.run_dir={folder / 'run'}",
+        *SMALL,
         "data=parallel",
         *files,
         "tokenizer=word",
@@ -56,12 +59,21 @@ def learn(folder: Path, *overrides: str) -> Path:
         "debug=fast",
         "trainer.max_steps=90",
         "trainer.max_epochs=100",
-        "trainer.check_val_every_n_epoch=5",
+        "trainer.check_val_every_n_epoch=10",
         "trainer.limit_val_batches=null",
         "trainer.limit_test_batches=null",
         "metric=[bleu,chrf,tokenized_bleu]",
-        *overrides,
-    )
+        "search=beam",
+        "search.beam_size=2",
+        *("choices.attention=bahdanau", "choices.model=rnn", "choices.data=parallel"),
+    ]
+    (folder / "run").mkdir()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("train", options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Lightning's, which the command leaves out
+        train(config)
+    return folder / "run"
 
 
 def evaluated(folder: Path, *overrides: str) -> dict[str, Any]:

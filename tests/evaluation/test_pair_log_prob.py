@@ -64,8 +64,18 @@ def rows(folder: Path) -> list[tuple[float, int, float]]:
     return [(float(a), int(b), float(c)) for a, b, c in (line.split("\t") for line in lines)]
 
 
-@pytest.mark.parametrize("names", [["rnn"], ["transformer"], ["rnn", "other"], ["rnn", "transformer"]])
-@pytest.mark.parametrize("search", [{"name": "greedy"}, {"name": "beam", "beam_size": 3, "num_best": 3}])
+BEAM = {"name": "beam", "beam_size": 3, "num_best": 3}
+
+
+@pytest.mark.parametrize(
+    ("names", "search"),
+    [
+        (["rnn"], {"name": "greedy"}),
+        (["transformer"], BEAM),
+        (["rnn", "other"], BEAM),
+        (["rnn", "transformer"], {"name": "greedy"}),
+    ],
+)
 def test_what_a_search_found_has_the_log_prob_that_it_reported(
     checkpoints: dict[str, Path], names: list[str], search: dict[str, Any]
 ) -> None:

@@ -24,7 +24,7 @@ from seq2seq_attn.inference.ctranslate2_engine import (
 )
 
 CPU = torch.device("cpu")
-BEAM = ("search=beam", "search.beam_size=5", "search.patience=1.0", "search.limits.max_length=40")
+BEAM = ("search=beam", "search.beam_size=5", "search.patience=1.0", "search.limits.max_length=20")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import random
 import re
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from tiny import SENTENCES, write_checkpoint
 
 from seq2seq_attn.inference import lines
-from seq2seq_attn.inference.lines import read_lines
+from seq2seq_attn.inference.lines import opened, read_lines
 from seq2seq_attn.inference.translate import translate
 from seq2seq_attn.inference.translator import Translator
 
@@ -55,12 +56,17 @@ UNCHANGED += ("a byte-order mark", "markup", "nothing but word marks")
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("tiny") / "transformer.ckpt", "model=transformer", scale=1.5)
+    layers = [f"model.{side}.num_layers=1" for side in ("encoder", "decoder")]
+    return write_checkpoint(tmp_path_factory.mktemp("tiny") / "a.ckpt", "model=transformer", *layers, scale=1.5)
 
 
-@pytest.fixture(scope="module")
-def translator(file: Path) -> Translator:
-    return Translator.load(file, device="cpu")
+@pytest.fixture(scope="module", autouse=True)
+def translator(file: Path) -> Iterator[Translator]:
+    """The one that all commands of this module use."""
+    loaded = Translator.load(file, device="cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Translator, "load", lambda paths, **options: loaded)
+        yield loaded
 
 
 def run(folder: Path, checkpoint: Path, content: bytes, *overrides: str, name: str = "in.txt") -> list[str]:
@@ -93,10 +99,28 @@ def test_every_hostile_line_is_one_line_and_its_neighbours_are_as_without_it(
     assert numbers <= set(positions.values())
 
 
-@pytest.mark.parametrize("kind", list(HOSTILE))
-def test_a_hostile_first_line_alone_is_translated_from_a_packed_file_too(kind: str, file: Path, tmp_path: Path) -> None:
-    for name in ("in.txt", "in.txt.gz"):
-        assert len(run(tmp_path, file, HOSTILE[kind] + b"\n", name=name)) == 1
+def test_a_hostile_first_line_alone_is_translated_from_a_packed_file_too(
+    translator: Translator, tmp_path: Path
+) -> None:
+    texts = []
+    for kind, content in HOSTILE.items():
+        (tmp_path / "in.txt").write_bytes(content + b"\n")
+        (tmp_path / "in.txt.gz").write_bytes(gzip.compress(content + b"\n"))
+        lines = []
+        for name in ("in.txt", "in.txt.gz"):
+            with opened("input", str(tmp_path / name)) as stream:
+                lines += read_lines(stream, kind)
+        plain, packed = lines
+        assert plain == packed, kind
+        texts.append(plain.text)
+    found = translator.translate(texts, search="greedy", max_source_tokens=17)
+    assert len(found) == len(HOSTILE)
+    assert all(len(one.text.splitlines()) <= 1 for one in found)
+
+
+def test_a_packed_file_is_translated_as_a_plain_one(file: Path, tmp_path: Path) -> None:
+    content = HOSTILE["not UTF-8"] + b"\n" + HOSTILE["markup"]
+    assert run(tmp_path, file, content, name="in.txt.gz") == run(tmp_path, file, content)
 
 
 def test_everything_that_is_written_beside_stays_in_step(file: Path, tmp_path: Path) -> None:

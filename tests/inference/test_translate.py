@@ -6,8 +6,6 @@ import gzip
 import io
 import os
 import pty
-import subprocess
-import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -17,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
-from configs import CONF, ROOT
+from configs import CONF
 from hydra import compose, initialize_config_dir
 from tiny import SENTENCES, write_checkpoint
 
@@ -38,7 +36,9 @@ BEAM = ["search=beam", "search.beam_size=3", "search.num_best=3", "search.limits
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_checkpoint(tmp_path_factory.mktemp("tiny") / "transformer.ckpt", "model=transformer", scale=1.5)
+    layers = [f"model.{side}.num_layers=1" for side in ("encoder", "decoder")]
+    file = tmp_path_factory.mktemp("tiny") / "transformer.ckpt"
+    return write_checkpoint(file, "model=transformer", *layers, scale=1.5)
 
 
 def run(folder: Path, checkpoint: Path, content: bytes, *overrides: str) -> list[str]:
@@ -326,21 +326,17 @@ def test_the_prompt_shows_no_control_characters(
     assert capsys.readouterr().out == f"  -0.500  {SHOWN}\n\n"
 
 
-def test_at_a_terminal_progress_stands_on_standard_error_and_only_there(file: Path, tmp_path: Path) -> None:
-    (tmp_path / "in.txt").write_bytes(text_of(SENTENCES[:5]))
+def test_at_a_terminal_progress_stands_on_standard_error_and_only_there(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     ours, theirs = pty.openpty()
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "translate.py"), f"ckpt_path={file}", f"input={tmp_path / 'in.txt'}"],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        cwd=tmp_path,
-        timeout=120,
-        env=os.environ | {"TERM": "xterm"},
-    )
-    os.close(theirs)
-    shown = os.read(ours, 100_000).decode()
+    monkeypatch.setenv("TERM", "xterm")
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr("sys.stderr", terminal)
+        found = run(tmp_path, file, text_of(SENTENCES[:5]), "search=greedy", "search.limits.max_length=5")
+        shown = os.read(ours, 100_000).decode()
     os.close(ours)
-    assert done.returncode == 0
     assert "5 of 5 lines, " in shown
-    assert done.stdout.count(b"\n") == 5
-    assert b"lines" not in done.stdout
+    assert len(found) == 5
+    assert not any("lines" in line for line in found)
+    assert capsys.readouterr().out == ""

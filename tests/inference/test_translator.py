@@ -147,7 +147,7 @@ def test_a_prefix_that_the_model_cannot_write_is_said(translator: Translator) ->
 
 
 def test_a_text_that_is_too_long_is_cut_and_the_note_says_so(translator: Translator) -> None:
-    long = " ".join([TEXT] * 40)
+    long = " ".join([TEXT] * 9)
     (tokens,) = translator.tokenizer.encode_source([long])
     cut, whole = (translator.translate([long], max_source_tokens=most)[0] for most in (11, 2000))
     assert cut.notes == [f"cut from {len(tokens)} to 11 tokens, the most that max_source_tokens allows"]
