@@ -1,4 +1,4 @@
-"""The attention of a given translation: one teacher-forced pass, so any search has maps."""
+"""The attention along a given translation, by one teacher-forced pass, so that any search has maps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 class SlotMap(NamedTuple):
     """Weights of one slot, such as `cross/0`, with the tokens of its columns and rows.
 
-    A row of the target is named by the token it predicts, a column by the token that is read there.
+    A row of the target is named by the token that it predicts, a column by the token read there.
     """
 
     slot: str
@@ -29,7 +29,9 @@ class SlotMap(NamedTuple):
 def attention_along(
     model: EncoderDecoder, tokenizer: SentencePieceTokenizer, source: list[int], target: list[int]
 ) -> list[SlotMap]:
-    """Every slot's map of one sentence; tokens come without begin and end, whose row and column stand last."""
+    """Return the map of every slot for one sentence, given without begin and end; the end token is the last row
+    and column.
+    """
     device = model.embed_source.weight.device
     ids, _, mask = collate_sources([source], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
     target_input = torch.tensor([[tokenizer.bos_id, *target]], device=device)

@@ -16,8 +16,8 @@ from matplotlib.ft2font import FT2Font
 
 FONT = "DejaVu Sans"  # comes with Matplotlib and has the accents
 COLOURS = "magma_r"  # perceptually uniform, and darker is more in black and white too
-WORD_MARK = "▁"  # sentencepiece's begin of a word, a block so heavy that it would hide the letters
-# inches; every position is worked out from them, because Matplotlib's layout engines take a second a picture
+WORD_MARK = "▁"  # SentencePiece's mark of a word's begin, drawn as a dot, since the block would hide the letters
+# inches, from which all positions are computed: Matplotlib's layout engines take a second a picture
 GAP, MARGIN, TITLE, HEAD_NAME, BAR, BAR_LABELS, BAR_HEIGHT = 0.12, 0.15, 0.3, 0.22, 0.16, 0.62, 1.35
 
 
@@ -27,7 +27,7 @@ def draw_attention(
     target_tokens: Sequence[str],
     title: str | None = None,
 ) -> Figure:
-    """A figure of its own, outside pyplot; weights with a leading dimension give one small map a head."""
+    """Return a figure outside pyplot; weights with a leading dimension give a small map of each head."""
     if weights.ndim not in (2, 3) or weights.shape[-2:] != (len(target_tokens), len(source_tokens)):
         raise ValueError(
             f"{len(target_tokens)} target and {len(source_tokens)} source tokens need weights of shape "
@@ -74,10 +74,12 @@ def save_attention_map(
     target_tokens: Sequence[str],
     title: str | None = None,
 ) -> Path:
-    """Writes PATH.png for people and PATH.npz for programs (no pickle in it); returns the picture's path."""
+    """Write PATH.png, and PATH.npz without pickle; return the path of the picture."""
     path = Path(path_without_suffix)
     if "=" in path.name:
-        raise ValueError(f"a picture's name stands in command lines, where '=' is an override: {path.name!r}")
+        raise ValueError(
+            f"the name of a picture must not hold '=', which on a command line is an override: {path.name!r}"
+        )
     figure = draw_attention(weights, source_tokens, target_tokens, title)
     path.parent.mkdir(parents=True, exist_ok=True)
     picture = path.parent / f"{path.name}.png"  # not with_suffix: a name may hold dots
@@ -92,7 +94,7 @@ def save_attention_map(
 
 
 def readable(token: str) -> str:
-    """`▁chat` as `·chat`; a box for what the font lacks, as it would warn and draw nothing."""
+    """Return `·chat` for `▁chat`, with a box for each letter that the font lacks."""
     text = token.replace(WORD_MARK, "·") or "∅"
     return "".join(letter if letter.isprintable() and has_glyph(letter) else "□" for letter in text)
 
@@ -107,12 +109,12 @@ def font() -> FT2Font:
 
 
 def grid_columns(heads: int) -> int:
-    """A power of two, since numbers of heads are: 1, 2, 4, 8, 16 heads fill 1, 2, 2, 4, 4 columns."""
+    """Return a power of two, as numbers of heads are: 1, 2, 4, 8, 16 heads fill 1, 2, 2, 4, 4 columns."""
     return 1 << ((heads - 1).bit_length() + 1) // 2
 
 
 def widest(texts: list[str], font_size: float) -> float:
-    """Inches of the longest text."""
+    """Return the inches of the longest text."""
     ruler = font()
     ruler.set_size(font_size, 72)
     widths = []
@@ -129,7 +131,7 @@ def draw_map(axes: Axes, head: Float[np.ndarray, "target source"]) -> QuadMesh:
 
 
 def label(axes: Axes, source: list[str], target: list[str], font_size: float) -> None:
-    """Tokens above and at the left; an empty list leaves its side bare."""
+    """Write tokens above and at the left; an empty list leaves its side bare."""
     axes.xaxis.tick_top()
     axes.set_xticks(np.arange(len(source)) + 0.5)
     axes.set_yticks(np.arange(len(target)) + 0.5)

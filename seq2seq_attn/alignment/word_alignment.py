@@ -1,4 +1,4 @@
-"""Each target word linked to the source word it looks at most. Bahdanau et al. 2015, arXiv:1409.0473, 5.2.1."""
+"""Links from each target word to the source word with most attention. Bahdanau et al. 2015, arXiv:1409.0473, 5.2.1."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Link = tuple[int, int]  # source word, target word
 def word_links(
     weights: Float[np.ndarray, "heads rows columns"], columns: Sequence[str], rows: Sequence[str]
 ) -> list[Link]:
-    """A link for each target word, in order; none where most weight is on the end token, or all weights are 0.
+    """Return a link for each target word, in order; none where most weight is on the end token, or all weights are 0.
 
     Args:
-        weights, columns, rows: of a slot that reads the source, as `attention_along` gives them: the source's tokens,
-            the target's, each with the end token last.
+        weights, columns, rows: of a cross-attention slot, as `attention_along` gives them: tokens of the source and
+            of the target, each with the end token last.
     """
     by_word = word_weights(weights, columns, rows)
     best = by_word.argmax(1)
@@ -29,9 +29,9 @@ def word_links(
 def word_weights(
     weights: Float[np.ndarray, "heads rows columns"], columns: Sequence[str], rows: Sequence[str]
 ) -> Float[np.ndarray, "target_words source_words_and_end"]:
-    """Mean over heads and over a target word's tokens, summed over those of a source word; the end is the last column.
+    """Return means over heads and the tokens of a target word of sums over those of a source word.
 
-    So a row of weights that sum to 1 keeps its sum.
+    The last column is the end token. Rows of weights that sum to 1 keep their sum.
     """
     assert weights.shape[1:] == (len(rows), len(columns)), "a name for each row and column, end tokens included"
     source, target = word_of_each(columns[:-1]), word_of_each(rows[:-1])
@@ -43,10 +43,10 @@ def word_weights(
 
 
 def word_of_each(tokens: Sequence[str]) -> Int[np.ndarray, "tokens"]:
-    """The word, from 0, that each token belongs to; a word begins with its first letter behind a blank's mark.
+    """Return the word, from 0, that each token belongs to; a word begins with its first letter after a blank's mark.
 
-    The words are those of `text.split()`, but where a `word` tokenizer says `<unk>` and hides the mark. A mark that
-    stands alone belongs to the word that it comes before, the last ones to the last word.
+    The words are those of `text.split()`, except where a `word` tokenizer's `<unk>` hides the mark. A mark on its own
+    belongs to the word after it, the last ones to the last word.
     """
     words, marked = -1, True
     found = []
@@ -59,11 +59,11 @@ def word_of_each(tokens: Sequence[str]) -> Int[np.ndarray, "tokens"]:
 
 
 def to_pharaoh(links: Iterable[Link]) -> str:
-    """`0-0 2-1`: source word and target word, in order of the target."""
+    """Return `0-0 2-1`: source word and target word, in order of the target."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links, key=lambda link: link[::-1]))
 
 
 def from_pharaoh(text: str) -> list[Link]:
-    """The links of `to_pharaoh`."""
+    """Return the links of a line in Pharaoh form."""
     pairs = (link.split("-") for link in text.split())
     return [(int(source), int(target)) for source, target in pairs]

@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import sacrebleu
+from rich.table import Table
 
 from seq2seq_attn.comparison.translations import System, read_system
 from seq2seq_attn.errors import reports_user_errors
-from seq2seq_attn.evaluation.report import new_table
 from seq2seq_attn.text import plain_console
 
 
@@ -20,7 +20,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path, help="run folders")
     runs = parser.parse_args().runs
-    table = new_table("attention", ["test", "short third", "middle third", "long third", "unseen combinations"])
+    table = Table("attention")
+    for column in ("test", "short third", "middle third", "long third", "unseen combinations"):
+        table.add_column(column, justify="right")
     for run in runs:
         test = read_system(run, "test")
         rows = range(len(test.sources))

@@ -5,7 +5,6 @@ With one seed each the p-values are sacrebleu's, and those of `seq2seq-attn comp
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from seq2seq_attn.comparison.rows import Row
 from seq2seq_attn.comparison.translations import ALPHA, is_notable
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.by_length import LENGTHS, length_bucket
+from seq2seq_attn.metric.confidence import draw
 from seq2seq_attn.metric.corpus import corpus_score, sentence_counts
 
 
@@ -71,7 +71,8 @@ def differences(
     Args:
         counted: by the name of the run; all have the sentences of one test set.
     """
-    drawn = draw(len(baseline.runs[0].system.sources), resamples)
+    sentences = len(baseline.runs[0].system.sources)
+    drawn = np.stack([np.bincount(chosen, minlength=sentences) for chosen in draw(sentences, resamples)])
     scores = {row.label: float(np.mean([counted[run.name].score() for run in row.runs])) for row in rows}
     samples = {row.label: np.mean([counted[run.name].resampled(drawn) for run in row.runs], axis=0) for row in rows}
     base, base_samples = scores[baseline.label], samples[baseline.label]
@@ -79,14 +80,6 @@ def differences(
     found = {label: difference(scores[label] - base, samples[label] - base_samples) for label in others}
     notable = {label: is_notable(scores[label], base) for label in found}
     return {label: one._replace(significant=one.significant and notable[label]) for label, one in holm(found).items()}
-
-
-def draw(sentences: int, resamples: int) -> Int[np.ndarray, "resamples sentences"]:
-    """Return how often each sentence is in each resampled test set; draws and seed are those of sacrebleu."""
-    seed = os.environ.get("SACREBLEU_SEED", "12345")
-    generator = np.random.default_rng(None if seed.lower() == "none" else int(seed))
-    chosen = generator.choice(sentences, size=(resamples, sentences), replace=True)
-    return np.stack([np.bincount(row, minlength=sentences) for row in chosen])
 
 
 def difference(value: float, samples: Float[np.ndarray, " resamples"]) -> Difference:

@@ -1,1 +1,1 @@
-"""Figures that can be cited."""
+"""Evaluation metrics; BLEU, chrF and TER have sacreBLEU signatures to cite."""

@@ -1,4 +1,4 @@
-"""How sharp the attention to the source is, and how much of the source it reaches."""
+"""Entropy of cross-attention, and the share of the source that it covers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 class AttentionFigures:
     """Means over all sentences so far.
 
-    Entropy is in nats, of each target token's weights, in every layer and head; 0 looks at one token alone.
+    Entropy is in nats, of each target token's weights, in every layer and head; it is 0 where one token has all weight.
 
-    Coverage is the mean over source tokens of min(1, what all target tokens gave it together), the attention being the
-    mean of layers and heads: the inside of the coverage penalty of Wu et al. 2016, eq. 14, arXiv:1609.08144. At 1 no
-    token was left out. End tokens count on both sides.
+    Coverage is the mean over source tokens of min(1, sum of weights over target tokens), of the mean attention of all
+    layers and heads: the inside of the coverage penalty of Wu et al. 2016, eq. 14, arXiv:1609.08144. At 1 no token was
+    left out. End tokens count on both sides.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class AttentionFigures:
         source_mask: Bool[Tensor, "batch source"],
         target_mask: Bool[Tensor, "batch target"],
     ) -> None:
-        """Adds sentences.
+        """Add sentences.
 
         Args:
             weights: by slot, (batch, heads, target, source); only those named `cross/...` count.

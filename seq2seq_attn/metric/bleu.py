@@ -10,7 +10,7 @@ from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 @final
 class BLEU(CorpusMetric):
-    """The figure that most papers on translation report.
+    """The metric that most papers on translation report.
 
     Args:
         lowercase: score without regard to case.

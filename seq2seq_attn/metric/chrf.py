@@ -10,7 +10,7 @@ from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 @final
 class CHRF(CorpusMetric):
-    """Over characters, so that a word with another ending still counts.
+    """F-score of character n-grams, so that a word with another ending still counts.
 
     Args:
         char_order: longest character n-gram.

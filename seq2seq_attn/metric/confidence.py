@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from copy import deepcopy
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from sacrebleu.significance import _bootstrap_resample
+import numpy as np
+from jaxtyping import Int
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.metric.corpus import check, reference_streams
+from seq2seq_attn.metric.corpus import corpus_score, sentence_counts
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 
@@ -30,28 +33,36 @@ class Confidence(NamedTuple):
 def confidence(
     metric: CorpusMetric, hypotheses: Sequence[str], references: Sequence[Sequence[str]], resamples: int
 ) -> Confidence:
-    """Sentences drawn with replacement, as many as there are; the seed is 12345, or SACREBLEU_SEED.
+    """Return the interval that `sacrebleu --confidence` prints.
 
     Args:
-        resamples: test sets drawn, two or more.
+        resamples: the number of test sets drawn, two or more.
     """
-    check(hypotheses, references)
-    own = deepcopy(metric)  # else every later signature of the metric would speak of a bootstrap
+    own = deepcopy(metric)  # its scorer is changed for the signature
+    rows = sentence_counts(own.scorer, hypotheses, references)
+    own.reset()
+    own.update(hypotheses, references)
+    counts = np.array(rows, dtype=np.float32)  # as in sacrebleu, whose scores are of this type too: its digits are ours
+    scores = sorted(corpus_score(own.scorer, counts[drawn].sum(0)) for drawn in draw(len(rows), resamples))
+    cut = resamples // 40
+    mean, margin = type(scores[-1])(fmean(scores)), 0.5 * (scores[-cut - 1] - scores[cut])
     scorer: Any = own.scorer
-    score = scorer.corpus_score(hypotheses, reference_streams(references))
-    counts = scorer._extract_corpus_statistics(hypotheses, reference_streams(references))
-    scorer.n_bootstrap = resamples
-    scorer.seed, drawn = _bootstrap_resample(counts, scorer, resamples)
-    # Where nothing matches, the score is Python's 0.0 among numbers of numpy, and a mean of both is an error.
-    number = type(max(one.score for one in drawn))
-    for one in drawn:
-        one.score = number(one.score)
-    score.estimate_ci(drawn)
-    signature = "|".join(filter(None, (scorer.get_signature().format(), own.signed)))
-    return Confidence(float(score._mean), float(score._ci), signature)
+    scorer.n_bootstrap, scorer.seed = resamples, seed()
+    return Confidence(float(mean), float(margin), own.signature())
+
+
+def draw(sentences: int, resamples: int) -> Int[np.ndarray, "resamples sentences"]:
+    """Return the rows of each resampled test set, drawn with replacement as sacrebleu draws them."""
+    generator = np.random.default_rng(None if seed() == "none" else int(seed()))
+    return generator.choice(sentences, size=(resamples, sentences), replace=True)
+
+
+def seed() -> str:
+    """Return sacrebleu's seed; `none` draws another one each time."""
+    return os.environ.get("SACREBLEU_SEED", "12345").lower()
 
 
 def check_bootstrap(resamples: int) -> None:
-    """Before the work whose figures want intervals; 0 asks for none."""
+    """Refuse a number of resamples that has no interval; 0 asks for none."""
     if resamples < 0 or resamples == 1:
         raise UserError(f"bootstrap={resamples} resamples give no interval; use 1000, or 0 for none")

@@ -1,6 +1,10 @@
-"""Counts of each sentence, taken by sacrebleu: as integers they add up exactly over batches and ranks."""
+"""Counts of each sentence, taken by sacrebleu; as integers they add up exactly over batches and ranks.
+
+`sentence_counts` and `corpus_score` are all that the metrics use of sacrebleu's private API, as of version 2.6.
+"""
 
 from collections.abc import Sequence
+from typing import Any
 
 from sacrebleu.metrics.base import Metric as Scorer
 
@@ -12,7 +16,7 @@ NUM_HEADER = 3  # one; its number of references; that number squared
 def sentence_counts(
     scorer: Scorer, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[list[int | float]]:
-    """A row for each sentence: the header, then what sacrebleu's formula needs."""
+    """Return a row for each sentence: the header, then what sacrebleu's formula needs."""
     check(hypotheses, references)
     if not hypotheses:
         return []
@@ -21,7 +25,7 @@ def sentence_counts(
 
 
 def reference_streams(references: Sequence[Sequence[str]]) -> list[list[str | None]]:
-    """One stream a reference, as sacrebleu reads them; None (not "", an empty sentence) says that there is none."""
+    """Return one stream for each reference, as sacrebleu reads them; None is no reference, "" an empty sentence."""
     most = max(len(options) for options in references)
     return [[options[i] if i < len(options) else None for options in references] for i in range(most)]
 
@@ -42,15 +46,15 @@ def check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Non
             raise ValueError(f"hypothesis {row} has no reference; give it at least one, or leave it out")
 
 
-def corpus_score(scorer: Scorer, counts: Sequence[int | float]) -> float:
-    """sacrebleu's own last step, from the summed rows of the corpus."""
+def corpus_score(scorer: Scorer, counts: Any) -> Any:
+    """Return sacrebleu's score of the summed rows of a corpus, a float of the type of the counts."""
     if counts[0] == 0:
         raise UserError("there is no sentence to score; give the split at least one sentence pair")
     return scorer._compute_score_from_stats(list(counts[NUM_HEADER:])).score
 
 
 def corpus_signature(scorer: Scorer, counts: list[int]) -> str:
-    """What sacrebleu prints beside the figure, to be quoted with it."""
+    """Return sacrebleu's signature, to be quoted with the figure."""
     sentences, references, squares = counts[:NUM_HEADER]
     if sentences == 0:
         raise UserError("the signature states the number of references; score a sentence before asking for it")

@@ -1,4 +1,4 @@
-"""BLEU of text that came tokenized by Moses, detokenised first, so that it compares with that of plain text."""
+"""BLEU of text that was tokenized by Moses, detokenized first to be comparable with that of plain text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 @final
 class DetokenizedBLEU(CorpusMetric):
-    """Detokenises hypotheses and references alike. Multi30k's tokenized captions become its plain ones again, less case
-    and kinds of quotation marks.
+    """BLEU of detokenized hypotheses and references. Multi30k's tokenized captions become its plain ones again, except
+    for case and kinds of quotation marks.
 
     Args:
         language: of the target, as in `fr`.
-        lowercase, tokenize: as of BLEU; the latter is sacrebleu's own tokenizer, for plain text.
+        lowercase, tokenize: as in BLEU; sacrebleu's tokenizer reads the detokenized text.
     """
 
     def __init__(self, *, language: str, lowercase: bool, tokenize: str) -> None:
@@ -39,7 +39,7 @@ def plain_tokens(text: str, *, of_plain: Callable[[str], str], language: str) ->
 
 @lru_cache(maxsize=2**15)  # references come again at every validation
 def detokenized(text: str, language: str) -> str:
-    """detokenizer.perl of Moses."""
+    """Return the text of detokenizer.perl of Moses."""
     plain: str = moses_detokenizer(language).detokenize(text.split())
     return plain
 

@@ -1,4 +1,4 @@
-"""Too short or too long: words of the translations over those of the references. Papineni et al. 2002, 2.2.2."""
+"""Words of the translations over those of the references. Papineni et al. 2002, 2.2.2."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 
 def length_ratio(metric: CorpusMetric, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Words as this BLEU cuts them; of several references, each sentence's closest in length, the shorter of two.
+    """Return the ratio by the words of this BLEU; of several references the one closest in length counts.
 
-    Below 1, BLEU's brevity penalty is exp(1 - 1 / ratio).
+    Of two as close the shorter one counts. Below 1, BLEU's brevity penalty is exp(1 - 1 / ratio).
     """
     rows = sentence_counts(metric.scorer, hypotheses, references)
-    said, expected = (sum(row[NUM_HEADER + position] for row in rows) for position in (0, 1))
-    return said / max(expected, 1)
+    written, expected = (sum(row[NUM_HEADER + position] for row in rows) for position in (0, 1))
+    return written / max(expected, 1)

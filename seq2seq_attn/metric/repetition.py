@@ -1,4 +1,4 @@
-"""How much of a text says again what it said. Welleck et al. 2020, "seq-rep-n", arXiv:1908.04319, section 6."""
+"""The share of repeated n-grams in a text. Welleck et al. 2020, "seq-rep-n", arXiv:1908.04319, section 6."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 
 def repetition(sentences: Iterable[str], n: int = 4) -> float:
-    """Of all runs of `n` words, the share that stood in the same sentence before.
+    """Return the share of n-grams that occurred before in the same sentence.
 
     seq-rep-n is 1 - |different n-grams| / |n-grams| of one text; here both are summed over the sentences first, so
-    that a short one weighs little. Words are what stands between blanks.
+    that a short one weighs little. Words are separated by blanks.
     """
     total = different = 0
     for sentence in sentences:

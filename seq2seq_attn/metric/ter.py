@@ -6,14 +6,14 @@ import sacrebleu
 
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
-# The length of a sentence's references is their mean, a fraction. Its unit here is 1 / lcm(1, ..., 20) of a word:
-# exact up to 20 references, and beyond that right to nine digits.
+# The reference length of a sentence is the mean over its references, a fraction. Its unit here is
+# 1 / lcm(1, ..., 20) of a word: exact up to 20 references, and correct to nine digits beyond.
 UNITS = 232_792_560
 
 
 @final
 class TER(CorpusMetric):
-    """Edits in a hundred words of the references; more edits than words give over 100. Less is better.
+    """Edits per hundred words of the references; more edits than words give over 100. Lower is better.
 
     Args:
         normalized: split off punctuation, as Tercom's `-N`.

@@ -1,4 +1,4 @@
-"""A mean over target tokens, in integers: the same to the last digit, whichever process scored which sentence."""
+"""A mean over target tokens, summed in integers, so that it is the same however processes share the sentences."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from jaxtyping import Float
 from torch import Tensor
 from torchmetrics import Metric
 
-UNITS = 2**24  # in one: what a batch's sum loses is in the eighth decimal position
-LIMIT = 2.0**26  # of a batch's sum: thousands of such fit into an integer, and no figure worth reading comes near
+UNITS = 2**24  # in 1; rounding changes the sum of a batch in the eighth decimal
+LIMIT = 2.0**26  # of the sum of a batch; thousands of them fit into an integer
 
 
 @final
 class TokenMean(Metric):
-    """Sums of batches, rounded, since the sum of integers knows no order. NaN if one is not finite, or beyond LIMIT."""
+    """A mean of batch sums rounded to integers, whose order does not matter. NaN if one is not finite or over LIMIT."""
 
     is_differentiable = False
     higher_is_better = None
@@ -30,7 +30,7 @@ class TokenMean(Metric):
             self.add_state(state, torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, value: Float[Tensor, "..."], weight: int = 1) -> None:
-        """Adds a batch.
+        """Add a batch.
 
         Args:
             value: a number for each token, or the mean of several.
@@ -44,7 +44,7 @@ class TokenMean(Metric):
             self.broken = self.broken + 1
 
     def compute(self) -> Float[Tensor, ""]:
-        """In float64; NaN too where nothing was added."""
+        """Return the mean in float64; NaN if nothing was added."""
         broken = bool(self.broken) or not self.tokens
         mean = torch.nan if broken else int(self.total) / UNITS / int(self.tokens)
         return torch.tensor(mean, dtype=torch.float64)

@@ -11,7 +11,7 @@ from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 @final
 class TokenizedBLEU(CorpusMetric):
-    """Takes detokenized sentences, and tokenizes hypotheses and references alike.
+    """BLEU of detokenized sentences after Moses' tokenization of hypotheses and references.
 
     Args:
         language: of the target, as in `fr`; one that Moses has no abbreviations for is tokenized as English.
@@ -30,16 +30,16 @@ class TokenizedBLEU(CorpusMetric):
 
 @lru_cache(maxsize=2**15)  # references come again at every validation
 def moses_tokenized(text: str, language: str) -> str:
-    """lowercase.perl, normalize-punctuation.perl and tokenizer.perl of Moses, one after the other."""
+    """Return the text after lowercase.perl, normalize-punctuation.perl and tokenizer.perl of Moses."""
     normalizer, tokenizer = moses(language)
-    # The line end counts: the script reads it, and so moves a last quotation mark before the full stop.
+    # The script reads the line end, after which it moves a final quotation mark before the full stop.
     normalized = normalizer.normalize(text.lower() + "\n")
     return tokenizer.tokenize(normalized, return_str=True, escape=True)
 
 
 @cache
 def moses(language: str) -> tuple[Any, Any]:
-    """perl_parity: as Multi30k's files have it, where ’ is a quotation mark unless ASCII letters are on both sides."""
+    """Return the tools; perl_parity is as in Multi30k's files: ’ is a quotation mark unless between ASCII letters."""
     # Half a second to import, which a training's first step need not wait for.
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 

@@ -109,7 +109,7 @@ def test_wrong_shapes_and_names_are_refused(tmp_path):
         r"\(heads, target, source\), got \(5, 7\)$",
     ):
         draw_attention(some_weights(5, 7), SOURCE, TARGET)
-    with pytest.raises(ValueError, match=r"where '=' is an override: 'step=3'$"):
+    with pytest.raises(ValueError, match=r"which on a command line is an override: 'step=3'$"):
         save_attention_map(tmp_path / "step=3", some_weights(7, 5), SOURCE, TARGET)
 
 
