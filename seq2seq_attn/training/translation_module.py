@@ -222,7 +222,7 @@ class TranslationModule(pl.LightningModule):
     def loss(self, batch: Batch, need_weights: bool = False, count_correct: bool = False) -> tuple[Loss, Decoded]:
         """Of a batch, taken as it is, and what the model made of it."""
         if isinstance(self.model, Ensemble):
-            members = list(self.model.members)
+            members: Any = list(self.model.members)
             return ensemble_cross_entropy(members, batch, self.label_smoothing, need_weights=need_weights)
         decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights)
         # Padding is left out before the output layer, which is half of an update's work.
