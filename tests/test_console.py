@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from configs import ROOT
 
-from seq2seq_attn.sweep.job import Job, write_record
-from seq2seq_attn.sweep.progress import Progress
+from seq2seq_attn.sweep.job import Job
 from seq2seq_attn.text import plain_console
 from seq2seq_attn.training.results import print_results
 
@@ -30,12 +29,9 @@ def test_the_table_of_a_sweep_prints_overrides_and_folders_as_they_are(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.chdir(tmp_path)
-    folder = Path(ODD) / "0"
-    write_record(folder, status="complete", minutes=1.0, overrides=[])
-    progress = Progress(1, Path(ODD), told=True)
-    progress.add([Job(0, ("slots=[/cross]",), folder)])
-    progress.print_table()
+    job = Job(0, ("slots=[/cross]",), tmp_path / "0")
+    job.write("complete", minutes=1.0)
+    print_table(Path(ODD), [job])
     said = capsys.readouterr().out
     assert f"Sweep: {ODD}" in said
     assert "slots=[/cross]" in said

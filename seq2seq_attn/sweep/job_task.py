@@ -1,4 +1,4 @@
-"""What surrounds the task of a sweep's job, in whichever process a launcher runs it."""
+"""The task of a sweep's job, with its record and its output file, in whichever process a launcher runs it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Any, final
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from seq2seq_attn.distributed.rank_overrides import is_first_rank
+from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.run_lock import locked
 from seq2seq_attn.errors import causes, one_line, sentence_of
 from seq2seq_attn.process import keep_freed_memory, leave_on_signals
-from seq2seq_attn.sweep.job import COMPLETE, FAILED, RUNNING, write_record
+from seq2seq_attn.sweep.job import COMPLETE, FAILED, RUNNING, Job
 
 OUTPUT, TRACEBACK = "output.txt", "error.txt"
 
 
 @final
 class JobTask:
-    """A failure is put on record and stays within the job: launchers and sweepers see a job that has ended.
+    """A task that records its failure instead of raising it: Hydra raises the first failure of a sweep alone.
 
-    It is made in the process of the command and pickled to those of launchers, so it takes the command line along.
+    It is made in the command's process and pickled into those of launchers, with the command line.
     """
 
     def __init__(self, task: Callable[[DictConfig], Any]) -> None:
@@ -35,72 +35,63 @@ class JobTask:
         self.arguments, self.process = list(sys.argv), os.getpid()
 
     def __call__(self, config: DictConfig) -> None:
-        folder = Path(HydraConfig.get().runtime.output_dir)
-        first, overrides = is_first_rank(os.environ), list(HydraConfig.get().overrides.task)
-        began = time.monotonic()
+        hydra, began = HydraConfig.get(), time.monotonic()
+        job = Job(hydra.job.num, tuple(hydra.overrides.task), Path(hydra.runtime.output_dir))
 
         def record(status: str, **entries: Any) -> None:
-            if first:
-                minutes = (time.monotonic() - began) / 60
-                told = {"overrides": overrides, "status": status, "minutes": minutes, "process": os.getpid()}
-                write_record(folder, **told, **entries)
+            if is_first():
+                job.write(status, minutes=(time.monotonic() - began) / 60, process=os.getpid(), **entries)
 
         with ExitStack() as around:
             if os.getpid() != self.process:
-                around.enter_context(output_into(folder / OUTPUT))
-                around.enter_context(as_the_command(self.arguments))
-            if first:
-                around.enter_context(locked(folder))
+                around.enter_context(output_into(job.folder / OUTPUT))
+                become_the_command(self.arguments)
+            if is_first():
+                around.enter_context(locked(job.folder))
             record(RUNNING)
             try:
                 self.task(config)
             except Exception as error:
-                record(FAILED, why=why(error, folder))
+                record(FAILED, why=reason(error, job.folder))
             else:
                 record(COMPLETE)
+        if is_first():
+            bleu, minutes = job.results.get("test/bleu"), f"{job.record['minutes']:.1f} min"
+            figures = minutes if bleu is None else f"BLEU {bleu:.1f}, {minutes}"
+            how = figures if job.status == COMPLETE else f"failed: {job.record['why']}"
+            print(f"job {job.number} {' '.join(job.overrides)}: {how}", flush=True)
 
 
-def why(error: Exception, folder: Path) -> str:
-    """The sentence of a mistake, or of a bug the last line of its traceback, which goes into a file."""
-    sentence = sentence_of(error)
-    if sentence is not None:
+def reason(error: Exception, folder: Path) -> str:
+    """Return the sentence of a user error; of a bug the last line of its traceback, which is written to a file."""
+    if sentence := sentence_of(error):
         return sentence
     trace = "".join(traceback.format_exception(error))
     (folder / TRACEBACK).write_text(trace, "utf-8")
     print(trace, file=sys.stderr, flush=True)
     *_, first = causes(error)
-    return f"{type(first).__name__}: {one_line(str(first))} (see {folder / TRACEBACK})"
+    return f"{type(first).__name__}: {one_line(first)} (see {folder / TRACEBACK})"
 
 
-@contextmanager
-def as_the_command(arguments: list[str]) -> Iterator[None]:
-    """What main() does for its process, and what Lightning reads to start the other ranks of a job."""
-    main, left, spec = sys.modules["__main__"], sys.argv, sys.modules["__main__"].__spec__
+def become_the_command(arguments: list[str]) -> None:
+    """Do for a launcher's worker what `main` does for its process, and set what Lightning starts other ranks by."""
     keep_freed_memory()
     leave_on_signals()
-    sys.argv, main.__spec__ = arguments, None  # a launcher's worker is a module: `python -m ...`
-    try:
-        yield
-    finally:
-        sys.argv, main.__spec__ = left, spec
+    sys.argv = arguments
+    sys.modules["__main__"].__spec__ = None  # a worker is a module, `python -m ...`
 
 
 @contextmanager
 def output_into(file: Path) -> Iterator[None]:
-    """All that this process and those that it starts say: several jobs at once would write over each other's bars."""
-    said = [sys.stdout, sys.stderr]
+    """Send what this process and those that it starts print to a file: jobs at once would overwrite other's bars."""
     kept = [os.dup(descriptor) for descriptor in (1, 2)]
-    file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as target:
-        for stream in said:
-            stream.flush()
         for descriptor in (1, 2):
             os.dup2(target.fileno(), descriptor)
     try:
         yield
     finally:
-        for stream in said:
+        for stream, descriptor, before in zip((sys.stdout, sys.stderr), (1, 2), kept, strict=True):
             stream.flush()
-        for descriptor, before in zip((1, 2), kept, strict=True):
             os.dup2(before, descriptor)
             os.close(before)

@@ -1,104 +1,98 @@
-"""Jobs of a sweep through any of Hydra's launchers: what is complete is skipped, a failure is told at the end."""
+"""The jobs of a sweep through any of Hydra's launchers: complete ones are skipped, failures reported at the end."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
-from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.distributed.rank_overrides import is_first_rank, sweep_together
 from seq2seq_attn.distributed.run_lock import is_locked
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.sweep.job import COMPLETE, RUNNING, WAITING, Job
+from seq2seq_attn.sweep.job import COMPLETE, FAILED, RUNNING, WAITING, Job
 from seq2seq_attn.sweep.job_task import JobTask
-from seq2seq_attn.sweep.progress import POLL_SECONDS, Progress
+from seq2seq_attn.text import plain_console
+
+POLL_SECONDS = 0.5
 
 
 @final
 class Sweep:
     """Args:
     config: of the command, as Hydra gives it to a sweeper.
-    total: jobs that it will have.
+    arguments: the overrides typed, which replace those of `hydra.sweeper.params`.
+
+    Attributes:
+        varied: overrides that name several values, by key.
+        fixed: all others, which the jobs share.
     """
 
     def __init__(
-        self, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig, total: int
+        self, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig, arguments: Sequence[str]
     ) -> None:
-        self.context, self.config = hydra_context, config
+        if any(int(os.environ.get(name, "1")) > 1 for name in ("WORLD_SIZE", "SLURM_NTASKS")):
+            raise UserError("each job of a sweep starts its own processes; start the sweep without torchrun and srun")
+        params = OmegaConf.to_container(config.hydra.sweeper.params or OmegaConf.create(), resolve=False)
+        assert isinstance(params, dict)
+        given = [*(f"{key}={value}" for key, value in params.items()), *arguments]
+        parser = OverridesParser.create(config_loader=hydra_context.config_loader)
+        last = {override.get_key_element(): override for override in parser.parse_overrides(given)}
+        self.varied = {key: override for key, override in last.items() if override.is_sweep_override()}
+        self.fixed = [f"{key}={o.get_value_element_as_str()}" for key, o in last.items() if key not in self.varied]
+        self.config, self.loader = config, hydra_context.config_loader
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=JobTask(task_function), config=config
         )
+        self.resumes = OmegaConf.select(config, "resume") == "auto"
         self.folder = Path(str(config.hydra.sweep.dir))
         self.folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(config, self.folder / "multirun.yaml")
-        self.first = is_first_rank(os.environ)  # of ranks that go through the sweep together, it keeps the records
-        self.skips = not sweep_together(os.environ)  # else a rank would wait for one that skips
-        self.progress = Progress(total, self.folder, told=self.first)
+        self.jobs: list[Job] = []
+
+    def run_grid(self, max_batch_size: int | None) -> None:
+        """Run a job for each combination of values; all of them are checked before the first is run."""
+        values = [[f"{key}={value}" for value in o.sweep_string_iterator()] for key, o in self.varied.items()]
+        jobs = [self.job(number, [*self.fixed, *drawn]) for number, drawn in enumerate(product(*values))]
+        size = max_batch_size or len(jobs)
+        for start in range(0, len(jobs), size):
+            self.run(jobs[start : start + size])
+        self.end()
 
     def job(self, number: int, overrides: Sequence[str]) -> Job:
-        """Composed once before anything is run, which finds its folder and a mistake in its overrides.
+        """Compose a job, which finds a mistake in its overrides.
 
         Raises:
-            UserError: if it goes on in a folder that is another job's.
+            UserError: if the sweep resumes in a folder that holds another job.
         """
-        config = self.context.config_loader.load_sweep_config(self.config, list(overrides))
-        with open_dict(config):
-            config.hydra.job.id = config.hydra.job.num = number
-        before = HydraConfig.instance().cfg
-        HydraConfig.instance().set_config(config)
-        folder = self.folder / str(config.hydra.sweep.subdir)
-        HydraConfig.instance().cfg = before
-        job = Job(number, tuple(overrides), folder)
-        if self.first and goes_on(config):
+        self.loader.load_sweep_config(self.config, list(overrides))
+        job = Job(number, tuple(overrides), self.folder / str(number))
+        if self.resumes:
             job.check()
         return job
 
-    def run(self, jobs: Sequence[Job]) -> None:
-        """All of them, at a time as many as the launcher starts."""
-        self.progress.add(jobs)
+    def run(self, jobs: Sequence[Job], repeat_failed: bool = True) -> None:
+        """Run those that are not complete, as many at once as the launcher starts."""
+        self.jobs += jobs
         left = []
         for job in jobs:
-            if self.skips and goes_on(self.config) and job.is_complete:
-                self.progress.skip(job)
-                continue
-            if self.first:
-                job.put_down()
-            left.append(job)
-        with self.progress.watching(left):
-            while left:
-                left = self._launch(left)
+            if self.resumes and (job.is_complete or (job.status == FAILED and not repeat_failed)):
+                print(f"job {job.number}: {job.status}, skipped", flush=True)
+            else:
+                job.write(WAITING)
+                left.append(job)
+        while left:
+            left = self._launch(left)
 
-    def pass_over(self, jobs: Sequence[Job]) -> None:
-        """What is over already, however it ended."""
-        self.progress.add(jobs)
-        for job in jobs:
-            self.progress.skip(job)
-
-    def end(self) -> None:
-        """The table of all jobs.
-
-        Raises:
-            UserError: if some have failed.
-        """
-        self.progress.print_table()
-        failed = [job for job in self.progress.jobs if job.status != COMPLETE] if self.first else []
-        if failed:
-            numbers = ", ".join(str(job.number) for job in failed)
-            raise UserError(
-                f"{len(failed)} of {len(self.progress.jobs)} jobs failed ({numbers}); repeat the command with "
-                f"hydra.sweep.dir={self.folder} resume=auto: complete jobs are skipped, the others go on"
-            )
-
-    def _launch(self, jobs: list[Job]) -> list[Job]:
-        """Gives those that were not begun, since a worker that was killed takes its launcher along."""
-        overrides = [[*job.overrides, f"hydra.sweep.subdir={quoted(self._subdir(job))}"] for job in jobs]
+    def _launch(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return the jobs that were not begun: a worker that is killed ends its launcher."""
+        overrides = [[*job.overrides, f"hydra.sweep.subdir={job.number}"] for job in jobs]  # launchers count from 0
         try:
             self.launcher.launch(overrides, initial_job_idx=jobs[0].number)
         except Exception as error:
@@ -108,20 +102,33 @@ class Sweep:
                 while job.status == RUNNING and is_locked(job.folder):
                     time.sleep(POLL_SECONDS)
                 if job.status == RUNNING:
-                    job.write_off(f"its process ended without a word ({type(error).__name__})")
-            return [job for job in jobs if job.status == WAITING]
-        return []
+                    job.write(FAILED, why=f"its process was killed ({type(error).__name__})")
+        return [job for job in jobs if job.status == WAITING]
 
-    def _subdir(self, job: Job) -> str:
-        """Given, since launchers number jobs by their position among those that are left."""
-        return job.folder.relative_to(self.folder).as_posix()
+    def end(self) -> None:
+        """Print the table of all jobs.
+
+        Raises:
+            UserError: if some have failed.
+        """
+        print_table(self.folder, self.jobs)
+        if failed := [str(job.number) for job in self.jobs if job.status != COMPLETE]:
+            raise UserError(
+                f"{len(failed)} of {len(self.jobs)} jobs failed ({', '.join(failed)}); repeat the command with "
+                f"hydra.sweep.dir={self.folder} resume=auto: complete jobs are skipped, the others run again"
+            )
 
 
-def goes_on(config: Any) -> bool:
-    return bool(OmegaConf.select(config, "resume") == "auto")
+def print_table(folder: Path, jobs: Sequence[Job]) -> None:
+    """Print one row for each job, with the overrides in which it differs from the others."""
+    from rich.table import Table
 
-
-def quoted(text: str) -> str:
-    """For Hydra's grammar of overrides."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    common = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
+    table = Table(title=f"Sweep: {folder}", title_justify="left")
+    for name in ("job", "overrides", "status", "test BLEU", "minutes"):
+        table.add_column(name, justify="left" if name in ("overrides", "status") else "right", overflow="fold")
+    for job in jobs:
+        differing = " ".join(override for override in job.overrides if override not in common)
+        figures = (job.results.get("test/bleu"), job.record.get("minutes"))
+        table.add_row(str(job.number), differing, job.status, *("" if x is None else f"{x:.1f}" for x in figures))
+    plain_console().print(table)

@@ -6,15 +6,14 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from child import Child
 from configs import CONF, ROOT
 
-from seq2seq_attn.sweep.job import read_record
+from seq2seq_attn.sweep.job import read_json
 
 CONFIG = """
 defaults: [_self_, override hydra/sweeper: grid]
@@ -91,28 +90,20 @@ def write_app(folder: Path) -> Path:
     return folder
 
 
-def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
-    """In a session of its own."""
-    paths = {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),
+def start(folder: Path, *overrides: str) -> Child:
+    environment = {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]),  # for what launchers start
         "PATH": os.pathsep.join([str(folder / "bin"), os.environ["PATH"]]),
+        "COLUMNS": "200",
     }
-    return subprocess.Popen(
-        [sys.executable, "app.py", "-m", *overrides],
-        cwd=folder,
-        text=True,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | paths | {"COLUMNS": "200"},
-    )
+    pickles = any(override.startswith("hydra/launcher") for override in overrides)
+    return Child(folder / "app.py", ["-m", *overrides], folder, environment, own_python=pickles)
 
 
 def swept(folder: Path, *overrides: str) -> tuple[int, list[str], list[str]]:
     """Exit code, and the lines of both streams."""
-    process = start(folder, *overrides)
-    out, error = process.communicate(timeout=120)
-    return process.returncode, out.splitlines(), error.splitlines()
+    done = start(folder, *overrides).wait()
+    return done.returncode, done.stdout.splitlines(), done.stderr.splitlines()
 
 
 def told(folder: Path, job: int, file: str = "job.json") -> dict[str, Any]:
@@ -123,13 +114,13 @@ def kill_in_job(folder: Path, job: int, *overrides: str) -> None:
     """The command and all of its processes, once the job is at work; others go on until then."""
     hold = folder / f"hold{job}"
     hold.touch()
-    process, latest = start(folder, *overrides), time.monotonic() + 100
+    child, latest = start(folder, *overrides), time.monotonic() + 100
     at = folder / "sweep" / str(job)
-    while read_record(at).get("status") != "running" or not (at / "begun.txt").exists():
+    while read_json(at / "job.json").get("status") != "running" or not (at / "begun.txt").exists():
         assert time.monotonic() < latest
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
     hold.unlink()
 
 
