@@ -79,6 +79,8 @@ def quieten() -> None:
     """Leave out what Lightning says of itself and what its user cannot change."""
     for library in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(library).setLevel(logging.WARNING)
+    # which rank has ended, before Lightning kills the others; the name is that of Lightning 2.6
+    logging.getLogger("lightning_fabric.strategies.launchers.subprocess_script").setLevel(logging.INFO)
     for message in (
         ".*Experiment logs directory.*",  # Hydra has written into the run folder before
         "Checkpoint directory .* exists and is not empty.*",

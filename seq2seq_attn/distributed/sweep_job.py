@@ -11,18 +11,16 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
+from seq2seq_attn.distributed.rank_overrides import is_override
 from seq2seq_attn.distributed.run_folder import launcher
 
-SWEEPING = ("-m", "--multirun")
-LEFT = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # by Lightning, for its processes
+# Lightning leaves them in the environment for its processes.
+LEFT = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @contextmanager
 def sweep_job() -> Iterator[None]:
-    """Around what several processes do. Lightning starts them by the command line, which is that of the whole sweep.
-
-    Where they were started by torchrun or SLURM each of them sweeps, and so it is where there is no sweep.
-    """
+    """Set the command line of one job for the ranks that Lightning starts by it, and clean up after them."""
     started = "LOCAL_RANK" in os.environ or launcher() is not None
     if started or not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
         yield
@@ -40,7 +38,6 @@ def sweep_job() -> Iterator[None]:
 
 
 def of_one_job(arguments: Sequence[str], overrides: Sequence[str]) -> list[str]:
-    """The flags of a sweep with the overrides of one of its jobs."""
-    typed = [argument for argument in arguments if argument not in SWEEPING]
-    flags = [flag for flag in typed if flag.startswith("-") or not ("=" in flag or flag.startswith("~"))]
+    """Return the flags of a sweep with the overrides of one of its jobs."""
+    flags = [word for word in arguments if word not in ("-m", "--multirun") and not is_override(word)]
     return [*flags, *overrides, "hydra.mode=RUN"]  # an experiment or sweep=optuna would sweep in each rank

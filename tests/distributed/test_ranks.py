@@ -1,4 +1,4 @@
-"""What all ranks of a run have to say is said once, by the first; what one alone has to say, by that one."""
+"""Ranks end together: an error of all is printed by the first, and a rank that was killed is named."""
 
 from __future__ import annotations
 
@@ -9,61 +9,18 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
-import torch
 from configs import ROOT
-from distributed.ranks import on_ranks
-from forked import ended, forked
+from lightning_fabric.plugins.environments import LightningEnvironment
+from lightning_fabric.strategies.launchers import subprocess_script
+from pytorch_lightning.strategies.launchers import subprocess_script as launchers
 from small_run import SMALL
 
 from seq2seq_attn.distributed import ranks
 from seq2seq_attn.distributed.ranks import ending_together
 from seq2seq_attn.errors import UserError
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")  # Python 3.12's
-
-
-def said(mistakes: dict[int, str], of_memory: bool) -> str:
-    """What this rank's command would print, or how it leaves."""
-    torch.distributed.init_process_group("gloo")
-    ranks.LISTEN_SECONDS = 0.4
-    rank = torch.distributed.get_rank()
-    trainer = SimpleNamespace(strategy=SimpleNamespace(launcher=None), world_size=2, global_rank=rank)
-    found = "nothing"
-    try:
-        with ending_together(trainer):
-            if rank in mistakes:
-                cause = UserError(mistakes[rank])
-                if of_memory:
-                    raise RuntimeError("out of memory") from cause
-                raise cause
-    except SystemExit as left:
-        found = f"leaves with {left.code}"
-    except UserError as error:
-        found = str(error)
-    except RuntimeError as error:
-        found = str(error.__cause__)
-    if rank == 0:
-        time.sleep(1.0)  # it keeps what the ranks say to each other
-    return found
-
-
-@pytest.mark.parametrize("of_memory", [False, True])
-@pytest.mark.parametrize(
-    ("mistakes", "expected"),
-    [
-        ({0: "too hot", 1: "too hot"}, ["too hot", "leaves with 2"]),
-        ({0: "another is too hot", 1: "too hot"}, ["another is too hot", "too hot"]),
-        ({1: "too hot"}, ["nothing", "too hot"]),
-        ({0: "too hot"}, ["too hot", "nothing"]),
-    ],
-    ids=["all", "each its own", "one", "the first"],
-)
-def test_a_mistake_of_all_ranks_is_said_by_the_first_and_that_of_one_by_itself(
-    mistakes: dict[int, str], expected: list[str], of_memory: bool, tmp_path: Path
-) -> None:
-    assert on_ranks(2, said, tmp_path, mistakes, of_memory) == expected
 
 
 @pytest.mark.slow
@@ -93,28 +50,78 @@ def test_a_command_on_two_ranks_says_each_warning_and_its_mistake_once(pairs: li
     assert [done.stdout.count(sentence) for sentence in once] == [1] * len(once), done.stdout
 
 
-def test_a_first_rank_that_is_asked_to_end_asks_those_that_it_has_started() -> None:
+def trainer(*started: subprocess.Popen[bytes], rank: int = 0) -> Any:
+    launcher = SimpleNamespace(procs=list(started))
+    return SimpleNamespace(strategy=SimpleNamespace(launcher=launcher), global_rank=rank)
+
+
+def sleeping() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "60"])
+
+
+def ended(code: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(["sh", "-c", code])
+    process.wait()
+    return process
+
+
+@pytest.mark.parametrize("error", [UserError("too hot"), KeyError("a bug")])
+def test_a_first_rank_raises_at_once_and_others_wait_for_it(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "LISTEN_SECONDS", 0.4)
+    for rank, least, most in ((0, 0.0, 0.4), (1, 0.4, 9.0)):
+        began = time.monotonic()
+        with pytest.raises(type(error)), ending_together(trainer(rank=rank)):
+            raise error
+        assert least <= time.monotonic() - began < most
+
+
+@pytest.mark.parametrize("error", [UserError("too hot"), KeyError("a bug"), SystemExit(129), KeyboardInterrupt()])
+def test_a_first_rank_that_leaves_with_an_error_ends_those_that_lightning_has_started(error: BaseException) -> None:
     """Lightning passes a signal on once ranks train, and they may still be starting."""
-    started = subprocess.Popen(["sleep", "60"])
-    launcher = SimpleNamespace(procs=[started])
-    trainer = SimpleNamespace(strategy=SimpleNamespace(launcher=launcher), world_size=2, global_rank=0)
-    with pytest.raises(SystemExit, match=r"^129$"), ending_together(trainer):
-        raise SystemExit(129)
-    assert started.returncode == -signal.SIGHUP
+    child = sleeping()
+    running = trainer(child)
+    with pytest.raises(type(error)), ending_together(running):
+        raise error
+    assert child.returncode == -signal.SIGTERM
+    assert running.strategy.launcher.procs == []
 
 
-def test_a_first_rank_that_waits_for_one_that_was_asked_to_end_leaves_as_asked(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_first_rank_that_is_done_waits_for_others_and_kills_those_that_do_not_end(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    child = subprocess.Popen(["sleep", "0.1"])
+    with ending_together(trainer(child)):
+        pass
+    assert child.returncode == 0
     monkeypatch.setattr(ranks, "GRACE_SECONDS", 0.1)
+    child = sleeping()
+    with ending_together(trainer(child)):
+        pass
+    assert child.wait() == -signal.SIGKILL
 
-    def work() -> None:
-        started = subprocess.Popen(["sleep", "60"])
-        started.terminate()
-        launcher = SimpleNamespace(procs=[started])
-        trainer = SimpleNamespace(strategy=SimpleNamespace(launcher=launcher), world_size=2, global_rank=0)
-        with ending_together(trainer):
-            time.sleep(30)
 
-    assert ended(forked(work)) == 143
-    assert "was killed by SIGTERM; the other ranks end too" in capfd.readouterr().err
+def test_a_rank_that_ended_is_named_where_it_is_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "POLL_SECONDS", 0.05)
+    for code, how in (("kill -9 $$", "was killed by SIGKILL"), ("exit 7", "ended with exit code 7")):
+        child = ended(code)
+        sentence = rf"^rank 2 \(process {child.pid}\) {how}; the other ranks end too, continue with resume=auto$"
+        with pytest.raises(UserError, match=sentence), ending_together(trainer(sleeping(), child)):
+            raise RuntimeError("connection closed by peer")
+        with pytest.raises(UserError, match=r"^too hot$"), ending_together(trainer(child)):
+            raise UserError("too hot")
+    with pytest.raises(RuntimeError, match="a bug"), ending_together(trainer(ended("exit 0"), sleeping())):
+        raise RuntimeError("a bug")
+
+
+def test_an_interrupt_keeps_its_exit_code() -> None:
+    """Lightning turns it into `sys.exit(1)`."""
+    left = SystemExit(1)
+    left.__context__ = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt), ending_together(trainer()):
+        raise left
+
+
+def test_lightning_2_6_has_the_list_the_observer_and_the_log_that_are_used_here() -> None:
+    assert launchers._SubprocessScriptLauncher(LightningEnvironment(), 2, 1).procs == []
+    assert subprocess_script._ChildProcessObserver(os.getpid(), [])._run()  # it has nothing left to do
+    assert subprocess_script._logger.name == "lightning_fabric.strategies.launchers.subprocess_script"

@@ -6,14 +6,13 @@ import errno
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from child import done
 from configs import ROOT
 from forked import ended, forked
 from small_run import run_here
@@ -56,16 +55,10 @@ def test_the_command_leaves_before_hydra_writes_into_the_folder_of_a_running_one
     folder.mkdir()
     with another_at_work(folder):
         before = everything(folder)
-        done = subprocess.run(
-            [sys.executable, "train.py", f"hydra.run.dir='{folder}'", "resume=auto"],
-            cwd=ROOT,
-            text=True,
-            capture_output=True,
-            timeout=120,
-        )
+        answer = done(ROOT / "train.py", f"hydra.run.dir='{folder}'", "resume=auto", folder=ROOT)
         assert everything(folder) == before
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (f"another process is at work in {folder}; wait for it, or end it, or give another folder\n")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == f"another process is at work in {folder}; wait for it, or end it, or give another folder\n"
 
 
 def test_ranks_that_are_not_the_first_need_no_lock(
