@@ -2,8 +2,7 @@
 
 from omegaconf import DictConfig
 
-from seq2seq_attn.cli.entry import main
-from seq2seq_attn.cli.importing import importing
+from seq2seq_attn.cli.entry import importing, main
 
 
 def task(config: DictConfig) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
+from child import done
 from configs import CONF, ROOT, options
 from omegaconf import OmegaConf
 
@@ -23,12 +25,11 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
+@cache
 def answer(name: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, f"{name}.py", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    answered = done(ROOT / f"{name}.py", *arguments, folder=ROOT)
+    assert (answered.returncode, answered.stderr) == (0, "")
+    return answered.stdout
 
 
 @each_command
@@ -47,7 +48,7 @@ def test_the_options_that_help_explains_are_there(name: str) -> None:
     text = OmegaConf.load(CONF / f"{name}.yaml").hydra.help.template
     explained = [line.split()[0] for line in text.partition("ptions\n")[2].partition("\n\n")[0].splitlines()]
     assert len(explained) > 5
-    config = yaml.safe_load(answer(name, "--cfg", "job"))
+    config = yaml.safe_load(answer(name, "--cfg", "job", "--resolve"))
     groups = {path.name for path in CONF.iterdir() if path.is_dir()}
     for option in explained:
         node, _, key = option.rpartition(".")

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from child import Child, Done
+from configs import ROOT
 
 CONF = {
     "app.yaml": """
@@ -70,6 +72,7 @@ if __name__ == "__main__":
     main(task, "app", CONF)
 """
 HELP = "`python app.py --cfg job` lists them.\n"
+LISTED = "`python app.py --help` lists the choices, `python app.py --cfg job` the options\n"
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +85,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, *arguments: str, wrapper: str = "", **options) -> subprocess.CompletedProcess:
-    root = str(Path(__file__).parents[2])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, str(folder)]), "COLUMNS": "200"}
-    environment.pop("HYDRA_FULL_ERROR", None)
-    command = [sys.executable, str(folder / "app.py"), *arguments]
-    command = ["sh", "-c", wrapper, "sh", *command] if wrapper else command
-    options = {"capture_output": True, "timeout": 60, "text": True, "cwd": folder, **options}
-    return subprocess.run(command, env=environment, **options)
+def run(folder: Path, *arguments: str, stdout: int | None = None) -> Done:
+    return Child(folder / "app.py", arguments, folder, {"COLUMNS": "200"}, stdout).wait()
+
+
+def run_by_shell(folder: Path, *arguments: str, wrapper: str = 'exec "$@"') -> subprocess.CompletedProcess[str]:
+    """As `python app.py`, with what a shell can do around it."""
+    command = ["sh", "-c", wrapper, "sh", sys.executable, "app.py", *arguments]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{folder}"}
+    return subprocess.run(command, env=environment, capture_output=True, timeout=60, text=True, cwd=folder)
 
 
 @pytest.mark.parametrize(
@@ -109,48 +113,59 @@ def run(folder: Path, *arguments: str, wrapper: str = "", **options) -> subproce
         ("attention=sparze", "There is no attention 'sparze'; choose from: bahdanau, sparse\n"),
         ("attention/score=dott", "There is no attention/score 'dott'; choose from: additive, dot\n"),
         ("metric=[bleu,chrff]", "There is no metric 'chrff'; choose from: bleu, chrf\n"),
-        ("encoder=rnn", "This config uses no encoder, so there is none to replace; to add one: '+encoder=...'\n"),
-        ("attention@cross=sparse", "There is no option 'attention@cross'; did you mean 'attention'?\n"),
-        ("metric=[1,2]", "A choice in metric=[1,2] is no name; `python app.py --help` lists the choices\n"),
-        ("--config-name=ap", "There is no config 'ap'; choose from: app, asks, other, spoilt\n"),
         (
-            "--config-name=other",
-            "There is no attention 'vanished', which experiment/broken asks for; choose from: bahdanau, sparse\n",
+            "encoder=rnn",
+            "Could not override 'encoder'. No match in the defaults list. To append to your default list use "
+            f"+encoder=rnn; {LISTED}",
         ),
-        ("--config-name=asks", "No experiment is chosen; choose from: broken\n"),
+        (
+            "attention@cross=sparse",
+            "Could not override 'attention@cross'. Did you mean to override attention? To append to your default list "
+            f"use +attention@cross=sparse; {LISTED}",
+        ),
+        ("metric=[1,2]", f"Hydra cannot read metric=[1,2]: argument of type 'int' is not iterable; {LISTED}"),
+        ("--config-name=ap", "There is no config 'ap'; choose from: app, asks, other, spoilt\n"),
+        ("--config-name=other", "There is no attention 'vanished'; choose from: bahdanau, sparse\n"),
+        (
+            "--config-name=asks",
+            f"You must specify 'experiment', e.g, experiment=<OPTION> Available options: broken; {LISTED}",
+        ),
         (
             "seed",
-            "Cannot read 'seed' (missing EQUAL at '<EOF>'); write key=value, and quote odd letters: \"key='a, b'\"\n",
+            "Error parsing override 'seed' missing EQUAL at '<EOF>' See "
+            f"https://hydra.cc/docs/1.2/advanced/override_grammar/basic for details; {LISTED}",
         ),
-        ("seed=1,2", "'seed=1,2' names several values; add -m to run a job for each, or write [a,b] for a list\n"),
         (
-            "seed=range(3)",
-            "'seed=range(3)' names several values; add -m to run a job for each, or write [a,b] for a list\n",
+            "seed=1,2",
+            "Ambiguous value for argument 'seed=1,2' 1. To use it as a list, use key=[value1,value2] 2. To use it as "
+            "string, quote the value: key=\\'value1,value2\\' 3. To sweep over it, add --multirun to your command "
+            f"line; {LISTED}",
         ),
-        ("+seed=2", "There is an option 'seed' already; leave out the '+'\n"),
+        ("seed=range(3)", f"Sweep parameters 'seed=range(3)' requires --multirun; {LISTED}"),
+        (
+            "+seed=2",
+            "Could not append to config. An item is already at 'seed'. Either remove + prefix: 'seed=2' Or add a "
+            f"second + to add or override 'seed': '++seed=2'; {LISTED}",
+        ),
         (
             "attention=3",
-            "Config group override must be a string or a list. Got int; `python app.py --cfg job` lists the options\n",
+            f"Hydra cannot read attention=3: Config group override must be a string or a list. Got int; {LISTED}",
         ),
         (
             "hydra.job.chdir=often",
-            "Error merging override hydra.job.chdir=often: Value 'often' is not a valid bool (type str); "
-            "`python app.py --cfg job` lists the options\n",
+            "Error merging override hydra.job.chdir=often: Value 'often' is not a valid bool (type str); " + LISTED,
         ),
-        ("--multrun", f"There is no flag '--multrun'; did you mean '--multirun'? {HELP}"),
-        ("seed=1 -m needed=1", "A flag stands between the overrides; write all overrides side by side\n"),
         (
             "--run --cfg=job",
-            "Only one of --run, --multirun, --cfg, --info and --shell_completion can be specified; "
-            "`python app.py --cfg job` lists the options\n",
+            "Hydra cannot read app: Only one of --run, --multirun, --cfg, --info and --shell_completion can be "
+            f"specified; {LISTED}",
         ),
         ("-m attention=sparse,sparze", "There is no attention 'sparze'; choose from: bahdanau, sparse\n"),
         ("seed=2", "seed 2 is taken; use seed=3\n"),
         ("seed=3", "a part refuses; take another\n"),
         (
             "copy.score.hidden_dim=5",
-            "'copy.score.hidden_dim' is 'attention.score.hidden_dim', to which it refers; "
-            "write attention.score.hidden_dim=...\n",
+            f"There is no option 'copy.score.hidden_dim'; did you mean 'attention.score.hidden_dim'? {HELP}",
         ),
         ("seed=6", "The option 'needed' has no value; set it: `python app.py needed=...`\n"),
         ("seed=${sed}", "The option 'seed' cannot be worked out: Interpolation key 'sed' not found\n"),
@@ -164,7 +179,7 @@ def test_a_mistake_is_one_sentence_on_standard_error(folder, arguments, sentence
 def test_a_config_that_is_no_yaml_is_named_with_its_line(folder):
     result = run(folder, "--config-name=spoilt")
     assert result.returncode == 2
-    assert result.stderr.startswith("A config is not YAML: while parsing a flow sequence in ")
+    assert result.stderr.startswith("Hydra cannot read app: while parsing a flow sequence in ")
     assert "spoilt.yaml" in result.stderr
     assert result.stderr.count("\n") == 1
 
@@ -181,6 +196,16 @@ def test_a_run_folder_may_be_given_from_home(folder, tmp_path, monkeypatch):
     assert run(folder, "-m", "seed=8", "hydra.sweep.dir=~/all").returncode == 0
     assert (tmp_path / "home" / "all" / "0").is_dir()
     assert not (folder / "~").exists()
+
+
+def test_a_flag_may_stand_anywhere_and_an_unknown_one_is_refused_by_hydra(folder):
+    result = run(folder, "seed=8", "-m", "needed=1")
+    assert (result.stderr, result.returncode) == ("", 0)
+    result = run(folder, "--multrun")
+    assert (result.stderr.splitlines()[-1], result.returncode) == (
+        "app.py: error: unrecognized arguments: --multrun",
+        2,
+    )
 
 
 def test_a_bug_keeps_its_traceback(folder):
@@ -210,22 +235,21 @@ def test_control_c_and_a_closed_pipe_are_quiet(folder):
     for arguments in (["seed=7"], ["--cfg", "all"]):
         reading, writing = os.pipe()
         os.close(reading)
-        result = run(folder, *arguments, capture_output=False, stdout=writing, stderr=subprocess.PIPE)
+        result = run(folder, *arguments, stdout=writing)
         os.close(writing)
         assert (result.stderr, result.returncode) == ("", 128 + signal.SIGPIPE)
 
 
 @pytest.mark.parametrize("arguments", [["seed=8"], ["--cfg", "job"], ["--help"]])
 def test_a_full_standard_output_is_one_sentence(folder, arguments):
-    with open("/dev/full", "wb") as full:
-        result = run(folder, *arguments, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    result = run_by_shell(folder, *arguments, wrapper='exec "$@" > /dev/full')
     sentence = "Standard output or a file cannot be written (No space left on device); make room, or write elsewhere\n"
     assert (result.stderr, result.returncode) == (sentence, 2)
 
 
 def test_a_closed_standard_stream_is_as_the_null_device_and_gives_no_file_its_number(folder):
     for stream in ("<&-", ">&-", "<&- >&- 2>&-"):
-        result = run(folder, "seed=12", wrapper=f'exec "$@" {stream}')
+        result = run_by_shell(folder, "seed=12", wrapper=f'exec "$@" {stream}')
         assert (result.stderr, result.returncode) == ("", 0)
         assert result.stdout == (
             "" if ">&-" in stream else "a file has number over 2: True\nran app 12 {'hidden_dim': 3}\n"
@@ -241,7 +265,7 @@ def test_a_quoted_override_moves_no_cursor(folder):
 
 def test_a_hang_up_is_quiet_and_nohup_is_heard(folder):
     assert (run(folder, "seed=11").returncode, run(folder, "seed=11").stderr) == (129, "")
-    assert run(folder, "seed=11", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)).returncode == 0
+    assert run_by_shell(folder, "seed=11", wrapper="trap '' HUP; exec \"$@\"").returncode == 0
 
 
 def test_hydras_own_answers_reach_standard_output_untouched(folder):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seq2seq_attn.cli.importing import importing
+from seq2seq_attn.cli.entry import importing
 
 
 @pytest.fixture(autouse=True)

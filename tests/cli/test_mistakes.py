@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from training.test_run import command
+from child import done
+from configs import ROOT
 
 
 @pytest.mark.parametrize(
@@ -41,13 +42,12 @@ from training.test_run import command
         ),
         (
             ["train.py", "attention=luong_location", "attention.score.max_length=5"],
-            "the model has positions for 5 tokens, and a sentence of val has 43; give the option max_length=43 or more "
+            "the model has positions for 5 tokens, and a sentence of train has 23; give the option max_length=23 or more "
             "(attention.score.max_length, position.max_length), or drop long sentences with data.cleaning",
         ),
         (
             ["evaluate.py", "ckpt_path=model.ckpt", "data.path=captions"],
-            "'data.path' is an option of a data, and none is chosen; add data=..., one of: demo, documents, multi30k, "
-            "multi30k_tok, parallel, tatoeba",
+            "There is no option 'data.path'; did you mean 'data'? `python evaluate.py --cfg job` lists them.",
         ),
         (
             ["translate.py", "ckpt_path=no/such/run"],
@@ -56,12 +56,15 @@ from training.test_run import command
         (["translate.py"], "translate.py needs ckpt_path=RUN, a run folder or a .ckpt file"),
     ],
 )
-def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], sentence: str | None, tmp_path: Path) -> None:
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    arguments: list[str], sentence: str | None, tmp_path: Path, pairs: list[str]
+) -> None:
     if arguments[0] == "train.py":
-        arguments = [*arguments, f"hydra.run.dir={tmp_path}"]
-    done = command(*arguments)
-    assert done.returncode == 2, done.stderr.decode()
-    said = done.stderr.decode().strip()
+        corpus = [] if "data=tatoeba" in arguments else ["data=parallel", *pairs, "tokenizer.vocab_size=40"]
+        arguments = ["train.py", *corpus, *arguments[1:], f"hydra.run.dir={tmp_path}"]
+    answer = done(ROOT / arguments[0], *arguments[1:], folder=ROOT)
+    assert answer.returncode == 2, answer.stderr
+    said = answer.stderr.strip()
     assert "Traceback" not in said
     assert "\n" not in said
     if sentence is not None:
@@ -75,6 +78,6 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], sentenc
 )
 def test_a_run_folder_that_cannot_be_made_is_one_sentence(name: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = command("train.py", f"hydra.run.dir={tmp_path / name}", "debug=fast")
-    assert done.returncode == 2
-    assert done.stderr.decode() == f"{tmp_path / name} cannot be made ({why}); give another hydra.run.dir\n"
+    answer = done(ROOT / "train.py", f"hydra.run.dir={tmp_path / name}", "debug=fast", folder=ROOT)
+    assert answer.returncode == 2
+    assert answer.stderr == f"{tmp_path / name} cannot be made ({why}); give another hydra.run.dir\n"
