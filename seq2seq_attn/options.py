@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
@@ -74,41 +73,39 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[16, 64]": "precision",
 }  # fmt: skip
 INTERVALS = {name: interval for interval, names in RANGES.items() for name in names.split()}
-TEXTS = {  # of text whose constructor, not ours, takes any; METRIC stands for the names of the chosen metrics
-    "mode": "min|max",
-    "monitor": "step|epoch|train/loss|val/(loss|ppl|accuracy|attention_entropy|METRIC)",
-    "filename": r"[^/]+",
-}
+MONITORED = ("step", "epoch", "train/loss", "val/loss", "val/ppl", "val/accuracy", "val/attention_entropy", "val/bleu")
 LONGEST = 255  # bytes of the name of a file
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", NoneType: "null"}
 
 
 def check_options(config: DictConfig, types: dict[str, Any]) -> None:
-    """Raises:
-    UserError: for a value of another type, outside of its range or none of the choices, and for an option that the
-        constructor does not take.
+    """Check the options of the first level that `types` names, and those inside of them.
+
+    Raises:
+        UserError: for a value of another type, outside of its range or none of the choices, and for an option that
+            the constructor does not take.
     """
-    metrics = "|".join(map(re.escape, dict.fromkeys(["bleu", *(config.get("metric") or ())])))
     for name, kind in types.items():
         if name in config and not OmegaConf.is_missing(config, name):
             value = config[name]
             if OmegaConf.is_config(value):  # choices refer to what a config composed outside of Hydra lacks
                 value = OmegaConf.to_container(value, resolve=name != "choices")
-            check(name, value, kind, metrics)
+            check(name, value, kind)
+    for name, callback in (config.callback or {}).items() if "callback" in types else ():
+        figures = dict.fromkeys([*MONITORED, *(f"val/{metric}" for metric in config.get("metric") or ())])
+        if (monitor := callback.get("monitor", "step")) not in figures:
+            raise UserError(f"callback.{name}.monitor={shown(monitor)} must be one of {', '.join(figures)}")
 
 
-def check(key: str, value: Any, kind: Any, metrics: str = "") -> None:
-    """The option and those inside of it."""
-    interval, text = of_path(key, INTERVALS), of_path(key, TEXTS)
-    text = text and text.replace("METRIC", metrics)
+def check(key: str, value: Any, kind: Any) -> None:
+    """Check an option and those inside of it."""
+    ends = (key.split(".", start)[-1] for start in range(key.count(".") + 1))  # from the longest
+    interval = next((INTERVALS[end] for end in ends if end in INTERVALS), None)
     if value == "???":
         if key.endswith("_vocab_size"):
             return  # the tokenizer knows it
         raise UserError(f"The option '{key}' has no value; give {key}=...")
-    if not fits(value, kind, interval, text):
-        raise UserError(
-            f"{key}={shown(value)} is to be {in_words(kind, interval, text)}; `--cfg job` shows the default"
-        )
+    if not fits(value, kind, interval):
+        raise UserError(f"{key}={shown(value)} must be {described(kind, interval)}; `--cfg job` shows the default")
     if isinstance(value, str) and ("\0" in value or max(map(len, os.fsencode(value).split(b"/"))) > LONGEST):
         raise UserError(f"{key}={shown(value)} holds a NUL, or more than {LONGEST} bytes between slashes; shorten it")
     if isinstance(value, dict):
@@ -116,16 +113,16 @@ def check(key: str, value: Any, kind: Any, metrics: str = "") -> None:
         kinds = argument_types(key, value) if "_target_" in value else dict.fromkeys(value, of_child)
         for name, child in value.items():
             if not str(name).startswith("_"):
-                check(f"{key}.{name}", child, kinds.get(name, Any), metrics)
+                check(f"{key}.{name}", child, kinds.get(name, Any))
 
 
-def fits(value: Any, kind: Any, interval: str | None, text: str | None) -> bool:
-    """Whether a plain value may be given for an argument of this type."""
+def fits(value: Any, kind: Any, interval: str | None) -> bool:
+    """Return whether a plain value may be given for an argument of this type."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
         return True
     if origin in (Union, UnionType):
-        return any(fits(value, one, interval, text) for one in inner)
+        return any(fits(value, one, interval) for one in inner)
     if origin is Literal:
         return any(type(value) is type(choice) and value == choice for choice in inner)
     if kind in (int, float):
@@ -133,49 +130,38 @@ def fits(value: Any, kind: Any, interval: str | None, text: str | None) -> bool:
     if kind in (bool, NoneType):
         return type(value) is kind
     if kind in (str, Path):
-        return isinstance(value, str) and (text is None or re.fullmatch(text, value) is not None)
+        return isinstance(value, str)
     if isinstance(value, dict) and isinstance(origin, type) and issubclass(origin, Mapping):
         return all(isinstance(name, str) for name in value)
     if isinstance(value, dict):
         return "_target_" in value and value.get("_partial_", False) is (origin is partial)
     if isinstance(value, list) and origin is tuple and ... not in inner:
-        return len(value) == len(inner) and all(map(partial(fits, interval=interval, text=text), value, inner))
+        return len(value) == len(inner) and all(map(partial(fits, interval=interval), value, inner))
     if isinstance(value, list) and origin is not None:
-        return all(fits(child, inner[0], interval, text) for child in value)
+        return all(fits(child, inner[0], interval) for child in value)
     return False
 
 
 def is_inside(number: int | float, interval: str) -> bool:
-    """Whether `interval`, as `[0, 1)`, holds a number; none holds a NaN or an infinity."""
+    """Return whether `interval`, as `[0, 1)`, holds a number; none holds a NaN or an infinity."""
     low, high = map(float, interval[1:-1].split(","))
     return (low < number or (number == low and interval[0] == "[")) and (
         number < min(high, sys.float_info.max) or (number == high and interval[-1] == "]")
     )
 
 
-def in_words(kind: Any, interval: str | None, text: str | None) -> str:
-    """What `fits` lets through."""
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        of_each = [in_words(one, interval, text) for one in inner if not (one is int and float in inner)]
-        return " or ".join(dict.fromkeys(of_each))
-    if origin is Literal:
-        return " or ".join(map(shown, inner))
-    if kind in (int, float):
-        return f"{WORDS[kind]} in {interval}" if interval else WORDS[kind]
-    if kind in (str, Path):
-        return f"text that matches {text}" if text else "text"
-    if kind in WORDS:
-        return WORDS[kind]
-    if origin in (list, tuple, Sequence):
-        return f"a list of {in_words(inner[0], interval, text)}"
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return "a group of options"
-    return f"a group with _target_ and _partial_={str(origin is partial).lower()}"
+def described(kind: Any, interval: str | None) -> str:
+    """Return a type as Python writes it, with its interval; an object is given by its `_target_`."""
+    if kind is object or get_origin(kind) is partial:
+        return f"a group with _target_ and _partial_={str(kind is not object).lower()}"
+    text = "null" if kind is NoneType else inspect.formatannotation(kind).replace("typing.", "")
+    if get_origin(kind) in (Union, UnionType):
+        text = " | ".join(described(one, None) for one in get_args(kind))
+    return f"{text} in {interval}" if interval else text
 
 
 def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
-    """The types of the arguments that the `_target_` of a node takes.
+    """Return the types of the arguments that the `_target_` of a node takes.
 
     Raises:
         UserError: if there is no such class or function, it does not take an option, or it lacks one.
@@ -201,14 +187,7 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
     return types
 
 
-def of_path(key: str, table: dict[str, str]) -> str | None:
-    """The entry of the longest end of a path."""
-    names = key.split(".")
-    ends = (".".join(names[start:]) for start in range(len(names)))
-    return next((table[end] for end in ends if end in table), None)
-
-
 def shown(value: Any) -> str:
-    """As it is typed on the command line, on one line and shortened."""
+    """Return a value as it is typed on the command line, on one line and shortened."""
     text = str(value).lower() if isinstance(value, bool) else "null" if value is None else repr(str(value))[1:-1]
     return text if len(text) < 80 else f"{text[:76]}..."

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
@@ -39,8 +39,7 @@ class Sweep:
     ) -> None:
         if any(int(os.environ.get(name, "1")) > 1 for name in ("WORLD_SIZE", "SLURM_NTASKS")):
             raise UserError("each job of a sweep starts its own processes; start the sweep without torchrun and srun")
-        params = OmegaConf.to_container(config.hydra.sweeper.params or OmegaConf.create(), resolve=False)
-        assert isinstance(params, dict)
+        params: Any = OmegaConf.to_container(config.hydra.sweeper.params or OmegaConf.create())
         given = [*(f"{key}={value}" for key, value in params.items()), *arguments]
         parser = OverridesParser.create(config_loader=hydra_context.config_loader)
         last = {override.get_key_element(): override for override in parser.parse_overrides(given)}

@@ -33,7 +33,7 @@ def test_a_bug_is_raised_and_a_mistake_is_a_sentence(small: list[str], monkeypat
     def fail(config: Any) -> None:
         raise TypeError("a bug")
 
-    assert script.answer("train", [*small, "batch_tokens=0"]).startswith("batch_tokens=0 is to be a whole number in ")
+    assert script.answer("train", [*small, "batch_tokens=0"]).startswith("batch_tokens=0 must be int in ")
     assert script.answer("train", [*small, "nope=1"]).startswith("There is no option 'nope'")
     monkeypatch.setitem(script.COMMANDS, "train", fail)
     with pytest.raises(TypeError, match=r"^a bug$"):

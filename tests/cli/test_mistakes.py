@@ -42,8 +42,8 @@ from configs import ROOT
         ),
         (
             ["train.py", "attention=luong_location", "attention.score.max_length=5"],
-            "the model has positions for 5 tokens, and a sentence of train has 23; give the option max_length=23 or more "
-            "(attention.score.max_length, position.max_length), or drop long sentences with data.cleaning",
+            "the model has positions for 5 tokens, and a sentence of train has 23; give the option max_length=23 or "
+            "more (attention.score.max_length, position.max_length), or drop long sentences with data.cleaning",
         ),
         (
             ["evaluate.py", "ckpt_path=model.ckpt", "data.path=captions"],

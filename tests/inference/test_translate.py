@@ -171,7 +171,7 @@ def test_prefixes_go_with_their_lines_across_windows(file: Path, tmp_path: Path)
         (["output={folder}/nowhere/out"], r"^output=.+/nowhere/out cannot be written \(No such file or directory\)$"),
         (["maps={folder}/in.txt"], r"^input and maps are one file"),
         (["ckpt_path=[]"], r"^ckpt_path=\[\] names no checkpoint; give a run folder or a .ckpt file, or several$"),
-        (["search=sampling", "search.num_samples=0"], r"^search.num_samples=0 is to be a whole number in "),
+        (["search=sampling", "search.num_samples=0"], r"^search.num_samples=0 must be int in "),
     ],
 )
 def test_a_mistake_is_said_before_anything_is_written(
