@@ -1,4 +1,4 @@
-"""A file's SHA-256 beside it, as `sha256sum -c` reads it, and what it says of the file."""
+"""Files that are replaced in one step, and the SHA-256 beside a file, as `sha256sum -c` reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that Markdown shows as it is: names, options and sentences are data, and none of it becomes markup."""
+"""Text escaped for Markdown: names, options and sentences are shown as they are and never become markup."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,13 +12,13 @@ BLOCK = re.compile(r"^(\d*(?=[.)])|#*)([#.)+](?=\s|$)|-)")  # a heading, an item
 
 
 def literal(text: str) -> str:
-    """Markdown of one line that shows the text and nothing else, in a cell of a table too."""
+    """Return one line of Markdown that shows the text literally, in a cell of a table too."""
     safe = BACKSLASHED.sub(r"\\\1", escape(one_line(text), quote=False))
     return BLOCK.sub(r"\1\\\2", ENTITIES.sub(lambda found: f"&#{ord(found[0])};", safe))
 
 
 def code(text: str) -> str:
-    """A span of code that the text cannot leave, whatever backticks it has."""
+    """Return a code span fenced by more backticks than the text has in a row."""
     line = one_line(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
     gap = " " if line.startswith("`") or line.endswith("`") else ""
@@ -26,7 +26,7 @@ def code(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of texts that are shown as they are."""
+    """Return a table whose cells are shown literally."""
     lines = [head, ["---"] * len(head), *([literal(cell) for cell in row] for row in rows)]
     return "\n".join(" | ".join(line) for line in lines)
 

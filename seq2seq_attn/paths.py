@@ -1,4 +1,4 @@
-"""Where the YAML files are, whoever asks: the commands, and an attention that is built alone."""
+"""The folder of the YAML files, and paths that a user gives."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from seq2seq_attn.errors import UserError
 
 
 def conf_directory() -> Path:
-    """`conf` inside the package (an installed wheel), else beside it (a checkout)."""
+    """Return `conf` inside the package (an installed wheel), else beside it (a checkout)."""
     package = Path(__file__).parent
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"
 
 
 def given_path(path: Any, option: str) -> Path:
-    """The file or folder of an option, `~` being a home folder.
+    """Return the file or folder of an option, with `~` expanded.
 
     Raises:
         UserError: if there is no such home folder.

@@ -16,7 +16,7 @@ TRIM_THRESHOLD, MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc's malloc so; whether it heard. With another C library, or where MALLOC_… is set, nothing changes.
+    """Have glibc's malloc keep freed memory; return whether it does. Another C library, or MALLOC_… set, is left alone.
 
     By default malloc returns a large tensor to the system as soon as it is freed, and the next one costs a page fault
     for every 4 KiB, in one thread at a time. See mallopt(3).
@@ -34,14 +34,14 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def leave_on_signals() -> None:
-    """Let the task close what it holds and end its processes; a signal that is ignored, as by nohup, stays so."""
+    """Turn signals into SystemExit, so that a task ends in order; one that is ignored, as by nohup, stays so."""
     for signum in ENDING:
         if signal.getsignal(signum) is signal.SIG_DFL:
             signal.signal(signum, leave)
 
 
 def leave(signum: int, frame: FrameType | None) -> NoReturn:
-    """A handler."""
+    """Handle a signal by leaving with the exit code that a shell reports for it."""
     drop_closed_terminal()
     raise SystemExit(128 + signum)
 
@@ -56,7 +56,7 @@ def drop_closed_terminal() -> None:
 
 
 def open_closed_streams() -> None:
-    """Open what the shell closed on the null device, or the next file gets its number, and what is printed."""
+    """Open streams that the shell closed on the null device, or the next file gets their number and their output."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
@@ -76,7 +76,7 @@ def drop_unwritten() -> None:
 
 
 def quieten() -> None:
-    """Leave out what Lightning says of itself and what its user cannot change."""
+    """Hide messages of Lightning about itself, and warnings that a user cannot act on."""
     for library in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(library).setLevel(logging.WARNING)
     # which rank has ended, before Lightning kills the others; the name is that of Lightning 2.6
@@ -84,11 +84,11 @@ def quieten() -> None:
     for message in (
         ".*Experiment logs directory.*",  # Hydra has written into the run folder before
         "Checkpoint directory .* exists and is not empty.*",
-        "You're resuming from a checkpoint that ended before the epoch ended.*",  # our batches go on where they were
+        "You're resuming from a checkpoint that ended before the epoch ended.*",  # our batches continue where they stopped
         ".*treespec.*deprecated.*",
         ".*weights_only.*",
         ".*`tensorboardX` has been removed.*",
         ".*sync_dist=True.*",  # what is logged at the end of an epoch is the same in every process
-        ".*called before the ``update`` method.*",  # a process that was left without a sentence of a small test set
+        ".*called before the ``update`` method.*",  # a process without a sentence of a small test set
     ):
         warnings.filterwarnings("ignore", message)

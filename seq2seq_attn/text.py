@@ -15,7 +15,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udff
 
 
 def printable(text: str) -> str:
-    """The text with a blank for each tab and line end, and U+FFFD for each other control character."""
+    """Return the text with a blank for each tab and line end, and U+FFFD for each other control character."""
     return text if text.isprintable() else CONTROL.sub("\ufffd", LINE_END.sub(" ", text))
 
 

@@ -1,4 +1,4 @@
-"""What the processes of a run say together; one process alone says it at no cost."""
+"""Sums and lists over the processes of a run; with a single process they cost nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def sum_over_ranks(values: Num[Tensor, "..."]) -> Num[Tensor, "..."]:
-    """The sum of every process's values, the same numbers on each; `values` itself where there is one process."""
+    """Return the sum of every process's values, the same on each; `values` itself if there is one process."""
     if num_ranks() == 1:
         return values
     summed = values.clone()
@@ -21,7 +21,7 @@ def sum_over_ranks(values: Num[Tensor, "..."]) -> Num[Tensor, "..."]:
 
 
 def of_all_ranks(value: T) -> list[T]:
-    """The value of every process, by rank. They are pickled: for what is small, or comes once."""
+    """Return the value of every process, by rank. They are pickled, so they should be small or rare."""
     values = [value] * num_ranks()
     if len(values) > 1:
         torch.distributed.all_gather_object(values, value)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from seq2seq_attn.errors import UserError, sentence_of
+from seq2seq_attn.process import ENDING
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 5.0  # for a process to leave in order
@@ -35,6 +36,8 @@ def ending_together(trainer: Any) -> Iterator[None]:
     except SystemExit as left:
         if isinstance(left.__context__, KeyboardInterrupt):  # Lightning turns it into exit code 1
             raise KeyboardInterrupt from left
+        for signum in ENDING if trainer.global_rank > 0 else ():
+            signal.signal(signum, signal.SIG_IGN)  # rank 0 asks once more
         raise
     except Exception as error:
         if trainer.global_rank > 0:

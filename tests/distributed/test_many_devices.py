@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*but have no `val_dataloader`.*:UserWarning"),
     pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning"),
 ]
+two_or_three = pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
 TEXT = "the cat sees a red house and small dogs hear some birds where is my old book"
 WORDS = TEXT.split()
 SIZES = {"train": 67, "val": 13, "test": 5, "test_unseen": 2}  # odd, and fewer than devices
@@ -175,52 +177,57 @@ def whole_run(folder: Path, ranks: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], list[dict[str, Any]]]:
     """What each process of a whole run has, by their number."""
     folder = tmp_path_factory.mktemp("runs")
-    torch.set_default_dtype(torch.float64)
-    try:
-        data(folder)
-        return {ranks: on_ranks(ranks, whole_run, folder, folder, ranks) for ranks in (1, 2, 3)}
-    finally:
-        torch.set_default_dtype(torch.float32)
+
+    @cache
+    def of(ranks: int) -> list[dict[str, Any]]:
+        torch.set_default_dtype(torch.float64)
+        try:
+            data(folder)
+            return on_ranks(ranks, whole_run, folder, folder, ranks)
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    return of
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@two_or_three
 def test_processes_share_an_odd_corpus_in_as_many_batches_and_each_sentence_is_read_once(
-    runs: dict[int, list[dict[str, Any]]], ranks: int
+    runs: Callable[[int], list[dict[str, Any]]], ranks: int
 ) -> None:
     stages = ["train 0", "train 1", *list(SIZES)[1:]]
-    assert set(runs[ranks][0]["rows"]) == set(stages)
+    assert set(runs(ranks)[0]["rows"]) == set(stages)
     for stage in stages:
-        shares = [of_rank["rows"][stage] for of_rank in runs[ranks]]
+        shares = [of_rank["rows"][stage] for of_rank in runs(ranks)]
         assert len({len(share) for share in shares}) == 1
         rows = sorted(row for share in shares for batch in share for row in batch)
         assert rows == list(range(SIZES[stage.partition(" ")[0]])), stage
-    assert [] in [batch for of_rank in runs[ranks] for batch in of_rank["rows"]["test_unseen"]]
+    assert [] in [batch for of_rank in runs(ranks) for batch in of_rank["rows"]["test_unseen"]]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@two_or_three
 def test_every_process_has_the_figures_of_one_alone_to_the_last_digit(
-    runs: dict[int, list[dict[str, Any]]], ranks: int
+    runs: Callable[[int], list[dict[str, Any]]], ranks: int
 ) -> None:
-    (alone,) = runs[1]
+    (alone,) = runs(1)
     assert {"val/loss", "val/ppl", "val/bleu", "test/accuracy", "test_unseen/bleu"} <= set(alone["figures"])
     assert alone["figures"]["test/ppl"] > 1
     assert {name: len(rows) for name, rows in alone["said"][0].items()} == {"test": 5, "test_unseen": 2}
-    for of_rank in runs[ranks]:
+    for of_rank in runs(ranks):
         assert of_rank["figures"] == alone["figures"]
         assert of_rank["said"][:2] == alone["said"][:2]
         assert of_rank["tokens"] == alone["tokens"]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@two_or_three
 def test_all_processes_stop_early_at_the_same_step_and_decode_as_long_as_the_slowest(
-    runs: dict[int, list[dict[str, Any]]], ranks: int
+    runs: Callable[[int], list[dict[str, Any]]], ranks: int
 ) -> None:
-    assert {of_rank["epochs"] for of_rank in runs[ranks]} == {2}
-    assert len({of_rank["steps"] for of_rank in runs[ranks]}) == 1
-    assert len({of_rank["said"][2] for of_rank in runs[ranks]}) == 1
+    assert {of_rank["epochs"] for of_rank in runs(ranks)} == {2}
+    assert len({of_rank["steps"] for of_rank in runs(ranks)}) == 1
+    assert len({of_rank["said"][2] for of_rank in runs(ranks)}) == 1
 
 
 def hurried(folder: Path, ranks: int) -> int:

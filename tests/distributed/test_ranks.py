@@ -121,6 +121,14 @@ def test_an_interrupt_keeps_its_exit_code() -> None:
         raise left
 
 
+def test_another_rank_that_leaves_upon_a_signal_hears_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    ignored = []
+    monkeypatch.setattr(signal, "signal", lambda signum, handler: ignored.append((signum, handler)))
+    with pytest.raises(SystemExit), ending_together(trainer(rank=1)):
+        raise SystemExit(143)
+    assert (signal.SIGTERM, signal.SIG_IGN) in ignored
+
+
 def test_lightning_2_6_has_the_list_the_observer_and_the_log_that_are_used_here() -> None:
     assert launchers._SubprocessScriptLauncher(LightningEnvironment(), 2, 1).procs == []
     assert subprocess_script._ChildProcessObserver(os.getpid(), [])._run()  # it has nothing left to do

@@ -50,15 +50,15 @@ def test_ten_trials_find_a_better_value_than_the_first(folder: Path) -> None:
 
 def test_a_study_that_was_killed_goes_on_and_draws_what_it_would_have_drawn(folder: Path, tmp_path: Path) -> None:
     whole = write_app(tmp_path / "whole")
-    overrides = (*STUDY, "hydra.sweeper.n_trials=7", "hydra.sweeper.n_startup_trials=3", "resume=auto")
+    overrides = (*STUDY, "hydra.sweeper.n_trials=5", "hydra.sweeper.n_startup_trials=2", "resume=auto")
     assert swept(whole, *overrides)[0] == 0
-    for job in (0, 4):
+    for job in (0, 3):
         kill_in_job(folder, job, *overrides)
     code, out, _ = swept(folder, *overrides)
     assert code == 0
     assert trials(folder) == trials(whole)
-    assert len(trials(folder)) == best(folder)["complete"] == 7
-    assert [told(folder, job)["overrides"] for job in range(7)] == [told(whole, job)["overrides"] for job in range(7)]
+    assert len(trials(folder)) == best(folder)["complete"] == 5
+    assert [told(folder, job)["overrides"] for job in range(5)] == [told(whole, job)["overrides"] for job in range(5)]
     assert "job 0: complete, skipped" in out
 
 

@@ -55,11 +55,12 @@ def test_the_metric_is_one_that_a_run_logs_and_its_best_is_kept() -> None:
     assert SUMMARIES[SWEEP["metric"]["name"]] == {"maximize": "max", "minimize": "min"}[SWEEP["metric"]["goal"]]
 
 
-def test_the_agents_command_line_is_a_run_of_the_id_that_it_waits_for(tmp_path: Path) -> None:
+def test_the_agents_command_line_is_a_run_of_the_id_that_it_waits_for(tmp_path: Path, pairs: list[str]) -> None:
     words = command("asked4it", first=True)
     assert words[:3] == ["/usr/bin/env", "python", "train.py"]
     (folder,) = [word.partition("=")[2] for word in words if word.startswith("hydra.run.dir=")]
-    here = [f"hydra.run.dir={tmp_path}/{folder}", "debug=fast", *SMALL]
+    here = [f"hydra.run.dir={tmp_path}/{folder}", "debug=fast", *SMALL, "data=parallel", *pairs]
+    here += ["tokenizer.vocab_size=40"]
     agent = {"WANDB_MODE": "offline", "WANDB_RUN_ID": "asked4it", "WANDB_SWEEP_ID": "any", "WANDB_PROJECT": "its-own"}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run([*words, *here], cwd=ROOT, env=os.environ | agent | {"PATH": path}, capture_output=True)
