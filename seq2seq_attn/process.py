@@ -84,7 +84,7 @@ def quieten() -> None:
     for message in (
         ".*Experiment logs directory.*",  # Hydra has written into the run folder before
         "Checkpoint directory .* exists and is not empty.*",
-        "You're resuming from a checkpoint that ended before the epoch ended.*",  # our batches continue where they stopped
+        "You're resuming from a checkpoint that ended before the epoch ended.*",  # ours continue where they stopped
         ".*treespec.*deprecated.*",
         ".*weights_only.*",
         ".*`tensorboardX` has been removed.*",
