@@ -8,6 +8,7 @@ import pytest
 from configs import ROOT
 
 from seq2seq_attn.sweep.job import Job
+from seq2seq_attn.sweep.sweep import print_table
 from seq2seq_attn.text import plain_console
 from seq2seq_attn.training.results import print_results
 
