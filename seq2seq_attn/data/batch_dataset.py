@@ -7,11 +7,11 @@ from typing import final
 import numpy as np
 from torch.utils.data import Dataset
 
+from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.collate import collate, collate_pairs
 from seq2seq_attn.data.corpus import Split
 from seq2seq_attn.data.encoded import EncodedSplit
-from seq2seq_attn.batch import Batch
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -24,7 +24,10 @@ class BatchDataset(Dataset[Batch]):
     """
 
     def __init__(
-        self, split: Split, encoded: EncodedSplit, tokenizer: SentencePieceTokenizer,
+        self,
+        split: Split,
+        encoded: EncodedSplit,
+        tokenizer: SentencePieceTokenizer,
         drawn_by: TokenBatchSampler | None = None,
     ) -> None:
         self.split, self.encoded, self.tokenizer = split, encoded, tokenizer
@@ -38,9 +41,7 @@ class BatchDataset(Dataset[Batch]):
 
     def __getitems__(self, rows: list[int]) -> Batch:
         """Called by the DataLoader's fetcher with all rows of a batch at once."""
-        specials = {
-            "pad_id": self.tokenizer.pad_id, "bos_id": self.tokenizer.bos_id, "eos_id": self.tokenizer.eos_id
-        }
+        specials = {"pad_id": self.tokenizer.pad_id, "bos_id": self.tokenizer.bos_id, "eos_id": self.tokenizer.eos_id}
         if self.drawn_by is None:
             return collate(self.encoded, rows, **specials)
         entropy = [self.drawn_by.seed, self.drawn_by.epoch, *rows]
@@ -48,5 +49,7 @@ class BatchDataset(Dataset[Batch]):
         sources, targets = [self.split.sources[i] for i in rows], [self.split.targets[i] for i in rows]
         return collate_pairs(
             self.tokenizer.encode_source(sources, sample=True, seed=source_seed),
-            self.tokenizer.encode_target(targets, sample=True, seed=target_seed), rows, **specials,
+            self.tokenizer.encode_target(targets, sample=True, seed=target_seed),
+            rows,
+            **specials,
         )

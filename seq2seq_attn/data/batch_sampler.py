@@ -32,9 +32,18 @@ class TokenBatchSampler(Sampler[list[int]]):
     """
 
     def __init__(
-        self, source_lengths: Int[np.ndarray, "pairs"], target_lengths: Int[np.ndarray, "pairs"], *,
-        batch_tokens: int | None = None, batch_sentences: int | None = None, shuffle: bool, seed: int,
-        rank: int = 0, num_replicas: int = 1, as_alone: bool = False, rows: Int[np.ndarray, "some"] | None = None,
+        self,
+        source_lengths: Int[np.ndarray, "pairs"],
+        target_lengths: Int[np.ndarray, "pairs"],
+        *,
+        batch_tokens: int | None = None,
+        batch_sentences: int | None = None,
+        shuffle: bool,
+        seed: int,
+        rank: int = 0,
+        num_replicas: int = 1,
+        as_alone: bool = False,
+        rows: Int[np.ndarray, "some"] | None = None,
     ) -> None:
         check_limit("batch_tokens", batch_tokens)
         check_limit("batch_sentences", batch_sentences)
@@ -95,9 +104,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         real = int(source.sum() + target.sum())
         return 1.0 - real / int(padded_tokens(cuts, source, target).sum()), cuts, width
 
-    def _order(
-        self, width: int, tie_break: Float[np.ndarray, "pairs"] | None = None
-    ) -> Int64[np.ndarray, "pairs"]:
+    def _order(self, width: int, tie_break: Float[np.ndarray, "pairs"] | None = None) -> Int64[np.ndarray, "pairs"]:
         """By source length in buckets of a width, then by target length, up and down in turn."""
         bucket = self.source_lengths // width
         snake = np.where(bucket % 2 == 0, self.target_lengths, -self.target_lengths)
@@ -111,8 +118,10 @@ def check_limit(name: str, limit: int | None) -> None:
 
 
 def cut(
-    source: Int64[np.ndarray, "pairs"], target: Int64[np.ndarray, "pairs"],
-    batch_tokens: int | None, batch_sentences: int | None,
+    source: Int64[np.ndarray, "pairs"],
+    target: Int64[np.ndarray, "pairs"],
+    batch_tokens: int | None,
+    batch_sentences: int | None,
 ) -> Int64[np.ndarray, "fences"]:
     """Where batches begin, and the end: each takes pairs in order as long as it stays within both limits."""
     most_tokens, most_sentences = batch_tokens or np.inf, batch_sentences or np.inf
@@ -129,7 +138,9 @@ def cut(
 
 def even_out(
     cuts: Int64[np.ndarray, "fences"],
-    source: Int64[np.ndarray, "pairs"], target: Int64[np.ndarray, "pairs"], num_replicas: int,
+    source: Int64[np.ndarray, "pairs"],
+    target: Int64[np.ndarray, "pairs"],
+    num_replicas: int,
 ) -> Int64[np.ndarray, "more_fences"]:
     """Cut the largest batches in two until the devices share them alike."""
     while (len(cuts) - 1) % num_replicas:

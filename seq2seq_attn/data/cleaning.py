@@ -34,8 +34,14 @@ class Cleaning:
     """
 
     def __init__(
-        self, *, normalize_spaces: bool = True, min_words: int = 1, max_words: int = 100,
-        max_characters: int = 1000, max_ratio: int | float | None = None, deduplicate: bool = True,
+        self,
+        *,
+        normalize_spaces: bool = True,
+        min_words: int = 1,
+        max_words: int = 100,
+        max_characters: int = 1000,
+        max_ratio: int | float | None = None,
+        deduplicate: bool = True,
     ) -> None:
         if not 1 <= min_words <= max_words:
             raise UserError(
@@ -45,9 +51,7 @@ class Cleaning:
         if max_characters < 1:
             raise UserError(f"data.cleaning.max_characters={max_characters} leaves nothing; use 1000")
         if max_ratio is not None and max_ratio < 1:
-            raise UserError(
-                f"data.cleaning.max_ratio={max_ratio} is less than 1, an even pair; use 9 or null"
-            )
+            raise UserError(f"data.cleaning.max_ratio={max_ratio} is less than 1, an even pair; use 9 or null")
         self.normalize_spaces, self.deduplicate = normalize_spaces, deduplicate
         self.min_words, self.max_words, self.max_characters = min_words, max_words, max_characters
         self.max_ratio = max_ratio

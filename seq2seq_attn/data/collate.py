@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Int, Int64
 from torch import Tensor
 
-from seq2seq_attn.data.encoded import EncodedSplit
 from seq2seq_attn.batch import Batch
+from seq2seq_attn.data.encoded import EncodedSplit
 
 
 def collate(split: EncodedSplit, rows: Sequence[int], *, pad_id: int, bos_id: int, eos_id: int) -> Batch:
@@ -22,19 +22,11 @@ def collate(split: EncodedSplit, rows: Sequence[int], *, pad_id: int, bos_id: in
 
 
 def collate_pairs(
-    sources: list[list[int]],
-    targets: list[list[int]],
-    rows: Sequence[int],
-    *,
-    pad_id: int,
-    bos_id: int,
-    eos_id: int,
+    sources: list[list[int]], targets: list[list[int]], rows: Sequence[int], *, pad_id: int, bos_id: int, eos_id: int
 ) -> Batch:
     """The batch of these sentences, given as ids without begin or end."""
     index = np.asarray(rows, np.int64)
-    return make_batch(
-        gather_lists(sources, pad_id), gather_lists(targets, pad_id), index, bos_id=bos_id, eos_id=eos_id
-    )
+    return make_batch(gather_lists(sources, pad_id), gather_lists(targets, pad_id), index, bos_id=bos_id, eos_id=eos_id)
 
 
 def collate_sources(
@@ -46,10 +38,7 @@ def collate_sources(
 
 
 def gather(
-    ids: Int[np.ndarray, "tokens"],
-    starts: Int64[np.ndarray, "batch"],
-    ends: Int64[np.ndarray, "batch"],
-    pad_id: int,
+    ids: Int[np.ndarray, "tokens"], starts: Int64[np.ndarray, "batch"], ends: Int64[np.ndarray, "batch"], pad_id: int
 ) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
     """Rows of a flat array, padded to one more than the longest, and their lengths; there may be no row."""
     lengths = ends - starts
@@ -82,7 +71,10 @@ def close(
 def make_batch(
     source: tuple[Int64[np.ndarray, "batch source"], Int64[np.ndarray, "batch"]],
     target: tuple[Int64[np.ndarray, "batch target"], Int64[np.ndarray, "batch"]],
-    index: Int64[np.ndarray, "batch"], *, bos_id: int, eos_id: int,
+    index: Int64[np.ndarray, "batch"],
+    *,
+    bos_id: int,
+    eos_id: int,
 ) -> Batch:
     padded_target, target_lengths = target
     target_input = np.roll(padded_target, 1, axis=1)  # the last position is free in every row
@@ -90,7 +82,12 @@ def make_batch(
     closed_source, closed_source_lengths, source_mask = close(*source, eos_id)
     target_output, closed_target_lengths, target_mask = close(padded_target, target_lengths, eos_id)
     return Batch(
-        source=closed_source, source_lengths=closed_source_lengths, source_mask=source_mask,
-        target_input=torch.from_numpy(target_input), target_output=target_output,
-        target_lengths=closed_target_lengths, target_mask=target_mask, index=torch.from_numpy(index),
+        source=closed_source,
+        source_lengths=closed_source_lengths,
+        source_mask=source_mask,
+        target_input=torch.from_numpy(target_input),
+        target_output=target_output,
+        target_lengths=closed_target_lengths,
+        target_mask=target_mask,
+        index=torch.from_numpy(index),
     )

@@ -1,13 +1,14 @@
 """What a corpus reader gives: cleaned splits, and where they came from."""
 
 from __future__ import annotations
+
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import NamedTuple, final
+
 from seq2seq_attn.text import printable
-from typing import NamedTuple
 
 
 @final
@@ -55,9 +56,7 @@ class LoadedCorpus:
         digest = hashlib.sha256(f"{self.source_language}\t{self.target_language}\n".encode())
         for name, split in self.splits.items():
             digest.update(f"{name}\t{len(split)}\n".encode())
-            for source, target, references in zip(
-                split.sources, split.targets, split.references, strict=True
-            ):
+            for source, target, references in zip(split.sources, split.targets, split.references, strict=True):
                 # No line holds a NUL or a line end, so no two corpora give the same bytes.
                 digest.update("\0".join([source, target, *references]).encode() + b"\n")
         return digest.hexdigest()

@@ -13,11 +13,11 @@ from jaxtyping import Int64
 from pytorch_lightning.utilities.warnings import PossibleUserWarning
 from torch.utils.data import DataLoader
 
+from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.batch_dataset import BatchDataset
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, encode_split
-from seq2seq_attn.batch import Batch
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -44,8 +44,16 @@ class TranslationDataModule(pl.LightningDataModule):
     """
 
     def __init__(
-        self, corpus: LoadedCorpus, tokenizer: SentencePieceTokenizer, *, batch_tokens: int, seed: int,
-        cache_dir: str, eval_batch_tokens: int | None = None, num_workers: int = 0, val_sentences: int | None = None,
+        self,
+        corpus: LoadedCorpus,
+        tokenizer: SentencePieceTokenizer,
+        *,
+        batch_tokens: int,
+        seed: int,
+        cache_dir: str,
+        eval_batch_tokens: int | None = None,
+        num_workers: int = 0,
+        val_sentences: int | None = None,
     ) -> None:
         super().__init__()
         self.corpus, self.tokenizer = corpus, tokenizer
@@ -53,9 +61,7 @@ class TranslationDataModule(pl.LightningDataModule):
         self.seed, self.num_workers = seed, num_workers
         self.cache_dir = given_path(cache_dir, "paths.cache_dir") / "encoded"
         self.test_names = [name for name in corpus.splits if name not in ("train", "val")]
-        self.val_rows = (
-            evenly_spread(val_sentences, len(corpus.splits["val"])) if val_sentences is not None else None
-        )
+        self.val_rows = evenly_spread(val_sentences, len(corpus.splits["val"])) if val_sentences is not None else None
         if self.val_rows is not None and len(self.val_rows) < len(corpus.splits["val"]):
             self.test_names.append("val")
         self._encoded: dict[str, EncodedSplit] = {}
@@ -83,10 +89,7 @@ class TranslationDataModule(pl.LightningDataModule):
     def longest(self) -> dict[str, tuple[int, int]]:
         """Tokens of the longest source and target of each split, the end or begin token included."""
         splits = {name: self.encoded(name) for name in self.corpus.splits}
-        return {
-            name: (int(s.source_lengths.max()) + 1, int(s.target_lengths.max()) + 1)
-            for name, s in splits.items()
-        }
+        return {name: (int(s.source_lengths.max()) + 1, int(s.target_lengths.max()) + 1) for name, s in splits.items()}
 
     @property
     def padding_share(self) -> float:
@@ -145,9 +148,14 @@ class TranslationDataModule(pl.LightningDataModule):
         if key not in self._samplers:
             encoded = self.encoded(name)
             self._samplers[key] = TokenBatchSampler(
-                encoded.source_lengths, encoded.target_lengths, shuffle=shuffle, seed=self.seed,
+                encoded.source_lengths,
+                encoded.target_lengths,
+                shuffle=shuffle,
+                seed=self.seed,
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
-                rank=rank, num_replicas=num_replicas, as_alone=name != "train",
+                rank=rank,
+                num_replicas=num_replicas,
+                as_alone=name != "train",
                 rows=rows,
             )
         return self._samplers[key]
@@ -158,8 +166,7 @@ class TranslationDataModule(pl.LightningDataModule):
             return self.batch_tokens
         encoded, split = self.encoded("train"), self.corpus.splits["train"]
         sampler = TokenBatchSampler(
-            encoded.source_lengths, encoded.target_lengths,
-            batch_tokens=self.batch_tokens, shuffle=True, seed=self.seed,
+            encoded.source_lengths, encoded.target_lengths, batch_tokens=self.batch_tokens, shuffle=True, seed=self.seed
         )
         plain = BatchDataset(split, encoded, self.tokenizer)
         drawn = BatchDataset(split, encoded, self.tokenizer, drawn_by=sampler)
@@ -184,9 +191,7 @@ class TranslationDataModule(pl.LightningDataModule):
 def evenly_spread(val_sentences: int, total: int) -> Int64[np.ndarray, "rows"]:
     """So many rows of all."""
     if val_sentences < 1:
-        raise UserError(
-            f"val_sentences={val_sentences} leaves nothing to validate on; use 1 or more, or null for all"
-        )
+        raise UserError(f"val_sentences={val_sentences} leaves nothing to validate on; use 1 or more, or null for all")
     count = min(val_sentences, total)
     return np.arange(count) * total // count
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.reading import read_pairs, turn
-from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.data.splitting import clean_splits
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
@@ -24,9 +23,7 @@ class DemoCorpus(Corpus):
     path: folder of train.tsv, val.tsv, test.tsv and unseen.tsv; None: the checkout's own.
     """
 
-    def __init__(
-        self, *, path: str | None, source_language: str, target_language: str, cleaning: Cleaning
-    ) -> None:
+    def __init__(self, *, path: str | None, source_language: str, target_language: str, cleaning: Cleaning) -> None:
         self.folder = BESIDE_THE_PACKAGE if path is None else given_path(path, "data.path")
         self.source_language, self.target_language = source_language, target_language
         self.cleaning = cleaning

@@ -6,8 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import final
 
-from seq2seq_attn.data.corpus import Corpus, LoadedCorpus, Split
-from seq2seq_attn.data.corpus import CleaningReport
+from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus, Split
 from seq2seq_attn.errors import UserError
 
 

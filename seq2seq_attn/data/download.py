@@ -20,8 +20,14 @@ PAUSE_SECONDS = 1.0  # before the second attempt; it doubles
 BLOCK = 1 << 16
 
 
-def fetch(url: str, file: Path, instead: str, *, pause_seconds: float = PAUSE_SECONDS,
-          timeout_seconds: float = TIMEOUT_SECONDS) -> Path:
+def fetch(
+    url: str,
+    file: Path,
+    instead: str,
+    *,
+    pause_seconds: float = PAUSE_SECONDS,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Path:
     """`file`, downloaded from `url` unless it is there; a part left by a broken attempt is continued.
 
     Args:

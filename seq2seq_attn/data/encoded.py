@@ -23,9 +23,12 @@ class EncodedSplit:
     """Sentence `i` is `ids[offsets[i] : offsets[i + 1]]`, without begin or end token."""
 
     def __init__(
-        self, *,
-        source_ids: Int32[np.ndarray, "source_tokens"], target_ids: Int32[np.ndarray, "target_tokens"],
-        source_offsets: Int64[np.ndarray, "fences"], target_offsets: Int64[np.ndarray, "fences"],
+        self,
+        *,
+        source_ids: Int32[np.ndarray, "source_tokens"],
+        target_ids: Int32[np.ndarray, "target_tokens"],
+        source_offsets: Int64[np.ndarray, "fences"],
+        target_offsets: Int64[np.ndarray, "fences"],
     ) -> None:
         if len(source_ids) != source_offsets[-1] or len(target_ids) != target_offsets[-1]:
             raise ValueError("the arrays of an encoded split do not belong together")

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.download import fetch
 from seq2seq_attn.data.reading import read_parallel
-from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.data.splitting import clean_splits
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
@@ -27,8 +26,15 @@ class Multi30kCorpus(Corpus):
     """
 
     def __init__(
-        self, *, path: str | None, suffix: str, test_split: str, source_language: str, target_language: str,
-        cleaning: Cleaning, cache_dir: str,
+        self,
+        *,
+        path: str | None,
+        suffix: str,
+        test_split: str,
+        source_language: str,
+        target_language: str,
+        cleaning: Cleaning,
+        cache_dir: str,
     ) -> None:
         self.folder = None if path is None else given_path(path, "data.path")
         self.suffix, self.test_split = suffix, test_split

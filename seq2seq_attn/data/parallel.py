@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.reading import read_json_lines, read_pairs, read_parallel
-from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.data.splitting import clean_splits, split_by_source
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
@@ -28,9 +27,21 @@ class ParallelCorpus(Corpus):
     """
 
     def __init__(
-        self, *, train: Files, val: Files, test: Files, source_language: str, target_language: str,
-        source_field: str | None, target_field: str | None, cleaning: Cleaning,
-        val_sentences: int, test_sentences: int, seed: int, source_column: int = 1, target_column: int = 2,
+        self,
+        *,
+        train: Files,
+        val: Files,
+        test: Files,
+        source_language: str,
+        target_language: str,
+        source_field: str | None,
+        target_field: str | None,
+        cleaning: Cleaning,
+        val_sentences: int,
+        test_sentences: int,
+        seed: int,
+        source_column: int = 1,
+        target_column: int = 2,
     ) -> None:
         self.files = {"train": train, "val": val, "test": test}
         self.source_language, self.target_language = source_language, target_language
@@ -38,30 +49,29 @@ class ParallelCorpus(Corpus):
         self.columns = (source_column, target_column)
         if source_column == target_column or not {source_column, target_column} <= {1, 2, 3}:
             raise UserError(
-                f"data.source_column={source_column} data.target_column={target_column} are no pair of columns; give two "
-                "different ones, from 1 to 3"
+                f"data.source_column={source_column} and data.target_column={target_column} are not two columns of the "
+                "file; use two different numbers from 1 to 3"
             )
         self.cleaning = cleaning
         self.val_sentences, self.test_sentences, self.seed = val_sentences, test_sentences, seed
 
     def load(self) -> LoadedCorpus:
         if self.files["train"] is None:
-            raise UserError(
-                "data=parallel needs data.train=[SOURCE,TARGET], or data.train=FILE of .tsv or .jsonl"
-            )
+            raise UserError("data=parallel needs data.train=[SOURCE,TARGET], or data.train=FILE of .tsv or .jsonl")
         given = [name for name, files in self.files.items() if files is not None]
         if given == ["train"]:
             splits, counts = split_by_source(
-                self._read("train"), self.cleaning,
-                val_sentences=self.val_sentences, test_sentences=self.test_sentences, seed=self.seed,
+                self._read("train"),
+                self.cleaning,
+                val_sentences=self.val_sentences,
+                test_sentences=self.test_sentences,
+                seed=self.seed,
             )
         elif len(given) == len(self.files):
             splits, counts = clean_splits({name: self._read(name) for name in given}, self.cleaning)
         else:
             missing = next(name for name in self.files if name not in given)
-            raise UserError(
-                f"data=parallel has no data.{missing}; give val and test both, or neither to hold them out"
-            )
+            raise UserError(f"data=parallel has no data.{missing}; give val and test both, or neither to hold them out")
         languages = (self.source_language, self.target_language)
         return LoadedCorpus(splits, CleaningReport(counts), *languages, self._origins())
 

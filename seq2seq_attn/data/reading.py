@@ -46,9 +46,7 @@ def decoded_chunks(path: Path) -> Iterator[str]:
             text = decoder.decode(chunk, final=len(chunk) < MOST_BYTES)
         except UnicodeDecodeError as error:
             line += error.object.count(b"\n", 0, error.start)
-            raise UserError(
-                f"{path}, line {line}: not UTF-8; convert the file to UTF-8 or remove the line"
-            ) from error
+            raise UserError(f"{path}, line {line}: not UTF-8; convert the file to UTF-8 or remove the line") from error
         if "\0" in text:
             line += text.count("\n", 0, text.index("\0"))
             raise UserError(f"{path}, line {line}: a NUL byte, so this is not plain text; remove the line")

@@ -6,8 +6,7 @@ import hashlib
 import logging
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.corpus import Split
-from seq2seq_attn.data.corpus import Pair
+from seq2seq_attn.data.corpus import Pair, Split
 from seq2seq_attn.errors import UserError
 
 MOST_CHARACTERS = 10_000  # of a side that is not cleaned: the first validation would die of a longer one
@@ -15,9 +14,7 @@ MOST_CHARACTERS = 10_000  # of a side that is not cleaned: the first validation 
 log = logging.getLogger(__name__)
 
 
-def clean_splits(
-    raw: dict[str, list[tuple[str, str]]], cleaning: Cleaning
-) -> tuple[dict[str, Split], dict[str, int]]:
+def clean_splits(raw: dict[str, list[tuple[str, str]]], cleaning: Cleaning) -> tuple[dict[str, Split], dict[str, int]]:
     """A corpus's own splits: training is cleaned, the others only normalised, so that scores compare."""
     splits: dict[str, Split] = {}
     counts: dict[str, int] = {}
@@ -79,8 +76,7 @@ def drop(pairs: list[Pair], cleaning: Cleaning) -> tuple[list[Pair], dict[str, i
     if not kept:
         told = "; ".join(f"{count} {step}" for step, count in counts.items() if count)
         raise UserError(
-            f"no sentence pair is left to train on after cleaning ({told}); check data.path or "
-            "loosen data.cleaning"
+            f"no sentence pair is left to train on after cleaning ({told}); check data.path or loosen data.cleaning"
         )
     return kept, counts
 
@@ -93,8 +89,7 @@ def held_out_split(pairs: list[Pair], versions: dict[str, list[Pair]] | None = N
     """One row a pair; its references are its own and then the others that `versions` has for its source."""
     versions = group_by_source(pairs) if versions is None else versions
     references = [
-        list(dict.fromkeys([pair.reference, *(other.reference for other in versions[pair.source])]))
-        for pair in pairs
+        list(dict.fromkeys([pair.reference, *(other.reference for other in versions[pair.source])])) for pair in pairs
     ]
     return Split([p.source for p in pairs], [p.target for p in pairs], references)
 
@@ -115,7 +110,5 @@ def count_overlap(splits: dict[str, Split]) -> dict[str, int]:
             continue
         counts[f"{name}: sources also in train"] = count = sum(source in trained for source in split.sources)
         if count:
-            log.warning(
-                f"{count} of {len(split)} source sentences of {name} are also in train: its score flatters"
-            )
+            log.warning(f"{count} of {len(split)} source sentences of {name} are also in train: its score flatters")
     return counts

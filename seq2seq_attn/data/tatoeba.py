@@ -8,23 +8,16 @@ from pathlib import Path
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.download import fetch
 from seq2seq_attn.data.reading import read_pairs, turn
-from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.data.splitting import split_by_source
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.paths import given_path
 from seq2seq_attn.files import replacing
+from seq2seq_attn.paths import given_path
 
 URL = "https://www.manythings.org/anki/fra-eng.zip"
-NO_ZIP = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    KeyError,
-    RuntimeError,
-)  # the last for one with a password
+NO_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError)  # the last for one with a password
 
 
 @final
@@ -35,8 +28,16 @@ class TatoebaCorpus(Corpus):
     """
 
     def __init__(
-        self, *, path: str | None, source_language: str, target_language: str, cleaning: Cleaning,
-        val_sentences: int, test_sentences: int, seed: int, cache_dir: str,
+        self,
+        *,
+        path: str | None,
+        source_language: str,
+        target_language: str,
+        cleaning: Cleaning,
+        val_sentences: int,
+        test_sentences: int,
+        seed: int,
+        cache_dir: str,
     ) -> None:
         self.path = path
         self.source_language, self.target_language = source_language, target_language
@@ -47,8 +48,11 @@ class TatoebaCorpus(Corpus):
     def load(self) -> LoadedCorpus:
         languages = (self.source_language, self.target_language)
         splits, counts = split_by_source(
-            turn(read_pairs(self._file()), *languages), self.cleaning,
-            val_sentences=self.val_sentences, test_sentences=self.test_sentences, seed=self.seed,
+            turn(read_pairs(self._file()), *languages),
+            self.cleaning,
+            val_sentences=self.val_sentences,
+            test_sentences=self.test_sentences,
+            seed=self.seed,
         )
         return LoadedCorpus(splits, CleaningReport(counts), *languages)
 

@@ -39,9 +39,7 @@ SPLITS = {"multi30k": ["train", "val", "test_2016_flickr"], "six": ["train", "va
 def whole(form: str, draw: Draw) -> Files:
     """A corpus that nothing is wrong with; a pair's number stands on both its sides."""
     number = draw(st.integers(12, 30))
-    texts = [
-        " ".join(draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5))) for _ in range(2 * number)
-    ]
+    texts = [" ".join(draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5))) for _ in range(2 * number)]
     sides = [[f"{side}{i} {text}" for i, text in enumerate(texts[k::2])] for k, side in enumerate("st")]
     pairs = list(zip(*sides, strict=True))
     third = form == "tatoeba"
@@ -58,7 +56,8 @@ def whole(form: str, draw: Draw) -> Files:
     splits = SPLITS.get(form, ["train"])
     return {
         f"{split}.{language}": (f"{split}.{language}", text_of(sides[side][at :: len(splits)]))
-        for at, split in enumerate(splits) for side, language in enumerate(("en", "fr"))
+        for at, split in enumerate(splits)
+        for side, language in enumerate(("en", "fr"))
     }
 
 
@@ -120,11 +119,7 @@ def long_name(draw: Draw, files: Files) -> Files:
 
 def in_all_files(change: Callable[[bytes], bytes]) -> Callable[[Draw, Files], Files]:
     def changed(draw: Draw, files: Files) -> Files:
-        return {
-            role: (name, change(content))
-            for role, (name, content) in files.items()
-            if isinstance(content, bytes)
-        }
+        return {role: (name, change(content)) for role, (name, content) in files.items() if isinstance(content, bytes)}
 
     return changed
 

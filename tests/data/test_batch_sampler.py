@@ -16,9 +16,7 @@ lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=5
 def make(pairs, **settings):
     source, target = np.array(pairs).T
     try:
-        return TokenBatchSampler(
-            source, target, **{"batch_tokens": 200, "shuffle": True, "seed": 3, **settings}
-        )
+        return TokenBatchSampler(source, target, **{"batch_tokens": 200, "shuffle": True, "seed": 3, **settings})
     except UserError as error:
         assume("batches of one pair each cannot be shared alike" not in str(error))
         raise
@@ -30,9 +28,7 @@ def epoch(sampler, number):
 
 
 @settings(deadline=None, max_examples=60)
-@given(
-    pairs=lengths, batch_tokens=st.integers(60, 400), num_replicas=st.integers(1, 5), shuffle=st.booleans()
-)
+@given(pairs=lengths, batch_tokens=st.integers(60, 400), num_replicas=st.integers(1, 5), shuffle=st.booleans())
 def test_every_pair_once_within_the_budget_and_as_many_batches_on_every_device(
     pairs, batch_tokens, num_replicas, shuffle
 ):
@@ -106,20 +102,15 @@ def test_batches_can_be_limited_in_sentences():
 def test_fewer_pairs_than_devices_are_refused():
     sentence = "3 sentence pairs cannot be shared by 5 devices; use trainer.devices=1"
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
-        TokenBatchSampler(
-            np.ones(3, int), np.ones(3, int), batch_tokens=9, shuffle=True, seed=1, num_replicas=5
-        )
+        TokenBatchSampler(np.ones(3, int), np.ones(3, int), batch_tokens=9, shuffle=True, seed=1, num_replicas=5)
 
 
 def test_single_pairs_that_devices_cannot_share_alike_are_refused():
     sentence = (
-        "7 batches of one pair each cannot be shared alike by 5 devices; use a larger batch_tokens or "
-        "trainer.devices=1"
+        "7 batches of one pair each cannot be shared alike by 5 devices; use a larger batch_tokens or trainer.devices=1"
     )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
-        TokenBatchSampler(
-            np.ones(7, int), np.ones(7, int), batch_tokens=2, shuffle=True, seed=1, num_replicas=5
-        )
+        TokenBatchSampler(np.ones(7, int), np.ones(7, int), batch_tokens=2, shuffle=True, seed=1, num_replicas=5)
 
 
 @pytest.mark.parametrize(("name", "way_out"), [("batch_tokens", 4096), ("batch_sentences", 64)])
@@ -130,13 +121,9 @@ def test_a_limit_below_one_is_refused(name, way_out):
 
 @settings(deadline=None, max_examples=30)
 @given(pairs=lengths, num_replicas=st.integers(1, 3), shuffle=st.booleans(), read=st.integers(0, 7))
-def test_a_run_that_goes_on_gets_the_rest_of_its_epoch_and_later_epochs_whole(
-    pairs, num_replicas, shuffle, read
-):
+def test_a_run_that_goes_on_gets_the_rest_of_its_epoch_and_later_epochs_whole(pairs, num_replicas, shuffle, read):
     for rank in range(num_replicas):
-        whole, resumed = (
-            make(pairs, rank=rank, num_replicas=num_replicas, shuffle=shuffle) for _ in range(2)
-        )
+        whole, resumed = (make(pairs, rank=rank, num_replicas=num_replicas, shuffle=shuffle) for _ in range(2))
         resumed.start_at(4, read)
         assert resumed.epoch == 4
         assert list(resumed) == epoch(whole, 4)[read:]
@@ -150,9 +137,18 @@ def test_a_share_of_the_rows_is_read_once_in_the_batches_of_one_device(num_repli
     rows = np.arange(13) * 41 // 13
 
     def batches(rank, devices):
-        return list(TokenBatchSampler(
-            *lengths, batch_tokens=150, shuffle=False, seed=1, rank=rank, num_replicas=devices, as_alone=True, rows=rows
-        ))
+        return list(
+            TokenBatchSampler(
+                *lengths,
+                batch_tokens=150,
+                shuffle=False,
+                seed=1,
+                rank=rank,
+                num_replicas=devices,
+                as_alone=True,
+                rows=rows,
+            )
+        )
 
     alone = batches(0, 1)
     assert len(alone) > 3

@@ -19,9 +19,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from seq2seq_attn.errors import sentence_of
 from seq2seq_attn.data.corpus import LoadedCorpus
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.errors import UserError, sentence_of
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 FEW, MANY = 3, 40  # files of a kind
@@ -39,10 +38,7 @@ def load(form: str, folder: Path, files: Files) -> LoadedCorpus:
     elif form in ("tsv", "jsonl"):
         options["train"] = paths["train"]
     else:
-        options |= {
-            split: [paths[f"{split}.{side}"] for side in ("en", "fr")]
-            for split in SPLITS.get(form, ["train"])
-        }
+        options |= {split: [paths[f"{split}.{side}"] for side in ("en", "fr")] for split in SPLITS.get(form, ["train"])}
     return instantiate(options, _convert_="all").load()
 
 
@@ -109,7 +105,11 @@ def outcome(kind: str, draw: Draw) -> str:
 
 
 quick = settings(
-    max_examples=FEW, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck),
+    max_examples=FEW,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
     phases=[Phase.generate],  # what fails may have a line of megabytes, which to shrink takes minutes
 )
 
@@ -174,13 +174,19 @@ def test_sentences_say_what_is_wrong(tmp_path: Path) -> None:
     for content, sentence in said.values():
         assert refused("tsv", tmp_path, {"train": ("pairs.txt", content)}) == f"{file}{sentence}"
     for line, sentence in (
-        (rb'{"en": "a \ud800", "fr": "b"}',
-         "a NUL or half a surrogate pair in the field 'en', so this is no plain text; remove the line"),
-        (b"[" * 100_000,
-         "not JSON (maximum recursion depth exceeded while decoding a JSON array from a unicode string); mend or "
-         "remove the line"),
-        (b'{"\\n": 1, "' + b"f" * 500 + b'": 2}', f"no text in the field 'en' (fields: �, {'f' * 97}…); name it by "
-         "data.source_field"),
+        (
+            rb'{"en": "a \ud800", "fr": "b"}',
+            "a NUL or half a surrogate pair in the field 'en', so this is no plain text; remove the line",
+        ),
+        (
+            b"[" * 100_000,
+            "not JSON (maximum recursion depth exceeded while decoding a JSON array from a unicode string); mend or "
+            "remove the line",
+        ),
+        (
+            b'{"\\n": 1, "' + b"f" * 500 + b'": 2}',
+            f"no text in the field 'en' (fields: �, {'f' * 97}…); name it by data.source_field",
+        ),
     ):
         file = tmp_path / "pairs.jsonl"
         assert refused("jsonl", tmp_path, {"train": (file.name, line)}) == f"{file}, line 1: {sentence}"
@@ -188,19 +194,16 @@ def test_sentences_say_what_is_wrong(tmp_path: Path) -> None:
 
 def test_a_home_that_is_not_there_is_one_sentence() -> None:
     files: Files = {"train": ("pairs.txt", MISSING)}
-    with pytest.raises(
-        UserError, match=r"^data.train=~nobody-here/pairs.txt names a home folder that is not there; "
-    ):
+    with pytest.raises(UserError, match=r"^data.train=~nobody-here/pairs.txt names a home folder that is not there; "):
         load("tsv", Path("~nobody-here"), files)
 
 
-def test_a_held_out_sentence_beyond_all_bounds_is_refused_before_a_validation_dies_of_it(
-    tmp_path: Path,
-) -> None:
+def test_a_held_out_sentence_beyond_all_bounds_is_refused_before_a_validation_dies_of_it(tmp_path: Path) -> None:
     pairs = [(f"s{i}", f"t{i}") for i in range(5)]
     files = {
         f"{split}.{side}": (f"{split}.{side}", text_of([pair[k] for pair in pairs]))
-        for split in SPLITS["six"] for k, side in enumerate(("en", "fr"))
+        for split in SPLITS["six"]
+        for k, side in enumerate(("en", "fr"))
     }
     files["val.fr"] = ("val.fr", text_of(["t0", "t1", "mot " * 2_501, "t3", "t4"]))
     assert refused("six", tmp_path, files) == (
@@ -211,8 +214,12 @@ def test_a_held_out_sentence_beyond_all_bounds_is_refused_before_a_validation_di
 
 def train(folder: Path, *overrides: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "train.py", f"hydra.run.dir={folder / 'run'}", "debug=fast", *overrides], cwd=ROOT,
-        capture_output=True, text=True, timeout=600, env=os.environ | {"COLUMNS": "120"},
+        [sys.executable, "train.py", f"hydra.run.dir={folder / 'run'}", "debug=fast", *overrides],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=os.environ | {"COLUMNS": "120"},
     )
     return done.returncode, done.stderr
 

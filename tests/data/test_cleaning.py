@@ -14,9 +14,7 @@ def pair(source: str, target: str) -> Pair:
 
 
 def test_accents_are_composed_and_french_blanks_become_plain():
-    cleaned, counts = Cleaning().normalize(
-        [("Hey\u2028you", " E\u0301te\u0301\u202f\u00a0\u2009!\t"), ("a", "b")]
-    )
+    cleaned, counts = Cleaning().normalize([("Hey\u2028you", " E\u0301te\u0301\u202f\u00a0\u2009!\t"), ("a", "b")])
     assert cleaned == [Pair("Hey you", "Été !", " E\u0301te\u0301\u202f\u00a0\u2009!\t"), pair("a", "b")]
     assert counts == {"pairs read": 2, "pairs normalised": 1}
 
@@ -35,14 +33,25 @@ def test_every_step_drops_and_counts_its_own():
     cleaning = Cleaning(min_words=2, max_words=5, max_characters=30, max_ratio=2, deduplicate=True)
     good = pair("a b", "c d")
     pairs = [
-        good, pair("", "c d"), pair("a b", ""), pair("a b", "c" * 31), pair("a", "c d"),
-        pair("a b c d e f", "c d e"), pair("a b", "c d e f g"), good, pair("a b", "c e"),
+        good,
+        pair("", "c d"),
+        pair("a b", ""),
+        pair("a b", "c" * 31),
+        pair("a", "c d"),
+        pair("a b c d e f", "c d e"),
+        pair("a b", "c d e f g"),
+        good,
+        pair("a b", "c e"),
     ]
     kept, counts = cleaning.drop(pairs)
     assert kept == [good, pair("a b", "c e")]
     assert counts == {
-        "dropped, empty side": 2, "dropped, over 30 characters": 1, "dropped, under 2 words": 1,
-        "dropped, over 5 words": 1, "dropped, longer over shorter side beyond 2": 1, "dropped, double": 1,
+        "dropped, empty side": 2,
+        "dropped, over 30 characters": 1,
+        "dropped, under 2 words": 1,
+        "dropped, over 5 words": 1,
+        "dropped, longer over shorter side beyond 2": 1,
+        "dropped, double": 1,
     }
 
 
@@ -52,9 +61,7 @@ def test_doubles_and_uneven_pairs_stay_on_request():
 
 
 def test_a_line_of_a_hundred_thousand_tokens_is_dropped_with_or_without_blanks():
-    kept, counts = Cleaning().drop(
-        [pair("word " * 100_000, "mot"), pair("字" * 100_000, "mot"), pair("a", "b")]
-    )
+    kept, counts = Cleaning().drop([pair("word " * 100_000, "mot"), pair("字" * 100_000, "mot"), pair("a", "b")])
     assert kept == [pair("a", "b")]
     assert counts["dropped, over 1000 characters"] == 2
 
@@ -62,8 +69,10 @@ def test_a_line_of_a_hundred_thousand_tokens_is_dropped_with_or_without_blanks()
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"min_words": 9, "max_words": 5}, "data.cleaning needs 1 <= min_words <= max_words, got 9 and 5; "
-         "use min_words=1 max_words=100"),
+        (
+            {"min_words": 9, "max_words": 5},
+            "data.cleaning needs 1 <= min_words <= max_words, got 9 and 5; use min_words=1 max_words=100",
+        ),
         ({"max_characters": 0}, "data.cleaning.max_characters=0 leaves nothing; use 1000"),
         ({"max_ratio": 0.5}, "data.cleaning.max_ratio=0.5 is less than 1, an even pair; use 9 or null"),
     ],

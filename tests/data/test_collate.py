@@ -17,8 +17,10 @@ def encoded(sources, targets):
         return np.array([i for row in rows for i in row], np.int32)
 
     return EncodedSplit(
-        source_ids=flat(sources), target_ids=flat(targets),
-        source_offsets=fences(sources), target_offsets=fences(targets),
+        source_ids=flat(sources),
+        target_ids=flat(targets),
+        source_offsets=fences(sources),
+        target_offsets=fences(targets),
     )
 
 

@@ -8,10 +8,9 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
-from seq2seq_attn.data.corpus import LoadedCorpus, Split
+from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.demo import DemoCorpus
-from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -70,13 +69,7 @@ def rows_of(loader):
 def test_a_share_of_the_validation_set_is_spread_over_it_and_all_of_it_is_tested(corpus, tmp_path):
     module = make(corpus, tmp_path, val_sentences=5)
     assert sorted(rows_of(module.val_dataloader())) == [0, 3, 6, 10, 13]  # of 17
-    assert sorted(rows_of(make(corpus, tmp_path, seed=7, val_sentences=5).val_dataloader())) == [
-        0,
-        3,
-        6,
-        10,
-        13,
-    ]
+    assert sorted(rows_of(make(corpus, tmp_path, seed=7, val_sentences=5).val_dataloader())) == [0, 3, 6, 10, 13]
     assert module.test_names == ["test", "test_unseen", "val"]
     assert sorted(rows_of(module.test_dataloader()[2])) == list(range(17))
     assert sorted(rows_of(module.train_dataloader())) == list(range(211))
@@ -118,10 +111,7 @@ def test_sampled_segmentations_are_a_function_of_seed_and_epoch_and_only_for_tra
     assert sources(0) != sources(1)
     assert sources(0) != sources(0, seed=2)
     plain, sampled = make(corpus, tmp_path), make(corpus, tmp_path, sampling_alpha=0.3)
-    assert (
-        sampled.val_dataloader().dataset[0].source.tolist()
-        == plain.val_dataloader().dataset[0].source.tolist()
-    )
+    assert sampled.val_dataloader().dataset[0].source.tolist() == plain.val_dataloader().dataset[0].source.tolist()
 
 
 def test_batches_stay_near_the_budget_when_segmentations_are_sampled(corpus, tmp_path):
@@ -153,14 +143,18 @@ class Recorder(pl.LightningModule):
 
 def trainer(tmp_path, **settings):
     return pl.Trainer(
-        accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
-        default_root_dir=tmp_path, use_distributed_sampler=False, enable_checkpointing=False, **settings,
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+        use_distributed_sampler=False,
+        enable_checkpointing=False,
+        **settings,
     )
 
 
-@pytest.mark.filterwarnings(
-    "ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning"
-)  # Lightning's
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning")  # Lightning's
 def test_lightning_gets_new_batches_each_epoch_the_same_after_a_resume_and_every_test_set(corpus, tmp_path):
     whole, resumed = Recorder(), Recorder()
     trainer(tmp_path, max_epochs=3).fit(whole, datamodule=make(corpus, tmp_path))

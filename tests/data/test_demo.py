@@ -45,9 +45,16 @@ def test_references_are_the_files_own_and_first_the_rows(folder):
 def test_every_step_is_counted_by_split_and_overlap_warned_of(folder, caplog):
     counts = load(folder).report.counts
     assert {name: count for name, count in counts.items() if count} == {
-        "train: pairs read": 5, "train: pairs normalised": 2, "train: dropped, empty side": 1,
-        "train: dropped, double": 1, "val: pairs read": 3, "val: pairs normalised": 1, "test: pairs read": 1,
-        "test: pairs normalised": 1, "test_unseen: pairs read": 1, "test: sources also in train": 1,
+        "train: pairs read": 5,
+        "train: pairs normalised": 2,
+        "train: dropped, empty side": 1,
+        "train: dropped, double": 1,
+        "val: pairs read": 3,
+        "val: pairs normalised": 1,
+        "test: pairs read": 1,
+        "test: pairs normalised": 1,
+        "test_unseen: pairs read": 1,
+        "test: sources also in train": 1,
     }
     assert caplog.messages == ["1 of 1 source sentences of test are also in train: its score flatters"]
 
@@ -78,9 +85,7 @@ def test_a_missing_folder_is_one_sentence(tmp_path):
 
 def test_a_missing_file_is_one_sentence(folder):
     (folder / "val.tsv").unlink()
-    with pytest.raises(
-        UserError, match=f"^{re.escape(str(folder / 'val.tsv'))} does not exist; check data.path$"
-    ):
+    with pytest.raises(UserError, match=f"^{re.escape(str(folder / 'val.tsv'))} does not exist; check data.path$"):
         load(folder)
 
 

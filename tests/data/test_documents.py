@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from configs import built, composed
 
-from seq2seq_attn.data.corpus import Corpus, LoadedCorpus, Split
+from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus, Split
 from seq2seq_attn.data.documents import DocumentCorpus
-from seq2seq_attn.data.corpus import CleaningReport
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 

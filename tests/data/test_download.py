@@ -113,7 +113,9 @@ def test_a_server_that_sends_nothing_is_left(server: ThreadingHTTPServer, tmp_pa
 
 
 def test_without_a_network_it_says_what_to_fetch(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^cannot fetch http://127\.0\.0\.1:9/x \(.*refused.*\); download it elsewhere"):
+    with pytest.raises(
+        UserError, match=r"^cannot fetch http://127\.0\.0\.1:9/x \(.*refused.*\); download it elsewhere"
+    ):
         fetch("http://127.0.0.1:9/x", tmp_path / "file", "data.path=FILE", pause_seconds=0.0)
 
 

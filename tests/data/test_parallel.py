@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,13 @@ PAIRS = [(f"Sentence {n}.", f"Phrase {n}.") for n in range(31)]
 
 def parallel(train: Any, val: Any = None, test: Any = None, **fields: Any) -> LoadedCorpus:
     return ParallelCorpus(
-        train=train, val=val, test=test, cleaning=Cleaning(), val_sentences=3, test_sentences=5, seed=1,
+        train=train,
+        val=val,
+        test=test,
+        cleaning=Cleaning(),
+        val_sentences=3,
+        test_sentences=5,
+        seed=1,
         **{"source_language": "en", "target_language": "fr", "source_field": None, "target_field": None} | fields,
     ).load()
 
@@ -32,7 +39,9 @@ def write(file: Path, lines: list[str]) -> str:
 
 
 def two_files(folder: Path, end: str = "") -> list[str]:
-    return [write(folder / f"all.{name}{end}", [pair[side] for pair in PAIRS]) for side, name in enumerate(("en", "fr"))]
+    return [
+        write(folder / f"all.{name}{end}", [pair[side] for pair in PAIRS]) for side, name in enumerate(("en", "fr"))
+    ]
 
 
 def said(read: Any) -> str:
@@ -67,10 +76,10 @@ def test_columns_are_turned_by_their_numbers_and_the_direction_names_them(tmp_pa
     line = ", line 1: 2 tab-separated columns instead of 3 (source, target, anything); mend or remove the line"
     file = write(tmp_path / "all.tsv", ["\t".join(pair) for pair in PAIRS])
     assert said(lambda: parallel(file, target_column=3)) == f"{file}{line}"
-    for numbers in ((1, 1), (0, 1), (1, 4)):
-        assert said(lambda: parallel(file, source_column=numbers[0], target_column=numbers[1])) == (
-            f"data.source_column={numbers[0]} data.target_column={numbers[1]} are no pair of columns; give two "
-            "different ones, from 1 to 3"
+    for source, target in ((1, 1), (0, 1), (1, 4)):
+        assert said(partial(parallel, file, source_column=source, target_column=target)) == (
+            f"data.source_column={source} and data.target_column={target} are not two columns of the file; use two "
+            "different numbers from 1 to 3"
         )
 
 
@@ -137,8 +146,12 @@ def test_a_truncated_gz_is_named(tmp_path: Path) -> None:
 def multi30k(folder: Path | None, cache: Path, **changed: str) -> LoadedCorpus:
     settings = {"suffix": "", "test_split": "test_2016_flickr"} | changed
     return Multi30kCorpus(
-        path=None if folder is None else str(folder), source_language="en", target_language="fr",
-        cleaning=Cleaning(), cache_dir=str(cache), **settings,
+        path=None if folder is None else str(folder),
+        source_language="en",
+        target_language="fr",
+        cleaning=Cleaning(),
+        cache_dir=str(cache),
+        **settings,
     ).load()
 
 

@@ -103,10 +103,14 @@ def test_chunks_change_nothing(tmp_path, monkeypatch, size):
     monkeypatch.setattr(reading, "MOST_BYTES", size)
     lines = ["é", "", "aéb", "猫", "x\r", "été"]
     assert read_lines(write(tmp_path, "\ufeff".encode() + "\r\n".join(lines).encode())) == lines
-    refuses(write(tmp_path, "a\tb\n".encode() * 9 + b"c\t\xe9\n" + b"d\te\n" * 9),
-            ", line 10: not UTF-8; convert the file to UTF-8 or remove the line")
-    refuses(write(tmp_path, b"a\tb\n" * 9 + b"c\t\0\n" + b"d\te\n" * 9),
-            ", line 10: a NUL byte, so this is not plain text; remove the line")
+    refuses(
+        write(tmp_path, b"a\tb\n" * 9 + b"c\t\xe9\n" + b"d\te\n" * 9),
+        ", line 10: not UTF-8; convert the file to UTF-8 or remove the line",
+    )
+    refuses(
+        write(tmp_path, b"a\tb\n" * 9 + b"c\t\0\n" + b"d\te\n" * 9),
+        ", line 10: a NUL byte, so this is not plain text; remove the line",
+    )
 
 
 def test_a_corpus_turns_round_for_french_to_english():
@@ -116,8 +120,7 @@ def test_a_corpus_turns_round_for_french_to_english():
 
 def test_another_direction_is_refused():
     sentence = (
-        "data.source_language=en data.target_language=de is not a direction of this corpus; "
-        "use en and fr, or fr and en"
+        "data.source_language=en data.target_language=de is not a direction of this corpus; use en and fr, or fr and en"
     )
     with pytest.raises(UserError, match=re.escape(sentence)):
         turn([], "en", "de")

@@ -15,11 +15,7 @@ VERSIONS = 3
 
 @pytest.fixture
 def file(tmp_path):
-    lines = [
-        f"Sentence {i}.\tPhrase\u202f{i}, version {v}.\tCC-BY #{i}\n"
-        for i in range(53)
-        for v in range(VERSIONS)
-    ]
+    lines = [f"Sentence {i}.\tPhrase\u202f{i}, version {v}.\tCC-BY #{i}\n" for i in range(53) for v in range(VERSIONS)]
     path = tmp_path / "fra.txt"
     path.write_bytes("".join(lines).encode())
     return path
@@ -27,8 +23,13 @@ def file(tmp_path):
 
 def load(path, seed=1, val_sentences=5, test_sentences=7, source="en", target="fr", cache_dir="unused"):
     corpus = TatoebaCorpus(
-        path=None if path is None else str(path), source_language=source, target_language=target,
-        cleaning=Cleaning(), val_sentences=val_sentences, test_sentences=test_sentences, seed=seed,
+        path=None if path is None else str(path),
+        source_language=source,
+        target_language=target,
+        cleaning=Cleaning(),
+        val_sentences=val_sentences,
+        test_sentences=test_sentences,
+        seed=seed,
         cache_dir=str(cache_dir),
     )
     return corpus.load()
@@ -36,11 +37,7 @@ def load(path, seed=1, val_sentences=5, test_sentences=7, source="en", target="f
 
 def test_no_source_stands_in_two_splits_and_none_is_lost(file):
     splits = load(file).splits
-    assert {name: len(split) for name, split in splits.items()} == {
-        "train": 41 * VERSIONS,
-        "val": 5,
-        "test": 7,
-    }
+    assert {name: len(split) for name, split in splits.items()} == {"train": 41 * VERSIONS, "val": 5, "test": 7}
     sources = [set(split.sources) for split in splits.values()]
     assert sum(len(s) for s in sources) == len(set.union(*sources)) == 53
 
@@ -64,9 +61,7 @@ def test_the_split_is_a_function_of_seed_and_sources_whatever_their_order(file):
 def test_sources_that_only_cleaning_makes_equal_stay_together(tmp_path):
     path = tmp_path / "fra.txt"
     path.write_bytes(
-        "".join(
-            f"a{blank}{i}\tb {v}\n" for i in range(11) for v, blank in enumerate(" \u00a0\u2009")
-        ).encode()
+        "".join(f"a{blank}{i}\tb {v}\n" for i in range(11) for v, blank in enumerate(" \u00a0\u2009")).encode()
     )
     splits = load(path, val_sentences=2, test_sentences=2).splits
     assert [len(r) for r in splits["val"].references] == [3, 3]
