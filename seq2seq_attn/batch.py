@@ -13,16 +13,16 @@ from torch import Tensor
 @final
 @dataclass
 class Batch:
-    """Sentence pairs of one step; a mask is True where a real token stands.
+    """The sentence pairs of one step; masks are True at real tokens.
 
-    Not frozen, since Lightning fills a copy of it where `precision` has a dtype of its own.
+    Not frozen, because Lightning assigns the fields of a copy if `precision` converts inputs.
 
     Attributes:
-        source: token ids, each sentence closed by the end token.
+        source: token ids, each sentence followed by the end token.
         target_input: what the decoder reads: the begin token, then the sentence.
-        target_output: what it must say: the sentence, then the end token.
+        target_output: what it must predict: the sentence, then the end token.
         source_lengths, target_lengths: in tokens, end token included.
-        index: row of each pair in its split, so that results can be put back in order.
+        index: row of each pair in its split, to restore the order of results.
     """
 
     source: Int[Tensor, "batch source"]

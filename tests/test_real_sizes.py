@@ -98,7 +98,7 @@ def folder(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where a command is typed; data=demo is its first few hundred pairs."""
     monkeypatch.chdir(corpora)
     Path("run").mkdir()
-    monkeypatch.setattr(demo, "BESIDE_THE_PACKAGE", corpora / "demo")
+    monkeypatch.setattr(demo, "CHECKOUT_FOLDER", corpora / "demo")
     yield corpora
     shutil.rmtree(corpora / "run")
 

@@ -1,1 +1,1 @@
-"""Corpus readers, cleaning, token-budget batches and the data module."""
+"""Corpus readers, cleaning, batches within a token budget, and the Lightning data module."""

@@ -1,4 +1,4 @@
-"""What a DataLoader asks for the rows of a batch, and gets the batch."""
+"""A dataset that returns whole batches: the DataLoader asks for a list of rows and receives a `Batch`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 @final
 class BatchDataset(Dataset[Batch]):
-    """Batches of an encoded split, or encoded anew with segmentations drawn.
+    """Batches of an encoded split, read from disk or encoded again with sampled segmentations.
 
     Args:
-        drawn_by: whose seed and epoch, with the rows, decide the segmentations; None: the encoding on disk.
+        seeded_by: the sampler whose seed and epoch, together with the rows, seed the segmentations;
+            None: use the encoding on disk.
     """
 
     def __init__(
@@ -28,10 +29,10 @@ class BatchDataset(Dataset[Batch]):
         split: Split,
         encoded: EncodedSplit,
         tokenizer: SentencePieceTokenizer,
-        drawn_by: TokenBatchSampler | None = None,
+        seeded_by: TokenBatchSampler | None = None,
     ) -> None:
         self.split, self.encoded, self.tokenizer = split, encoded, tokenizer
-        self.drawn_by = drawn_by
+        self.seeded_by = seeded_by
 
     def __len__(self) -> int:
         return len(self.encoded)
@@ -40,11 +41,11 @@ class BatchDataset(Dataset[Batch]):
         return self.__getitems__([row])
 
     def __getitems__(self, rows: list[int]) -> Batch:
-        """Called by the DataLoader's fetcher with all rows of a batch at once."""
+        """Return the batch of `rows`; the DataLoader calls this once a batch."""
         specials = {"pad_id": self.tokenizer.pad_id, "bos_id": self.tokenizer.bos_id, "eos_id": self.tokenizer.eos_id}
-        if self.drawn_by is None:
+        if self.seeded_by is None:
             return collate(self.encoded, rows, **specials)
-        entropy = [self.drawn_by.seed, self.drawn_by.epoch, *rows]
+        entropy = [self.seeded_by.seed, self.seeded_by.epoch, *rows]
         source_seed, target_seed = np.random.SeedSequence(entropy).generate_state(2).tolist()
         sources, targets = [self.split.sources[i] for i in rows], [self.split.targets[i] for i in rows]
         return collate_pairs(

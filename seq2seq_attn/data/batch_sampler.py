@@ -1,4 +1,4 @@
-"""Batches of equal work: sorted by length, cut at a budget of padded tokens, the same for every device."""
+"""Batches of similar cost: pairs sorted by length and cut at a budget of padded tokens, equally many on each device."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ from torch.utils.data import Sampler
 
 from seq2seq_attn.errors import UserError
 
-BUCKET_WIDTHS = (1, 2, 4, 8)  # few pairs want wide ones, or targets of all lengths meet in a batch
+BUCKET_WIDTHS = (1, 2, 4, 8)  # small corpora need wide buckets; narrow ones would mix targets of all lengths
 
 
 @final
 class TokenBatchSampler(Sampler[list[int]]):
-    """Lists of row numbers; every row once, and as many lists on every device.
+    """Lists of row numbers: each row occurs once, and every device gets the same number of lists.
 
-    The sorted lengths, and so the cuts, are the same in every epoch. What changes with (seed, epoch) is which
-    of the pairs of one length stand where, and the order of the batches.
+    The sorted lengths, and therefore the cuts, are the same in every epoch. (seed, epoch) determines the order of
+    pairs of equal length and the order of the batches.
 
     Args:
-        source_lengths, target_lengths: in tokens, without begin and end.
-        batch_tokens: padded source and target tokens of a batch, specials included; a longer pair is alone.
-        batch_sentences: instead of or beside batch_tokens, pairs of a batch.
-        shuffle: False: by length, and always the same.
-        as_alone: for evaluation: the batches that one device alone would have, so that sums over them are the same
-            to the last digit; a device that is left without one at the end gets an empty list.
-        rows: these pairs alone; None: all.
+        source_lengths, target_lengths: in tokens, without begin and end tokens.
+        batch_tokens: most padded source and target tokens in a batch, specials included; a longer pair forms a
+            batch of its own.
+        batch_sentences: most pairs in a batch, in place of or in addition to `batch_tokens`.
+        shuffle: False: the same order, by length, in every epoch.
+        single_device_batches: for evaluation: form the batches that a single device would have, so that sums over
+            them agree to the last digit; a device without a last batch gets an empty list.
+        rows: use only these pairs; None: all.
+
+    Raises:
+        UserError: if a limit is less than 1, or the devices cannot get the same number of batches.
     """
 
     def __init__(
@@ -42,14 +46,14 @@ class TokenBatchSampler(Sampler[list[int]]):
         seed: int,
         rank: int = 0,
         num_replicas: int = 1,
-        as_alone: bool = False,
+        single_device_batches: bool = False,
         rows: Int[np.ndarray, "some"] | None = None,
     ) -> None:
         check_limit("batch_tokens", batch_tokens)
         check_limit("batch_sentences", batch_sentences)
         self.rows = np.arange(len(source_lengths)) if rows is None else rows
         source_lengths, target_lengths = source_lengths[self.rows], target_lengths[self.rows]
-        if len(source_lengths) < num_replicas and not as_alone:
+        if len(source_lengths) < num_replicas and not single_device_batches:
             raise UserError(
                 f"{len(source_lengths)} sentence pairs cannot be shared by {num_replicas} devices; "
                 "use trainer.devices=1"
@@ -58,24 +62,24 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.target_lengths = np.asarray(target_lengths, np.int64) + 1
         self.shuffle, self.seed, self.epoch = shuffle, seed, 0
         self._start = (0, 0)
-        self.rank, self.num_replicas, self.as_alone = rank, num_replicas, as_alone
+        self.rank, self.num_replicas, self.single_device_batches = rank, num_replicas, single_device_batches
         plans = [self._plan(width, batch_tokens, batch_sentences) for width in BUCKET_WIDTHS]
         self.padding_share, self._cuts, self._width = min(plans, key=lambda plan: plan[0])
 
     @property
     def sampler(self) -> TokenBatchSampler:
-        """Lightning calls `set_epoch` on `batch_sampler.sampler`, never on the batch sampler."""
+        """Return self: Lightning calls `set_epoch` on `batch_sampler.sampler`, not on the batch sampler."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def start_at(self, epoch: int, batch: int) -> None:
-        """Leave out the batches of this epoch that a run has read before it was stopped; later epochs are whole."""
+        """Skip the first `batch` batches of `epoch`, which a stopped run has read; later epochs are complete."""
         self.epoch, self._start = epoch, (epoch, batch)
 
     def __len__(self) -> int:
-        """Of a whole epoch, for that is what progress is counted in."""
+        """Return the number of batches in a complete epoch, which is what progress is measured against."""
         return -(-(len(self._cuts) - 1) // self.num_replicas)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -87,25 +91,25 @@ class TokenBatchSampler(Sampler[list[int]]):
         else:
             order, batches = self._order(self._width), np.arange(num_batches)
         epoch, start = self._start
-        own = batches[self.rank :: self.num_replicas]
-        for batch in own[start if self.epoch == epoch else 0 :]:
+        rank_batches = batches[self.rank :: self.num_replicas]
+        for batch in rank_batches[start if self.epoch == epoch else 0 :]:
             yield self.rows[order[self._cuts[batch] : self._cuts[batch + 1]]].tolist()
-        if len(own) < len(self):
+        if len(rank_batches) < len(self):
             yield []
 
     def _plan(
         self, width: int, batch_tokens: int | None, batch_sentences: int | None
     ) -> tuple[float, Int64[np.ndarray, "fences"], int]:
-        """The share of padding and the cuts with buckets of this width."""
+        """Return the share of padding and the cuts for buckets of this width, and the width."""
         order = self._order(width)
         source, target = self.source_lengths[order], self.target_lengths[order]
         cuts = cut(source, target, batch_tokens, batch_sentences)
-        cuts = cuts if self.as_alone else even_out(cuts, source, target, self.num_replicas)
+        cuts = cuts if self.single_device_batches else even_out(cuts, source, target, self.num_replicas)
         real = int(source.sum() + target.sum())
         return 1.0 - real / int(padded_tokens(cuts, source, target).sum()), cuts, width
 
     def _order(self, width: int, tie_break: Float[np.ndarray, "pairs"] | None = None) -> Int64[np.ndarray, "pairs"]:
-        """By source length in buckets of a width, then by target length, up and down in turn."""
+        """Sort by source length in buckets of this width, then by target length, alternately rising and falling."""
         bucket = self.source_lengths // width
         snake = np.where(bucket % 2 == 0, self.target_lengths, -self.target_lengths)
         keys = (self.source_lengths, snake, bucket)
@@ -114,7 +118,7 @@ class TokenBatchSampler(Sampler[list[int]]):
 
 def check_limit(name: str, limit: int | None) -> None:
     if limit is not None and limit < 1:
-        raise UserError(f"{name}={limit} makes no batch; use {name}={4096 if name == 'batch_tokens' else 64}")
+        raise UserError(f"{name}={limit} must be at least 1; use {name}={4096 if name == 'batch_tokens' else 64}")
 
 
 def cut(
@@ -123,7 +127,7 @@ def cut(
     batch_tokens: int | None,
     batch_sentences: int | None,
 ) -> Int64[np.ndarray, "fences"]:
-    """Where batches begin, and the end: each takes pairs in order as long as it stays within both limits."""
+    """Return where each batch begins, and the end: a batch takes pairs in order while it is within both limits."""
     most_tokens, most_sentences = batch_tokens or np.inf, batch_sentences or np.inf
     cuts, longest_source, longest_target = [0], 0, 0
     for position, (s, t) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
@@ -142,13 +146,13 @@ def even_out(
     target: Int64[np.ndarray, "pairs"],
     num_replicas: int,
 ) -> Int64[np.ndarray, "more_fences"]:
-    """Cut the largest batches in two until the devices share them alike."""
+    """Halve the largest batches until their number is a multiple of the number of devices."""
     while (len(cuts) - 1) % num_replicas:
         tokens = np.where(np.diff(cuts) > 1, padded_tokens(cuts, source, target), 0)
         largest = int(tokens.argmax())
         if tokens[largest] == 0:
             raise UserError(
-                f"{len(cuts) - 1} batches of one pair each cannot be shared alike by {num_replicas} devices; "
+                f"{len(cuts) - 1} batches of one pair each cannot be shared equally by {num_replicas} devices; "
                 "use a larger batch_tokens or trainer.devices=1"
             )
         cuts = np.insert(cuts, largest + 1, (cuts[largest] + cuts[largest + 1]) // 2)

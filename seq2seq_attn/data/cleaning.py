@@ -1,4 +1,4 @@
-"""Cleaning: Unicode form and blanks everywhere; what is empty, too long or double goes from training."""
+"""Cleaning: normalise Unicode and whitespace in every split; drop empty, overlong and duplicate training pairs."""
 
 from __future__ import annotations
 
@@ -10,27 +10,32 @@ from typing import NamedTuple, final
 from seq2seq_attn.data.corpus import Pair
 from seq2seq_attn.errors import UserError
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a tab and a line feed are blanks
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed, which count as blanks
 BLANKS = re.compile(r"[ \t]+")
-LONG = 10_000  # letters, beyond which putting combining marks in order may take minutes
+LONG = 10_000  # characters; sorting the combining marks of a longer word may take minutes
 
 
 class Sized(NamedTuple):
-    """A pair and the words of its shorter and of its longer side, counted once for all steps."""
+    """A pair with the number of words of its shorter and its longer side, counted once for all steps."""
 
     pair: Pair
-    fewest: int
-    most: int
+    shorter: int
+    longer: int
 
 
 @final
 class Cleaning:
-    """Args:
-    normalize_spaces: every kind of blank (U+00A0, U+202F, U+2009, U+2028, ...) becomes a plain space.
-    min_words, max_words: of either side, words being what stands between blanks.
-    max_characters: of either side, for text without blanks.
-    max_ratio: of the longer side to the shorter, in words; None: any.
-    deduplicate: keep the first of several equal pairs.
+    """Normalisation of all pairs, and the filters of the training pairs.
+
+    Args:
+        normalize_spaces: replace every kind of blank (U+00A0, U+202F, U+2009, U+2028, ...) by a plain space.
+        min_words, max_words: limits for each side, in words separated by whitespace.
+        max_characters: limit for each side, which also covers text without blanks.
+        max_ratio: largest ratio of the longer to the shorter side, in words; None: any.
+        deduplicate: keep the first of several equal pairs.
+
+    Raises:
+        UserError: if no pair could meet the limits.
     """
 
     def __init__(
@@ -49,45 +54,45 @@ class Cleaning:
                 "use min_words=1 max_words=100"
             )
         if max_characters < 1:
-            raise UserError(f"data.cleaning.max_characters={max_characters} leaves nothing; use 1000")
+            raise UserError(f"data.cleaning.max_characters={max_characters} must be at least 1; use 1000")
         if max_ratio is not None and max_ratio < 1:
-            raise UserError(f"data.cleaning.max_ratio={max_ratio} is less than 1, an even pair; use 9 or null")
+            raise UserError(f"data.cleaning.max_ratio={max_ratio} must be at least 1; use 9, or null for no limit")
         self.normalize_spaces, self.deduplicate = normalize_spaces, deduplicate
         self.min_words, self.max_words, self.max_characters = min_words, max_words, max_characters
         self.max_ratio = max_ratio
 
     def normalize(self, pairs: list[tuple[str, str]]) -> tuple[list[Pair], dict[str, int]]:
-        """Every pair, in one Unicode form with single blanks, and how many that changed."""
+        """Return every pair in normalised form, and the counts of pairs read and changed."""
         cleaned = [Pair(self.normalize_text(s), self.normalize_text(t), t) for s, t in pairs]
         changed = sum(new[:2] != old for new, old in zip(cleaned, pairs, strict=True))
         return cleaned, {"pairs read": len(pairs), "pairs normalised": changed}
 
     def normalize_text(self, text: str) -> str:
-        """NFC; control characters are blanks; blanks collapsed, and none at the ends."""
+        """Return `text` in NFC, with control characters as blanks, runs of blanks collapsed and the ends stripped."""
         composed = compose(text if text.isprintable() else CONTROL.sub(" ", text))
         single = " ".join(composed.split()) if self.normalize_spaces else BLANKS.sub(" ", composed).strip(" ")
-        return text if single == text else single  # most lines are clean, and are kept once
+        return text if single == text else single  # most lines are clean: keep one copy of them
 
     def drop(self, pairs: list[Pair]) -> tuple[list[Pair], dict[str, int]]:
-        """The pairs worth training on, and how many each step dropped."""
+        """Return the pairs to train on, and how many each step dropped."""
         steps: list[tuple[str, Callable[[Sized], bool]]] = [
             ("empty side", lambda sized: bool(sized.pair.source and sized.pair.target)),
-            (f"over {self.max_characters} characters", self._few_characters),
-            (f"under {self.min_words} words", lambda sized: sized.fewest >= self.min_words),
-            (f"over {self.max_words} words", lambda sized: sized.most <= self.max_words),
+            (f"over {self.max_characters} characters", self._within_characters),
+            (f"under {self.min_words} words", lambda sized: sized.shorter >= self.min_words),
+            (f"over {self.max_words} words", lambda sized: sized.longer <= self.max_words),
         ]
         if self.max_ratio is not None:
-            steps.append((f"longer over shorter side beyond {self.max_ratio:g}", self._even))
+            steps.append((f"length ratio over {self.max_ratio:g}", self._within_ratio))
         if self.deduplicate:
             seen: set[tuple[str, str]] = set()
 
             def is_new(sized: Sized) -> bool:
-                """Of a pair that passes once, and is then seen."""
+                """Return whether this pair occurs for the first time."""
                 new = sized.pair[:2] not in seen
                 seen.add(sized.pair[:2])
                 return new
 
-            steps.append(("double", is_new))
+            steps.append(("duplicate", is_new))
         counts = {}
         left = [Sized(pair, *sorted(num_words(pair))) for pair in pairs]
         for name, keeps in steps:
@@ -96,16 +101,16 @@ class Cleaning:
             left = kept
         return [sized.pair for sized in left], counts
 
-    def _few_characters(self, sized: Sized) -> bool:
+    def _within_characters(self, sized: Sized) -> bool:
         return max(len(sized.pair.source), len(sized.pair.target)) <= self.max_characters
 
-    def _even(self, sized: Sized) -> bool:
+    def _within_ratio(self, sized: Sized) -> bool:
         assert self.max_ratio is not None
-        return sized.most <= self.max_ratio * sized.fewest
+        return sized.longer <= self.max_ratio * sized.shorter
 
 
 def compose(text: str) -> str:
-    """NFC, but for words that are none: sorting their combining marks takes the square of their number."""
+    """Return `text` in NFC, except for words over `LONG`: sorting n combining marks takes time n**2."""
     if len(text) <= LONG:
         return unicodedata.normalize("NFC", text)
     words = text.split(" ")

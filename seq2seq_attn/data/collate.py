@@ -1,4 +1,4 @@
-"""Token ids to padded tensors, a whole batch at a time."""
+"""Padded tensors from token ids, a whole batch at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seq2seq_attn.data.encoded import EncodedSplit
 
 
 def collate(split: EncodedSplit, rows: Sequence[int], *, pad_id: int, bos_id: int, eos_id: int) -> Batch:
-    """The batch of these rows of an encoded split."""
+    """Return the batch of these rows of an encoded split."""
     index = np.asarray(rows, np.int64)
     source = gather(split.source_ids, split.source_offsets[index], split.source_offsets[index + 1], pad_id)
     target = gather(split.target_ids, split.target_offsets[index], split.target_offsets[index + 1], pad_id)
@@ -24,7 +24,7 @@ def collate(split: EncodedSplit, rows: Sequence[int], *, pad_id: int, bos_id: in
 def collate_pairs(
     sources: list[list[int]], targets: list[list[int]], rows: Sequence[int], *, pad_id: int, bos_id: int, eos_id: int
 ) -> Batch:
-    """The batch of these sentences, given as ids without begin or end."""
+    """Return the batch of these sentences, given as ids without begin or end tokens."""
     index = np.asarray(rows, np.int64)
     return make_batch(gather_lists(sources, pad_id), gather_lists(targets, pad_id), index, bos_id=bos_id, eos_id=eos_id)
 
@@ -32,15 +32,15 @@ def collate_pairs(
 def collate_sources(
     ids: list[list[int]], *, pad_id: int, eos_id: int
 ) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch"], Bool[Tensor, "batch source"]]:
-    """Source, lengths and mask of sentences to translate, closed by the end token."""
+    """Return ids, lengths and mask of source sentences, each with its end token."""
     padded, lengths = gather_lists(ids, pad_id)
-    return close(padded, lengths, eos_id)
+    return append_end(padded, lengths, eos_id)
 
 
 def gather(
     ids: Int[np.ndarray, "tokens"], starts: Int64[np.ndarray, "batch"], ends: Int64[np.ndarray, "batch"], pad_id: int
 ) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
-    """Rows of a flat array, padded to one more than the longest, and their lengths; there may be no row."""
+    """Return rows of a flat array, padded to one more than the longest, and their lengths; there may be no rows."""
     lengths = ends - starts
     position = np.arange(lengths.max(initial=0) + 1)
     padded = np.full((len(starts), len(position)), pad_id, np.int64)
@@ -58,10 +58,10 @@ def gather_lists(
     return gather(flat, starts, ends, pad_id)
 
 
-def close(
+def append_end(
     padded: Int64[np.ndarray, "batch length"], lengths: Int64[np.ndarray, "batch"], eos_id: int
 ) -> tuple[Int64[Tensor, "batch length"], Int64[Tensor, "batch"], Bool[Tensor, "batch length"]]:
-    """Put the end token into the first free position, and mask what lies behind it."""
+    """Append the end token to each row; return the ids, the new lengths and the mask of real tokens."""
     closed = padded.copy()
     closed[np.arange(len(lengths)), lengths] = eos_id
     mask = np.arange(padded.shape[1]) <= lengths[:, None]
@@ -77,10 +77,10 @@ def make_batch(
     eos_id: int,
 ) -> Batch:
     padded_target, target_lengths = target
-    target_input = np.roll(padded_target, 1, axis=1)  # the last position is free in every row
+    target_input = np.roll(padded_target, 1, axis=1)  # the last position of every row is padding
     target_input[:, 0] = bos_id
-    closed_source, closed_source_lengths, source_mask = close(*source, eos_id)
-    target_output, closed_target_lengths, target_mask = close(padded_target, target_lengths, eos_id)
+    closed_source, closed_source_lengths, source_mask = append_end(*source, eos_id)
+    target_output, closed_target_lengths, target_mask = append_end(padded_target, target_lengths, eos_id)
     return Batch(
         source=closed_source,
         source_lengths=closed_source_lengths,

@@ -1,4 +1,4 @@
-"""What a corpus reader gives: cleaned splits, and where they came from."""
+"""The contract of a corpus reader, and what it returns: cleaned splits and a report of the cleaning."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from seq2seq_attn.text import printable
 @final
 @dataclass(frozen=True)
 class Split:
-    """Sentence pairs in the corpus's order.
+    """Sentence pairs in corpus order.
 
     Attributes:
-        sources, targets: cleaned; the target of a test sentence is its first reference.
-        references: of each row, its own and then other versions of the same source, as the file has them.
+        sources, targets: cleaned sentences; the target of a test sentence is its first reference.
+        references: the uncleaned references of each row: its own, then other translations of the same source.
     """
 
     sources: list[str]
@@ -35,7 +35,7 @@ class LoadedCorpus:
     """Splits by name: "train", "val", "test", and further test sets as "test_...", in that order.
 
     Attributes:
-        origins: what each side was read from, as "column 1", where a user chooses it.
+        origins: where each side was read from, such as "column 1", if the user can choose it.
     """
 
     splits: dict[str, Split]
@@ -46,31 +46,31 @@ class LoadedCorpus:
 
     @property
     def direction(self) -> str:
-        """`fr (column 2) → en (column 1)`, for people."""
+        """The direction for display, such as `fr (column 2) → en (column 1)`."""
         sides = zip((self.source_language, self.target_language), self.origins, strict=True)
         return printable(" → ".join(f"{name} ({origin})" if origin else str(name) for name, origin in sides))
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 over the content of all splits."""
+        """SHA-256 of the content of all splits."""
         digest = hashlib.sha256(f"{self.source_language}\t{self.target_language}\n".encode())
         for name, split in self.splits.items():
             digest.update(f"{name}\t{len(split)}\n".encode())
             for source, target, references in zip(split.sources, split.targets, split.references, strict=True):
-                # No line holds a NUL or a line end, so no two corpora give the same bytes.
+                # Lines contain neither NUL nor line ends, so different corpora give different bytes.
                 digest.update("\0".join([source, target, *references]).encode() + b"\n")
         return digest.hexdigest()
 
 
 class Corpus(ABC):
-    """Reads, cleans and splits one collection of sentence pairs."""
+    """A reader that cleans and splits one collection of sentence pairs."""
 
     @abstractmethod
     def load(self) -> LoadedCorpus: ...
 
 
 class Pair(NamedTuple):
-    """`reference` is the target as the file has it, for scoring; the other two are cleaned."""
+    """A cleaned source and target; `reference` is the uncleaned target, for scoring."""
 
     source: str
     target: str
@@ -80,6 +80,6 @@ class Pair(NamedTuple):
 @final
 @dataclass(frozen=True)
 class CleaningReport:
-    """Counts in the order of the steps: "train: pairs read", "train: dropped, empty side", ..."""
+    """Counts in the order of the steps, such as "train: pairs read" and "train: dropped, empty side"."""
 
     counts: dict[str, int]

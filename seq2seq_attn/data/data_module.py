@@ -1,4 +1,4 @@
-"""Encoded splits and their loaders, as Lightning asks for them."""
+"""The Lightning data module: encoded splits and their data loaders."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 @final
 class TranslationDataModule(pl.LightningDataModule):
-    """Loaders of batches of equal work.
+    """Data loaders of a corpus, with batches of similar cost.
 
     Args:
-        tokenizer: trained.
-        batch_tokens: padded source and target tokens of a training batch, specials included.
+        tokenizer: a trained tokenizer.
+        batch_tokens: most padded source and target tokens in a training batch, specials included.
         eval_batch_tokens: the same for validation and test; None: as in training.
-        num_workers: 0 is fast, a batch being a few array operations; subword sampling may want 1 or 2.
-        cache_dir: encoded splits are kept there.
-        val_sentences: validation during training reads so many, evenly spread over the split, and the same each time
-            and for every seed; the whole split is then tested too, as "val". None, or as many as there are: all.
+        num_workers: worker processes of each loader. 0 is fast, since a batch takes a few array operations;
+            subword sampling may need 1 or 2.
+        cache_dir: folder in which encoded splits are cached.
+        val_sentences: number of sentences that validation during training reads, evenly spread over the split and
+            the same for every seed; the whole split is then tested too, as "val". None: all.
 
     Attributes:
-        test_names: of the sets that are tested, in order.
+        test_names: names of the test sets, in order.
 
     Raises:
-        UserError: for a number of validation sentences that is none.
+        UserError: if `val_sentences` is less than 1.
     """
 
     def __init__(
@@ -69,16 +70,16 @@ class TranslationDataModule(pl.LightningDataModule):
         self._first_epoch = 0
 
     def prepare_data(self) -> None:
-        """One process of a machine fills the cache, before the others read it."""
+        """Fill the cache; Lightning calls this in one process of each machine, before the others read it."""
         for name in self.corpus.splits:
             self.encoded(name)
 
     def setup(self, stage: str | None = None) -> None:
-        # Lightning asks for more workers whatever a batch costs.
+        # Lightning recommends more workers however cheap a batch is.
         warnings.filterwarnings("ignore", ".*does not have many workers.*", PossibleUserWarning)
 
     def encoded(self, name: str) -> EncodedSplit:
-        """The split of this name, from the cache or encoded now."""
+        """Return the encoded split of this name, from the cache if it is there."""
         if name not in self._encoded:
             key = "\n".join([self.corpus.fingerprint, self.tokenizer.fingerprint, name])
             folder = self.cache_dir / hashlib.sha256(key.encode()).hexdigest()[:32]
@@ -87,40 +88,40 @@ class TranslationDataModule(pl.LightningDataModule):
 
     @property
     def longest(self) -> dict[str, tuple[int, int]]:
-        """Tokens of the longest source and target of each split, the end or begin token included."""
+        """Length in tokens of the longest source and target of each split, with the end or begin token."""
         splits = {name: self.encoded(name) for name in self.corpus.splits}
         return {name: (int(s.source_lengths.max()) + 1, int(s.target_lengths.max()) + 1) for name, s in splits.items()}
 
     @property
     def padding_share(self) -> float:
-        """Of the training batches' tokens, those that are padding, before subword sampling."""
+        """Share of padding in the tokens of the training batches, before subword sampling."""
         return self._sampler("train").padding_share
 
     def train_dataloader(self) -> DataLoader[Batch]:
         sampler = self._sampler("train")
-        # Workers begin to fetch before Lightning calls set_epoch, and even before it knows the epoch of a resumed run.
+        # Workers start before Lightning calls set_epoch, and before it restores the epoch of a resumed run.
         sampler.set_epoch(max(self.trainer.current_epoch if self.trainer else 0, self._first_epoch))
         return self._loader("train", sampler)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where training stands: batches of the epoch that each device has read, of how many."""
+        """Return the epoch, the number of its batches that each device has read, and the shape of an epoch."""
         trainer: Any = self.trainer
         sampler = self._sampler("train")
         epoch = trainer.fit_loop.epoch_progress.current.processed
         read = trainer.fit_loop.epoch_loop.batch_progress.current.processed
-        batch = read if epoch == sampler.epoch else 0  # an epoch that has ended has all of them
+        batch = read if epoch == sampler.epoch else 0  # at the end of an epoch, `read` still counts the last one
         return {"epoch": epoch, "batch": batch} | self._shape(sampler)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there.
+        """Resume where `state_dict` was taken.
 
         Raises:
-            UserError: if the rest of the epoch cannot be had, its batches being others.
+            UserError: if the run stopped within an epoch whose batches differ from the present ones.
         """
         sampler = self._sampler("train")
         shape = self._shape(sampler)
-        within = 0 < state_dict["batch"] < state_dict["batches"]
-        if within and {name: state_dict[name] for name in shape} != shape:
+        within_epoch = 0 < state_dict["batch"] < state_dict["batches"]
+        if within_epoch and {name: state_dict[name] for name in shape} != shape:
             raise UserError(
                 f"the run was stopped within an epoch of {state_dict['batches']} batches for each of "
                 f"{state_dict['devices']} devices with seed={state_dict['seed']}, here it has {shape['batches']} for "
@@ -137,7 +138,7 @@ class TranslationDataModule(pl.LightningDataModule):
         return self._loader("val", self._sampler("val", self.val_rows))
 
     def test_dataloader(self) -> list[DataLoader[Batch]]:
-        """One loader a test set, in the order of `test_names`."""
+        """Return one loader per test set, in the order of `test_names`."""
         return [self._loader(name, self._sampler(name)) for name in self.test_names]
 
     def _sampler(self, name: str, rows: Int64[np.ndarray, "some"] | None = None) -> TokenBatchSampler:
@@ -155,13 +156,13 @@ class TranslationDataModule(pl.LightningDataModule):
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
                 rank=rank,
                 num_replicas=num_replicas,
-                as_alone=name != "train",
+                single_device_batches=name != "train",
                 rows=rows,
             )
         return self._samplers[key]
 
     def _train_tokens(self) -> int:
-        """The budget before sampling: drawn segmentations are longer, and shall stay near `batch_tokens`."""
+        """Return the budget in unsampled tokens for which sampled segmentations, being longer, fit `batch_tokens`."""
         if self.tokenizer.sampling_alpha == 0.0:
             return self.batch_tokens
         encoded, split = self.encoded("train"), self.corpus.splits["train"]
@@ -169,14 +170,14 @@ class TranslationDataModule(pl.LightningDataModule):
             encoded.source_lengths, encoded.target_lengths, batch_tokens=self.batch_tokens, shuffle=True, seed=self.seed
         )
         plain = BatchDataset(split, encoded, self.tokenizer)
-        drawn = BatchDataset(split, encoded, self.tokenizer, drawn_by=sampler)
+        drawn = BatchDataset(split, encoded, self.tokenizer, seeded_by=sampler)
         growth = max(num_tokens(drawn, rows) / num_tokens(plain, rows) for rows in islice(sampler, 20))
         return max(1, int(self.batch_tokens / growth))
 
     def _loader(self, name: str, sampler: TokenBatchSampler) -> DataLoader[Batch]:
         draws = name == "train" and self.tokenizer.sampling_alpha > 0.0
         dataset = BatchDataset(
-            self.corpus.splits[name], self.encoded(name), self.tokenizer, drawn_by=sampler if draws else None
+            self.corpus.splits[name], self.encoded(name), self.tokenizer, seeded_by=sampler if draws else None
         )
         pin_memory = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return DataLoader(
@@ -189,7 +190,7 @@ class TranslationDataModule(pl.LightningDataModule):
 
 
 def evenly_spread(val_sentences: int, total: int) -> Int64[np.ndarray, "rows"]:
-    """So many rows of all."""
+    """Return `val_sentences` row numbers, evenly spread over `total` rows; all rows if there are fewer."""
     if val_sentences < 1:
         raise UserError(f"val_sentences={val_sentences} leaves nothing to validate on; use 1 or more, or null for all")
     count = min(val_sentences, total)
@@ -197,7 +198,7 @@ def evenly_spread(val_sentences: int, total: int) -> Int64[np.ndarray, "rows"]:
 
 
 def as_is(batch: Batch) -> Batch:
-    """The dataset gives whole batches: nothing is left to collate."""
+    """Return `batch`: the dataset returns whole batches, so there is nothing to collate."""
     return batch
 
 

@@ -1,4 +1,4 @@
-"""The small English-French corpus of our own, in the checkout's `data/demo`."""
+"""The small generated English-French corpus in `data/demo` of the checkout."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
-from seq2seq_attn.data.reading import read_pairs, turn
+from seq2seq_attn.data.reading import orient, read_pairs
 from seq2seq_attn.data.splitting import clean_splits
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 
 FILES = {"train": "train.tsv", "val": "val.tsv", "test": "test.tsv", "test_unseen": "unseen.tsv"}
-BESIDE_THE_PACKAGE = Path(__file__).resolve().parents[2] / "data" / "demo"
+CHECKOUT_FOLDER = Path(__file__).resolve().parents[2] / "data" / "demo"
 
 
 @final
 class DemoCorpus(Corpus):
-    """Args:
-    path: folder of train.tsv, val.tsv, test.tsv and unseen.tsv; None: the checkout's own.
+    """The demo corpus.
+
+    Args:
+        path: folder with train.tsv, val.tsv, test.tsv and unseen.tsv; None: `data/demo` of the checkout.
     """
 
     def __init__(self, *, path: str | None, source_language: str, target_language: str, cleaning: Cleaning) -> None:
-        self.folder = BESIDE_THE_PACKAGE if path is None else given_path(path, "data.path")
+        self.folder = CHECKOUT_FOLDER if path is None else given_path(path, "data.path")
         self.source_language, self.target_language = source_language, target_language
         self.cleaning = cleaning
 
     def load(self) -> LoadedCorpus:
-        if not os.path.isdir(self.folder):  # Path.is_dir raises for a name too long
+        if not os.path.isdir(self.folder):  # Path.is_dir raises for a name that is too long
             raise UserError(
-                f"data=demo finds no folder {self.folder}; run from a checkout, or give data.path=FOLDER "
-                f"with {', '.join(FILES.values())}"
+                f"data=demo: the folder {self.folder} does not exist; run from a checkout, or set data.path=FOLDER to "
+                f"a folder with {', '.join(FILES.values())}"
             )
         languages = (self.source_language, self.target_language)
-        raw = {name: turn(read_pairs(self.folder / file), *languages) for name, file in FILES.items()}
+        raw = {name: orient(read_pairs(self.folder / file), *languages) for name, file in FILES.items()}
         splits, counts = clean_splits(raw, self.cleaning)
         return LoadedCorpus(splits, CleaningReport(counts), *languages)

@@ -1,4 +1,4 @@
-"""Long texts from short ones: neighbouring sentences of a corpus joined, both sides alike."""
+"""Documents made of consecutive sentences of another corpus, joined on both sides."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from seq2seq_attn.errors import UserError
 
 @final
 class DocumentCorpus(Corpus):
-    """Each split is cut, in its order, into runs of sentences; what is left of one at its end is left out.
+    """A corpus of documents: each split is cut, in order, into runs of sentences; an incomplete last run is dropped.
 
-    A document has one reference, of the first references of its sentences.
+    A document has one reference, the joined first references of its sentences.
 
     Args:
-        corpus: whose sentences are joined, after it has cleaned them.
-        min_words, max_words: of the longer side of a document. Its length is drawn between them, and it has as many
-            sentences as fit.
+        corpus: the corpus of sentences, which cleans them.
+        min_words, max_words: limits for the longer side of a document. Its length is drawn uniformly between them,
+            and it has as many sentences as fit.
+        seed: seed of the lengths.
         source_language, target_language: those of the corpus.
 
     Raises:
-        UserError: if the limits are none, or a sentence is longer than a document.
+        UserError: if the limits are not in order, or a sentence has more than `min_words` words.
     """
 
     def __init__(
@@ -31,8 +32,8 @@ class DocumentCorpus(Corpus):
     ) -> None:
         if not 1 <= min_words <= max_words:
             raise UserError(
-                f"data.min_words={min_words} data.max_words={max_words} leave no length; use 1 <= min_words <= "
-                "max_words"
+                f"data.min_words={min_words} and data.max_words={max_words} are not 1 <= min_words <= max_words; use "
+                "for example 200 and 400"
             )
         self.corpus, self.min_words, self.max_words, self.seed = corpus, min_words, max_words, seed
         self.source_language, self.target_language = source_language, target_language
@@ -48,26 +49,26 @@ class DocumentCorpus(Corpus):
         runs = self._runs(name, split)
         if not runs:
             raise UserError(
-                f"the sentences of {name} fill no document of {self.min_words} words; use a smaller data.min_words"
+                f"{name} has too few sentences for a document of {self.min_words} words; use a smaller data.min_words"
             )
         sources, targets = ([" ".join(side[run]) for run in runs] for side in (split.sources, split.targets))
         firsts = [references[0] for references in split.references]
         return Split(sources, targets, [[" ".join(firsts[run])] for run in runs])
 
     def _runs(self, name: str, split: Split) -> list[slice]:
-        """Where each document begins and ends."""
+        """Return the range of sentences of each document."""
         draw, runs, start = Random(f"{self.seed}\t{name}"), [], 0
         most, words = draw.randint(self.min_words, self.max_words), (0, 0)
-        for position, pair in enumerate(zip(split.sources, split.targets, strict=True)):
-            own = tuple(len(side.split()) for side in pair)
-            if max(own) > self.min_words:
+        for number, (source, target) in enumerate(zip(split.sources, split.targets, strict=True)):
+            pair_words = (len(source.split()), len(target.split()))
+            if max(pair_words) > self.min_words:
                 raise UserError(
-                    f"sentence {position + 1} of {name} has {max(own)} words, more than data.min_words="
+                    f"sentence {number + 1} of {name} has {max(pair_words)} words, more than data.min_words="
                     f"{self.min_words}, so it could fill a document alone; use a larger data.min_words"
                 )
-            longer = (words[0] + own[0], words[1] + own[1])
+            longer = (words[0] + pair_words[0], words[1] + pair_words[1])
             if max(longer) > most:
-                runs.append(slice(start, position))
-                most, start, longer = draw.randint(self.min_words, self.max_words), position, (own[0], own[1])
+                runs.append(slice(start, number))
+                most, start, longer = draw.randint(self.min_words, self.max_words), number, pair_words
             words = longer
         return runs

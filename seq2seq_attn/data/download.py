@@ -1,4 +1,4 @@
-"""Fetch a public corpus once into the cache: atomically, resumably, with a progress bar."""
+"""Download of a public corpus into the cache: once, atomic, resumable, with a progress bar."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from seq2seq_attn.errors import UserError
 
 ATTEMPTS = 4
-TIMEOUT_SECONDS = 20.0  # without a byte
-PAUSE_SECONDS = 1.0  # before the second attempt; it doubles
+TIMEOUT_SECONDS = 20.0  # without receiving a byte
+PAUSE_SECONDS = 1.0  # before the second attempt; doubled before each further one
 BLOCK = 1 << 16
 
 
@@ -28,13 +28,14 @@ def fetch(
     pause_seconds: float = PAUSE_SECONDS,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Path:
-    """`file`, downloaded from `url` unless it is there; a part left by a broken attempt is continued.
+    """Return `file`, downloaded from `url` if it does not exist; resume from the part that a failed attempt left.
 
     Args:
-        instead: the override to give when the download cannot be had, for the error's sentence.
+        instead: the override that replaces the download, for the error message.
 
     Raises:
-        UserError: offline, missing, cut short again and again, or no room in the cache folder.
+        UserError: if the server cannot be reached, has no such file or keeps breaking off, or the cache folder
+            cannot be written.
     """
     if file.exists():
         return file
@@ -50,7 +51,7 @@ def fetch(
             return file
         except urllib.error.HTTPError as error:
             reason = f"HTTP {error.code} {error.reason}"
-            if error.code == 416:  # the part is no beginning of the file that is there now
+            if error.code == 416:  # the server's file has changed: it does not continue the part
                 part.unlink(missing_ok=True)
             elif error.code < 500:
                 break
@@ -59,15 +60,15 @@ def fetch(
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM):
                 raise UserError(
-                    f"the cache folder {file.parent} cannot take {file.name} ({error.strerror}); make room or give "
-                    "another one as paths.cache_dir"
+                    f"cannot write {file.name} to the cache folder {file.parent} ({error.strerror}); make room, or set "
+                    "paths.cache_dir to another folder"
                 ) from error
             reason = str(error)
-    raise UserError(f"cannot fetch {url} ({reason}); download it elsewhere and give {instead}")
+    raise UserError(f"cannot download {url} ({reason}); download it by other means and set {instead}")
 
 
 def complete(url: str, part: Path, timeout_seconds: float) -> None:
-    """Continue `part` to the end that the server announces."""
+    """Append to `part` until it has the length that the server announces."""
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "seq2seq-attn"}
     if have:
@@ -85,11 +86,11 @@ def complete(url: str, part: Path, timeout_seconds: float) -> None:
 
 
 def copy(response: http.client.HTTPResponse, stream: BinaryIO, total: int | None, done: int, name: str) -> int:
-    """Bytes written, under a progress bar."""
+    """Write the response to `stream` under a progress bar; return the number of bytes written."""
     written = 0
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, transient=True) as progress:
-        task = progress.add_task(f"Fetching {name}", total=total, completed=done)
+        task = progress.add_task(f"Downloading {name}", total=total, completed=done)
         while block := response.read1(BLOCK):
             stream.write(block)
             written += len(block)

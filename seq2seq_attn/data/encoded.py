@@ -1,4 +1,4 @@
-"""A split as token ids: flat arrays on disk, mapped into memory, so that its size costs nothing."""
+"""A split as token ids: flat arrays on disk, mapped into memory rather than loaded."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from seq2seq_attn.files import replacing
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 CHUNK = 10_000  # sentences encoded at once
-LONG = 100_000  # sentences, from which on there is a progress bar
+LONG = 100_000  # sentences; a split of this size or more gets a progress bar
 ARRAYS = ("source_ids", "target_ids", "source_offsets", "target_offsets")
 
 
 @final
 class EncodedSplit:
-    """Sentence `i` is `ids[offsets[i] : offsets[i + 1]]`, without begin or end token."""
+    """Token ids of all sentences: sentence `i` is `ids[offsets[i] : offsets[i + 1]]`, without begin or end token."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class EncodedSplit:
         target_offsets: Int64[np.ndarray, "fences"],
     ) -> None:
         if len(source_ids) != source_offsets[-1] or len(target_ids) != target_offsets[-1]:
-            raise ValueError("the arrays of an encoded split do not belong together")
+            raise ValueError("the ids and offsets of an encoded split do not match")
         self.source_ids, self.target_ids = source_ids, target_ids
         self.source_offsets, self.target_offsets = source_offsets, target_offsets
 
@@ -54,7 +54,7 @@ class EncodedSplit:
 
 
 def encode_split(split: Split, tokenizer: SentencePieceTokenizer, folder: Path) -> EncodedSplit:
-    """The encoding kept in `folder`, which belongs to this very content; made there first if need be."""
+    """Return the encoding cached in `folder`, a folder for exactly this content; encode the split if it is missing."""
     try:
         return open_encoded(folder)
     except (OSError, ValueError, EOFError):
@@ -72,17 +72,17 @@ def open_encoded(folder: Path) -> EncodedSplit:
 
 
 def map_array(file: Path) -> np.ndarray:
-    """The array, read-only; a plain one, since indexing a memmap object is slow."""
+    """Return the array read-only, as a plain ndarray: indexing a memmap object is slow."""
     try:
         return np.load(file, mmap_mode="r").view(np.ndarray)
-    except ValueError:  # no tokens at all: nothing to map
+    except ValueError:  # an empty array cannot be mapped
         return np.load(file)
 
 
 def flatten(
     sentences: list[str], tokenizer: SentencePieceTokenizer, side: str
 ) -> tuple[Int32[np.ndarray, "tokens"], Int64[np.ndarray, "fences"]]:
-    """All ids in a row, and where each sentence begins."""
+    """Return the ids of all sentences as one array, and their offsets in it."""
     encode = tokenizer.encode_source if side == "source" else tokenizer.encode_target
     ids, lengths = [np.zeros(0, np.int32)], [0]
     starts = range(0, len(sentences), CHUNK)

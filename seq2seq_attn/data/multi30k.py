@@ -19,10 +19,13 @@ URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/
 
 @final
 class Multi30kCorpus(Corpus):
-    """Args:
-    path: folder of {split}{suffix}.{language}, plain or gz; None: fetched once into the cache.
-    suffix: "" for the raw captions, ".lc.norm.tok" for the tokenized ones, which also stand in `path`/tok.
-    test_split: test_2016_flickr, test_2017_flickr or test_2017_mscoco.
+    """The Multi30k corpus, with its own splits.
+
+    Args:
+        path: folder with the files {split}{suffix}.{language}, plain or gzipped, or with a subfolder tok that holds
+            them; None: downloaded once into the cache.
+        suffix: "" for the raw captions, ".lc.norm.tok" for the tokenized ones.
+        test_split: test_2016_flickr, test_2017_flickr or test_2017_mscoco.
     """
 
     def __init__(
@@ -55,14 +58,14 @@ class Multi30kCorpus(Corpus):
         if self.folder is None:
             if self.suffix:
                 raise UserError(
-                    f"data.suffix={self.suffix} names files that are not fetched; give data.path=FOLDER that holds them"
+                    f"files with data.suffix={self.suffix} are not downloaded; set data.path=FOLDER to a folder with "
+                    "them"
                 )
             return fetch(URL.format(name=f"{name}.gz"), self.cache_dir / f"{name}.gz", "data.path=FOLDER")
         for folder in (self.folder, self.folder / "tok"):
             for file in (folder / name, folder / f"{name}.gz"):
-                if os.path.isfile(file):  # Path.is_file raises for a name too long or a folder closed to us
+                if os.path.isfile(file):  # Path.is_file raises for a long name or an unreadable folder
                     return file
         raise UserError(
-            f"{self.folder} holds no {name} or {name}.gz; check data.path, data.suffix, data.test_split and the "
-            "languages"
+            f"{self.folder} has no {name} or {name}.gz; check data.path, data.suffix, data.test_split and the languages"
         )

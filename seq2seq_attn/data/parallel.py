@@ -1,4 +1,4 @@
-"""Anyone's own sentence pairs: two parallel files for a split, or one of tab-separated columns or JSON lines."""
+"""User-supplied sentence pairs: two line-aligned files per split, or one of tab-separated columns or JSON lines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ Files = str | list[str] | None
 
 @final
 class ParallelCorpus(Corpus):
-    """Args:
-    train, val, test: [SOURCE, TARGET], two files in step; or one .tsv or .jsonl file; each
-        may be gz. Without `val` and `test`, both are held out of `train` by source sentence.
-    source_language, target_language: names of what is read as source and as target; they turn no columns or files.
-    source_column, target_column: of a file of tab-separated columns, from 1.
-    source_field, target_field: of a JSON line; None: the languages' names.
-    val_sentences, test_sentences, seed: of the split made here.
+    """A parallel corpus read from the user's files.
+
+    Args:
+        train, val, test: [SOURCE, TARGET], two line-aligned files, or one .tsv or .jsonl file; each may be gzipped.
+            Without `val` and `test`, both are held out of `train` by source sentence.
+        source_language, target_language: names of the two sides; they do not swap columns or files.
+        source_column, target_column: column numbers in a .tsv file, from 1.
+        source_field, target_field: field names in a .jsonl file; None: the names of the languages.
+        val_sentences, test_sentences, seed: sizes and seed of the held-out splits.
+
+    Raises:
+        UserError: if the files, columns or fields do not make a corpus.
     """
 
     def __init__(
@@ -57,7 +62,7 @@ class ParallelCorpus(Corpus):
 
     def load(self) -> LoadedCorpus:
         if self.files["train"] is None:
-            raise UserError("data=parallel needs data.train=[SOURCE,TARGET], or data.train=FILE of .tsv or .jsonl")
+            raise UserError("data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv or .jsonl file")
         given = [name for name, files in self.files.items() if files is not None]
         if given == ["train"]:
             splits, counts = split_by_source(
@@ -71,7 +76,9 @@ class ParallelCorpus(Corpus):
             splits, counts = clean_splits({name: self._read(name) for name in given}, self.cleaning)
         else:
             missing = next(name for name in self.files if name not in given)
-            raise UserError(f"data=parallel has no data.{missing}; give val and test both, or neither to hold them out")
+            raise UserError(
+                f"data.{missing} is missing; set both data.val and data.test, or neither to hold them out of data.train"
+            )
         languages = (self.source_language, self.target_language)
         return LoadedCorpus(splits, CleaningReport(counts), *languages, self._origins())
 
@@ -79,7 +86,7 @@ class ParallelCorpus(Corpus):
         files = self.files[name]
         if isinstance(files, list):
             if len(files) != 2:
-                raise UserError(f"data.{name} names {len(files)} files; give [SOURCE,TARGET] or one file")
+                raise UserError(f"data.{name} lists {len(files)} files; use [SOURCE,TARGET] or one file")
             return read_parallel(*(given_path(file, f"data.{name}") for file in files))
         assert files is not None
         file = given_path(files, f"data.{name}")
@@ -88,7 +95,7 @@ class ParallelCorpus(Corpus):
         return read_pairs(file, "source, target, anything", self.columns)
 
     def _origins(self) -> tuple[str, str]:
-        """Files, fields or columns of the training split."""
+        """Return the file, field or column of each side of the training split."""
         files = self.files["train"]
         if isinstance(files, list):
             source, target = (Path(file).name for file in files)

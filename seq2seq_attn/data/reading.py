@@ -1,4 +1,4 @@
-"""Text files to lines and columns, with the position named where one is broken."""
+"""Readers of text files as lines, columns and JSON records; errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pathlib import Path
 from seq2seq_attn.errors import UserError
 
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # what JSON can name and UTF-8 cannot, or should not, hold
+NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # JSON can escape a NUL and lone surrogates; text must not contain them
 LINE_END = re.compile(r"[\r\n]+")
-MOST_BYTES = 1 << 24  # of a line, twice; a file is read in chunks of this size
+MOST_BYTES = 1 << 24  # size of a chunk; a line may not fill a whole chunk
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, plain or .gz, without line ends; only LF, or CR and LF, ends a line.
+    """Return the lines of a UTF-8 file, plain or .gz, without line ends; only LF and CR LF end a line.
 
     Raises:
-        UserError: if it is no regular file, cannot be read, is empty, is not UTF-8, has a NUL byte or a line without
-            an end, or no line feed where CRs end lines.
+        UserError: if it is not a regular file, cannot be read, is empty or not UTF-8, has a NUL byte or an endless
+            line, or ends its lines with CR alone.
     """
     text = "".join(decoded_chunks(path))
     if not text:
@@ -37,7 +37,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def decoded_chunks(path: Path) -> Iterator[str]:
-    """The text, chunk by chunk, so that what has no end is refused before it fills the memory."""
+    """Yield the text chunk by chunk, so that an endless line is refused before it fills the memory."""
     decoder, line = codecs.getincrementaldecoder("utf-8-sig")(), 1
     for chunk in chunks(path):
         if line == 1 and chunk.startswith(UTF_16):
@@ -57,19 +57,19 @@ def decoded_chunks(path: Path) -> Iterator[str]:
 
 
 def chunks(path: Path) -> Iterator[bytes]:
-    """Of `MOST_BYTES`, unpacked; the last is shorter, and may be empty."""
+    """Yield the uncompressed bytes in chunks of `MOST_BYTES`; the last is shorter and may be empty."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise UserError(f"{path} is a pipe or a device, not a file; write what it gives into a file first")
+        raise UserError(f"{path} is a pipe or a device, not a file; save its content to a file first")
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             while len(chunk := stream.read(MOST_BYTES)) == MOST_BYTES:
                 yield chunk
             yield chunk
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is a broken gz file ({error}); delete it and get it again") from error
+        raise UserError(f"{path} is a damaged gzip file ({error}); delete it and get it again") from error
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist; check data.path") from error
-    except (OSError, ValueError) as error:  # the latter for a NUL byte in a name
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
         why = getattr(error, "strerror", None) or error
         raise UserError(f"{path} cannot be read ({why}); check data.path") from error
 
@@ -77,14 +77,14 @@ def chunks(path: Path) -> Iterator[bytes]:
 def read_pairs(
     path: Path, names: str = "English, French, attribution", columns: tuple[int, int] = (1, 2)
 ) -> list[tuple[str, str]]:
-    """Source and target of a file of two or three tab-separated columns.
+    """Return the source and target columns of a file with two or three tab-separated columns.
 
     Args:
-        names: of the columns, for the error's sentence.
-        columns: of the source and of the target, from 1.
+        names: names of the columns, for the error message.
+        columns: numbers of the source and the target column, from 1.
 
     Raises:
-        UserError: as `read_lines`, and if a line has another number of columns, or another one than most.
+        UserError: as `read_lines`, and if a line has a wrong number of columns, or not as many as the other lines.
     """
     rows = [line.split("\t") for line in read_lines(path)]
     numbers = range(max(2, *columns), 4)
@@ -92,7 +92,7 @@ def read_pairs(
         if len(row) not in numbers:
             raise UserError(
                 f"{path}, line {number}: {len(row)} tab-separated column{'s' * (len(row) > 1)} "
-                f"instead of {' or '.join(map(str, numbers))} ({names}); mend or remove the line"
+                f"instead of {' or '.join(map(str, numbers))} ({names}); fix or remove the line"
             )
     check_columns(path, [len(row) for row in rows])
     source, target = (column - 1 for column in columns)
@@ -100,18 +100,18 @@ def read_pairs(
 
 
 def check_columns(path: Path, columns: list[int]) -> None:
-    """A tab too many inside a sentence, or one too few, would pair it with something else."""
+    """Refuse lines with two columns among lines with three, or the reverse: a stray tab would misalign the pair."""
     lines = Counter(columns)
     if lines[2] != lines[3] and lines[2] and lines[3]:
-        few, most = sorted((2, 3), key=lambda number: lines[number])
+        rare, common = sorted((2, 3), key=lambda number: lines[number])
         raise UserError(
-            f"{path}, line {columns.index(few) + 1}: {few} tab-separated columns, where most lines have {most}; a tab "
-            "inside a sentence, or one that is missing, would pair the wrong texts: mend or remove the line"
+            f"{path}, line {columns.index(rare) + 1}: {rare} tab-separated columns, where most lines have {common}; a "
+            "tab inside a sentence, or a missing one, would pair the wrong texts: fix or remove the line"
         )
 
 
 def read_parallel(source: Path, target: Path) -> list[tuple[str, str]]:
-    """Pairs of two files in step.
+    """Return the pairs of two line-aligned files.
 
     Raises:
         UserError: as `read_lines`, and if one file has more lines than the other.
@@ -126,29 +126,30 @@ def read_parallel(source: Path, target: Path) -> list[tuple[str, str]]:
 
 
 def read_json_lines(path: Path, source_field: str, target_field: str) -> list[tuple[str, str]]:
-    """Pairs of a file with a JSON object a line.
+    """Return the pairs of a file with one JSON object per line.
 
     Raises:
-        UserError: as `read_lines`, and if a line is no object or has not both fields as text.
+        UserError: as `read_lines`, and if a line is not an object or does not have both fields as text.
     """
     pairs = []
     for number, line in enumerate(read_lines(path), start=1):
         try:
             record = json.loads(line)
-        except (ValueError, RecursionError) as error:  # too long a number, or too deep
+        except (ValueError, RecursionError) as error:  # also for a number that is too long, or nesting too deep
             why = getattr(error, "msg", error)
-            raise UserError(f"{path}, line {number}: not JSON ({why}); mend or remove the line") from error
+            raise UserError(f"{path}, line {number}: not JSON ({why}); fix or remove the line") from error
         texts = []
         for field, option in ((source_field, "source_field"), (target_field, "target_field")):
             text = record.get(field) if isinstance(record, dict) else None
             if not isinstance(text, str):
                 names = readable(", ".join(record)) if isinstance(record, dict) else "none"
                 raise UserError(
-                    f"{path}, line {number}: no text in the field '{field}' (fields: {names}); name it by data.{option}"
+                    f"{path}, line {number}: no text in the field '{field}' (fields: {names}); set data.{option} to "
+                    "the name of the field"
                 )
             if NOT_TEXT.search(text):
                 raise UserError(
-                    f"{path}, line {number}: a NUL or half a surrogate pair in the field '{field}', so this is no "
+                    f"{path}, line {number}: a NUL or half a surrogate pair in the field '{field}', so this is not "
                     "plain text; remove the line"
                 )
             texts.append(LINE_END.sub(" ", text))
@@ -157,13 +158,13 @@ def read_json_lines(path: Path, source_field: str, target_field: str) -> list[tu
 
 
 def readable(text: str, most: int = 100) -> str:
-    """For a sentence on one line."""
+    """Return the first `most` characters of `text`, with unprintable ones replaced, for a one-line message."""
     shown = "".join(letter if letter.isprintable() else "�" for letter in text[:most])
     return shown + "…" * (len(text) > most)
 
 
-def turn(pairs: list[tuple[str, str]], source_language: str, target_language: str) -> list[tuple[str, str]]:
-    """English-French pairs as (source, target).
+def orient(pairs: list[tuple[str, str]], source_language: str, target_language: str) -> list[tuple[str, str]]:
+    """Return English-French pairs as (source, target) pairs.
 
     Raises:
         UserError: if the two languages are not English and French.

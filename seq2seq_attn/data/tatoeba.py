@@ -1,4 +1,4 @@
-"""Everyday sentences of tatoeba.org, as manythings.org/anki exports them: `fra.txt`, split here by source."""
+"""Everyday sentences from tatoeba.org as exported by manythings.org/anki (`fra.txt`), split here by source."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ from typing import final
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.download import fetch
-from seq2seq_attn.data.reading import read_pairs, turn
+from seq2seq_attn.data.reading import orient, read_pairs
 from seq2seq_attn.data.splitting import split_by_source
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import replacing
 from seq2seq_attn.paths import given_path
 
 URL = "https://www.manythings.org/anki/fra-eng.zip"
-NO_ZIP = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError)  # the last for one with a password
+UNZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError)  # the last for one with a password
 
 
 @final
 class TatoebaCorpus(Corpus):
-    """Args:
-    path: the raw file of two or three columns: English, French, attribution; None: fetched once into the cache.
-    val_sentences, test_sentences: source sentences held out.
+    """The Tatoeba corpus.
+
+    Args:
+        path: the raw file with two or three columns: English, French, attribution; None: downloaded once into the
+            cache.
+        val_sentences, test_sentences: number of source sentences held out for validation and test.
+        seed: seed of the split.
     """
 
     def __init__(
@@ -48,7 +52,7 @@ class TatoebaCorpus(Corpus):
     def load(self) -> LoadedCorpus:
         languages = (self.source_language, self.target_language)
         splits, counts = split_by_source(
-            turn(read_pairs(self._file()), *languages),
+            orient(read_pairs(self._file()), *languages),
             self.cleaning,
             val_sentences=self.val_sentences,
             test_sentences=self.test_sentences,
@@ -65,9 +69,9 @@ class TatoebaCorpus(Corpus):
             try:
                 with zipfile.ZipFile(archive) as zipped, replacing(file) as stream:
                     stream.write(zipped.read("fra.txt"))
-            except NO_ZIP as error:
+            except UNZIP_ERRORS as error:
                 archive.unlink()
                 raise UserError(
-                    f"{URL} gave no zip file with fra.txt in it ({error}); try again, or give data.path=FILE"
+                    f"{URL} is not a zip file with fra.txt in it ({error}); try again, or set data.path=FILE"
                 ) from error
         return file

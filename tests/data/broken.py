@@ -1,4 +1,4 @@
-"""Corpora of every form, whole, and more than twenty kinds of damage to their files."""
+"""Intact corpora in every format, and more than twenty kinds of damage to their files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
-Content = bytes | str  # or what stands in a file's position
-Files = dict[str, tuple[str, Content]]  # by their role: the name, and what is in it
+Content = bytes | str  # bytes, or one of the markers below for what takes the file's place
+Files = dict[str, tuple[str, Content]]  # name and content of each file, by its role
 
 DIRECTORY, MISSING, UNREADABLE = "a directory", "nothing", "a file that may not be read"
 UTF_16 = ["utf-16", "utf-16-le", "utf-16-be"]
@@ -37,7 +37,7 @@ SPLITS = {"multi30k": ["train", "val", "test_2016_flickr"], "six": ["train", "va
 
 
 def whole(form: str, draw: Draw) -> Files:
-    """A corpus that nothing is wrong with; a pair's number stands on both its sides."""
+    """Draw an intact corpus; both sides of a pair contain its number."""
     number = draw(st.integers(12, 30))
     texts = [" ".join(draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5))) for _ in range(2 * number)]
     sides = [[f"{side}{i} {text}" for i, text in enumerate(texts[k::2])] for k, side in enumerate("st")]
@@ -66,7 +66,7 @@ def text_of(lines: list[str]) -> bytes:
 
 
 def in_one_file(change: Callable[[Draw, bytes], Content]) -> Callable[[Draw, Files], Files]:
-    """Of a corpus's files, one is changed."""
+    """Change one file of the corpus."""
 
     def changed(draw: Draw, files: Files) -> Files:
         role = draw(st.sampled_from(sorted(files)))
@@ -78,7 +78,7 @@ def in_one_file(change: Callable[[Draw, bytes], Content]) -> Callable[[Draw, Fil
 
 
 def between_words(*inserted: bytes) -> Callable[[Draw, Files], Files]:
-    """One of them, in one to three positions where a blank is."""
+    """Insert one of the byte strings at one to three blanks."""
 
     def change(draw: Draw, content: bytes) -> bytes:
         for _ in range(draw(st.integers(1, 3))):
@@ -100,7 +100,7 @@ def in_a_line(change: Callable[[Draw, bytes], bytes]) -> Callable[[Draw, Files],
 
 
 def packed(spoil: Callable[[Draw, bytes], bytes]) -> Callable[[Draw, Files], Files]:
-    """One file is packed, and then spoilt."""
+    """Replace one file by a .gz file with what `spoil` makes of its content."""
 
     def changed(draw: Draw, files: Files) -> Files:
         role = draw(st.sampled_from(sorted(files)))

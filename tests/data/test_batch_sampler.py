@@ -1,4 +1,4 @@
-"""Laws of the batches, for any lengths."""
+"""Properties that the batches have for any lengths."""
 
 import re
 
@@ -18,7 +18,7 @@ def make(pairs, **settings):
     try:
         return TokenBatchSampler(source, target, **{"batch_tokens": 200, "shuffle": True, "seed": 3, **settings})
     except UserError as error:
-        assume("batches of one pair each cannot be shared alike" not in str(error))
+        assume("batches of one pair each cannot be shared equally" not in str(error))
         raise
 
 
@@ -105,9 +105,10 @@ def test_fewer_pairs_than_devices_are_refused():
         TokenBatchSampler(np.ones(3, int), np.ones(3, int), batch_tokens=9, shuffle=True, seed=1, num_replicas=5)
 
 
-def test_single_pairs_that_devices_cannot_share_alike_are_refused():
+def test_single_pairs_that_devices_cannot_share_equally_are_refused():
     sentence = (
-        "7 batches of one pair each cannot be shared alike by 5 devices; use a larger batch_tokens or trainer.devices=1"
+        "7 batches of one pair each cannot be shared equally by 5 devices; use a larger batch_tokens or "
+        "trainer.devices=1"
     )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         TokenBatchSampler(np.ones(7, int), np.ones(7, int), batch_tokens=2, shuffle=True, seed=1, num_replicas=5)
@@ -115,7 +116,7 @@ def test_single_pairs_that_devices_cannot_share_alike_are_refused():
 
 @pytest.mark.parametrize(("name", "way_out"), [("batch_tokens", 4096), ("batch_sentences", 64)])
 def test_a_limit_below_one_is_refused(name, way_out):
-    with pytest.raises(UserError, match=f"^{name}=0 makes no batch; use {name}={way_out}$"):
+    with pytest.raises(UserError, match=f"^{name}=0 must be at least 1; use {name}={way_out}$"):
         TokenBatchSampler(np.ones(3, int), np.ones(3, int), shuffle=True, seed=1, **{name: 0})
 
 
@@ -145,7 +146,7 @@ def test_a_share_of_the_rows_is_read_once_in_the_batches_of_one_device(num_repli
                 seed=1,
                 rank=rank,
                 num_replicas=devices,
-                as_alone=True,
+                single_device_batches=True,
                 rows=rows,
             )
         )

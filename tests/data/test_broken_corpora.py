@@ -1,4 +1,4 @@
-"""However a corpus is broken, it is accepted and counted, or refused in one sentence: no traceback, no wrong pair."""
+"""A damaged corpus is accepted and counted, or refused with one sentence: no traceback, no misaligned pair."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.errors import UserError, sentence_of
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
-FEW, MANY = 3, 40  # files of a kind
+FEW, MANY = 3, 40  # files of each kind
 
 
 def load(form: str, folder: Path, files: Files) -> LoadedCorpus:
-    """As a run does, from the composed configuration."""
+    """Load the corpus from the composed configuration, as a run does."""
     options: Any = OmegaConf.to_container(composed(*FORMS[form]).data, resolve=True)
     paths = {role: str(folder / name) for role, (name, _) in files.items()}
     if form in ("multi30k", "demo"):
@@ -49,8 +49,8 @@ def numbers(text: str, side: str) -> list[str]:
 def check_pairs(corpus: LoadedCorpus) -> None:
     for split in corpus.splits.values():
         for source, target, references in zip(split.sources, split.targets, split.references, strict=True):
-            for said in (target, *references):
-                assert numbers(source, "s") == numbers(said, "t") or not (source and said.strip())
+            for text in (target, *references):
+                assert numbers(source, "s") == numbers(text, "t") or not (source and text.strip())
             assert not re.search(r"[\0\n\r]", source + target)
 
 
@@ -72,7 +72,7 @@ def num_lines(file: Path) -> int:
 
 
 def check_usable(corpus: LoadedCorpus) -> None:
-    """A tokenizer learns from it and reads it, or says what is wrong."""
+    """Train a tokenizer on the corpus and encode it, or raise a UserError."""
     tokenizer, train = SentencePieceTokenizer("char", 200, True, 0.0, None), corpus.splits["train"]
     tokenizer.train(train.sources, train.targets)
     for split in corpus.splits.values():
@@ -81,11 +81,11 @@ def check_usable(corpus: LoadedCorpus) -> None:
 
 
 def outcome(kind: str, draw: Draw) -> str:
-    """`accepted`, or the sentence of a refusal."""
+    """Return `accepted`, or the message of the refusal."""
     form = draw(st.sampled_from(sorted(FORMS)))
     files = KINDS[kind](draw, whole(form, draw))
-    with tempfile.TemporaryDirectory() as position:
-        folder = Path(position)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         write(folder, files)
         try:
             corpus = load(form, folder, files)
@@ -110,20 +110,20 @@ quick = settings(
     derandomize=True,
     database=None,
     suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate],  # what fails may have a line of megabytes, which to shrink takes minutes
+    phases=[Phase.generate],  # a failing case may have a line of megabytes, which takes minutes to shrink
 )
 
 
 def fuzz(kind: str, examples: int, *, derandomize: bool) -> list[str]:
-    found: list[str] = []
+    outcomes: list[str] = []
 
     @settings(quick, max_examples=examples, derandomize=derandomize)
     @given(st.data())
     def each(data: st.DataObject) -> None:
-        found.append(outcome(kind, data.draw))
+        outcomes.append(outcome(kind, data.draw))
 
     each()
-    return found
+    return outcomes
 
 
 def test_there_are_more_than_20_kinds_and_1000_files_of_them() -> None:
@@ -148,8 +148,8 @@ ALWAYS_REFUSED = ["UTF-16", "NUL", "empty", "bytes that are not UTF-8", "a gz cu
 
 
 @pytest.mark.parametrize("kind", [*ALWAYS_ACCEPTED, *ALWAYS_REFUSED])
-def test_what_is_harmless_is_accepted_and_what_is_not_text_is_refused(kind: str) -> None:
-    assert {said == "accepted" for said in fuzz(kind, 5, derandomize=True)} == {kind in ALWAYS_ACCEPTED}
+def test_harmless_changes_are_accepted_and_non_text_is_refused(kind: str) -> None:
+    assert {result == "accepted" for result in fuzz(kind, 5, derandomize=True)} == {kind in ALWAYS_ACCEPTED}
 
 
 def refused(form: str, folder: Path, files: Files) -> str:
@@ -160,32 +160,32 @@ def refused(form: str, folder: Path, files: Files) -> str:
 
 
 MOST = "where most lines have"
-TAB = "a tab inside a sentence, or one that is missing, would pair the wrong texts: mend or remove the line"
+TAB = "a tab inside a sentence, or a missing one, would pair the wrong texts: fix or remove the line"
 
 
-def test_sentences_say_what_is_wrong(tmp_path: Path) -> None:
+def test_messages_name_the_line_and_the_fault(tmp_path: Path) -> None:
     file = tmp_path / "pairs.txt"
-    said = {
+    cases = {
         "a stray tab": (b"a\tb\nc\td\ne f\tg\th\n", f", line 3: 3 tab-separated columns, {MOST} 2; {TAB}"),
         "a lost tab": (b"a\tb\tc\nc d\te\nf\tg\th\n", f", line 2: 2 tab-separated columns, {MOST} 3; {TAB}"),
         "UTF-16": ("a\tb\n".encode("utf-16"), " is UTF-16; convert the file to UTF-8"),
         "CR": (b"a\tb\rc\td\r", " ends its lines with carriage returns alone; convert them to line feeds"),
     }
-    for content, sentence in said.values():
+    for content, sentence in cases.values():
         assert refused("tsv", tmp_path, {"train": ("pairs.txt", content)}) == f"{file}{sentence}"
     for line, sentence in (
         (
             rb'{"en": "a \ud800", "fr": "b"}',
-            "a NUL or half a surrogate pair in the field 'en', so this is no plain text; remove the line",
+            "a NUL or half a surrogate pair in the field 'en', so this is not plain text; remove the line",
         ),
         (
             b"[" * 100_000,
-            "not JSON (maximum recursion depth exceeded while decoding a JSON array from a unicode string); mend or "
+            "not JSON (maximum recursion depth exceeded while decoding a JSON array from a unicode string); fix or "
             "remove the line",
         ),
         (
             b'{"\\n": 1, "' + b"f" * 500 + b'": 2}',
-            f"no text in the field 'en' (fields: �, {'f' * 97}…); name it by data.source_field",
+            f"no text in the field 'en' (fields: �, {'f' * 97}…); set data.source_field to the name of the field",
         ),
     ):
         file = tmp_path / "pairs.jsonl"
@@ -198,7 +198,7 @@ def test_a_home_that_is_not_there_is_one_sentence() -> None:
         load("tsv", Path("~nobody-here"), files)
 
 
-def test_a_held_out_sentence_beyond_all_bounds_is_refused_before_a_validation_dies_of_it(tmp_path: Path) -> None:
+def test_an_overlong_held_out_sentence_is_refused_before_validation_runs_out_of_memory(tmp_path: Path) -> None:
     pairs = [(f"s{i}", f"t{i}") for i in range(5)]
     files = {
         f"{split}.{side}": (f"{split}.{side}", text_of([pair[k] for pair in pairs]))
@@ -207,8 +207,8 @@ def test_a_held_out_sentence_beyond_all_bounds_is_refused_before_a_validation_di
     }
     files["val.fr"] = ("val.fr", text_of(["t0", "t1", "mot " * 2_501, "t3", "t4"]))
     assert refused("six", tmp_path, files) == (
-        "pair 3 of val has a side of 10,003 characters; val is read whole, and a model bears 10,000: shorten or remove "
-        "it, in both languages"
+        "pair 3 of val has a side of 10,003 characters; val is not cleaned, and a model can read 10,000: shorten or "
+        "remove the pair, in both languages"
     )
 
 
@@ -224,7 +224,7 @@ def train(folder: Path, *overrides: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_the_command_says_it_in_one_line_and_exits_2(tmp_path: Path) -> None:
+def test_the_command_prints_one_line_and_exits_with_2(tmp_path: Path) -> None:
     file = tmp_path / "pairs.txt"
     file.write_bytes("s1\té\n".encode("latin-1") * 9)
     sentence = f"{file}, line 1: not UTF-8; convert the file to UTF-8 or remove the line\n"
@@ -235,9 +235,9 @@ def test_the_command_says_it_in_one_line_and_exits_2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"), [(None, " cannot be read (Is a directory)"), (b"\n" * 9, ", line 1: 1 tab")]
 )
-def test_other_mistakes_leave_by_the_same_door(content: bytes | None, sentence: str, tmp_path: Path) -> None:
+def test_other_errors_are_one_line_too(content: bytes | None, sentence: str, tmp_path: Path) -> None:
     file = tmp_path / "pairs.txt"
     write(tmp_path, {"train": (file.name, content or DIRECTORY)})
-    status, said = train(tmp_path, "data=tatoeba", f"data.path={file}")
-    assert (status, said.count("\n")) == (2, 1)
-    assert said.startswith(f"{file}{sentence}")
+    status, message = train(tmp_path, "data=tatoeba", f"data.path={file}")
+    assert (status, message.count("\n")) == (2, 1)
+    assert message.startswith(f"{file}{sentence}")

@@ -1,4 +1,4 @@
-"""Each step of cleaning, by what it changes, drops and counts."""
+"""What each step of cleaning changes, drops and counts."""
 
 import re
 
@@ -29,7 +29,7 @@ def test_french_blanks_stay_on_request():
     assert Cleaning(normalize_spaces=False).normalize_text("  Été\u202f!  Oui ") == "Été\u202f! Oui"
 
 
-def test_every_step_drops_and_counts_its_own():
+def test_every_step_counts_what_it_drops():
     cleaning = Cleaning(min_words=2, max_words=5, max_characters=30, max_ratio=2, deduplicate=True)
     good = pair("a b", "c d")
     pairs = [
@@ -50,12 +50,12 @@ def test_every_step_drops_and_counts_its_own():
         "dropped, over 30 characters": 1,
         "dropped, under 2 words": 1,
         "dropped, over 5 words": 1,
-        "dropped, longer over shorter side beyond 2": 1,
-        "dropped, double": 1,
+        "dropped, length ratio over 2": 1,
+        "dropped, duplicate": 1,
     }
 
 
-def test_doubles_and_uneven_pairs_stay_on_request():
+def test_duplicates_and_unequal_lengths_are_kept_on_request():
     pairs = [pair("a", "b c d e f g h i j k")] * 2
     assert Cleaning(deduplicate=False, max_ratio=None).drop(pairs)[0] == pairs
 
@@ -73,10 +73,10 @@ def test_a_line_of_a_hundred_thousand_tokens_is_dropped_with_or_without_blanks()
             {"min_words": 9, "max_words": 5},
             "data.cleaning needs 1 <= min_words <= max_words, got 9 and 5; use min_words=1 max_words=100",
         ),
-        ({"max_characters": 0}, "data.cleaning.max_characters=0 leaves nothing; use 1000"),
-        ({"max_ratio": 0.5}, "data.cleaning.max_ratio=0.5 is less than 1, an even pair; use 9 or null"),
+        ({"max_characters": 0}, "data.cleaning.max_characters=0 must be at least 1; use 1000"),
+        ({"max_ratio": 0.5}, "data.cleaning.max_ratio=0.5 must be at least 1; use 9, or null for no limit"),
     ],
 )
-def test_limits_that_nothing_can_meet_are_refused(settings, sentence):
+def test_limits_that_no_pair_can_meet_are_refused(settings, sentence):
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         Cleaning(**settings)

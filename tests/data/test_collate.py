@@ -1,4 +1,4 @@
-"""Worked batches."""
+"""Batches with their expected tensors written out."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A corpus with splits of its own."""
+"""A corpus that comes with its splits."""
 
 import re
 
@@ -37,7 +37,7 @@ def test_training_is_cleaned_and_nothing_is_dropped_from_the_other_splits(folder
     assert splits["val"].targets == ["Arrête !", "Stop !", "Vide"]
 
 
-def test_references_are_the_files_own_and_first_the_rows(folder):
+def test_references_are_uncleaned_and_the_rows_own_comes_first(folder):
     references = load(folder).splits["val"].references
     assert references == [["Arrête\u202f!", "Stop !"], ["Stop !", "Arrête\u202f!"], ["Vide"]]
 
@@ -48,7 +48,7 @@ def test_every_step_is_counted_by_split_and_overlap_warned_of(folder, caplog):
         "train: pairs read": 5,
         "train: pairs normalised": 2,
         "train: dropped, empty side": 1,
-        "train: dropped, double": 1,
+        "train: dropped, duplicate": 1,
         "val: pairs read": 3,
         "val: pairs normalised": 1,
         "test: pairs read": 1,
@@ -56,10 +56,10 @@ def test_every_step_is_counted_by_split_and_overlap_warned_of(folder, caplog):
         "test_unseen: pairs read": 1,
         "test: sources also in train": 1,
     }
-    assert caplog.messages == ["1 of 1 source sentences of test are also in train: its score flatters"]
+    assert caplog.messages == ["1 of 1 source sentences of test are also in train, so its score is too optimistic"]
 
 
-def test_the_corpus_turns_round(folder):
+def test_the_direction_can_be_reversed(folder):
     corpus = load(folder, "fr", "en")
     assert (corpus.source_language, corpus.target_language) == ("fr", "en")
     assert corpus.splits["test"].sources == ["Allez !"]
@@ -76,8 +76,8 @@ def test_the_fingerprint_is_of_the_content(folder):
 
 def test_a_missing_folder_is_one_sentence(tmp_path):
     sentence = (
-        f"data=demo finds no folder {tmp_path}/none; run from a checkout, or give data.path=FOLDER with "
-        "train.tsv, val.tsv, test.tsv, unseen.tsv"
+        f"data=demo: the folder {tmp_path}/none does not exist; run from a checkout, or set data.path=FOLDER to a "
+        "folder with train.tsv, val.tsv, test.tsv, unseen.tsv"
     )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         load(tmp_path / "none")

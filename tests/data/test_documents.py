@@ -1,4 +1,4 @@
-"""Neighbouring sentences joined: sides in step, lengths within the limits, the same documents for the same seed."""
+"""Consecutive sentences joined: aligned sides, lengths within the limits, the same documents for the same seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class Counted(Corpus):
-    """Sentence n is n + 2 words `n`, and its translation as many of `-n`, the longer side by turns."""
+    """Sentence n is the word `n`, two to four times, and its translation the word `-n`, two to six times."""
 
     def __init__(self, sentences: int) -> None:
         self.sentences = sentences
@@ -38,24 +38,24 @@ def numbers(text: str) -> list[str]:
     return list(dict.fromkeys(text.replace("-", "").replace("first", "").split()))
 
 
-def test_both_sides_and_the_reference_are_of_the_same_neighbours() -> None:
+def test_both_sides_and_the_reference_have_the_same_consecutive_sentences() -> None:
     split = joined().splits["train"]
     assert len(split) > 5
     for source, target, references in zip(split.sources, split.targets, split.references, strict=True):
         assert len(references) == 1
         assert numbers(source) == numbers(target) == numbers(references[0])
         first = int(numbers(source)[0])
-        assert numbers(source) == [str(first + position) for position in range(len(numbers(source)))]
+        assert numbers(source) == [str(first + offset) for offset in range(len(numbers(source)))]
 
 
-def test_no_sentence_is_lost_or_doubled_but_at_the_end() -> None:
+def test_no_sentence_is_lost_or_repeated_except_at_the_end() -> None:
     split = joined().splits["train"]
     found = [number for source in split.sources for number in numbers(source)]
     assert found == [str(number) for number in range(len(found))]
     assert 97 - 23 < len(found) < 97
 
 
-def test_the_longer_side_is_as_long_as_was_drawn_but_for_less_than_a_sentence() -> None:
+def test_the_longer_side_is_within_a_sentence_of_the_drawn_length() -> None:
     split = joined(sentences=997).splits["train"]
     longest = [
         max(len(source.split()), len(target.split()))
@@ -72,12 +72,12 @@ def test_documents_are_a_function_of_the_seed() -> None:
     assert joined().report.counts["train: pairs read"] == 7
 
 
-def test_one_word_a_document_more_is_refused_with_the_way_out() -> None:
+def test_limits_that_the_corpus_cannot_meet_are_refused() -> None:
     with pytest.raises(UserError, match=r"sentence 5 of train has 6 words, more than data.min_words=5"):
         joined(low=5)
-    with pytest.raises(UserError, match="the sentences of train fill no document of 23 words; use a smaller"):
+    with pytest.raises(UserError, match="train has too few sentences for a document of 23 words; use a smaller"):
         joined(sentences=3, low=23)
-    with pytest.raises(UserError, match=r"data.min_words=29 data.max_words=23 leave no length"):
+    with pytest.raises(UserError, match=r"data.min_words=29 and data.max_words=23 are not 1 <= min_words"):
         joined(low=29)
 
 

@@ -1,4 +1,4 @@
-"""Downloads from a local server that is good, slow, forgetful, or has nothing."""
+"""Downloads from a local server that answers, breaks off, stalls or has no such file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTENT = bytes(range(256)) * 400
 
 
 class Handler(BaseHTTPRequestHandler):
-    """`/good` whole; `/ranges` continues; `/cut` half and then whole; `/always_cut`; `/slow`; the rest is missing."""
+    """A server: `/good` is complete, `/cut` and `/no_ranges` break off once, `/always_cut` always, `/slow` stalls."""
 
     def do_GET(self) -> None:
         self.server.seen.append((self.path, self.headers["User-Agent"], self.headers["Range"]))
@@ -69,7 +69,7 @@ def refused(server: ThreadingHTTPServer, path: str, file: Path) -> str:
     return str(error.value)
 
 
-def test_a_file_is_fetched_once_with_our_name(server: ThreadingHTTPServer, tmp_path: Path) -> None:
+def test_a_file_is_downloaded_once_with_our_user_agent(server: ThreadingHTTPServer, tmp_path: Path) -> None:
     file = tmp_path / "new" / "file"
     assert get(server, "good", file).read_bytes() == CONTENT
     get(server, "good", file)
@@ -90,31 +90,34 @@ def test_a_server_that_cannot_continue_begins_again(server: ThreadingHTTPServer,
 def test_a_download_that_is_always_cut_is_one_sentence_and_keeps_its_part(
     server: ThreadingHTTPServer, tmp_path: Path
 ) -> None:
-    said = refused(server, "always_cut", tmp_path / "file")
+    message = refused(server, "always_cut", tmp_path / "file")
     missing = len(CONTENT) - 100 * download.ATTEMPTS
-    assert said == (
-        f"cannot fetch {url(server, 'always_cut')} (IncompleteRead(0 bytes read, {missing} more expected)); "
-        "download it elsewhere and give data.path=FILE"
+    assert message == (
+        f"cannot download {url(server, 'always_cut')} (IncompleteRead(0 bytes read, {missing} more expected)); "
+        "download it by other means and set data.path=FILE"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["file.part"]
 
 
 def test_a_missing_file_is_one_sentence_after_one_attempt(server: ThreadingHTTPServer, tmp_path: Path) -> None:
-    said = refused(server, "nothing", tmp_path / "file")
-    assert said == (
-        f"cannot fetch {url(server, 'nothing')} (HTTP 404 Not Found); download it elsewhere and give data.path=FILE"
+    message = refused(server, "nothing", tmp_path / "file")
+    assert message == (
+        f"cannot download {url(server, 'nothing')} (HTTP 404 Not Found); download it by other means and set "
+        "data.path=FILE"
     )
     assert len(server.seen) == 1
 
 
-def test_a_server_that_sends_nothing_is_left(server: ThreadingHTTPServer, tmp_path: Path) -> None:
-    said = refused(server, "slow", tmp_path / "file")
-    assert said == f"cannot fetch {url(server, 'slow')} (timed out); download it elsewhere and give data.path=FILE"
+def test_a_server_that_sends_nothing_times_out(server: ThreadingHTTPServer, tmp_path: Path) -> None:
+    message = refused(server, "slow", tmp_path / "file")
+    assert message == (
+        f"cannot download {url(server, 'slow')} (timed out); download it by other means and set data.path=FILE"
+    )
 
 
 def test_without_a_network_it_says_what_to_fetch(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"^cannot fetch http://127\.0\.0\.1:9/x \(.*refused.*\); download it elsewhere"
+        UserError, match=r"^cannot download http://127\.0\.0\.1:9/x \(.*refused.*\); download it by other"
     ):
         fetch("http://127.0.0.1:9/x", tmp_path / "file", "data.path=FILE", pause_seconds=0.0)
 
@@ -122,6 +125,6 @@ def test_without_a_network_it_says_what_to_fetch(tmp_path: Path) -> None:
 def test_a_full_cache_folder_is_one_sentence(server: ThreadingHTTPServer, tmp_path: Path) -> None:
     (tmp_path / "file.part").symlink_to("/dev/full")
     assert refused(server, "good", tmp_path / "file") == (
-        f"the cache folder {tmp_path} cannot take file (No space left on device); make room or give another one as "
-        "paths.cache_dir"
+        f"cannot write file to the cache folder {tmp_path} (No space left on device); make room, or set "
+        "paths.cache_dir to another folder"
     )

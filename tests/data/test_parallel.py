@@ -1,4 +1,4 @@
-"""Anyone's own pairs, and Multi30k's files: what is read, and what is refused in which words."""
+"""User-supplied parallel data and the files of Multi30k: what is read, and what is refused with which message."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def two_files(folder: Path, end: str = "") -> list[str]:
     ]
 
 
-def said(read: Any) -> str:
+def message_of(read: Any) -> str:
     with pytest.raises(UserError) as refused:
         read()
     return str(refused.value)
@@ -66,18 +66,18 @@ def test_every_form_gives_the_same_corpus(form: str, tmp_path: Path) -> None:
     assert {name: len(split) for name, split in found.splits.items()} == {"train": 23, "val": 3, "test": 5}
 
 
-def test_columns_are_turned_by_their_numbers_and_the_direction_names_them(tmp_path: Path) -> None:
+def test_columns_are_chosen_by_number_and_shown_in_the_direction(tmp_path: Path) -> None:
     file = write(tmp_path / "all.tsv", ["\t".join((*pair, "someone")) for pair in PAIRS])
     french = {"source_language": "fr", "target_language": "en"}
-    named, turned = parallel(file, **french), parallel(file, **french, source_column=2, target_column=1)
+    named, swapped = parallel(file, **french), parallel(file, **french, source_column=2, target_column=1)
     assert (named.direction, named.splits["train"].sources[0][:8]) == ("fr (column 1) → en (column 2)", "Sentence")
-    assert (turned.direction, turned.splits["train"].sources[0][:6]) == ("fr (column 2) → en (column 1)", "Phrase")
+    assert (swapped.direction, swapped.splits["train"].sources[0][:6]) == ("fr (column 2) → en (column 1)", "Phrase")
     assert parallel(file, source_column=1, target_column=3).splits["val"].targets == ["someone"] * 3
-    line = ", line 1: 2 tab-separated columns instead of 3 (source, target, anything); mend or remove the line"
+    line = ", line 1: 2 tab-separated columns instead of 3 (source, target, anything); fix or remove the line"
     file = write(tmp_path / "all.tsv", ["\t".join(pair) for pair in PAIRS])
-    assert said(lambda: parallel(file, target_column=3)) == f"{file}{line}"
+    assert message_of(lambda: parallel(file, target_column=3)) == f"{file}{line}"
     for source, target in ((1, 1), (0, 1), (1, 4)):
-        assert said(partial(parallel, file, source_column=source, target_column=target)) == (
+        assert message_of(partial(parallel, file, source_column=source, target_column=target)) == (
             f"data.source_column={source} and data.target_column={target} are not two columns of the file; use two "
             "different numbers from 1 to 3"
         )
@@ -100,7 +100,7 @@ def test_splits_that_are_given_are_kept(tmp_path: Path) -> None:
 def test_files_of_unequal_length_are_refused_with_their_counts(tmp_path: Path) -> None:
     source, target = two_files(tmp_path)
     write(Path(target), ["une", "deux"])
-    assert said(lambda: parallel([source, target])) == (
+    assert message_of(lambda: parallel([source, target])) == (
         f"{source} has 31 lines and {target} has 2; parallel files need the same number, line for line"
     )
 
@@ -115,32 +115,35 @@ def test_a_separator_inside_a_line_does_not_misalign(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ('{"en": "Go."}', "no text in the field 'fr' (fields: en); name it by data.target_field"),
-        ('{"en": 3, "fr": "Va !"}', "no text in the field 'en' (fields: en, fr); name it by data.source_field"),
-        ("[1]", "no text in the field 'en' (fields: none); name it by data.source_field"),
-        ("{", "not JSON (Expecting property name enclosed in double quotes); mend or remove the line"),
+        ('{"en": "Go."}', "no text in the field 'fr' (fields: en); set data.target_field to the name of the field"),
+        (
+            '{"en": 3, "fr": "Va !"}',
+            "no text in the field 'en' (fields: en, fr); set data.source_field to the name of the field",
+        ),
+        ("[1]", "no text in the field 'en' (fields: none); set data.source_field to the name of the field"),
+        ("{", "not JSON (Expecting property name enclosed in double quotes); fix or remove the line"),
     ],
 )
 def test_a_json_line_without_its_fields_is_named(line: str, sentence: str, tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", [json.dumps({"en": "Go.", "fr": "Va !"}), line])
-    assert said(lambda: parallel(file)) == f"{file}, line 2: {sentence}"
+    assert message_of(lambda: parallel(file)) == f"{file}, line 2: {sentence}"
 
 
 def test_one_held_out_split_without_the_other_is_refused(tmp_path: Path) -> None:
     files = two_files(tmp_path)
-    assert said(lambda: parallel(files, files)) == (
-        "data=parallel has no data.test; give val and test both, or neither to hold them out"
+    assert message_of(lambda: parallel(files, files)) == (
+        "data.test is missing; set both data.val and data.test, or neither to hold them out of data.train"
     )
-    assert said(lambda: parallel(None)) == (
-        "data=parallel needs data.train=[SOURCE,TARGET], or data.train=FILE of .tsv or .jsonl"
+    assert message_of(lambda: parallel(None)) == (
+        "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv or .jsonl file"
     )
-    assert said(lambda: parallel(files[:1])) == "data.train names 1 files; give [SOURCE,TARGET] or one file"
+    assert message_of(lambda: parallel(files[:1])) == "data.train lists 1 files; use [SOURCE,TARGET] or one file"
 
 
 def test_a_truncated_gz_is_named(tmp_path: Path) -> None:
     source, target = two_files(tmp_path, ".gz")
     Path(source).write_bytes(Path(source).read_bytes()[:-9])
-    assert said(lambda: parallel([source, target])).startswith(f"{source} is a broken gz file (")
+    assert message_of(lambda: parallel([source, target])).startswith(f"{source} is a damaged gzip file (")
 
 
 def multi30k(folder: Path | None, cache: Path, **changed: str) -> LoadedCorpus:
@@ -173,10 +176,10 @@ def test_multi30k_finds_the_tokenized_files_in_their_subfolder(tmp_path: Path) -
     assert len(multi30k(tmp_path, tmp_path, suffix=".lc.norm.tok").splits["train"]) == 31
 
 
-def test_multi30k_says_what_is_not_there(tmp_path: Path) -> None:
-    assert said(lambda: multi30k(tmp_path, tmp_path)) == (
-        f"{tmp_path} holds no train.en or train.en.gz; check data.path, data.suffix, data.test_split and the languages"
+def test_multi30k_names_the_missing_file(tmp_path: Path) -> None:
+    assert message_of(lambda: multi30k(tmp_path, tmp_path)) == (
+        f"{tmp_path} has no train.en or train.en.gz; check data.path, data.suffix, data.test_split and the languages"
     )
-    assert said(lambda: multi30k(None, tmp_path, suffix=".tok")) == (
-        "data.suffix=.tok names files that are not fetched; give data.path=FOLDER that holds them"
+    assert message_of(lambda: multi30k(None, tmp_path, suffix=".tok")) == (
+        "files with data.suffix=.tok are not downloaded; set data.path=FOLDER to a folder with them"
     )

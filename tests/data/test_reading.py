@@ -1,4 +1,4 @@
-"""Files that are almost right: each either reads as meant or is one sentence."""
+"""Files with unusual or wrong content: each is read as intended, or refused with one sentence."""
 
 import gzip
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_attn.data import reading
-from seq2seq_attn.data.reading import read_lines, read_pairs, turn
+from seq2seq_attn.data.reading import orient, read_lines, read_pairs
 from seq2seq_attn.errors import UserError
 
 
@@ -23,12 +23,12 @@ def refuses(file: Path, sentence: str) -> None:
         read_pairs(file)
 
 
-def test_two_and_three_columns_are_read_alike(tmp_path):
+def test_a_third_column_is_ignored(tmp_path):
     file = write(tmp_path, b"Go.\tVa !\nRun!\tCours !\tCC-BY 2.0 (France) #1\n")
     assert read_pairs(file) == [("Go.", "Va !"), ("Run!", "Cours !")]
 
 
-def test_windows_line_ends_and_a_byte_order_mark_leave_no_trace(tmp_path):
+def test_windows_line_ends_and_a_byte_order_mark_are_removed(tmp_path):
     file = write(tmp_path, b"\xef\xbb\xbfGo.\tVa !\r\nRun!\tCours !\r\n")
     assert read_pairs(file) == [("Go.", "Va !"), ("Run!", "Cours !")]
 
@@ -49,7 +49,7 @@ def test_a_line_of_a_hundred_thousand_words_is_read(tmp_path):
 
 
 def test_a_wrong_number_of_columns_is_named_with_its_line(tmp_path):
-    way_out = "instead of 2 or 3 (English, French, attribution); mend or remove the line"
+    way_out = "instead of 2 or 3 (English, French, attribution); fix or remove the line"
     refuses(write(tmp_path, b"a\tb\nonly one\n"), f", line 2: 1 tab-separated column {way_out}")
     refuses(write(tmp_path, b"a\tb\tc\td\n"), f", line 1: 4 tab-separated columns {way_out}")
 
@@ -75,7 +75,7 @@ def test_what_is_not_a_file_is_refused(tmp_path):
 
 
 def test_pipes_devices_and_loops_are_refused_before_they_are_read(tmp_path):
-    sentence = " is a pipe or a device, not a file; write what it gives into a file first"
+    sentence = " is a pipe or a device, not a file; save its content to a file first"
     os.mkfifo(tmp_path / "pairs.tsv")
     refuses(tmp_path / "pairs.tsv", sentence)
     for device in ("/dev/zero", "/dev/null", "/dev/full"):
@@ -92,7 +92,7 @@ def test_a_line_without_an_end_is_refused_before_all_of_it_is_read(tmp_path, nam
     refuses(file, ", line 2: longer than 16,777,216 bytes; cut or remove the line")
 
 
-def test_a_file_of_zeros_is_refused_at_its_first(tmp_path):
+def test_a_file_of_zeros_is_refused_at_its_first_chunk(tmp_path):
     with (tmp_path / "pairs.tsv").open("wb") as file:
         file.truncate(1 << 40)  # a sparse file, which no memory holds
     refuses(tmp_path / "pairs.tsv", ", line 1: a NUL byte, so this is not plain text; remove the line")
@@ -113,9 +113,9 @@ def test_chunks_change_nothing(tmp_path, monkeypatch, size):
     )
 
 
-def test_a_corpus_turns_round_for_french_to_english():
-    assert turn([("Go.", "Va !")], "en", "fr") == [("Go.", "Va !")]
-    assert turn([("Go.", "Va !")], "fr", "en") == [("Va !", "Go.")]
+def test_pairs_are_swapped_for_french_to_english():
+    assert orient([("Go.", "Va !")], "en", "fr") == [("Go.", "Va !")]
+    assert orient([("Go.", "Va !")], "fr", "en") == [("Va !", "Go.")]
 
 
 def test_another_direction_is_refused():
@@ -123,4 +123,4 @@ def test_another_direction_is_refused():
         "data.source_language=en data.target_language=de is not a direction of this corpus; use en and fr, or fr and en"
     )
     with pytest.raises(UserError, match=re.escape(sentence)):
-        turn([], "en", "de")
+        orient([], "en", "de")

@@ -35,14 +35,14 @@ def load(path, seed=1, val_sentences=5, test_sentences=7, source="en", target="f
     return corpus.load()
 
 
-def test_no_source_stands_in_two_splits_and_none_is_lost(file):
+def test_no_source_is_in_two_splits_and_none_is_lost(file):
     splits = load(file).splits
     assert {name: len(split) for name, split in splits.items()} == {"train": 41 * VERSIONS, "val": 5, "test": 7}
     sources = [set(split.sources) for split in splits.values()]
     assert sum(len(s) for s in sources) == len(set.union(*sources)) == 53
 
 
-def test_held_out_sources_stand_once_with_all_their_versions_as_the_file_has_them(file):
+def test_held_out_sources_occur_once_with_all_their_uncleaned_translations(file):
     split = load(file).splits["test"]
     for source, target, references in zip(split.sources, split.targets, split.references, strict=True):
         number = source.removeprefix("Sentence ").removesuffix(".")
@@ -68,13 +68,13 @@ def test_sources_that_only_cleaning_makes_equal_stay_together(tmp_path):
     assert not set(splits["train"].sources) & set(splits["val"].sources)
 
 
-def test_the_corpus_turns_round(file):
+def test_the_direction_can_be_reversed(file):
     splits = load(file, source="fr", target="en").splits
     assert len(splits["train"]) == 53 * VERSIONS - 12
     assert splits["val"].sources[0].startswith("Phrase ")
 
 
-def test_without_a_path_it_is_fetched_once_and_unpacked(file, tmp_path, monkeypatch):
+def test_without_a_path_it_is_downloaded_once_and_unpacked(file, tmp_path, monkeypatch):
     fetched = []
 
     def fetch(url, archive, instead):
@@ -90,7 +90,7 @@ def test_without_a_path_it_is_fetched_once_and_unpacked(file, tmp_path, monkeypa
     assert fetched == ["https://www.manythings.org/anki/fra-eng.zip"]
 
 
-def test_a_download_that_is_no_zip_is_thrown_away_in_one_sentence(tmp_path, monkeypatch):
+def test_a_download_that_is_not_a_zip_file_is_deleted_and_refused(tmp_path, monkeypatch):
     def fetch(url, archive, instead):
         archive.parent.mkdir(parents=True, exist_ok=True)
         archive.write_bytes(b"<html>busy</html>")
@@ -98,8 +98,8 @@ def test_a_download_that_is_no_zip_is_thrown_away_in_one_sentence(tmp_path, monk
 
     monkeypatch.setattr(tatoeba, "fetch", fetch)
     sentence = (
-        "https://www.manythings.org/anki/fra-eng.zip gave no zip file with fra.txt in it (File is not a zip file); "
-        "try again, or give data.path=FILE"
+        "https://www.manythings.org/anki/fra-eng.zip is not a zip file with fra.txt in it (File is not a zip file); "
+        "try again, or set data.path=FILE"
     )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         load(None, cache_dir=tmp_path)
@@ -109,8 +109,8 @@ def test_a_download_that_is_no_zip_is_thrown_away_in_one_sentence(tmp_path, monk
 @pytest.mark.parametrize(("val", "test"), [(40, 13), (0, 7), (7, -1)])
 def test_splits_that_leave_nothing_to_train_on_are_refused(file, val, test):
     sentence = (
-        f"data.val_sentences={val} data.test_sentences={test} does not fit a corpus of 53 different source "
-        "sentences: each needs at least 1, and training the rest; use data.val_sentences=2 "
+        f"data.val_sentences={val} and data.test_sentences={test} do not fit a corpus of 53 different source "
+        "sentences: each must be at least 1 and leave some to train on; use data.val_sentences=2 "
         "data.test_sentences=2"
     )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):

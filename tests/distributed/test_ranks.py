@@ -45,7 +45,7 @@ def test_a_command_on_two_ranks_says_each_warning_and_its_mistake_once(pairs: li
     )
     assert done.returncode == 2, done.stdout
     assert "Traceback" not in done.stdout
-    once = ["of val are also in train: its score flatters", "5 steps in a row, up to step 6, were skipped"]
+    once = ["of val are also in train, so its score is too optimistic", "5 steps in a row, up to step 6, were skipped"]
     once += [f"step {number} is skipped: its loss or gradient is not finite" for number in range(2, 7)]
     assert [done.stdout.count(sentence) for sentence in once] == [1] * len(once), done.stdout
 
