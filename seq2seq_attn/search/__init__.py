@@ -1,1 +1,1 @@
-"""From a model to translations."""
+"""Searches: greedy, beam, diverse beam, sampling and minimum Bayes risk."""

@@ -1,4 +1,4 @@
-"""Beam search: the best few hypotheses of each sentence go on together. Wu et al. 2016, 7, arXiv:1609.08144."""
+"""Beam search: keep the best few hypotheses of each sentence. Wu et al. 2016, section 7, arXiv:1609.08144."""
 
 from __future__ import annotations
 
@@ -14,33 +14,37 @@ from torch.nn.utils import parametrize
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
-from seq2seq_attn.search.candidates import Candidates, best_candidates, check_beam, others
+from seq2seq_attn.search.candidates import Candidates, best_candidates, best_unfinished, check_beam
 from seq2seq_attn.search.constraints import Constraints
-from seq2seq_attn.search.coverage import coverage_penalty
 from seq2seq_attn.search.finished import Finished
 from seq2seq_attn.search.hypotheses import Hypotheses
 from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 
+LEAST_ATTENTION = 1e-6  # floor inside the logarithm: at 0, one unread position would make every translation -inf
+
 
 @final
 class BeamSearch(Search):
-    """The whole batch at once; a sentence leaves it as soon as nothing can change its best translations.
+    """Beam search over a whole batch; a sentence leaves the batch once its best translations cannot change.
 
-    In each step the best `2 * beam_size` continuations of a sentence are its candidates. Of the best `beam_size`,
-    those that end are finished; of the others, the best `beam_size` go on.
+    In each step the best `2 * beam_size` continuations of a sentence are its candidates. Those among the best
+    `beam_size` that end are finished; the best `beam_size` of those that do not end are continued.
 
     Args:
-        beam_size: hypotheses of each sentence that go on.
-        num_best: translations of each sentence, at most `beam_size`.
-        length_penalty: what log-probabilities are divided by for the score; hypotheses going on are all of one
-            length, so there log-probability alone ranks.
-        coverage_penalty: Wu's beta, for finished hypotheses; 0: none.
-        patience: `patience * beam_size` finished hypotheses end a sentence, though better ones may come (Kasai et al.
-            2022, arXiv:2204.05424); so with 1 a beam of 1 is greedy search. None: they do not.
-        no_repeat_ngram: no n tokens in a row stand in a translation twice; 0: they may.
-        limits: of the length.
+        beam_size: number of hypotheses of each sentence that are continued.
+        num_best: number of translations of each sentence, at most `beam_size`.
+        length_penalty: divisor of the log-probability of a finished hypothesis. Unfinished hypotheses have equal
+            lengths and are ranked by log-probability.
+        coverage_penalty: beta of Wu et al., eq. 14, for finished hypotheses; 0: none.
+        patience: stop a sentence after `patience * beam_size` finished hypotheses, even if better ones are possible
+            (Kasai et al. 2022, arXiv:2204.05424); with 1, a beam of 1 is greedy search. None: no limit.
+        no_repeat_ngram: n of the n-grams that may not occur twice in a translation; 0: none.
+        limits: limits of the length.
+
+    Raises:
+        UserError: if an argument is out of range.
     """
 
     def __init__(
@@ -56,7 +60,9 @@ class BeamSearch(Search):
     ) -> None:
         check_beam(beam_size, num_best, patience)
         if coverage_penalty < 0:
-            raise UserError(f"search.coverage_penalty={coverage_penalty} would reward what is left out; use 0.2")
+            raise UserError(
+                f"search.coverage_penalty={coverage_penalty} would reward untranslated words; use 0 or more"
+            )
         self.beam_size, self.num_best, self.patience = beam_size, num_best, patience
         self.length_penalty, self.coverage_penalty = length_penalty, coverage_penalty
         self.no_repeat_ngram, self.limits = no_repeat_ngram, limits
@@ -79,30 +85,32 @@ class BeamSearch(Search):
         lengths = self.limits(source_mask, model.max_length, prefixes)
         constraints = Constraints(lengths, target, prefixes, self.no_repeat_ngram)
         divisors = self.length_penalty(torch.arange(1, int(lengths.most.max()) + 2, device=source.device))
-        finished = Finished(len(source), num_best=self.num_best, enough=self._enough, device=source.device)
-        beam = self._begun(model, source, source_mask, target)
+        finished = Finished(len(source), num_best=self.num_best, max_finished=self._max_finished, device=source.device)
+        beam = self._initial_beam(model, source, source_mask, target)
         for divisor in divisors.tolist():
             log_probs, beam = self._read(model, beam)
-            constraints(log_probs, beam.said[:, 1:], beam.sentences.repeat_interleave(beam.width))
+            constraints(log_probs, beam.tokens[:, 1:], beam.sentences.repeat_interleave(beam.width))
             candidates = best_candidates(log_probs, beam.totals, 2 * self.beam_size)
             ends = candidates.token_ids == target.eos_id
             self._finish(finished, beam, candidates, ends, divisor, source_mask)
-            going_on = others(candidates, ends, self.beam_size)
-            # a log-probability only falls, a longer translation is divided by more, coverage adds nothing
-            reach = going_on.totals[:, 0] / divisors[lengths.most[beam.sentences]]
-            staying = (~finished.settled(beam.sentences, reach)).nonzero()[:, 0]
-            if not len(staying):
+            active = best_unfinished(candidates, ends, self.beam_size)
+            # log-probabilities only fall, divisors grow with the length, and the coverage penalty is at most 0
+            bound = active.totals[:, 0] / divisors[lengths.most[beam.sentences]]
+            remaining = (~finished.settled(beam.sentences, bound)).nonzero()[:, 0]
+            if not len(remaining):
                 break
-            beam = beam.continued(going_on, staying)
+            beam = beam.continued(active, remaining)
         return finished.best
 
     @property
-    def _enough(self) -> float:
-        """Finished hypotheses that end a sentence."""
+    def _max_finished(self) -> float:
+        """Number of finished hypotheses after which a sentence stops."""
         return math.inf if self.patience is None else float(max(self.num_best, self.patience * self.beam_size))
 
-    def _begun(self, model: DecodingModel, source: Tensor, source_mask: Tensor, target: TargetVocabulary) -> Hypotheses:
-        """One hypothesis of each sentence, of no token."""
+    def _initial_beam(
+        self, model: DecodingModel, source: Tensor, source_mask: Tensor, target: TargetVocabulary
+    ) -> Hypotheses:
+        """Return a beam with one hypothesis for each sentence, without tokens."""
         return Hypotheses(
             torch.arange(len(source), device=source.device),
             torch.zeros(len(source), 1, device=source.device, dtype=torch.float64),
@@ -112,8 +120,8 @@ class BeamSearch(Search):
         )
 
     def _read(self, model: DecodingModel, beam: Hypotheses) -> tuple[Float[Tensor, "rows vocabulary"], Hypotheses]:
-        """What may follow each hypothesis, and the beam behind its last token."""
-        step = model.step(beam.said[:, -1], beam.state, need_weights=beam.attention_received is not None)
+        """Read the last token of each hypothesis; return the log-probabilities of the next and the updated beam."""
+        step = model.step(beam.tokens[:, -1], beam.state, need_weights=beam.attention_received is not None)
         attention_received = (
             None
             if step.attention is None or beam.attention_received is None
@@ -130,17 +138,30 @@ class BeamSearch(Search):
         divisor: float,
         source_mask: Tensor,
     ) -> None:
-        """Those of the best candidates that end."""
+        """Add those of the best `beam_size` candidates that end to `finished`."""
         ends = (ends & (candidates.totals != -torch.inf))[:, : self.beam_size]
         if not ends.any():
             return
-        among, rank = ends.nonzero(as_tuple=True)
-        totals, rows = candidates.totals[among, rank], among * beam.width + candidates.parents[among, rank]
-        scores, sentences = totals / divisor, beam.sentences[among]
+        sentence, rank = ends.nonzero(as_tuple=True)
+        totals, rows = candidates.totals[sentence, rank], sentence * beam.width + candidates.parents[sentence, rank]
+        scores, sentences = totals / divisor, beam.sentences[sentence]
         if beam.attention_received is not None:
             scores = scores + coverage_penalty(
                 beam.attention_received[rows], source_mask[sentences], self.coverage_penalty
             )
-        said = beam.said[rows, 1:].tolist()
-        found = map(Hypothesis, said, totals.tolist(), scores.tolist())
-        finished.add(sentences.tolist(), list(found))
+        hypotheses = map(Hypothesis, beam.tokens[rows, 1:].tolist(), totals.tolist(), scores.tolist())
+        finished.add(sentences.tolist(), list(hypotheses))
+
+
+def coverage_penalty(
+    attention_received: Float[Tensor, "hypotheses source"], mask: Bool[Tensor, "hypotheses source"], beta: int | float
+) -> Float[Tensor, "hypotheses"]:
+    """Return beta * sum over the source of log(min(attention received, 1)). Wu et al. 2016, eq. 14.
+
+    It is 0 if every source token, the end token included, receives at least one token's worth of attention.
+
+    Args:
+        attention_received: attention to each source position, summed over the tokens of the translation and its end.
+    """
+    logs = attention_received.double().clamp(LEAST_ATTENTION, 1).log()
+    return beta * torch.where(mask, logs, 0).sum(-1)

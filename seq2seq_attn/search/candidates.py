@@ -1,4 +1,4 @@
-"""The best continuations of each sentence's hypotheses."""
+"""The best continuations of the hypotheses of each sentence."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 
 from seq2seq_attn.errors import UserError
 
-CHUNK = 64  # tokens; on a CPU a maximum is found many times as fast as the best few
+CHUNK = 64  # tokens; on a CPU, taking the maximum is many times faster than topk
 
 
 class Candidates(NamedTuple):
     """Continuations, best first.
 
     Attributes:
-        totals: log-probability of the hypothesis with its new token; -inf: no candidate.
-        parents: which hypothesis of the sentence it continues.
+        totals: log-probability of the hypothesis with its new token, in nats; -inf: no candidate.
+        parents: index, within the sentence, of the hypothesis that is continued.
     """
 
     totals: Float[Tensor, "sentences candidates"]
@@ -29,21 +29,21 @@ class Candidates(NamedTuple):
 def best_candidates(
     log_probs: Float[Tensor, "rows vocabulary"], totals: Float[Tensor, "sentences hypotheses"], count: int
 ) -> Candidates:
-    """The `count` likeliest, or all if they are fewer; of equals, the lower hypothesis and token come first."""
+    """Return the `count` likeliest, or all if there are fewer; ties go to the lower hypothesis, then token id."""
     values, token_ids = best_tokens(log_probs, min(count, log_probs.shape[1]))
-    of_row = values.shape[1]
-    together = (totals[..., None] + values.reshape(*totals.shape, of_row)).flatten(1)
-    ordered, position = together.sort(dim=-1, descending=True, stable=True)
+    width = values.shape[1]
+    all_totals = (totals[..., None] + values.reshape(*totals.shape, width)).flatten(1)
+    ordered, position = all_totals.sort(dim=-1, descending=True, stable=True)
     ordered, position = ordered[:, :count], position[:, :count]
-    return Candidates(ordered, position // of_row, token_ids.reshape(len(totals), -1).gather(1, position))
+    return Candidates(ordered, position // width, token_ids.reshape(len(totals), -1).gather(1, position))
 
 
 def best_tokens(
     log_probs: Float[Tensor, "rows vocabulary"], count: int
 ) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
-    """The `count` likeliest tokens of each row and their log-probabilities; of equals, the lower comes first."""
+    """Return the `count` likeliest tokens of each row and their log-probabilities; ties go to the lower id."""
     values, token_ids = likeliest(log_probs, min(count + 1, log_probs.shape[1]))
-    # topk does not say which of several equals it finds, nor in which order
+    # topk does not specify which of several equal values it returns, nor their order
     tied = ((values[:, 1:] == values[:, :-1]) & (values[:, 1:] > -torch.inf)).any(-1)
     if tied.any():
         ordered, positions = log_probs[tied].sort(dim=-1, descending=True, stable=True)
@@ -54,7 +54,7 @@ def best_tokens(
 def likeliest(
     log_probs: Float[Tensor, "rows vocabulary"], count: int
 ) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
-    """As `topk`: the best few stand in as many chunks, those with the best maxima."""
+    """Return what `topk` would: the `count` best values are in the `count` chunks with the largest maxima."""
     vocabulary = log_probs.shape[1]
     chunks = vocabulary // CHUNK
     if chunks < 4 * count:
@@ -69,8 +69,8 @@ def likeliest(
     return values, torch.cat([ids.flatten(1), rest], 1).gather(1, positions)
 
 
-def others(candidates: Candidates, ends: Bool[Tensor, "sentences candidates"], count: int) -> Candidates:
-    """The best `count` that do not end; fewer where no sentence has so many."""
+def best_unfinished(candidates: Candidates, ends: Bool[Tensor, "sentences candidates"], count: int) -> Candidates:
+    """Return the best `count` candidates that do not end, or fewer if no sentence has as many."""
     order = ends.byte().argsort(dim=-1, stable=True)[:, :count]
     totals = candidates.totals.masked_fill(ends, -torch.inf).gather(1, order)
     width = max(1, int((totals != -torch.inf).sum(-1).max()))
@@ -79,15 +79,17 @@ def others(candidates: Candidates, ends: Bool[Tensor, "sentences candidates"], c
 
 
 def check_beam(beam_size: int, num_best: int, patience: int | float | None) -> None:
-    """Raises:
-    UserError: if a beam of these keeps, gives or finishes nothing.
+    """Check the options that beam search and diverse beam search share.
+
+    Raises:
+        UserError: if an option is out of range.
     """
     if beam_size < 1:
-        raise UserError(f"search.beam_size={beam_size} keeps no hypothesis; use 1 or more")
+        raise UserError(f"search.beam_size={beam_size} must be at least 1; use 5")
     if not 1 <= num_best <= beam_size:
         raise UserError(
             f"search.num_best={num_best} must be at least 1 and at most search.beam_size={beam_size}; "
             f"use search.num_best={min(max(1, num_best), beam_size)}{' or a larger beam' * (num_best > beam_size)}"
         )
     if patience is not None and patience <= 0:
-        raise UserError(f"search.patience={patience} finishes nothing; use 1.0, or null for no limit")
+        raise UserError(f"search.patience={patience} must be greater than 0; use 1.0, or null for no limit")

@@ -1,4 +1,4 @@
-"""Which tokens may follow: banned ones, a forced beginning, the shortest and longest length, no n-gram twice."""
+"""Constraints on the next token: banned tokens, a forced prefix, length limits and no repeated n-grams."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from torch.nn.utils.rnn import pad_sequence
 from seq2seq_attn.search.limits import Lengths
 from seq2seq_attn.search.search import TargetVocabulary
 
-FREE = -1  # in `forced`: the token is free
+FREE = -1  # in `forced`: any token may follow
 
 
 @final
 class Constraints:
-    """Those of a batch; a search asks at every step, for the hypotheses that are still going on.
+    """The constraints of a batch; a search applies them at every step to its unfinished hypotheses.
 
     Args:
-        no_repeat_ngram: no n tokens in a row stand in a translation twice; 0: they may. Paulus et al. 2017,
-            arXiv:1705.04304, 2.5. A forced beginning may break it.
+        prefixes: tokens with which each translation must begin.
+        no_repeat_ngram: n of the n-grams that may not occur twice in a translation; 0: none. Paulus et al. 2017,
+            section 2.5, arXiv:1705.04304. A forced prefix may repeat them.
     """
 
     def __init__(
@@ -41,22 +42,22 @@ class Constraints:
         if prefixes is not None and any(prefixes):
             rows = [torch.tensor(prefix, device=device, dtype=torch.long) for prefix in prefixes]
             self.forced = pad_sequence(rows, batch_first=True, padding_value=FREE)
-        # plain numbers, so that most steps touch no tensor
+        # Python numbers, so that most steps need no tensor operation
         self._shortest_most, self._longest_least = int(self.most.min()), int(self.least.max())
 
     def __call__(
         self,
         log_probs: Float[Tensor, "rows vocabulary"],
-        said: Int[Tensor, "rows said"],
+        tokens: Int[Tensor, "rows tokens"],
         sentences: Int[Tensor, "rows"],
     ) -> Float[Tensor, "rows vocabulary"]:
-        """-inf, in place, for each token that may not follow; at least one may.
+        """Set the log-probability of each forbidden token to -inf, in place; at least one token stays allowed.
 
         Args:
-            said: tokens so far, begin token not counted.
-            sentences: which of the batch each row translates.
+            tokens: ids so far, without the begin token.
+            sentences: index in the batch of the sentence that each row translates.
         """
-        step = said.shape[1]
+        step = tokens.shape[1]
         end = log_probs[:, self.eos_id].clone()
         forcing = step < self.forced.shape[1]
         if forcing:
@@ -66,7 +67,7 @@ class Constraints:
         if step < self._longest_least:
             log_probs[self.least[sentences] > step, self.eos_id] = -torch.inf
         if 0 < self.no_repeat_ngram <= step:
-            forbid_repetition(log_probs, said, self.no_repeat_ngram)
+            forbid_repetition(log_probs, tokens, self.no_repeat_ngram)
             allow_only(log_probs, log_probs.amax(-1) == -torch.inf, self.eos_id, end)
         if forcing:
             allow_only(log_probs, token_id != FREE, token_id, begun)
@@ -75,10 +76,10 @@ class Constraints:
         return log_probs
 
 
-def forbid_repetition(log_probs: Float[Tensor, "rows vocabulary"], said: Int[Tensor, "rows said"], n: int) -> None:
-    """-inf for a token that would end n tokens that stand in `said` already."""
-    ngrams = said.unfold(1, n, 1)  # (rows, beginnings, n)
-    last = said[:, said.shape[1] - n + 1 :]
+def forbid_repetition(log_probs: Float[Tensor, "rows vocabulary"], tokens: Int[Tensor, "rows tokens"], n: int) -> None:
+    """Set a token to -inf, in place, if it would complete an n-gram that `tokens` already contains."""
+    ngrams = tokens.unfold(1, n, 1)  # (rows, beginnings, n)
+    last = tokens[:, tokens.shape[1] - n + 1 :]
     row, beginning = (ngrams[..., :-1] == last[:, None]).all(-1).nonzero(as_tuple=True)
     log_probs[row, ngrams[row, beginning, -1]] = -torch.inf
 
@@ -89,7 +90,7 @@ def allow_only(
     token_id: Tensor | int,
     value: Float[Tensor, "rows"],
 ) -> None:
-    """In the rows `where`, -inf for all tokens but one, which keeps its value."""
+    """In the rows `where`, set all tokens to -inf, in place, except `token_id`, which gets `value`."""
     (rows,) = where.nonzero(as_tuple=True)
     if len(rows):
         log_probs[rows] = -torch.inf

@@ -1,4 +1,4 @@
-"""Diverse beam search: a group pays for the tokens of those before it. Vijayakumar et al. 2016, arXiv:1610.02424."""
+"""Diverse beam search: each group avoids the tokens of earlier groups. Vijayakumar et al. 2016, arXiv:1610.02424."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn.utils import parametrize
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
-from seq2seq_attn.search.candidates import Candidates, best_tokens, check_beam, others
+from seq2seq_attn.search.candidates import Candidates, best_tokens, best_unfinished, check_beam
 from seq2seq_attn.search.constraints import FREE, Constraints
 from seq2seq_attn.search.finished import Finished
 from seq2seq_attn.search.hypotheses import Hypotheses
@@ -25,23 +25,27 @@ from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 
 @final
 class DiverseBeamSearch(Search):
-    """Each group is a beam search whose log-probabilities are penalised; all groups are read in one step of the model.
+    """Beam search in groups with penalised log-probabilities; one step of the model serves all groups.
 
-    In each step a token costs a group `diversity` nats for each hypothesis of the groups before it that has just
-    chosen it, to end too (Hamming diversity); a forced token costs nothing. As in the authors' code a hypothesis keeps
-    what it has paid: by that its group ranks it, goes on with it, finishes it and stops. What is reported is the
-    model's own, and ranks the translations of all groups together.
+    In each step a token, the end token included, costs a group `diversity` nats for each hypothesis of an earlier
+    group that has just chosen it (Hamming diversity); a forced token costs nothing. As in the authors' code,
+    penalties accumulate: a group ranks, continues, finishes and stops its hypotheses by penalised log-probability.
+    The reported log-probabilities and scores have no penalties, and rank the translations of all groups.
 
     Args:
-        beam_size: hypotheses of each sentence that go on, those of all groups.
-        num_groups: of the beam, all of one size; 1: beam search.
-        diversity: nats; 0: all groups find the same.
-        num_best: different translations of each sentence, at most `beam_size`, of which each group finds its share;
-            fewer where groups find the same.
-        length_penalty: what log-probabilities are divided by for the score.
-        patience: `patience` times its hypotheses end a group, though better ones may come; None: they do not.
-        no_repeat_ngram: no n tokens in a row stand in a translation twice; 0: they may.
-        limits: of the length.
+        beam_size: number of hypotheses of each sentence that are continued, over all groups.
+        num_groups: number of groups, of equal size; 1: beam search.
+        diversity: penalty in nats; 0: all groups find the same hypotheses.
+        num_best: number of different translations of each sentence, at most `beam_size`; each group contributes an
+            equal share. There are fewer if groups find the same.
+        length_penalty: divisor of the log-probability of a finished hypothesis.
+        patience: stop a group after `patience` times its size finished hypotheses, even if better ones are possible;
+            None: no limit.
+        no_repeat_ngram: n of the n-grams that may not occur twice in a translation; 0: none.
+        limits: limits of the length.
+
+    Raises:
+        UserError: if an argument is out of range.
     """
 
     def __init__(
@@ -80,59 +84,75 @@ class DiverseBeamSearch(Search):
         lengths = self.limits(source_mask, model.max_length, prefixes)
         constraints = Constraints(lengths, target, prefixes, self.no_repeat_ngram)
         divisors = self.length_penalty(torch.arange(1, int(lengths.most.max()) + 2, device=source.device))
-        finished = self._none_finished(source)
-        beam = self._begun(model, source, source_mask, target)
-        own = torch.zeros_like(beam.totals)  # log-probabilities; those of the beam are penalised
+        finished = self._empty_finished(source)
+        beam = self._initial_beam(model, source, source_mask, target)
+        unpenalised = torch.zeros_like(beam.totals)  # log-probabilities; beam.totals are penalised
         for step, divisor in enumerate(divisors.tolist()):
-            log_probs, state, _ = model.step(beam.said[:, -1], beam.state)
-            constraints(log_probs, beam.said[:, 1:], beam.sentences.repeat_interleave(beam.width))
+            log_probs, state, _ = model.step(beam.tokens[:, -1], beam.state)
+            constraints(log_probs, beam.tokens[:, 1:], beam.sentences.repeat_interleave(beam.width))
             free = (constraints.forced[beam.sentences, step : step + 1] == FREE).all(-1)
-            candidates = self._in_turns(log_probs, beam.totals, free, target.eos_id)
+            candidates = self._group_candidates(log_probs, beam.totals, free, target.eos_id)
             ends = candidates.token_ids == target.eos_id
-            groups = self._groups(beam.sentences)
-            self._finish(finished, groups, beam, candidates, ends, own_totals(own, log_probs, candidates), divisor)
-            going_on = others(candidates, ends, self.group_size)
-            # neither penalties nor log-probabilities rise, and a longer translation is divided by more
-            reach = going_on.totals[:, 0] / divisors[lengths.most[groups // self.num_groups]]
-            settled = finished.settled(groups, reach)
-            (staying,) = (~settled).view(-1, self.num_groups).any(-1).nonzero(as_tuple=True)
-            if not len(staying):
+            groups = self._group_rows(beam.sentences)
+            self._finish(
+                finished,
+                groups,
+                beam,
+                candidates,
+                ends,
+                unpenalised_totals(unpenalised, log_probs, candidates),
+                divisor,
+            )
+            active = best_unfinished(candidates, ends, self.group_size)
+            # log-probabilities, penalised or not, only fall, and divisors grow with the length
+            bound = active.totals[:, 0] / divisors[lengths.most[groups // self.num_groups]]
+            settled = finished.settled(groups, bound)
+            (remaining,) = (~settled).view(-1, self.num_groups).any(-1).nonzero(as_tuple=True)
+            if not len(remaining):
                 break
-            own = own_totals(own, log_probs, going_on).view(len(beam.sentences), -1)[staying]
-            beam = replace(beam, state=state).continued(self._together(going_on, settled, beam), staying)
+            unpenalised = unpenalised_totals(unpenalised, log_probs, active).view(len(beam.sentences), -1)[remaining]
+            beam = replace(beam, state=state).continued(self._join_groups(active, settled, beam), remaining)
         return self._merged(finished, divisors.tolist())
 
-    def _none_finished(self, source: Tensor) -> Finished:
-        """A position for each group of each sentence, one sentence after another."""
+    def _empty_finished(self, source: Tensor) -> Finished:
+        """Return an empty record of finished hypotheses, with a row for each group of each sentence."""
         share = math.ceil(self.num_best / self.num_groups)
-        enough = math.inf if self.patience is None else max(share, self.patience * self.group_size)
-        return Finished(len(source) * self.num_groups, num_best=share, enough=float(enough), device=source.device)
+        max_finished = math.inf if self.patience is None else max(share, self.patience * self.group_size)
+        return Finished(
+            len(source) * self.num_groups, num_best=share, max_finished=float(max_finished), device=source.device
+        )
 
-    def _groups(self, sentences: Int[Tensor, "sentences"]) -> Int[Tensor, "groups"]:
-        """Where the groups of these sentences finish."""
-        of_sentence = torch.arange(self.num_groups, device=sentences.device)
-        return (sentences[:, None] * self.num_groups + of_sentence).flatten()
+    def _group_rows(self, sentences: Int[Tensor, "sentences"]) -> Int[Tensor, "groups"]:
+        """Return the rows, in the record of finished hypotheses, of the groups of these sentences."""
+        offsets = torch.arange(self.num_groups, device=sentences.device)
+        return (sentences[:, None] * self.num_groups + offsets).flatten()
 
-    def _begun(self, model: DecodingModel, source: Tensor, source_mask: Tensor, target: TargetVocabulary) -> Hypotheses:
-        """One hypothesis of each group, of no token."""
+    def _initial_beam(
+        self, model: DecodingModel, source: Tensor, source_mask: Tensor, target: TargetVocabulary
+    ) -> Hypotheses:
+        """Return a beam with one hypothesis for each group, without tokens."""
         sentences = torch.arange(len(source), device=source.device)
         rows = sentences.repeat_interleave(self.num_groups)
         totals = torch.zeros(len(source), self.num_groups, device=source.device, dtype=torch.float64)
-        said = torch.full((len(rows), 1), target.bos_id, device=source.device)
-        return Hypotheses(sentences, totals, said, None, model.encode(source, source_mask).branch(rows))
+        tokens = torch.full((len(rows), 1), target.bos_id, device=source.device)
+        return Hypotheses(sentences, totals, tokens, None, model.encode(source, source_mask).branch(rows))
 
-    def _in_turns(
+    def _group_candidates(
         self,
         log_probs: Float[Tensor, "rows vocabulary"],
         totals: Float[Tensor, "sentences width"],
         free: Bool[Tensor, "sentences"],
         eos_id: int,
     ) -> Candidates:
-        """Candidates of each group; `free`: not forced."""
+        """Return the candidates of each group, chosen one group after another.
+
+        Args:
+            free: whether the next token of a sentence is not forced.
+        """
         sentences, vocabulary = len(totals), log_probs.shape[1]
-        # those that groups before it can have chosen, as many again as it goes on with itself, and the end
+        # enough for any group: the tokens that earlier groups can have chosen, its own choices, and the end token
         values, token_ids = best_tokens(log_probs, min(self.beam_size + 1, vocabulary))
-        token_ids, order = token_ids.sort(-1)  # so that of equals the lower comes first, penalised or not
+        token_ids, order = token_ids.sort(-1)  # so that ties go to the lower id, penalised or not
         values = totals.reshape(-1, 1) + values.gather(1, order)
         values, token_ids = (x.view(sentences, self.num_groups, -1) for x in (values, token_ids))
         chosen = torch.zeros(sentences, vocabulary, device=totals.device, dtype=torch.long)
@@ -147,11 +167,11 @@ class DiverseBeamSearch(Search):
         return Candidates(*(torch.stack(turn, 1).flatten(0, 1) for turn in zip(*turns, strict=True)))
 
     def _chosen(self, candidates: Candidates, eos_id: int) -> Bool[Tensor, "sentences candidates"]:
-        """Which finish or go on."""
+        """Return which candidates finish or are continued."""
         ends = candidates.token_ids == eos_id
         rank = torch.arange(ends.shape[1], device=ends.device)
-        among = rank.where(ends, (~ends).cumsum(-1) - 1)
-        return (among < self.group_size) & (candidates.totals != -torch.inf)
+        order = rank.where(ends, (~ends).cumsum(-1) - 1)
+        return (order < self.group_size) & (candidates.totals != -torch.inf)
 
     def _finish(
         self,
@@ -160,36 +180,36 @@ class DiverseBeamSearch(Search):
         beam: Hypotheses,
         candidates: Candidates,
         ends: Tensor,
-        own: Tensor,
+        unpenalised: Tensor,
         divisor: float,
     ) -> None:
-        """Those of each group's best candidates that end."""
+        """Add those of each group's best candidates that end to `finished`."""
         ends = (ends & (candidates.totals != -torch.inf))[:, : self.group_size]
         if not ends.any():
             return
-        among, rank = ends.nonzero(as_tuple=True)
-        rows = among * (beam.width // self.num_groups) + candidates.parents[among, rank]
-        scores = candidates.totals[among, rank] / divisor
-        found = map(Hypothesis, beam.said[rows, 1:].tolist(), own[among, rank].tolist(), scores.tolist())
-        finished.add(groups[among].tolist(), list(found))
+        group, rank = ends.nonzero(as_tuple=True)
+        rows = group * (beam.width // self.num_groups) + candidates.parents[group, rank]
+        scores = candidates.totals[group, rank] / divisor
+        hypotheses = map(Hypothesis, beam.tokens[rows, 1:].tolist(), unpenalised[group, rank].tolist(), scores.tolist())
+        finished.add(groups[group].tolist(), list(hypotheses))
 
-    def _together(self, going_on: Candidates, settled: Bool[Tensor, "groups"], beam: Hypotheses) -> Candidates:
-        """Those of a sentence's groups side by side; none of a group that is settled."""
-        totals = going_on.totals.masked_fill(settled[:, None], -torch.inf)
+    def _join_groups(self, active: Candidates, settled: Bool[Tensor, "groups"], beam: Hypotheses) -> Candidates:
+        """Join the candidates of the groups of each sentence, with -inf for those of settled groups."""
+        totals = active.totals.masked_fill(settled[:, None], -torch.inf)
         first = torch.arange(0, beam.width, beam.width // self.num_groups, device=totals.device)
-        parents = going_on.parents + first.repeat(len(beam.sentences))[:, None]
-        return Candidates(*(x.reshape(len(beam.sentences), -1) for x in (totals, parents, going_on.token_ids)))
+        parents = active.parents + first.repeat(len(beam.sentences))[:, None]
+        return Candidates(*(x.reshape(len(beam.sentences), -1) for x in (totals, parents, active.token_ids)))
 
     def _merged(self, finished: Finished, divisors: list[float]) -> list[list[Hypothesis]]:
-        """The different translations of each sentence by their own scores; of equals, the earlier group's."""
+        """Return the different translations of each sentence by unpenalised score; ties go to the earlier group."""
         merged = []
         for first in range(0, len(finished.best), self.num_groups):
             different: dict[tuple[int, ...], Hypothesis] = {}
-            for of_group in finished.best[first : first + self.num_groups]:
-                for token_ids, log_prob, _ in of_group:
-                    own = Hypothesis(token_ids, log_prob, log_prob / divisors[len(token_ids)])
-                    different.setdefault(tuple(token_ids), own)
-            merged.append(sorted(different.values(), key=lambda found: -found.score)[: self.num_best])
+            for group_best in finished.best[first : first + self.num_groups]:
+                for token_ids, log_prob, _ in group_best:
+                    unpenalised = Hypothesis(token_ids, log_prob, log_prob / divisors[len(token_ids)])
+                    different.setdefault(tuple(token_ids), unpenalised)
+            merged.append(sorted(different.values(), key=lambda hypothesis: -hypothesis.score)[: self.num_best])
         return merged
 
 
@@ -203,11 +223,13 @@ def check_groups(beam_size: int, num_groups: int, diversity: int | float) -> Non
         raise UserError(f"search.diversity={diversity} must be a number of nats, 0 or more; use 0.5")
 
 
-def own_totals(
-    own: Float[Tensor, "sentences width"], log_probs: Float[Tensor, "rows vocabulary"], candidates: Candidates
+def unpenalised_totals(
+    unpenalised: Float[Tensor, "sentences width"], log_probs: Float[Tensor, "rows vocabulary"], candidates: Candidates
 ) -> Float[Tensor, "groups candidates"]:
-    """Log-probability of each group's candidates, without penalties."""
+    """Return the log-probabilities of each group's candidates, without penalties."""
     groups = len(candidates.parents)
-    own, log_probs = own.view(groups, -1), log_probs.view(groups, -1, log_probs.shape[1])
-    of_parent = log_probs[torch.arange(groups, device=own.device)[:, None], candidates.parents, candidates.token_ids]
-    return own.gather(1, candidates.parents) + of_parent
+    unpenalised, log_probs = unpenalised.view(groups, -1), log_probs.view(groups, -1, log_probs.shape[1])
+    token_log_probs = log_probs[
+        torch.arange(groups, device=unpenalised.device)[:, None], candidates.parents, candidates.token_ids
+    ]
+    return unpenalised.gather(1, candidates.parents) + token_log_probs

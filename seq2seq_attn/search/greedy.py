@@ -18,10 +18,10 @@ from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 
 @final
 class GreedySearch(Search):
-    """The whole batch at once; a finished sentence leaves it.
+    """Greedy search over a whole batch; a finished sentence leaves the batch.
 
     Args:
-        limits: of the length.
+        limits: limits of the length.
     """
 
     def __init__(self, *, limits: Limits) -> None:
@@ -50,12 +50,12 @@ class GreedySearch(Search):
             best, last = constraints(log_probs, token_ids[rows, :step], rows).max(-1)
             totals[rows] += best.double()
             token_ids[rows, step] = last
-            going = (last != target.eos_id).nonzero()[:, 0]
-            if not len(going):
+            unfinished = (last != target.eos_id).nonzero()[:, 0]
+            if not len(unfinished):
                 break
-            if len(going) < len(rows):
-                rows, last, state = rows[going], last[going], state.select(going)
-        found = []
+            if len(unfinished) < len(rows):
+                rows, last, state = rows[unfinished], last[unfinished], state.select(unfinished)
+        hypotheses = []
         for row, total in zip(token_ids.tolist(), totals.tolist(), strict=True):
-            found.append([Hypothesis(row[: row.index(target.eos_id)], total, total)])
-        return found
+            hypotheses.append([Hypothesis(row[: row.index(target.eos_id)], total, total)])
+        return hypotheses

@@ -1,4 +1,4 @@
-"""The hypotheses of a batch that go on, side by side."""
+"""The unfinished hypotheses of a batch, as rows of tensors."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from seq2seq_attn.search.candidates import Candidates
 @final
 @dataclass(frozen=True)
 class Hypotheses:
-    """What goes on: of each sentence as many hypotheses, which stand together as rows, best first.
+    """Unfinished hypotheses: the same number for each sentence, in adjacent rows, best first.
 
     Attributes:
-        sentences: which of the batch they are.
-        totals: log-probability of each hypothesis; -inf: none, where a sentence has fewer than others.
-        said: tokens of each so far, begin token first.
-        received: attention to each position of the source so far; None where nobody asks.
+        sentences: indices of the sentences in the batch.
+        totals: log-probability of each hypothesis, in nats; -inf fills the rows of a sentence that has fewer.
+        tokens: ids of each hypothesis so far, begin token first.
+        attention_received: attention to each source position so far; None if it is not needed.
+        state: the decoder's state after the tokens before the last.
     """
 
     sentences: Int[Tensor, "sentences"]
     totals: Float[Tensor, "sentences width"]
-    said: Int[Tensor, "rows said"]
+    tokens: Int[Tensor, "rows tokens"]
     attention_received: Float[Tensor, "rows source"] | None
     state: Any
 
@@ -34,17 +35,17 @@ class Hypotheses:
     def width(self) -> int:
         return self.totals.shape[1]
 
-    def continued(self, candidates: Candidates, staying: Int[Tensor, "staying"]) -> Hypotheses:
-        """The candidates of the sentences `staying`."""
-        totals, parents, token_ids = (x[staying] for x in candidates)
-        rows = (staying[:, None] * self.width + parents).flatten()
+    def continued(self, candidates: Candidates, remaining: Int[Tensor, "remaining"]) -> Hypotheses:
+        """Return the hypotheses that the candidates make of the sentences `remaining`."""
+        totals, parents, token_ids = (x[remaining] for x in candidates)
+        rows = (remaining[:, None] * self.width + parents).flatten()
         state, attention_received = self.state, self.attention_received
-        if len(rows) != len(self.said) or not torch.equal(rows, torch.arange(len(rows), device=rows.device)):
+        if len(rows) != len(self.tokens) or not torch.equal(rows, torch.arange(len(rows), device=rows.device)):
             state, attention_received = (
                 state.branch(rows),
                 None if attention_received is None else attention_received[rows],
             )
-        if len(staying) < len(self.sentences):
-            state = state.keep(staying)
-        said = torch.cat([self.said[rows], token_ids.reshape(-1, 1)], 1)
-        return Hypotheses(self.sentences[staying], totals, said, attention_received, state)
+        if len(remaining) < len(self.sentences):
+            state = state.keep(remaining)
+        tokens = torch.cat([self.tokens[rows], token_ids.reshape(-1, 1)], 1)
+        return Hypotheses(self.sentences[remaining], totals, tokens, attention_received, state)

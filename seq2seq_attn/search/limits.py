@@ -1,4 +1,4 @@
-"""How short and how long a translation may be."""
+"""Limits of the length of a translation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seq2seq_attn.errors import UserError
 
 
 class Lengths(NamedTuple):
-    """Fewest and most tokens of each translation, end token not counted."""
+    """Least and greatest number of tokens of each translation, without the end token."""
 
     least: Int[Tensor, "batch"]
     most: Int[Tensor, "batch"]
@@ -21,13 +21,16 @@ class Lengths(NamedTuple):
 
 @final
 class Limits:
-    """Limits of each sentence itself, not of its batch, so that a translation does not depend on its neighbours.
+    """Length limits computed for each sentence, not for its batch, so that a translation does not depend on others.
 
     Args:
-        max_length, min_length: tokens of any translation.
-        max_relative_length, max_extra_length: a source of s tokens, end token included, is translated by at most
-            max_relative_length * s + max_extra_length.
-        min_relative_length: and by at least min_relative_length * s.
+        max_length, min_length: limits for every translation, in tokens.
+        max_relative_length, max_extra_length: the translation of a source of s tokens, end token included, has at
+            most max_relative_length * s + max_extra_length tokens,
+        min_relative_length: and at least min_relative_length * s.
+
+    Raises:
+        UserError: if no length meets the limits.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class Limits:
     ) -> None:
         if max_length < 1 or min_length > max_length:
             raise UserError(
-                f"search.limits.max_length={max_length} and min_length={min_length} leave no length; use "
+                f"no length meets search.limits.max_length={max_length} and min_length={min_length}; use "
                 "max_length >= 1 and min_length <= max_length"
             )
         self.max_length, self.min_length = max_length, min_length
@@ -54,10 +57,10 @@ class Limits:
         model_length: int | None,
         prefixes: Sequence[Sequence[int]] | None,
     ) -> Lengths:
-        """Where two limits cross, the upper one holds; a prefix may be longer than either.
+        """Return the limits of each sentence; the upper limit prevails over the lower one, and a prefix over both.
 
         Args:
-            model_length: most tokens that the model reads, of which the begin token is one; None: any.
+            model_length: most tokens that the model can read, begin token included; None: any number.
         """
         source = source_mask.sum(-1)
         most = (source * self.max_relative_length + self.max_extra_length).long().clamp(max=self.max_length)

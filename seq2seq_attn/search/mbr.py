@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: the candidate most like all. Kumar and Byrne 2004; Eikema and Aziz 2022, arXiv:2108.04718."""
+"""Minimum Bayes risk: argmax_h sum_r p(r) u(h, r). Kumar and Byrne 2004; Eikema and Aziz 2022, arXiv:2108.04718."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ UTILITIES: dict[str, Callable[[], Scorer]] = {
 
 @final
 class MBRSearch(Search):
-    """Candidates of different texts, by falling expected utility, which is their score.
+    """The candidates with different texts, by falling expected utility, which is their score.
 
-    Every candidate serves as reference for every candidate, itself too, and counts as often as it was found.
+    Every candidate is a reference for every candidate, itself included, and counts as often as it was found.
 
     Args:
-        candidates: the search that finds them.
-        utility: `chrf` or `bleu` of a sentence (effective order), 0-100, of sacrebleu; 100 for equal texts.
-        by_probability: a reference counts by the model's probability, as befits an n-best list (Kumar and Byrne);
-            else all count the same, as befits samples, which are drawn by that probability.
+        candidates: the search that finds the candidates.
+        utility: sentence-level `chrf` or `bleu` (effective order) of sacreBLEU, 0-100; 100 for equal texts.
+        by_probability: weight references by the model's probability, for an n-best list (Kumar and Byrne); False:
+            weight them equally, for samples, which are drawn with that probability.
+
+    Raises:
+        UserError: if the utility is unknown.
     """
 
     def __init__(self, *, candidates: Search, utility: str, by_probability: bool) -> None:
@@ -55,11 +58,11 @@ class MBRSearch(Search):
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        found = self.candidates(model, source, source_mask, target, prefixes=prefixes)
-        return [self._ranked(candidates, target) for candidates in found]
+        batch = self.candidates(model, source, source_mask, target, prefixes=prefixes)
+        return [self._ranked(candidates, target) for candidates in batch]
 
     def _ranked(self, candidates: list[Hypothesis], target: TargetVocabulary) -> list[Hypothesis]:
-        """Of several candidates of one text the first, which is the best of them, stands for all."""
+        """Rank the candidates by expected utility; the first, and best, of those with the same text represents all."""
         texts = target.detokenize([candidate.token_ids for candidate in candidates])
         first: dict[str, Hypothesis] = {}
         counts: dict[str, float] = defaultdict(float)
@@ -67,21 +70,24 @@ class MBRSearch(Search):
             first.setdefault(text, candidate)
             counts[text] += share
         expected = pairwise(self.scorer, list(first)) @ torch.tensor(list(counts.values()), dtype=torch.float64)
-        found = [
+        ranked = [
             candidate._replace(score=score) for candidate, score in zip(first.values(), expected.tolist(), strict=True)
         ]
-        return sorted(found, key=lambda candidate: -candidate.score)
+        return sorted(ranked, key=lambda candidate: -candidate.score)
 
     def _shares(self, candidates: list[Hypothesis]) -> list[float]:
-        """What each candidate counts as a reference; 1 together."""
+        """Return the weight of each candidate as a reference; the weights sum to 1."""
         log_probs = torch.tensor([candidate.log_prob for candidate in candidates], dtype=torch.float64)
         return (log_probs if self.by_probability else torch.zeros_like(log_probs)).softmax(0).tolist()
 
 
 def pairwise(scorer: Scorer, texts: list[str]) -> Float64[Tensor, "hypothesis reference"]:
-    """Utility of each of different texts as the hypothesis, with each as the reference."""
+    """Return the utility of each text as hypothesis with each as reference; the texts differ.
+
+    It calls private methods of sacreBLEU 2.6 in order to prepare each text once, not once for every pair.
+    """
     tokenized = [scorer._preprocess_segment(text) for text in texts]
-    references = [scorer._extract_reference_info([text]) for text in tokenized]  # once, not for every pair
+    references = [scorer._extract_reference_info([text]) for text in tokenized]
     utilities = torch.full((len(texts), len(texts)), 100.0, dtype=torch.float64)
     for row, hypothesis in enumerate(tokenized):
         for column, reference in enumerate(references):

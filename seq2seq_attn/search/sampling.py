@@ -1,4 +1,4 @@
-"""Sampling: token by token from the model; top-k Fan et al. 2018, arXiv:1805.04833; top-p Holtzman et al. 2020."""
+"""Sampling from the model; top-k: Fan et al. 2018, arXiv:1805.04833; top-p: Holtzman et al. 2020, arXiv:1904.09751."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 
-NUCLEUS = 64  # tokens that are sorted first
+NUCLEUS = 64  # number of tokens that top-p sorts first; more if they are too few
 
 
 @final
 class SamplingSearch(Search):
-    """Samples of each sentence, equal ones kept, by falling log-probability, which is their score.
+    """Samples of each sentence, duplicates included, by falling log-probability, which is their score.
 
-    A draw is a function of the seed, the tokens of the source, the number of the sample and the step, so a sentence
-    has the same samples in any batch. The log-probability is the model's own, whatever it is drawn from.
+    A draw depends on the seed, the source tokens, the number of the sample and the step alone, so a sentence has
+    the same samples in any batch. Log-probabilities are those of the model, without temperature or truncation.
 
     Args:
-        num_samples: of each sentence.
-        temperature: log-probabilities are divided by it before tokens are left out; towards 0 it is greedy search.
-        top_k: draw from this many of the likeliest tokens; 0: from all.
-        top_p: and of those from the fewest likeliest that hold this share of their probability; 1: from all.
-        seed: of the draws.
-        limits: of the length.
+        num_samples: number of samples of each sentence.
+        temperature: divisor of the log-probabilities, applied before truncation; towards 0, sampling becomes greedy
+            search.
+        top_k: number of the likeliest tokens to draw from; 0: all.
+        top_p: share of their probability: draw from the smallest set of the likeliest of them that has it; 1: all.
+        seed: seed of the draws.
+        limits: limits of the length.
+
+    Raises:
+        UserError: if an argument is out of range.
     """
 
     def __init__(
@@ -63,49 +67,50 @@ class SamplingSearch(Search):
         lengths = self.limits(source_mask, model.max_length, prefixes)
         constraints = Constraints(lengths, target, prefixes)
         steps = int(lengths.most.max()) + 1
-        chance = self._chance(source, source_mask, steps)
+        uniforms = self._uniforms(source, source_mask, steps)
         sentences = torch.arange(len(source), device=source.device).repeat_interleave(self.num_samples)
         state = model.encode(source, source_mask).branch(sentences)
         rows = torch.arange(len(sentences), device=source.device)
         token_ids = torch.full((len(rows), steps), target.eos_id, device=source.device)
         totals = torch.zeros(len(rows), device=source.device, dtype=torch.float64)
-        last, going = torch.full_like(rows, target.bos_id), torch.ones_like(rows, dtype=torch.bool)
+        last, unfinished = torch.full_like(rows, target.bos_id), torch.ones_like(rows, dtype=torch.bool)
         for step in range(steps):
             log_probs, state, _ = model.step(last, state)
             log_probs = constraints(log_probs, token_ids[rows, :step], sentences[rows])
-            drawn = self._draw(log_probs, chance[rows, step])
-            totals[rows] += log_probs.gather(-1, drawn)[:, 0].double().where(going, 0.0)
-            last = drawn[:, 0].where(going, target.eos_id)
+            drawn = self._draw(log_probs, uniforms[rows, step])
+            totals[rows] += log_probs.gather(-1, drawn)[:, 0].double().where(unfinished, 0.0)
+            last = drawn[:, 0].where(unfinished, target.eos_id)
             token_ids[rows, step] = last
-            going = last != target.eos_id
-            # a sentence leaves with the last of its samples
-            kept = going.view(-1, self.num_samples).any(-1)
-            if not kept.any():
+            unfinished = last != target.eos_id
+            # a sentence leaves the batch when all its samples are finished
+            active = unfinished.view(-1, self.num_samples).any(-1)
+            if not active.any():
                 break
-            if not kept.all():
-                those = kept.repeat_interleave(self.num_samples).nonzero()[:, 0]
-                rows, last, going = rows[those], last[those], going[those]
-                state = state.branch(those).keep(kept.nonzero()[:, 0])
+            if not active.all():
+                remaining = active.repeat_interleave(self.num_samples).nonzero()[:, 0]
+                rows, last, unfinished = rows[remaining], last[remaining], unfinished[remaining]
+                state = state.branch(remaining).keep(active.nonzero()[:, 0])
         return ranked(token_ids, totals, self.num_samples, target.eos_id)
 
-    def _chance(
+    def _uniforms(
         self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"], steps: int
     ) -> Float64[Tensor, "rows steps"]:
+        """Return the uniform numbers of every sample and step."""
         real = [row[seen].tolist() for row, seen in zip(source.cpu(), mask.cpu(), strict=True)]
         drawn = [uniform(self.seed, row, number, steps) for row in real for number in range(self.num_samples)]
         return torch.from_numpy(np.stack(drawn)).to(source.device)
 
-    def _draw(self, log_probs: Tensor, chance: Float64[Tensor, "rows"]) -> Int[Tensor, "rows 1"]:
-        """Tokens by the inverse of their distribution function, in the order of their ids."""
+    def _draw(self, log_probs: Tensor, uniforms: Float64[Tensor, "rows"]) -> Int[Tensor, "rows 1"]:
+        """Draw tokens by inverting their cumulative distribution in the order of ids."""
         mass = (log_probs - log_probs.amax(-1, keepdim=True)).div_(self.temperature).exp_()
         mass = only_likeliest(mass, self.top_k, self.top_p)
         below = mass.cumsum(-1, dtype=torch.float64)
-        return torch.searchsorted(below, chance[:, None] * below[:, -1:])
+        return torch.searchsorted(below, uniforms[:, None] * below[:, -1:])
 
 
 def check_settings(num_samples: int, temperature: float, top_k: int, top_p: float) -> None:
     if num_samples < 1:
-        raise UserError(f"search.num_samples={num_samples} leaves no translation; use 1 or more")
+        raise UserError(f"search.num_samples={num_samples} must be at least 1; use 10")
     if temperature <= 0.0:
         raise UserError(
             f"search.temperature={temperature} must be greater than 0; use search=greedy for the likeliest tokens"
@@ -118,7 +123,7 @@ def check_settings(num_samples: int, temperature: float, top_k: int, top_p: floa
 
 
 def uniform(seed: int, token_ids: list[int], number: int, steps: int) -> Float64[np.ndarray, "steps"]:
-    """Numbers in (0, 1] for one sample, from a counter: step t's does not depend on how many steps there are."""
+    """Return numbers in (0, 1] for one sample, from a counter-based generator: step t's does not depend on `steps`."""
     digest = hashlib.sha256(" ".join(map(str, [seed, *token_ids])).encode()).digest()
     generator = np.random.Philox(key=np.frombuffer(digest[:16], "<u8"), counter=[0, 0, 0, number])
     return 1.0 - np.random.Generator(generator).random(steps)
@@ -127,7 +132,7 @@ def uniform(seed: int, token_ids: list[int], number: int, steps: int) -> Float64
 def only_likeliest(
     mass: Float[Tensor, "rows vocabulary"], top_k: int, top_p: float
 ) -> Float[Tensor, "rows vocabulary"]:
-    """Zeros but for the likeliest tokens; of equally likely ones those of lower ids stay."""
+    """Set the mass of all but the likeliest tokens to 0; ties go to the lower id."""
     if not top_k and top_p == 1.0:
         return mass
     falling = mass.topk(min(top_k, mass.shape[1])).values if top_k else mass
@@ -147,7 +152,7 @@ def only_likeliest(
 def nucleus(
     mass: Float[Tensor, "rows tokens"], share: Float64[Tensor, "rows 1"]
 ) -> tuple[Float[Tensor, "rows falling"], Int[Tensor, "rows 1"]]:
-    """The greatest masses, falling, and how many of them hold the share; few are sorted, as few mostly do."""
+    """Return the greatest masses in falling order, and how many of them reach the share; sort as few as possible."""
     width = 0
     while True:
         width = min(max(NUCLEUS, 4 * width), mass.shape[1])
@@ -160,7 +165,7 @@ def nucleus(
 def ranked(
     token_ids: Int[Tensor, "rows steps"], totals: Float64[Tensor, "rows"], num_samples: int, eos_id: int
 ) -> list[list[Hypothesis]]:
-    """The samples of each sentence, best first; of equally likely ones the first drawn."""
+    """Return the samples of each sentence, best first; ties go to the one drawn first."""
     drawn = [
         Hypothesis(row[: row.index(eos_id)], total, total)
         for row, total in zip(token_ids.tolist(), totals.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""The contract of a search: a model and a source batch to translations."""
+"""The contract of a search, which turns a source batch into translations with a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class Hypothesis(NamedTuple):
-    """Tokens without begin and end; their log-probability in nats, end token included; what it is ranked by."""
+    """A translation.
+
+    Attributes:
+        token_ids: without begin and end tokens.
+        log_prob: log-probability in nats, end token included.
+        score: what translations of a sentence are ranked by.
+    """
 
     token_ids: list[int]
     log_prob: float
@@ -22,11 +28,11 @@ class Hypothesis(NamedTuple):
 
 
 class TargetVocabulary(NamedTuple):
-    """What a search knows of the tokens that it chooses from.
+    """The part of the target vocabulary that a search needs.
 
     Attributes:
-        banned_ids: tokens that no translation holds.
-        detokenize: texts of lists of tokens, for a search that compares texts.
+        banned_ids: ids that may not occur in a translation.
+        detokenize: function from lists of ids to texts, for searches that compare texts.
     """
 
     bos_id: int
@@ -41,11 +47,11 @@ class TargetVocabulary(NamedTuple):
 
 
 class Search(ABC):
-    """No weights, no state: `model` must be in evaluation mode."""
+    """A search without weights or state; the model must be in evaluation mode."""
 
     @property
     def hypotheses_at_once(self) -> int:
-        """Most rows that a sentence takes in a step."""
+        """Largest number of rows of a sentence in a decoding step."""
         return 1
 
     @abstractmethod
@@ -58,8 +64,8 @@ class Search(ABC):
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The translations of each sentence, best first, at least one; the sentences in order.
+        """Return the translations of each sentence, at least one, best first.
 
         Args:
-            prefixes: tokens that the translation of each sentence begins with.
+            prefixes: ids that the translation of each sentence must begin with.
         """

@@ -1,4 +1,4 @@
-"""A model whose probabilities are written down, and searches built from `conf/`."""
+"""A model with given probabilities, and searches built from `conf/`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from seq2seq_attn.search.search import Hypothesis, TargetVocabulary
 
 BOS, END, A, B, C, D, E = range(7)
 TARGET = TargetVocabulary(BOS, END, (BOS,), list)
-Script = Callable[[Tensor, Tensor], Tensor]  # sentences (rows) and tokens said (rows, said) to (rows, tokens)
+Script = Callable[[Tensor, Tensor], Tensor]  # from sentences (rows) and prefixes (rows, length) to (rows, vocabulary)
 
 
 @final
 @dataclass(frozen=True)
 class ScriptedState(DecoderState):
-    """Attributes: sentences: the first token of each source. said: by each hypothesis, begin token too."""
+    """The first token of each source, and the tokens of each hypothesis, begin token included."""
 
     sentences: Tensor
-    said: Tensor
+    tokens: Tensor
 
     def branch(self, rows: Tensor) -> ScriptedState:
-        return replace(self, said=self.said[rows])
+        return replace(self, tokens=self.tokens[rows])
 
     def keep(self, sentences: Tensor) -> ScriptedState:
         return replace(self, sentences=self.sentences[sentences])
@@ -36,12 +36,17 @@ class ScriptedState(DecoderState):
 
 @final
 class Scripted(DecodingModel):
-    """Attributes: sizes: sentences and rows of each step. asked: whether a step was asked for the attention."""
+    """A model that evaluates a script.
+
+    Attributes:
+        sizes: number of sentences and of rows of each step.
+        need_weights: values of this argument in all steps.
+    """
 
     def __init__(self, log_probs: Script, attention: Script | None = None) -> None:
         self.log_probs, self.attention = log_probs, attention
         self.sizes: list[tuple[int, int]] = []
-        self.asked: set[bool] = set()
+        self.need_weights: set[bool] = set()
 
     @property
     def max_length(self) -> int | None:
@@ -52,22 +57,22 @@ class Scripted(DecodingModel):
 
     def step(self, last: Tensor, state: ScriptedState, *, need_weights: bool = False) -> Step:
         self.sizes.append((len(state.sentences), len(last)))
-        self.asked.add(need_weights)
+        self.need_weights.add(need_weights)
         sentences = state.sentences.repeat_interleave(len(last) // len(state.sentences))
-        said = torch.cat([state.said, last[:, None]], 1)
+        tokens = torch.cat([state.tokens, last[:, None]], 1)
         attention = None
         if need_weights:
             assert self.attention is not None
-            attention = self.attention(sentences, said[:, 1:])
-        return Step(self.log_probs(sentences, said[:, 1:]), replace(state, said=said), attention)
+            attention = self.attention(sentences, tokens[:, 1:])
+        return Step(self.log_probs(sentences, tokens[:, 1:]), replace(state, tokens=tokens), attention)
 
 
 def by_prefix(probabilities: Mapping[tuple[int, ...], Mapping[int, float]]) -> Script:
-    """Probabilities of the next token behind a prefix; what is not written has none, other prefixes end."""
+    """Script given by the probabilities of the next token after each prefix; prefixes without an entry end."""
 
-    def log_probs(sentences: Tensor, said: Tensor) -> Tensor:
-        rows = torch.zeros(len(said), 7)
-        for row, prefix in zip(rows, said.tolist(), strict=True):
+    def log_probs(sentences: Tensor, tokens: Tensor) -> Tensor:
+        rows = torch.zeros(len(tokens), 7)
+        for row, prefix in zip(rows, tokens.tolist(), strict=True):
             for token, probability in probabilities.get(tuple(prefix), {END: 1.0}).items():
                 row[token] = probability
         return rows.log()
@@ -76,18 +81,18 @@ def by_prefix(probabilities: Mapping[tuple[int, ...], Mapping[int, float]]) -> S
 
 
 def by_table(table: Tensor, words: int) -> Script:
-    """Rows of a table of (sentences, prefixes, numbers), prefixes of `words` words numbered level by level."""
+    """Script given by a (sentences, prefixes, vocabulary) table; prefixes over `words` words are numbered by length."""
 
-    def log_probs(sentences: Tensor, said: Tensor) -> Tensor:
-        return table[sentences, prefix_number(said, words)].clone()
+    def log_probs(sentences: Tensor, tokens: Tensor) -> Tensor:
+        return table[sentences, prefix_number(tokens, words)].clone()
 
     return log_probs
 
 
-def prefix_number(said: Tensor, words: int) -> Tensor:
-    number = torch.zeros(len(said), dtype=torch.long)
-    for token in said.T:
-        number = words * number + 1 + (token - A).clamp(0, words - 1)  # a row that nobody counts may say anything
+def prefix_number(tokens: Tensor, words: int) -> Tensor:
+    number = torch.zeros(len(tokens), dtype=torch.long)
+    for token in tokens.T:
+        number = words * number + 1 + (token - A).clamp(0, words - 1)  # rows that do not count may have other tokens
     return number
 
 
@@ -96,6 +101,6 @@ def beam(*overrides: str) -> Any:
 
 
 def translated(model: DecodingModel, search: Any, sentences: int = 1, **more: Any) -> list[list[Hypothesis]]:
-    """Of sources of three tokens, all of which are the sentence's number."""
+    """Translate sources of three tokens, all equal to the number of the sentence."""
     source = torch.arange(sentences)[:, None].expand(-1, 3)
     return search(model, source, torch.ones_like(source, dtype=torch.bool), TARGET, **more)

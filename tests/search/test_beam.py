@@ -1,4 +1,4 @@
-"""Beam search on models whose probabilities are written down: worked hypotheses, and every translation there is."""
+"""Beam search on models with given probabilities: worked examples, and a comparison with exhaustive search."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from seq2seq_attn.search.limits import Limits
 
 pytestmark = pytest.mark.usefixtures("double")
 
-# the likeliest first token is not that of the likeliest translation
+# the likeliest first token does not begin the likeliest translation
 MISLED = {(): {A: 0.5, B: 0.4, END: 0.1}, (A,): {A: 0.3, B: 0.3, END: 0.4}, (B,): {A: 0.1, END: 0.9}}
-# A is likelier than A B, but not by the token
+# A is likelier than A B, but not per token
 SHORT_OR_LONG = {(): {A: 1.0}, (A,): {END: 0.5, B: 0.5}, (A, B): {END: 0.9, C: 0.1}}
 
 
-def found(script: dict, *overrides: str) -> list[tuple[list[int], float]]:
-    """Translations and their probabilities."""
+def translations(script: dict, *overrides: str) -> list[tuple[list[int], float]]:
+    """Return the translations and their probabilities."""
     (hypotheses,) = translated(Scripted(by_prefix(script)), beam(*overrides))
     return [(h.token_ids, pytest.approx(math.exp(h.log_prob), rel=1e-12)) for h in hypotheses]
 
 
 def test_a_beam_of_two_finds_what_a_beam_of_one_misses() -> None:
-    assert found(MISLED, ".beam_size=1") == [([A], 0.5 * 0.4)]
-    assert found(MISLED, ".beam_size=2") == [([B], 0.4 * 0.9)]
+    assert translations(MISLED, ".beam_size=1") == [([A], 0.5 * 0.4)]
+    assert translations(MISLED, ".beam_size=2") == [([B], 0.4 * 0.9)]
 
 
 def test_the_best_translations_come_in_the_order_of_their_scores() -> None:
-    assert found(MISLED, ".beam_size=2", ".num_best=2") == [([B], 0.4 * 0.9), ([A], 0.5 * 0.4)]
-    # three go on: the end that is third at once, then the two ends; behind A, an A more is likelier than the first
+    assert translations(MISLED, ".beam_size=2", ".num_best=2") == [([B], 0.4 * 0.9), ([A], 0.5 * 0.4)]
+    # a beam of three also finishes the end that ranks third; after A, a second A is likelier than that end
     three = (".beam_size=3", ".num_best=3")
-    assert found(MISLED, *three) == [([B], 0.36), ([A], 0.2), ([A, A], 0.15)]
-    assert found(MISLED, *three, ".patience=1") == [([B], 0.36), ([A], 0.2), ([], 0.1)]
+    assert translations(MISLED, *three) == [([B], 0.36), ([A], 0.2), ([A, A], 0.15)]
+    assert translations(MISLED, *three, ".patience=1") == [([B], 0.36), ([A], 0.2), ([], 0.1)]
 
 
 def test_the_score_is_the_log_prob_over_the_penalty_of_the_length_with_its_end() -> None:
@@ -65,35 +65,35 @@ def test_the_score_is_the_log_prob_over_the_penalty_of_the_length_with_its_end()
         (["/length_penalty=mean"], [A, B]),  # -0.347 and -0.266
     ],
 )
-def test_a_length_penalty_turns_the_short_into_the_long(penalty: list[str], best: list[int]) -> None:
-    ((tokens, _),) = found(SHORT_OR_LONG, *penalty)
+def test_a_length_penalty_favours_longer_translations(penalty: list[str], best: list[int]) -> None:
+    ((tokens, _),) = translations(SHORT_OR_LONG, *penalty)
     assert tokens == best
 
 
 def test_a_finished_hypothesis_is_never_extended_and_still_wins() -> None:
-    # behind a finished A, an end more would cost nothing
+    # after a finished A, another end token would cost nothing
     script = {(): {A: 0.6, B: 0.4}, (A,): {END: 0.8, C: 0.2}, (B,): {B: 1.0}, (B, B): {B: 0.5, END: 0.5}}
     overrides = ("/length_penalty=none", ".beam_size=2", ".num_best=2", ".patience=null")
-    assert found(script, *overrides) == [([A], 0.48), ([B, B], 0.2)]
+    assert translations(script, *overrides) == [([A], 0.48), ([B, B], 0.2)]
 
 
-def test_ends_among_the_best_candidates_finish_and_the_others_go_on() -> None:
-    # the end is third of the candidates: a beam of two does not take it, but goes on with two
+def test_ends_among_the_best_candidates_finish_and_the_others_are_continued() -> None:
+    # the end ranks third among the candidates: a beam of two does not take it and continues two hypotheses
     script = {(): {A: 0.4, B: 0.35, END: 0.25}, (A,): {A: 0.5, B: 0.5}, (B,): {A: 0.5, B: 0.5}}
     overrides = ("/length_penalty=none", ".patience=null")
-    assert found(script, *overrides, ".beam_size=2", ".num_best=2") == [([A, A], 0.2), ([A, B], 0.2)]
-    assert found(script, *overrides, ".beam_size=3", ".num_best=2") == [([], 0.25), ([A, A], 0.2)]
+    assert translations(script, *overrides, ".beam_size=2", ".num_best=2") == [([A, A], 0.2), ([A, B], 0.2)]
+    assert translations(script, *overrides, ".beam_size=3", ".num_best=2") == [([], 0.25), ([A, A], 0.2)]
 
 
-def test_equals_are_ranked_by_the_lower_hypothesis_then_by_the_lower_token() -> None:
+def test_ties_go_to_the_lower_hypothesis_then_to_the_lower_token() -> None:
     even = {(): {A: 0.5, B: 0.5}, (A,): {B: 0.5, C: 0.5}, (B,): {A: 0.5, C: 0.5}}
-    hypotheses = found(even, ".beam_size=4", ".num_best=4")
+    hypotheses = translations(even, ".beam_size=4", ".num_best=4")
     assert [tokens for tokens, _ in hypotheses] == [[A, B], [A, C], [B, A], [B, C]]
-    assert [tokens for tokens, _ in found(even, ".beam_size=3", ".num_best=3")] == [[A, B], [A, C], [B, A]]
-    assert [tokens for tokens, _ in found(even, ".beam_size=1")] == [[A, B]]
+    assert [tokens for tokens, _ in translations(even, ".beam_size=3", ".num_best=3")] == [[A, B], [A, C], [B, A]]
+    assert [tokens for tokens, _ in translations(even, ".beam_size=1")] == [[A, B]]
 
 
-def test_coverage_ranks_what_reads_the_whole_source_first() -> None:
+def test_coverage_ranks_translations_of_the_whole_source_first() -> None:
     script = {(): {A: 0.6, B: 0.4}}
     read = {
         (): [0.8, 0.1, 0.1],
@@ -101,15 +101,15 @@ def test_coverage_ranks_what_reads_the_whole_source_first() -> None:
         (B,): [0.2, 0.3, 0.5],  # 1.0, 0.4, 0.6
     }
 
-    def attention(sentences: Tensor, said: Tensor) -> Tensor:
-        return torch.tensor([read[tuple(row)] for row in said.tolist()])
+    def attention(sentences: Tensor, tokens: Tensor) -> Tensor:
+        return torch.tensor([read[tuple(row)] for row in tokens.tolist()])
 
     model = Scripted(by_prefix(script), attention)
     overrides = ("/length_penalty=none", ".beam_size=2", ".num_best=2")
     assert [h.token_ids for h in translated(model, beam(*overrides))[0]] == [[A], [B]]
-    assert model.asked == {False}
+    assert model.need_weights == {False}
     best, other = translated(model, beam(*overrides, ".coverage_penalty=0.5"))[0]
-    assert model.asked == {False, True}
+    assert model.need_weights == {False, True}
     assert (best.token_ids, other.token_ids) == ([B], [A])
     assert best.log_prob == pytest.approx(math.log(0.4))
     assert best.score == pytest.approx(math.log(0.4) + 0.5 * (math.log(0.4) + math.log(0.6)))
@@ -117,8 +117,8 @@ def test_coverage_ranks_what_reads_the_whole_source_first() -> None:
 
 
 def test_coverage_counts_no_padding_and_a_position_never_read_does_not_hide_the_rest() -> None:
-    def attention(sentences: Tensor, said: Tensor) -> Tensor:
-        return torch.tensor([[1.0, 0.0, 0.0]]).expand(len(said), -1)
+    def attention(sentences: Tensor, tokens: Tensor) -> Tensor:
+        return torch.tensor([[1.0, 0.0, 0.0]]).expand(len(tokens), -1)
 
     model = Scripted(by_prefix({(): {A: 0.5, B: 0.25, C: 0.25}}), attention)
     search = beam("/length_penalty=none", ".coverage_penalty=0.1")
@@ -159,7 +159,7 @@ def test_a_wide_beam_finds_the_best_of_all_translations(penalty: LengthPenalty, 
 def every_translation(
     table: Tensor, read: Tensor, penalty: LengthPenalty, coverage: float
 ) -> list[tuple[float, list[int]]]:
-    """Scores and tokens of all strings, a length at a time."""
+    """Yield the scores and tokens of all strings, length by length."""
     scored = []
     for length in range(LONGEST + 1):
         strings = torch.tensor(list(product(range(A, A + WORDS), repeat=length)), dtype=torch.long)
@@ -201,10 +201,10 @@ def test_stopping_early_changes_nothing(
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(5, 121, 2 + 3, generator=generator, dtype=torch.float64)
-    # of many equals, some impossible; or of none
+    # many ties, some impossible; or no ties
     table = table.mul(2).round().clamp(-4, 0) * math.log(2) if even else (3 * table).log_softmax(-1)
     num_best = min(num_best, beam_size)
-    enough = math.inf if patience is None else max(num_best, patience * beam_size)
+    max_finished = math.inf if patience is None else max(num_best, patience * beam_size)
     search = BeamSearch(
         beam_size=beam_size,
         num_best=num_best,
@@ -216,29 +216,29 @@ def test_stopping_early_changes_nothing(
     )
     together = translated(Scripted(by_table(table, 3)), search, sentences=5)
     for sentence, hypotheses in enumerate(together):
-        patient = without_stopping(table[sentence], beam_size, enough, penalty, *lengths)
+        patient = without_stopping(table[sentence], beam_size, max_finished, penalty, *lengths)
         assert [tuple(h) for h in hypotheses] == patient[:num_best]
 
 
 def without_stopping(
-    table: Tensor, beam_size: int, enough: float, penalty: LengthPenalty, least: int, most: int
+    table: Tensor, beam_size: int, max_finished: float, penalty: LengthPenalty, least: int, most: int
 ) -> list[tuple[list[int], float, float]]:
-    """The same search, written as it is defined: one sentence, lists, until there is nothing left to do."""
-    going: list[tuple[float, list[int]]] = [(0.0, [])]
+    """Beam search as defined: one sentence, with lists, until no hypothesis is left."""
+    active: list[tuple[float, list[int]]] = [(0.0, [])]
     finished: list[tuple[list[int], float, float]] = []
     for t in range(most + 1):
         divisor = penalty(torch.tensor([t + 1])).item()
         allowed = [END] if t == most else [A, B, C] if t < least else [END, A, B, C]
         candidates = []
-        for total, said in going:
-            row = table[prefix_number(torch.tensor([said], dtype=torch.long), 3)[0]].tolist()
-            candidates += [(total + row[token], said, token) for token in allowed]
+        for total, tokens in active:
+            row = table[prefix_number(torch.tensor([tokens], dtype=torch.long), 3)[0]].tolist()
+            candidates += [(total + row[token], tokens, token) for token in allowed]
         candidates = sorted(candidates, key=lambda candidate: -candidate[0])[: 2 * beam_size]
-        for total, said, token in candidates[:beam_size]:
+        for total, tokens, token in candidates[:beam_size]:
             if token == END:
-                finished.append((said, total, total / divisor))
-        going = [(total, [*said, token]) for total, said, token in candidates if token != END][:beam_size]
-        if not going or len(finished) >= enough:
+                finished.append((tokens, total, total / divisor))
+        active = [(total, [*tokens, token]) for total, tokens, token in candidates if token != END][:beam_size]
+        if not active or len(finished) >= max_finished:
             break
     return sorted(finished, key=lambda hypothesis: -hypothesis[2])
 

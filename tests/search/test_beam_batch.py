@@ -1,4 +1,4 @@
-"""A batch and a beam in one tensor: whatever the model, a translation is that of its sentence alone."""
+"""Beam search in batches: with any model, a translation does not depend on the other sentences of the batch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scripted import END, A, B, C, Scripted, ScriptedState, beam, by_prefix, by_
 from test_greedy import BOS, EOS, MASK, SOURCE, TARGET, peaked
 from torch import Tensor
 
-from seq2seq_attn.search.coverage import LEAST
+from seq2seq_attn.search.beam import LEAST_ATTENTION
 from seq2seq_attn.search.search import Hypothesis
 
-SHORT = (".limits.max_relative_length=1.0", ".limits.max_extra_length=4")  # so many tokens more than the source
+SHORT = (".limits.max_relative_length=1.0", ".limits.max_extra_length=4")  # at most four tokens longer than the source
 pytestmark = pytest.mark.usefixtures("double")
 
 
@@ -48,8 +48,8 @@ def test_the_log_prob_is_that_of_forced_scoring(decoder: str) -> None:
         for hypothesis in hypotheses:
             target = torch.tensor([[BOS, *hypothesis.token_ids]])
             hidden = model(SOURCE[row : row + 1], MASK[row : row + 1], target).hidden
-            said = torch.tensor([*hypothesis.token_ids, EOS])
-            expected = model.logits(hidden)[0].log_softmax(-1).gather(-1, said[:, None]).sum()
+            tokens = torch.tensor([*hypothesis.token_ids, EOS])
+            expected = model.logits(hidden)[0].log_softmax(-1).gather(-1, tokens[:, None]).sum()
             assert hypothesis.log_prob == pytest.approx(expected.item(), abs=1e-9)
 
 
@@ -62,7 +62,7 @@ def test_the_received_attention_is_that_of_one_forced_pass() -> None:
             decoded = model(SOURCE[row : row + 1], MASK[row : row + 1], target, need_weights=True)
             cross = [w for slot, w in decoded.weights.items() if slot.startswith("cross/")]
             attention_received = torch.stack(cross).mean((0, 2))[0].sum(0)[MASK[row]]
-            penalty = attention_received.clamp(LEAST, 1).log().sum().item()
+            penalty = attention_received.clamp(LEAST_ATTENTION, 1).log().sum().item()
             assert hypothesis.score == pytest.approx(hypothesis.log_prob + penalty, abs=1e-9)
 
 
@@ -77,11 +77,11 @@ def test_the_order_of_sentences_and_more_padding_change_nothing() -> None:
         assert [h.log_prob for h in hypotheses] == pytest.approx([h.log_prob for h in found[row]], rel=1e-12)
 
 
-def test_finished_sentences_leave_and_all_others_have_as_many_rows() -> None:
-    # sentence n says A n times; its source stands in memory once, while it goes on
-    def log_probs(sentences: Tensor, said: Tensor) -> Tensor:
-        rows = torch.full((len(said), 7), -9.0)
-        rows[torch.arange(len(said)), torch.where(sentences <= said.shape[1], END, A)] = -0.001
+def test_finished_sentences_leave_and_all_others_have_equally_many_rows() -> None:
+    # sentence n is translated as n times A; its source has one row in memory until it is finished
+    def log_probs(sentences: Tensor, tokens: Tensor) -> Tensor:
+        rows = torch.full((len(tokens), 7), -9.0)
+        rows[torch.arange(len(tokens)), torch.where(sentences <= tokens.shape[1], END, A)] = -0.001
         return rows
 
     model = Scripted(log_probs)

@@ -1,4 +1,4 @@
-"""The best continuations against one stable sort of all of them."""
+"""The best continuations, compared with a stable sort of all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def by_sorting(log_probs: Tensor, totals: Tensor, count: int) -> Candidates:
 
 
 def assert_same(found: Candidates, expected: Candidates) -> None:
-    real = expected.totals != -torch.inf  # which of the impossible are named is nobody's business
+    real = expected.totals != -torch.inf  # impossible candidates may be in any order
     torch.testing.assert_close(found.totals, expected.totals, rtol=0, atol=0)
     assert (found.parents == expected.parents)[real].all()
     assert (found.token_ids == expected.token_ids)[real].all()
@@ -29,7 +29,7 @@ def assert_same(found: Candidates, expected: Candidates) -> None:
 @pytest.mark.parametrize("vocabulary", [5, 61, 1009, 1024, 4099])
 def test_candidates_are_those_of_a_stable_sort(vocabulary: int, levels: int) -> None:
     log_probs = torch.randn(21, vocabulary).log_softmax(-1)
-    if levels:  # many equals; powers of two, so that sums are equal where they ought to be
+    if levels:  # many ties; powers of two, so that equal sums are exactly equal
         log_probs = -torch.randint(levels, (21, vocabulary)).float() / 4
     totals = -torch.randint(5, (7, 3)).double() / 4
     log_probs[torch.rand(21, vocabulary) < 0.3] = -torch.inf
@@ -38,7 +38,7 @@ def test_candidates_are_those_of_a_stable_sort(vocabulary: int, levels: int) -> 
         assert_same(best_candidates(log_probs.clone(), totals, count), by_sorting(log_probs, totals, count))
 
 
-def test_the_best_may_stand_in_one_chunk_or_behind_the_last() -> None:
+def test_the_best_may_be_in_one_chunk_or_after_the_last() -> None:
     vocabulary = 40 * CHUNK + 7
     for positions in (range(3 * CHUNK, 3 * CHUNK + 6), range(vocabulary - 6, vocabulary)):
         log_probs = torch.full((2, vocabulary), -9.0)
@@ -56,15 +56,13 @@ def test_there_may_be_fewer_candidates_than_asked_for() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ((0, 0, None), r"^search.beam_size=0 keeps no hypothesis; use 1 or more$"),
+        ((0, 0, None), r"^search.beam_size=0 must be at least 1; use 5$"),
         ((5, 0, None), r"^search.num_best=0 must be at least 1 and at most search.beam_size=5; use search.num_best=1$"),
         ((5, 7, None), r"=7 must be at least 1 and at most .*; use search.num_best=5 or a larger beam$"),
-        ((5, 5, 0.0), r"^search.patience=0.0 finishes nothing; use 1.0, or null for no limit$"),
+        ((5, 5, 0.0), r"^search.patience=0.0 must be greater than 0; use 1.0, or null for no limit$"),
     ],
 )
-def test_a_beam_that_keeps_gives_or_finishes_nothing_is_refused(
-    settings: tuple[int, int, float | None], sentence: str
-) -> None:
+def test_options_out_of_range_are_refused(settings: tuple[int, int, float | None], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         check_beam(*settings)
     check_beam(5, 5, 0.5)

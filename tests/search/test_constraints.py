@@ -1,4 +1,4 @@
-"""Which tokens may follow, in every search: worked hypotheses of greedy and of beam search."""
+"""Constraints on the next token: worked examples of greedy and of beam search."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def constraints(least: int, most: int, prefixes: Any = None, no_repeat_ngram: in
     return Constraints(lengths, TARGET, prefixes, no_repeat_ngram)
 
 
-def allowed(which: Constraints, *said: int) -> set[int]:
-    """Tokens of seven that may follow; those that may keep their log-probability."""
+def allowed(which: Constraints, *tokens: int) -> set[int]:
+    """Return which of seven tokens may follow; check that they keep their log-probability."""
     before = torch.arange(7.0)[None] - 9
-    after = which(before.clone(), torch.tensor([said], dtype=torch.long), torch.tensor([0]))
+    after = which(before.clone(), torch.tensor([tokens], dtype=torch.long), torch.tensor([0]))
     (tokens,) = (after[0] > -torch.inf).nonzero(as_tuple=True)
     assert (after[0, tokens] == before[0, tokens]).all()
     return set(tokens.tolist())
 
 
 def always(token: int) -> Any:
-    """The same token with 0.9 behind everything, the end with 0.06, another with 0.04."""
+    """Script with the same probabilities after every prefix: 0.9 for one token, 0.06 for the end, 0.04 for another."""
 
-    def log_probs(sentences: Tensor, said: Tensor) -> Tensor:
-        rows = torch.zeros(len(said), 7)
+    def log_probs(sentences: Tensor, tokens: Tensor) -> Tensor:
+        rows = torch.zeros(len(tokens), 7)
         rows[:, token], rows[:, END], rows[:, D] = 0.9, 0.06, 0.04
         return rows.log()
 
@@ -75,7 +75,7 @@ def test_the_end_is_forced_at_the_limit_and_its_log_prob_counts(beam_size: int) 
     assert hypothesis.log_prob == pytest.approx((4 * torch.tensor(0.9).log() + torch.tensor(0.06).log()).item())
 
 
-def test_no_pair_of_tokens_stands_twice() -> None:
+def test_no_pair_of_tokens_occurs_twice() -> None:
     which = constraints(0, 99, no_repeat_ngram=2)
     assert allowed(which, A) >= {A, B}
     assert allowed(which, A, B, A) == allowed(which) - {B}
@@ -85,7 +85,7 @@ def test_no_pair_of_tokens_stands_twice() -> None:
     assert allowed(constraints(0, 99, no_repeat_ngram=3), A, B, A, B) == allowed(which) - {A}
 
 
-def test_where_nothing_else_may_follow_the_end_may() -> None:
+def test_the_end_is_allowed_if_no_other_token_is() -> None:
     which = constraints(9, 99, no_repeat_ngram=1)
     assert allowed(which, A, B, C, D) == {6}
     assert allowed(which, A, B, C, D, 6) == {END}
@@ -111,7 +111,7 @@ def test_no_hypothesis_of_a_beam_repeats_a_pair() -> None:
         assert len(pairs) == len(set(pairs))
 
 
-def test_a_forced_beginning_is_said_whatever_its_length_and_limits() -> None:
+def test_a_forced_prefix_is_kept_whatever_its_length_and_the_limits() -> None:
     which = constraints(0, 9, prefixes=[[C, C]], no_repeat_ngram=1)
     assert allowed(which) == {C}
     assert allowed(which, C) == {C}
@@ -120,7 +120,7 @@ def test_a_forced_beginning_is_said_whatever_its_length_and_limits() -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_translations_begin_as_forced_each_with_its_own(beam_size: int) -> None:
+def test_each_translation_begins_with_its_own_prefix(beam_size: int) -> None:
     search = beam(f".beam_size={beam_size}", ".limits.max_length=4", ".num_best=1")
     model = Scripted(by_prefix({(): {A: 0.9, B: 0.1}, (B,): {A: 0.7, C: 0.3}, (B, C): {D: 0.8, END: 0.2}}))
     found = translated(model, search, sentences=3, prefixes=[[B, C], [], [B]])

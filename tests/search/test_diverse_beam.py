@@ -1,4 +1,4 @@
-"""Diverse beam search on models whose probabilities are written down, against its definition and against one beam."""
+"""Diverse beam search on models with given probabilities, compared with its definition and with beam search."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from seq2seq_attn.search.length_penalty.mean import MeanPenalty
 from seq2seq_attn.search.length_penalty.wu import WuPenalty
 from seq2seq_attn.search.search import Hypothesis
 
-HALF = math.log(2)  # a token that was chosen once counts for half, twice for a quarter
-STRONG = 30.0  # nats, where random weights make choices far apart
+HALF = math.log(2)  # halves the probability of a token for each earlier choice of it
+STRONG = 30.0  # nats; more than random weights can make up for
 SOURCES = [[4, 5, 6, 7, 3], [8, 9, 3], [10, 3], [11, 12, 13, 3], [5, 3], [7, 7, 8, 9, 10, 11, 3], [4, 9, 3]]
 SHORT = (".limits.max_relative_length=1.0", ".limits.max_extra_length=4")
 pytestmark = pytest.mark.usefixtures("double")
@@ -36,38 +36,38 @@ def diverse(*overrides: str) -> Any:
 
 
 def groups(count: int, size: int, diversity: float, *overrides: str) -> Any:
-    """All their hypotheses are reported."""
+    """Return a diverse beam search that reports the hypotheses of all groups."""
     sizes = (f".beam_size={count * size}", f".num_groups={count}", f".num_best={count * size}")
     return diverse(*sizes, f".diversity={diversity}", *overrides)
 
 
-def found(script: dict, search: Any) -> list[tuple[list[int], float]]:
-    """Translations and the model's own probabilities of them."""
+def translations(script: dict, search: Any) -> list[tuple[list[int], float]]:
+    """Return the translations and their probabilities without penalties."""
     (hypotheses,) = translated(Scripted(by_prefix(script)), search)
     return [(h.token_ids, pytest.approx(math.exp(h.log_prob), rel=1e-12)) for h in hypotheses]
 
 
-def test_a_token_costs_each_group_as_much_as_the_groups_before_it_have_chosen_it() -> None:
+def test_a_token_costs_a_group_diversity_for_each_earlier_choice_of_it() -> None:
     script = {
         (): {A: 0.5, B: 0.3, C: 0.2},  # the third group finds 0.25, 0.15, 0.2
-        (A,): {A: 0.45, B: 0.3, C: 0.25},  # 0.225, 0.15, 0.25: the second group has just said B
+        (A,): {A: 0.45, B: 0.3, C: 0.25},  # 0.225, 0.15, 0.25: the second group has just chosen B
         (B,): {A: 0.6, B: 0.4},  # the second group finds 0.3, 0.4
     }
-    assert found(script, groups(3, 1, HALF)) == [([A, A], 0.225), ([A, C], 0.125), ([B, B], 0.12)]
-    assert found(script, groups(2, 1, HALF)) == [([A, A], 0.225), ([B, B], 0.12)]
-    assert found(script, groups(3, 1, 0)) == [([A, A], 0.225)]
+    assert translations(script, groups(3, 1, HALF)) == [([A, A], 0.225), ([A, C], 0.125), ([B, B], 0.12)]
+    assert translations(script, groups(2, 1, HALF)) == [([A, A], 0.225), ([B, B], 0.12)]
+    assert translations(script, groups(3, 1, 0)) == [([A, A], 0.225)]
 
 
 def test_two_hypotheses_of_one_group_that_choose_a_token_cost_the_next_twice() -> None:
     script = {(): {A: 0.6, B: 0.4}, (A,): {C: 0.8, D: 0.2}, (B,): {C: 0.9, D: 0.1}}
     # first A C 0.48, B C 0.36; then A is 0.3 and B 0.2: A C 0.06, A D 0.06, B C 0.045, B D 0.02
     expected = [([A, C], 0.48), ([B, C], 0.36), ([A, D], 0.12)]
-    assert found(script, groups(2, 2, HALF)) == expected
+    assert translations(script, groups(2, 2, HALF)) == expected
     # paid once it would be A C and B C again
-    assert found(script, groups(2, 2, HALF / 2)) == expected[:2]
+    assert translations(script, groups(2, 2, HALF / 2)) == expected[:2]
 
 
-def test_a_hypothesis_keeps_what_it_has_paid() -> None:
+def test_penalties_accumulate() -> None:
     script = {
         (): {A: 0.5, B: 0.3, C: 0.2},  # first A, B; then A, which is 0.25 now, and C
         (A,): {A: 0.5, B: 0.5},
@@ -75,32 +75,32 @@ def test_a_hypothesis_keeps_what_it_has_paid() -> None:
         (C,): {E: 0.55, D: 0.45},  # then A B 0.125, C E 0.11, C D 0.045, A A 0.0625 where it was 0.25
     }
     expected = [([B, D], 0.3), ([A, A], 0.25), ([A, B], 0.25), ([C, E], 0.11)]
-    assert found(script, groups(2, 2, HALF)) == expected
+    assert translations(script, groups(2, 2, HALF)) == expected
 
 
-def test_an_end_is_a_token_that_others_have_chosen() -> None:
+def test_the_end_token_is_penalised_too() -> None:
     script = {(): {END: 0.5, A: 0.3, B: 0.2}}  # then the end is an eighth, and A 0.075
-    assert found(script, groups(2, 1, 2 * HALF)) == [([], 0.5), ([B], 0.2)]
+    assert translations(script, groups(2, 1, 2 * HALF)) == [([], 0.5), ([B], 0.2)]
 
 
-def test_a_settled_group_costs_nothing_any_more() -> None:
-    # the end that the first group says at once settles it; behind C, A would be 0.3 had it gone on with A
+def test_a_settled_group_causes_no_penalties() -> None:
+    # the first group ends at once and is settled; had it continued with A, A after C would count 0.3
     script = {(): {END: 0.5, A: 0.3, C: 0.2}, (A,): {A: 1.0}, (C,): {A: 0.6, B: 0.4}}
-    assert found(script, groups(2, 1, 2 * HALF, "/length_penalty=none")) == [([], 0.5), ([C, A], 0.12)]
+    assert translations(script, groups(2, 1, 2 * HALF, "/length_penalty=none")) == [([], 0.5), ([C, A], 0.12)]
     expected = [([A, A], 0.3), ([C, B], 0.08)]
     least = ("/length_penalty=none", ".limits.min_length=1")
-    assert found(script, groups(2, 1, 2 * HALF, *least)) == expected
+    assert translations(script, groups(2, 1, 2 * HALF, *least)) == expected
 
 
-def test_the_groups_find_their_share_and_the_best_of_all_are_reported() -> None:
+def test_each_group_finds_its_share_and_the_best_of_all_are_reported() -> None:
     script = {(): {A: 0.4, B: 0.3, C: 0.2, D: 0.1}}
     for num_best, expected in {1: [A], 2: [A, C], 3: [A, B, C], 4: [A, B, C, D]}.items():
-        hypotheses = found(script, groups(2, 2, 10, f".num_best={num_best}"))
+        hypotheses = translations(script, groups(2, 2, 10, f".num_best={num_best}"))
         assert [tokens for tokens, _ in hypotheses] == [[token] for token in expected]
 
 
-def test_what_a_hypothesis_has_paid_is_not_in_its_score() -> None:
-    # the second group pays for its A and goes on with 0.45, then A is 0.3 and B 0.4
+def test_scores_have_no_penalties() -> None:
+    # the second group is penalised for its A and continues with 0.45; then A counts 0.3 and B 0.4
     script = {(): {A: 0.9, B: 0.1}, (A,): {A: 0.6, B: 0.4}}
     search = groups(2, 1, HALF, "/length_penalty=mean")
     first, second = translated(Scripted(by_prefix(script)), search)[0]
@@ -136,7 +136,7 @@ def test_the_whole_batch_at_once_finds_what_the_definition_does(
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     table = torch.randn(5, 121, 2 + 3, generator=generator, dtype=torch.float64)
-    # of many equals, or of none
+    # many ties, or none
     table = table.mul(2).round().clamp(-4, 0) * math.log(2) if even else (3 * table).log_softmax(-1)
     num_best, longest = min(num_best, size * count), max(lengths[1], len(prefix))
     search = DiverseBeamSearch(
@@ -170,12 +170,12 @@ def by_definition(
     most: int,
     prefix: list[int],
 ) -> list[tuple[list[int], float, float]]:
-    """One sentence, lists, one group after another."""
+    """Diverse beam search as defined: one sentence, with lists, one group after another."""
     divisors = penalty(torch.arange(1, most + 2)).tolist()
     share = math.ceil(num_best / count)
-    enough = math.inf if patience is None else max(share, patience * size)
+    max_finished = math.inf if patience is None else max(share, patience * size)
     # penalised log-probability, log-probability, tokens
-    going: list[list[tuple[float, float, list[int]]]] = [[(0.0, 0.0, [])] for _ in range(count)]
+    active: list[list[tuple[float, float, list[int]]]] = [[(0.0, 0.0, [])] for _ in range(count)]
     finished: list[list[tuple[float, float, list[int]]]] = [[] for _ in range(count)]
     for t in range(most + 1):
         allowed = [END] if t == most else [A, B, C] if t < least else [END, A, B, C]
@@ -183,24 +183,24 @@ def by_definition(
         chosen: Counter[int] = Counter()
         for group in range(count):
             candidates = []
-            for total, own, said in going[group]:
-                row = table[prefix_number(torch.tensor([said], dtype=torch.long), 3)[0]].tolist()
-                candidates += [(total + row[p] - diversity * chosen[p], own + row[p], [*said, p]) for p in allowed]
+            for total, own, tokens in active[group]:
+                row = table[prefix_number(torch.tensor([tokens], dtype=torch.long), 3)[0]].tolist()
+                candidates += [(total + row[p] - diversity * chosen[p], own + row[p], [*tokens, p]) for p in allowed]
             candidates = sorted(candidates, key=lambda candidate: -candidate[0])[: 2 * size]
             ended = [candidate for candidate in candidates[:size] if candidate[2][-1] == END]
-            going[group] = [candidate for candidate in candidates if candidate[2][-1] != END][:size]
+            active[group] = [candidate for candidate in candidates if candidate[2][-1] != END][:size]
             if t >= len(prefix):
-                chosen.update(candidate[2][-1] for candidate in ended + going[group])
-            finished[group] += [(total / divisors[t], own, said[:-1]) for total, own, said in ended]
+                chosen.update(candidate[2][-1] for candidate in ended + active[group])
+            finished[group] += [(total / divisors[t], own, tokens[:-1]) for total, own, tokens in ended]
             best = sorted(finished[group], key=lambda hypothesis: -hypothesis[0])[:share]
             bar = best[-1][0] if len(best) == share else -math.inf
-            bar = math.inf if len(finished[group]) >= enough else bar
-            if going[group] and going[group][0][0] / divisors[most] <= bar:
-                going[group] = []
+            bar = math.inf if len(finished[group]) >= max_finished else bar
+            if active[group] and active[group][0][0] / divisors[most] <= bar:
+                active[group] = []
     merged: dict[tuple[int, ...], tuple[list[int], float, float]] = {}
     for of_group in finished:
-        for _, own, said in sorted(of_group, key=lambda hypothesis: -hypothesis[0])[:share]:
-            merged.setdefault(tuple(said), (said, own, own / divisors[len(said)]))
+        for _, own, tokens in sorted(of_group, key=lambda hypothesis: -hypothesis[0])[:share]:
+            merged.setdefault(tuple(tokens), (tokens, own, own / divisors[len(tokens)]))
     return sorted(merged.values(), key=lambda hypothesis: -hypothesis[2])[:num_best]
 
 
@@ -274,8 +274,8 @@ def test_the_log_prob_is_that_of_forced_scoring(decoder: str) -> None:
         for hypothesis in hypotheses:
             target = torch.tensor([[BOS, *hypothesis.token_ids]])
             hidden = model(source[row : row + 1], mask[row : row + 1], target).hidden
-            said = torch.tensor([*hypothesis.token_ids, EOS])
-            expected = model.logits(hidden)[0].log_softmax(-1).gather(-1, said[:, None]).sum()
+            tokens = torch.tensor([*hypothesis.token_ids, EOS])
+            expected = model.logits(hidden)[0].log_softmax(-1).gather(-1, tokens[:, None]).sum()
             assert hypothesis.log_prob == pytest.approx(expected.item(), abs=1e-9)
 
 
@@ -290,13 +290,13 @@ def test_more_diversity_gives_translations_that_share_less() -> None:
 
 
 def test_all_groups_are_read_in_one_step_and_a_sentence_leaves_when_all_are_settled() -> None:
-    # a sentence says its number of A in the first group; in the second a B before them
-    def log_probs(sentences: Tensor, said: Tensor) -> Tensor:
-        rows = torch.full((len(said), 7), -99.0)
-        if not said.shape[1]:
+    # sentence n is translated as n times A by the first group; the second group puts a B before them
+    def log_probs(sentences: Tensor, tokens: Tensor) -> Tensor:
+        rows = torch.full((len(tokens), 7), -99.0)
+        if not tokens.shape[1]:
             rows[:, B] = -1.0
-            rows[sentences == 0, D] = -0.5  # with which the first group goes on beside its end
-        rows[torch.arange(len(said)), torch.where(sentences <= (said == A).sum(-1), END, A)] = -0.001
+            rows[sentences == 0, D] = -0.5  # which the first group continues beside its end
+        rows[torch.arange(len(tokens)), torch.where(sentences <= (tokens == A).sum(-1), END, A)] = -0.001
         return rows
 
     model = Scripted(log_probs)
@@ -313,8 +313,8 @@ def test_all_groups_are_read_in_one_step_and_a_sentence_leaves_when_all_are_sett
         ({"diversity": -0.5}, r"^search.diversity=-0.5 must be a number of nats, 0 or more; use 0.5$"),
         ({"diversity": math.inf}, r"^search.diversity=inf must be a number of nats"),
         ({"num_best": 6}, r"^search.num_best=6 must be .*; use search.num_best=5 or a larger beam$"),
-        ({"beam_size": 0}, r"^search.beam_size=0 keeps no hypothesis; use 1 or more$"),
-        ({"patience": 0}, r"^search.patience=0 finishes nothing; use 1.0, or null for no limit$"),
+        ({"beam_size": 0}, r"^search.beam_size=0 must be at least 1; use 5$"),
+        ({"patience": 0}, r"^search.patience=0 must be greater than 0; use 1.0, or null for no limit$"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(overrides: dict[str, Any], sentence: str) -> None:

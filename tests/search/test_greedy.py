@@ -1,4 +1,4 @@
-"""Greedy search against one step of one sentence at a time, and against forced scoring."""
+"""Greedy search, compared with decoding each sentence alone and with forced scoring."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(model: Any, source: Tensor, mask: Tensor, **limits: float) -> list[Any]:
 
 
 def peaked(encoder: str = "rnn", decoder: str = "rnn") -> Any:
-    """A random model whose choices are no near-ties, and which ends sentences at various positions."""
+    """Return a random model without near-ties whose translations have various lengths."""
     torch.manual_seed(3)
     model = model_of(f"encoder@model.encoder={encoder}", f"decoder@model.decoder={decoder}").eval()
     for parameter in model.parameters():
@@ -53,8 +53,8 @@ def test_the_score_is_that_of_forced_scoring() -> None:
     for row, hypothesis in enumerate(run(model, SOURCE, MASK)):
         target = torch.tensor([[BOS, *hypothesis.token_ids]])
         log_probs = model.logits(model(SOURCE[row : row + 1], MASK[row : row + 1], target).hidden).log_softmax(-1)
-        said = torch.tensor([*hypothesis.token_ids, EOS])
-        expected = log_probs[0].gather(-1, said[:, None]).sum()
+        tokens = torch.tensor([*hypothesis.token_ids, EOS])
+        expected = log_probs[0].gather(-1, tokens[:, None]).sum()
         assert hypothesis.log_prob == pytest.approx(expected.item(), abs=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""How short and how long: each sentence by its own source."""
+"""Length limits of each sentence, which depend on its own source alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_limit_is_that_of_a_sentence_and_not_of_its_padded_batch() -> None:
 def test_the_lower_of_the_upper_limits_and_the_upper_of_the_lower_ones_hold() -> None:
     found = limits(max_relative_length=2.0, max_length=8, min_length=2, min_relative_length=0.5)
     assert pairs(*found(MASK, None, None)) == [(4, 8), (2, 6), (2, 2)]
-    # a model that reads 6 tokens, the begin token among them, says 5 at most
+    # a model that reads 6 tokens, begin token included, produces at most 5
     assert pairs(*found(MASK, 6, None)) == [(4, 5), (2, 5), (2, 2)]
 
 
@@ -50,9 +50,9 @@ def test_a_forced_beginning_may_be_longer_than_the_limit_but_not_than_the_model(
 
 
 @pytest.mark.parametrize(("most", "least"), [(0, 0), (3, 4)])
-def test_limits_that_leave_no_length_are_refused(most: int, least: int) -> None:
+def test_limits_that_no_length_meets_are_refused(most: int, least: int) -> None:
     sentence = (
-        f"search.limits.max_length={most} and min_length={least} leave no length; use max_length >= 1 and "
+        f"no length meets search.limits.max_length={most} and min_length={least}; use max_length >= 1 and "
         "min_length <= max_length"
     )
     with pytest.raises(UserError, match=sentence):

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk on candidates whose utilities are worked out by hand."""
+"""Minimum Bayes risk decoding on candidates with utilities computed by hand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SENTENCES = ["The red house.", "The house is red.", "A red house", "", "Où est-
 
 @final
 class Given(Search):
-    """Candidates that were given, with their log-probabilities."""
+    """A search that returns given candidates and log-probabilities."""
 
     def __init__(self, candidates: dict[str, float]) -> None:
         self.found = [Hypothesis([n], log_prob, log_prob) for n, log_prob in enumerate(candidates.values())]
@@ -30,7 +30,7 @@ class Given(Search):
 
 
 def chosen(candidates: dict[str, float], **settings: Any) -> list[tuple[str, float, float]]:
-    """Text, score and log-probability; what follows `#` tells candidates of one text apart."""
+    """Return text, score and log-probability of each result; a suffix after `#` distinguishes candidates of one text."""
     texts = [name.partition("#")[0] for name in candidates]
     target = TargetVocabulary(BOS, EOS, (), lambda rows: [texts[n] for (n,) in rows])
     search = MBRSearch(candidates=Given(candidates), **{"utility": "chrf", "by_probability": False, **settings})
@@ -39,7 +39,7 @@ def chosen(candidates: dict[str, float], **settings: Any) -> list[tuple[str, flo
 
 
 def test_expected_chrf_by_hand() -> None:
-    # ab and ac share one of two letters and none of one pair: chrF 25; dd shares nothing with either
+    # ab and ac share one of two letters and no pair of letters: chrF 25; dd shares nothing with either
     found = chosen({"dd": -1.0, "ab#1": -2.0, "ac": -3.0, "ab#2": -4.0})
     assert [text for text, _, _ in found] == ["ab", "ac", "dd"]
     assert [score for _, score, _ in found] == pytest.approx([(2 * 100 + 25) / 4, (100 + 2 * 25) / 4, 25.0])
@@ -47,13 +47,13 @@ def test_expected_chrf_by_hand() -> None:
 
 
 def test_expected_bleu_by_hand() -> None:
-    # of a b and a c one word of two is shared, and none of one pair, which counts as a half: sqrt(1/2 * 1/2)
+    # a b and a c share one of two words and no pair, which is smoothed to a half: sqrt(1/2 * 1/2)
     found = chosen({"a b": -1.0, "a c": -2.0, "a c#2": -3.0}, utility="bleu")
     assert [text for text, _, _ in found] == ["a c", "a b"]
     assert [score for _, score, _ in found] == pytest.approx([(50 + 200) / 3, (100 + 2 * 50) / 3])
 
 
-def test_references_count_by_their_probability_where_asked() -> None:
+def test_references_can_be_weighted_by_probability() -> None:
     found = chosen({"ab": math.log(0.3), "ac": math.log(0.1), "dd": math.log(0.1)}, by_probability=True)
     assert [text for text, _, _ in found] == ["ab", "ac", "dd"]
     assert [score for _, score, _ in found] == pytest.approx([60 + 5, 20 + 15, 20])
@@ -69,7 +69,7 @@ def test_one_candidate_is_chosen(text: str) -> None:
 
 @pytest.mark.parametrize("utility", ["chrf", "bleu"])
 @pytest.mark.parametrize("text", SENTENCES)
-def test_what_most_candidates_say_is_chosen(text: str, utility: str) -> None:
+def test_the_most_frequent_text_is_chosen(text: str, utility: str) -> None:
     others = {f"{sentence}#other": -1.0 for sentence in SENTENCES if sentence != text}
     found = chosen(others | {f"{text}#{n}": -9.0 for n in range(7)}, utility=utility)
     assert found[0][0] == text
@@ -95,6 +95,19 @@ def test_utilities_are_those_of_sacrebleu_and_equal_texts_are_never_scored(
     monkeypatch.setattr(scorer, "_compute_segment_statistics", lambda *a: calls.append(a) or score(*a))
     pairwise(scorer, ["a", "b", "c"])
     assert len(calls) == 6
+
+
+def test_the_private_methods_of_sacrebleu_2_6_that_pairwise_calls_exist() -> None:
+    names = (
+        "_preprocess_segment",
+        "_extract_reference_info",
+        "_compute_segment_statistics",
+        "_compute_score_from_stats",
+    )
+    for utility in ("chrf", "bleu"):
+        scorer = MBRSearch(candidates=Given({}), utility=utility, by_probability=False).scorer
+        missing = [name for name in names if not hasattr(scorer, name)]
+        assert not missing, f"sacreBLEU {sacrebleu.__version__} lacks {missing}, seen in 2.6"
 
 
 @pytest.mark.usefixtures("double")

@@ -1,4 +1,4 @@
-"""Sampling against a model of known probabilities, and against the same sentences in other batches."""
+"""Sampling from a model with known probabilities, and the same sentences in other batches."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from seq2seq_attn.search.search import TargetVocabulary
 
 pytestmark = pytest.mark.usefixtures("double")
 
-# next-token probabilities behind a prefix: begin token, end token, 2, 3, 4
+# probabilities of the next token after a prefix: begin token, end token, 2, 3, 4
 FIRST = [0.0, 0.1, 0.2, 0.3, 0.4]
 LATER = {2: [0.0, 0.5, 0.5, 0.0, 0.0], 3: [0.0, 0.25, 0.0, 0.75, 0.0], 4: [0.0, 1.0, 0.0, 0.0, 0.0]}
-CHI_SQUARE = {1: 10.83, 2: 13.82, 3: 16.27, 5: 20.52}  # one in a thousand draws is further off
+CHI_SQUARE = {1: 10.83, 2: 13.82, 3: 16.27, 5: 20.52}  # quantiles at 0.999, by degrees of freedom
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Said(DecoderState):
 
 
 class Scripted(DecodingModel):
-    """The probability of a token hangs on the token before."""
+    """A model in which the probability of a token depends on the token before it."""
 
     max_length = None
 
@@ -99,13 +99,13 @@ def test_the_first_token_is_drawn_by_what_temperature_and_truncation_leave(
     assert chi_square(drawn, expected) < CHI_SQUARE[len(masses) - 1]
 
 
-def test_of_equally_likely_tokens_those_of_lower_ids_stay() -> None:
+def test_ties_go_to_the_lower_id() -> None:
     mass = torch.tensor([[0.1, 0.3, 0.1, 0.3, 0.1], [0.2, 0.2, 0.2, 0.2, 0.2]])
     assert only_likeliest(mass, 3, 1.0).tolist() == [[0.1, 0.3, 0.0, 0.3, 0.0], [0.2, 0.2, 0.2, 0.0, 0.0]]
     assert only_likeliest(mass, 0, 0.7).tolist() == [[0.1, 0.3, 0.0, 0.3, 0.0], [0.2, 0.2, 0.2, 0.2, 0.0]]
 
 
-def test_a_nucleus_wider_than_what_is_sorted_first_is_the_same() -> None:
+def test_a_nucleus_wider_than_the_first_sort_is_found() -> None:
     mass = torch.rand(5, 997) ** torch.tensor([1.0, 3.0, 30.0, 300.0, 1000.0])[:, None]
     for row, found in zip(mass, only_likeliest(mass, 0, 0.9), strict=True):
         falling = row.sort(descending=True).values
@@ -115,7 +115,7 @@ def test_a_nucleus_wider_than_what_is_sorted_first_is_the_same() -> None:
     assert sorted(only_likeliest(mass, 0, 0.9).count_nonzero(dim=-1).ge(64).tolist()) == [False] * 2 + [True] * 3
 
 
-def test_a_token_that_cannot_follow_is_never_drawn_whatever_chance_says() -> None:
+def test_a_forbidden_token_is_never_drawn() -> None:
     log_probs = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).log().expand(3, 5)
     chance = torch.tensor([1.0, 0.5, 2.0**-53])
     assert search()._draw(log_probs, chance).tolist() == [[3], [1], [1]]
@@ -129,7 +129,7 @@ def test_numbers_depend_on_seed_tokens_sample_and_step_alone() -> None:
         assert not np.isin(other, seven).any()
 
 
-def test_no_number_is_zero_for_which_a_token_of_no_probability_could_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_uniform_number_is_zero_which_could_draw_an_impossible_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np.random, "Generator", lambda bits: SimpleNamespace(random=np.zeros))
     assert uniform(1, [4, 5], 2, 3).tolist() == [1.0, 1.0, 1.0]
 
@@ -165,12 +165,12 @@ def test_the_log_probability_is_the_models_and_ranks() -> None:
         for sample in drawn:
             target = torch.tensor([[BOS, *sample.token_ids]])
             hidden = model(SOURCE[row : row + 1], MASK[row : row + 1], target).hidden
-            said = torch.tensor([[*sample.token_ids, EOS]])
-            forced = model.logits(hidden).log_softmax(-1).gather(-1, said[..., None]).sum()
+            tokens = torch.tensor([[*sample.token_ids, EOS]])
+            forced = model.logits(hidden).log_softmax(-1).gather(-1, tokens[..., None]).sum()
             assert sample.log_prob == pytest.approx(forced.item(), abs=1e-9)
 
 
-def test_more_samples_are_the_same_and_others_and_another_seed_has_others() -> None:
+def test_more_samples_extend_fewer_and_another_seed_gives_others() -> None:
     model = peaked()
 
     def drawn(**settings: int) -> list[Counter[tuple[int, ...]]]:
@@ -197,12 +197,12 @@ def test_samples_keep_prefix_and_lengths() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"num_samples": 0}, r"^search.num_samples=0 leaves no translation; use 1 or more$"),
+        ({"num_samples": 0}, r"^search.num_samples=0 must be at least 1; use 10$"),
         ({"temperature": 0.0}, r"^search.temperature=0.0 must be greater than 0; use search=greedy for the likel"),
         ({"top_k": -1}, r"^search.top_k=-1 and top_p=1.0 must be top_k >= 0 and 0 < top_p <= 1; use 0 and 1.0"),
         ({"top_p": 0.0}, r"^search.top_k=0 and top_p=0.0 must be top_k >= 0 and 0 < top_p <= 1; use 0 and 1.0"),
     ],
 )
-def test_settings_that_leave_nothing_to_draw_are_refused(settings: dict[str, Any], sentence: str) -> None:
+def test_options_out_of_range_are_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         search(**settings)

@@ -1,4 +1,4 @@
-"""Briefly trained models, whose choices are no ties: a translation never depends on what stands beside it."""
+"""Searches with briefly trained models, which have no ties: a translation does not depend on its batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEPS = 120
     params=[pytest.param(m, marks=[] if m in QUICK else pytest.mark.slow, id="-".join(m)) for m in MODELS],
 )
 def model(request: pytest.FixtureRequest) -> Any:
-    """In float32, as users have it."""
+    """A model in float32, as in use."""
     name, attention = request.param
     torch.manual_seed(1)
     trained = model_for(name, f"attention={attention}")
@@ -39,7 +39,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 
 def rows(count: int) -> list[list[int]]:
-    """Sentences of various lengths, closed by the end token."""
+    """Sentences of various lengths, each with its end token."""
     tokens, lengths = sentences(count, torch.Generator().manual_seed(7))
     return [[*row[:length], EOS] for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True)]
 
@@ -51,7 +51,7 @@ def padded(batch: list[list[int]]) -> tuple[Tensor, Tensor]:
 
 
 def found(model: Any, search: str, batch: list[list[int]], size: int) -> list[list[Hypothesis]]:
-    """Translations, in batches of `size`."""
+    """Return the translations, computed in batches of `size`."""
     run = built(composed(*SEARCHES[search]).search)
     parts = [run(model, *padded(batch[first : first + size]), TARGET) for first in range(0, len(batch), size)]
     return [hypotheses for part in parts for hypotheses in part]
@@ -85,35 +85,35 @@ def test_the_log_probability_of_every_hypothesis_is_that_of_forced_scoring(model
     batch = rows(64)
     pairs = [(row, one) for row, of_row in zip(batch, found(model, search, batch, 64), strict=True) for one in of_row]
     source, mask = padded([row for row, _ in pairs])
-    said, _ = padded([[*one.token_ids, EOS] for _, one in pairs])
+    tokens, _ = padded([[*one.token_ids, EOS] for _, one in pairs])
     with torch.inference_mode():
-        read = torch.cat([torch.full((len(said), 1), BOS), said[:, :-1]], 1)
+        read = torch.cat([torch.full((len(tokens), 1), BOS), tokens[:, :-1]], 1)
         log_probs = model.logits(model(source, mask, read).hidden).log_softmax(-1)
-    forced = log_probs.gather(-1, said[..., None])[..., 0].masked_fill(said == PAD, 0.0).double().sum(-1)
+    forced = log_probs.gather(-1, tokens[..., None])[..., 0].masked_fill(tokens == PAD, 0.0).double().sum(-1)
     reported = torch.tensor([one.log_prob for _, one in pairs], dtype=torch.float64)
     torch.testing.assert_close(reported, forced, rtol=0, atol=1e-4)
 
 
 @torch.inference_mode()
-def test_a_reordered_state_says_what_a_recomputed_one_does(model: Any) -> None:
+def test_a_reordered_state_equals_a_recomputed_one(model: Any) -> None:
     batch, width = rows(5), 3
     source, mask = padded(batch)
     owners = torch.arange(5).repeat_interleave(width)
-    state, said = model.encode(source, mask).branch(owners), torch.full((15, 1), BOS)
+    state, tokens = model.encode(source, mask).branch(owners), torch.full((15, 1), BOS)
     generator = torch.Generator().manual_seed(3)
     for step in range(6):
-        state = model.step(said[:, -1], state).state
-        # any hypotheses of its sentence go on in each row, some of them twice, in any order
-        within = torch.randint(width, (len(said),), generator=generator)
-        parents = torch.arange(len(said)) // width * width + within
-        state, said, owners = state.branch(parents), said[parents], owners[parents]
+        state = model.step(tokens[:, -1], state).state
+        # each row continues any hypothesis of its sentence, some of them twice, in any order
+        within = torch.randint(width, (len(tokens),), generator=generator)
+        parents = torch.arange(len(tokens)) // width * width + within
+        state, tokens, owners = state.branch(parents), tokens[parents], owners[parents]
         if step == 2:
             kept = torch.tensor([4, 0, 3])
-            going = (kept[:, None] * width + torch.arange(width)).flatten()
-            state, said, owners = state.branch(going).keep(kept), said[going], owners[going]
-        tokens = torch.randint(EOS + 1, 13, (len(said), 1), generator=generator)
-        said = torch.cat([said, tokens], 1)
+            remaining = (kept[:, None] * width + torch.arange(width)).flatten()
+            state, tokens, owners = state.branch(remaining).keep(kept), tokens[remaining], owners[remaining]
+        following = torch.randint(EOS + 1, 13, (len(tokens), 1), generator=generator)
+        tokens = torch.cat([tokens, following], 1)
     assert owners.tolist() == [4] * 3 + [0] * 3 + [3] * 3
-    stepped = model.step(said[:, -1], state).log_probs
-    recomputed = model.logits(model(source[owners], mask[owners], said).hidden[:, -1]).log_softmax(-1)
+    stepped = model.step(tokens[:, -1], state).log_probs
+    recomputed = model.logits(model(source[owners], mask[owners], tokens).hidden[:, -1]).log_softmax(-1)
     torch.testing.assert_close(stepped, recomputed, rtol=0, atol=1e-4)

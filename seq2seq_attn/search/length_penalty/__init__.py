@@ -1,1 +1,1 @@
-"""What the length of a translation does to its rank."""
+"""Length penalties, which divide the log-probability of a translation."""

@@ -1,4 +1,4 @@
-"""The contract of a length penalty: lengths to what log-probabilities are divided by."""
+"""The contract of a length penalty, the divisor of a log-probability as a function of the length."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 
 class LengthPenalty(ABC):
-    """Never falls as the length grows: a search counts on it to know what no longer translation can reach."""
+    """A function that does not decrease with the length; a search relies on this to bound longer translations."""
 
     @abstractmethod
     def __call__(self, length: Int[Tensor, "lengths"]) -> Float[Tensor, "lengths"]:
-        """More than 0, in float64; `length` is in tokens, end token counted, so at least 1."""
+        """Return divisors greater than 0, in float64; `length` is in tokens, end token included, so at least 1."""

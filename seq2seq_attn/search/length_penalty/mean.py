@@ -1,4 +1,4 @@
-"""Mean log-probability of a token: log-probabilities are divided by |Y|. Bahdanau et al. 2015, arXiv:1409.0473."""
+"""Length penalty |Y|, which gives the mean log-probability of a token. Bahdanau et al. 2015, arXiv:1409.0473."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 
 @final
 class MeanPenalty(LengthPenalty):
-    """Nothing to set."""
+    """The length itself."""
 
     def __call__(self, length: Int[Tensor, "lengths"]) -> Float[Tensor, "lengths"]:
         return length.double()

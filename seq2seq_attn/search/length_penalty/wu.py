@@ -13,13 +13,20 @@ from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 
 @final
 class WuPenalty(LengthPenalty):
-    """Args: alpha: 0 ranks by log-probability alone, which favours the short."""
+    """The length penalty of Wu et al.
+
+    Args:
+        alpha: exponent; 0 ranks by log-probability alone, which favours short translations.
+
+    Raises:
+        UserError: if alpha is negative.
+    """
 
     def __init__(self, *, alpha: int | float) -> None:
         if alpha < 0:
             raise UserError(
-                f"search.length_penalty.alpha={alpha} would favour the short more than log-probability does; use "
-                "alpha >= 0"
+                f"search.length_penalty.alpha={alpha} would favour short translations even more than log-probability "
+                "does; use alpha >= 0"
             )
         self.alpha = alpha
 
