@@ -1,1 +1,1 @@
-"""A target prefix and a memory to the next hidden states."""
+"""Decoders, which compute hidden states from a target prefix and the memory of the source."""

@@ -1,4 +1,4 @@
-"""A recurrent cell whose input comes in two parts: one known for all steps at once, one found step by step."""
+"""GRU and LSTM cells with an input in two parts: one known for all steps beforehand, one computed in each step."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ CellState = tuple[Tensor, ...]
 
 @final
 class Cell(nn.Module):
-    """A GRU or LSTM cell; its state is a tuple of (batch, hidden_dim), the first of which is its output.
+    """A GRU or LSTM cell; its state is a tuple of (batch, hidden_dim) tensors, the first of which is its output.
 
     Args:
-        known_dim: width of the input known beforehand (embeddings); its gates are computed in one product.
-            0: there is none.
-        found_dim: width of the input found in the step (context, or the layer below). 0: there is none.
+        known_dim: width of the part known beforehand (embeddings), whose gates are computed for all steps in one
+            matrix product; 0: none.
+        found_dim: width of the part computed in the step (the context, or the layer below); 0: none.
+        cell: gru or lstm.
+        hidden_dim: width of the state.
     """
 
     def __init__(self, *, known_dim: int, found_dim: int, cell: Literal["gru", "lstm"], hidden_dim: int) -> None:
@@ -45,7 +47,7 @@ class Cell(nn.Module):
         found: Float[Tensor, "batch found_dim"] | None,
         state: CellState,
     ) -> CellState:
-        """One step; `known` has been through `self.known` already."""
+        """Compute the next state; `known` is the output of `self.known`."""
         if found is not None:
             assert self.found is not None
             known = self.found(found) if known is None else torch.addmm(known, found, self.found.weight.t())
@@ -56,9 +58,9 @@ class Cell(nn.Module):
 def gru_step(
     gates: Float[Tensor, "batch gates"], recurrent: Float[Tensor, "batch gates"], state: CellState
 ) -> CellState:
-    """Gated recurrent unit: gates reset, update, new; the reset gate stands behind the recurrent product.
+    """Gated recurrent unit with gates reset, update, new. Cho et al. 2014, arXiv:1406.1078.
 
-    Cho et al. 2014, arXiv:1406.1078, in the form of cuDNN and `torch.nn.GRU`.
+    As in cuDNN and `torch.nn.GRU`, the reset gate is applied after the recurrent product.
     """
     (hidden,) = state
     two = 2 * hidden.shape[1]
@@ -70,14 +72,14 @@ def gru_step(
 def lstm_step(
     gates: Float[Tensor, "batch gates"], recurrent: Float[Tensor, "batch gates"], state: CellState
 ) -> CellState:
-    """Long short-term memory: gates input, forget, new, output. Hochreiter and Schmidhuber 1997."""
+    """Long short-term memory with gates input, forget, new, output. Hochreiter and Schmidhuber 1997."""
     write, keep, new, read = (gates + recurrent).chunk(4, -1)
     memory = torch.addcmul(torch.sigmoid(keep) * state[1], torch.sigmoid(write), torch.tanh(new))
     return (torch.sigmoid(read) * torch.tanh(memory), memory)
 
 
 class Kind(NamedTuple):
-    """What tells one cell from another."""
+    """The step function of a kind of cell, and its numbers of gates and of state tensors."""
 
     step: Callable[[Tensor, Tensor, CellState], CellState]
     num_gates: int

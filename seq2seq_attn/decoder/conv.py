@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.state import Attended, Memory, sum_present
-from seq2seq_attn.decoder.conv_state import ConvState
-from seq2seq_attn.decoder.decoder import Decoded, Decoder
+from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
 
-HALVE_VARIANCE = 0.5**0.5  # of a sum of two
+HALVE_VARIANCE = 0.5**0.5  # keeps the variance of a sum of two terms
 
 
 @final
 class ConvDecoder(Decoder):
     """h = GLU(conv(x)); d = W h + b + g; c = attend(d); the next x is x + h + V c, each sum scaled by sqrt(0.5).
 
-    g is the embedded token with its position. The context of a source of m tokens is scaled by m sqrt(1 / m), as if
-    the weights were uniform (3.4). Attention that reads no query gets g alone: no gradient would reach W.
+    g is the embedded token with its position. The context of a source of m tokens is scaled by m sqrt(1 / m), as for
+    uniform weights (section 3.4). An attention that ignores its query gets g, since no gradient would reach W.
     The encoder's summary is not used: the first window reads zeros.
 
     Args:
-        input_dim: width of the embedded target, the queries and the output. key_dim, value_dim, summary_dim:
-            what the encoder gives.
-        attention: factory of the attention that reads the source, one a layer.
-        position: factory of the positions. A relative one speaks to self-attention only, so it does nothing here.
-        dim: width of the convolutions. kernel_size: positions in a window, the token's own the last of them.
-        dropout: of the embedding, of the input of each convolution and of the output.
+        input_dim: width of the embedded target, the queries and the output.
+        key_dim, value_dim, summary_dim: widths of the encoder's outputs.
+        attention: factory of the attention to the source, called once per layer.
+        position: factory of the position encoding. A relative one has no effect, as there is no self-attention.
+        dim: width of the convolutions.
+        kernel_size: number of positions in a window, which ends at the current one.
+        dropout: dropout of the embedding, of the input of each convolution and of the output.
     """
 
     def __init__(
@@ -78,29 +79,53 @@ class ConvDecoder(Decoder):
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: ConvState, *, need_weights: bool = False
     ) -> Decoded:
-        joined = self.dropout(self.position(embedded, start=state.next_position))
-        hidden, target = self.widen(joined), embedded.shape[1]
+        embedding = self.dropout(self.position(embedded, start=state.next_position))
+        hidden, target = self.widen(embedding), embedded.shape[1]
         inputs: list[Tensor] = []
-        found: list[Attended] = []
+        results: list[Attended] = []
         for i, layer in enumerate(self.layers):
             window = torch.cat([state.inputs[i], hidden], 1)
             inputs.append(window[:, target:])
             hidden, attended = layer(
-                window, joined, state.memories[i], state.context_scale, state.next_position, need_weights
+                window, embedding, state.memories[i], state.context_scale, state.next_position, need_weights
             )
-            found.append(attended)
+            results.append(attended)
         return Decoded(
             self.dropout(self.narrow(hidden)),
             ConvState(state.memories, tuple(inputs), state.context_scale, state.next_position + target),
-            {f"cross/{i}": a.weights for i, a in enumerate(found) if a.weights is not None},
-            sum_present(a.log_prob for a in found),
-            sum_present(a.entropy for a in found),
+            {f"cross/{i}": a.weights for i, a in enumerate(results) if a.weights is not None},
+            sum_present(a.log_prob for a in results),
+            sum_present(a.entropy for a in results),
         )
 
 
 @final
+@dataclass(frozen=True)
+class ConvState(DecoderState):
+    """The state between steps: the source memory of each layer, and the inputs that the next window reads.
+
+    Attributes:
+        inputs: the last `kernel_size - 1` inputs of each convolution, zeros before the first token.
+        context_scale: sqrt(m) of each hypothesis, for m real source tokens.
+        next_position: position of the next token.
+    """
+
+    memories: tuple[Memory, ...]
+    inputs: tuple[Float[Tensor, "batch before dim"], ...]
+    context_scale: Float[Tensor, "batch 1 1"]
+    next_position: int
+
+    def branch(self, rows: Int[Tensor, "rows"]) -> ConvState:
+        inputs = tuple(before[rows] for before in self.inputs)
+        return replace(self, inputs=inputs, context_scale=self.context_scale[rows])
+
+    def keep(self, sentences: Int[Tensor, "sentences"]) -> ConvState:
+        return replace(self, memories=tuple(memory.select(sentences) for memory in self.memories))
+
+
+@final
 class DecoderLayer(nn.Module):
-    """A causal convolution and attention to the source, each sum halved in variance, in a residual connection."""
+    """A causal convolution and attention to the source in a residual connection, each sum scaled by sqrt(0.5)."""
 
     def __init__(self, *, attention: Attention, input_dim: int, dim: int, kernel_size: int, dropout: float) -> None:
         super().__init__()
@@ -114,16 +139,16 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         window: Float[Tensor, "batch window dim"],
-        joined: Float[Tensor, "batch target input_dim"],
+        embedding: Float[Tensor, "batch target input_dim"],
         memory: Memory,
         context_scale: Float[Tensor, "batch 1 1"],
         position: int,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "batch target dim"], Attended]:
         output = self.convolution(window)
-        query = joined
+        query = embedding
         if self.project_query is not None:
-            query = (self.project_query(output) + joined) * HALVE_VARIANCE
+            query = (self.project_query(output) + embedding) * HALVE_VARIANCE
         attended = self.attention(query, memory, start=position, need_weights=need_weights)
         output = (output + self.project_context(attended.context * context_scale)) * HALVE_VARIANCE
         return (output + window[:, -output.shape[1] :]) * HALVE_VARIANCE, attended

@@ -1,4 +1,4 @@
-"""The contract of a decoder: a target prefix and a state to hidden states and the next state."""
+"""The contract of a decoder, which maps target tokens and a state to hidden states and the next state."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from seq2seq_attn.encoder.encoder import Encoded
 
 
 class DecoderState(ABC):
-    """A value that goes in and comes out; it holds the prepared memory and the position reached.
+    """An immutable state between steps: the prepared source memory and everything that depends on the prefix.
 
-    The memory of the source has a row for each sentence. Everything else has a row for each hypothesis, one or
-    several of a sentence, which stand together.
+    The source memory has a row for each sentence. Everything else has a row for each hypothesis; the hypotheses of a
+    sentence are in adjacent rows.
     """
 
     @abstractmethod
     def branch(self, rows: Int[Tensor, "rows"]) -> DecoderState:
-        """The hypotheses `rows`, in that order; the source memory stays as it is."""
+        """Return the state of the hypotheses `rows`, in that order; the source memory is unchanged."""
 
     @abstractmethod
     def keep(self, sentences: Int[Tensor, "sentences"]) -> DecoderState:
-        """The source memory of these sentences alone; the hypotheses stay as they are."""
+        """Return the state with the source memory of these sentences; the hypotheses are unchanged."""
 
     def select(self, rows: Int[Tensor, "rows"]) -> DecoderState:
-        """The sentences `rows`, in that order, where each has one hypothesis."""
+        """Return the state of the sentences `rows`, in that order, if each has one hypothesis."""
         return self.branch(rows).keep(rows)
 
 
 class Decoded(NamedTuple):
-    """Hidden states before the output layer, and the state behind the last of them.
+    """The output of a decoder.
 
     Attributes:
-        weights: attention weights by slot and layer, such as `cross/0`, each (batch, heads, target,
-            source); empty unless asked for.
-        log_prob, entropy: of a normalizer that samples, summed over its layers and heads, in nats.
-        source_log_prob, source_entropy: the same of the encoder, where the model has read the source.
+        hidden: hidden states before the output layer.
+        state: the state after the last token.
+        weights: attention weights by slot and layer, such as `cross/0`; empty unless requested.
+        log_prob, entropy: those of a sampling normalizer, summed over layers and heads, in nats.
+        source_log_prob, source_entropy: the same for the encoder, if the model has read the source.
     """
 
     hidden: Float[Tensor, "batch target output_dim"]
@@ -51,7 +52,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder(nn.Module, ABC):
-    """One `forward` serves teacher forcing (a whole target) and decoding (one token): same numbers.
+    """A decoder, whose `forward` serves both teacher forcing (a whole target) and decoding (one token at a time).
 
     Attributes:
         output_dim: width of the hidden states that the output layer reads.
@@ -61,10 +62,10 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def initial_state(self, encoded: Encoded) -> DecoderState:
-        """State before the first token; prepares the memory, once for a source batch."""
+        """Return the state before the first token; this prepares the source memory."""
 
     @abstractmethod
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: Any, *, need_weights: bool = False
     ) -> Decoded:
-        """Read the embedded tokens that follow `state`."""
+        """Read the embedded tokens that follow the state."""

@@ -10,9 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
-from seq2seq_attn.decoder.rnn_state import RNNState
+from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.decoder.step_outputs import StepOutputs
 from seq2seq_attn.encoder.encoder import Encoded
 
 
@@ -21,10 +20,13 @@ class RNNDecoder(Decoder):
     """c_t = attend(s_{t-1}); s_t = f([e_t; c_t], s_{t-1}); output tanh(W [s_t; c_t; e_t]), a maxout in the paper.
 
     Args:
-        input_dim: width of the embedded target. key_dim, value_dim, summary_dim: what the encoder gives.
-        attention: factory of the attention that reads the source.
-        dim: width of every layer. residual, layer_norm: of the layers' outputs (see `Stack`).
-        dropout: between layers and on the output.
+        input_dim: width of the embedded target.
+        key_dim, value_dim, summary_dim: widths of the encoder's outputs.
+        attention: factory of the attention to the source.
+        cell: gru or lstm.
+        dim: width of every layer.
+        residual, layer_norm: see `Stack`.
+        dropout: dropout between layers and of the output.
     """
 
     def __init__(
@@ -67,7 +69,7 @@ class RNNDecoder(Decoder):
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
     ) -> Decoded:
-        layers, hidden, contexts, gathered = state.layers, [], [], StepOutputs()
+        layers, hidden, contexts, step_outputs = state.layers, [], [], StepOutputs()
         for step, known in enumerate(self.stack.known(embedded)):
             attended = self.attention(
                 layers[-1][0].unsqueeze(1), state.memory, start=state.next_position + step, need_weights=need_weights
@@ -76,8 +78,8 @@ class RNNDecoder(Decoder):
             output, layers = self.stack(known, context, layers)
             hidden.append(output)
             contexts.append(context)
-            gathered.add(attended)
-        joined = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
-        read = self.dropout(torch.tanh(self.readout(joined)))
+            step_outputs.add(attended)
+        features = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
+        output = self.dropout(torch.tanh(self.readout(features)))
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1])
-        return Decoded(read, after, *gathered.joined("cross/0"))
+        return Decoded(output, after, *step_outputs.join("cross/0"))

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from seq2seq_attn.decoder.cell import Cell
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
-from seq2seq_attn.decoder.rnn_state import RNNState
+from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.decoder.step_outputs import StepOutputs
 from seq2seq_attn.encoder.encoder import Encoded
 
 
@@ -21,14 +20,17 @@ from seq2seq_attn.encoder.encoder import Encoded
 class RNNConditionalDecoder(Decoder):
     """s'_t = f(e_t, s_{t-1}); c_t = attend(s'_t); s_t = g(c_t, s'_t); output tanh(W [s_t; c_t; e_t]).
 
-    With GRUs it is the conditional GRU, whose query has read the last token before it looks at the source.
+    With GRUs this is the conditional GRU, whose query depends on the last token.
 
     Args:
-        input_dim: width of the embedded target. key_dim, value_dim, summary_dim: what the encoder gives.
-        attention: factory of the attention that reads the source.
-        dim: width of every layer. num_layers: the first is f and g together, those above have one cell each.
-        residual, layer_norm: of the layers' outputs (see `Stack`).
-        dropout: between layers and on the output.
+        input_dim: width of the embedded target.
+        key_dim, value_dim, summary_dim: widths of the encoder's outputs.
+        attention: factory of the attention to the source.
+        cell: gru or lstm.
+        dim: width of every layer.
+        num_layers: number of layers; the first consists of f and g, the others of one cell each.
+        residual, layer_norm: see `Stack`.
+        dropout: dropout between layers and of the output.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class RNNConditionalDecoder(Decoder):
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
     ) -> Decoded:
         assert self.reader.known is not None
-        layers, hidden, contexts, gathered = state.layers, [], [], StepOutputs()
+        layers, hidden, contexts, step_outputs = state.layers, [], [], StepOutputs()
         for step, known in enumerate(self.reader.known(embedded).unbind(1)):
             read = self.reader(known, None, layers[0])
             attended = self.attention(
@@ -83,8 +85,8 @@ class RNNConditionalDecoder(Decoder):
             output, layers = self.stack(None, context, (read, *layers[1:]))
             hidden.append(output)
             contexts.append(context)
-            gathered.add(attended)
-        joined = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
-        output = self.dropout(torch.tanh(self.readout(joined)))
+            step_outputs.add(attended)
+        features = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
+        output = self.dropout(torch.tanh(self.readout(features)))
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1])
-        return Decoded(output, after, *gathered.joined("cross/0"))
+        return Decoded(output, after, *step_outputs.join("cross/0"))

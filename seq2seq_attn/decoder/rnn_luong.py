@@ -10,9 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
-from seq2seq_attn.decoder.rnn_state import RNNState
+from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.decoder.step_outputs import StepOutputs
 from seq2seq_attn.encoder.encoder import Encoded
 
 
@@ -21,12 +20,15 @@ class RNNLuongDecoder(Decoder):
     """s_t = f([e_t; h~_{t-1}], s_{t-1}); c_t = attend(s_t); h~_t = tanh(W [c_t; s_t]), eq. 5.
 
     Args:
-        input_dim: width of the embedded target. key_dim, value_dim, summary_dim: what the encoder gives.
-        attention: factory of the attention that reads the source.
-        dim: width of every layer and of h~. residual, layer_norm: of the layers' outputs (see `Stack`).
-        dropout: between layers and on h~.
-        input_feeding: whether h~_{t-1} is joined to the input (3.3). Without it all queries are known
-            before attention, which then is one call.
+        input_dim: width of the embedded target.
+        key_dim, value_dim, summary_dim: widths of the encoder's outputs.
+        attention: factory of the attention to the source.
+        cell: gru or lstm.
+        dim: width of every layer and of h~.
+        residual, layer_norm: see `Stack`.
+        dropout: dropout between layers and of h~.
+        input_feeding: whether h~_{t-1} is part of the input (section 3.3). Without it, all queries are known in
+            advance and attention is called once.
     """
 
     def __init__(
@@ -80,24 +82,24 @@ class RNNLuongDecoder(Decoder):
             hidden.append(output)
         queries = torch.stack(hidden, 1)
         attended = self.attention(queries, state.memory, start=state.next_position, need_weights=need_weights)
-        gathered = StepOutputs()
-        gathered.add(attended)
+        step_outputs = StepOutputs()
+        step_outputs.add(attended)
         combined = self.dropout(torch.tanh(self.combine(torch.cat([attended.context, queries], -1))))
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1])
-        return Decoded(combined, after, *gathered.joined("cross/0"))
+        return Decoded(combined, after, *step_outputs.join("cross/0"))
 
     def _step_by_step(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, need_weights: bool
     ) -> Decoded:
-        layers, feed, outputs, gathered = state.layers, state.feed, [], StepOutputs()
+        layers, feed, outputs, step_outputs = state.layers, state.feed, [], StepOutputs()
         for step, known in enumerate(self.stack.known(embedded)):
             query, layers = self.stack(known, feed, layers)
             attended = self.attention(
                 query.unsqueeze(1), state.memory, start=state.next_position + step, need_weights=need_weights
             )
-            joined = torch.cat([attended.context.squeeze(1), query], -1)
-            feed = self.dropout(torch.tanh(self.combine(joined)))
+            features = torch.cat([attended.context.squeeze(1), query], -1)
+            feed = self.dropout(torch.tanh(self.combine(features)))
             outputs.append(feed)
-            gathered.add(attended)
+            step_outputs.add(attended)
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], feed)
-        return Decoded(torch.stack(outputs, 1), after, *gathered.joined("cross/0"))
+        return Decoded(torch.stack(outputs, 1), after, *step_outputs.join("cross/0"))

@@ -1,4 +1,4 @@
-"""Recurrent layers above one another, stepped together."""
+"""A stack of recurrent layers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ StackState = tuple[CellState, ...]
 
 @final
 class Stack(nn.Module):
-    """The first layer reads the embedded token and what the step found; each further one the layer below.
+    """Recurrent layers: the first reads the embedded token and the step's own input, each other the layer below.
 
     Args:
-        known_dim: width of the embedded token. found_dim: width of what a step finds; may be 0.
-        summary_dim: width of the vector from which every state starts: tanh(W summary), Bahdanau A.2.2.
-        residual: add the input of each layer above the first to its output (Wu et al. 2016, 3.1).
-        layer_norm: normalise the output of each layer (Ba et al. 2016); the states stay as they are.
-        dropout: between layers.
+        known_dim: width of the embedded token.
+        found_dim: width of the input computed in each step, such as the context; 0: none.
+        summary_dim: width of the summary, from which the states start: tanh(W summary), Bahdanau et al., A.2.2.
+        cell: gru or lstm.
+        residual: add the input of each layer but the first to its output (Wu et al. 2016, section 3.1).
+        layer_norm: normalise the output of each layer (Ba et al. 2016), but not its state.
+        dropout: dropout between layers.
     """
 
     def __init__(
@@ -52,13 +54,13 @@ class Stack(nn.Module):
         self.dropout = dropout
 
     def start(self, summary: Float[Tensor, "batch summary_dim"]) -> StackState:
-        """The state before the first token."""
+        """Return the state before the first token."""
         per_cell = self.states_per_cell
         states = torch.tanh(self.bridge(summary)).chunk((1 + len(self.above)) * per_cell, -1)
         return tuple(states[i : i + per_cell] for i in range(0, len(states), per_cell))
 
     def known(self, embedded: Float[Tensor, "batch target known_dim"]) -> tuple[Float[Tensor, "batch gates"], ...]:
-        """The embedded tokens' share of the first layer's gates, one product for all steps."""
+        """Return the contribution of the embedded tokens to the gates of the first layer, for all steps at once."""
         assert self.first.known is not None
         return self.first.known(embedded).unbind(1)
 
@@ -68,7 +70,7 @@ class Stack(nn.Module):
         found: Float[Tensor, "batch found_dim"] | None,
         state: StackState,
     ) -> tuple[Float[Tensor, "batch hidden_dim"], StackState]:
-        """One step of every layer: the output of the last, and the states."""
+        """Step every layer; return the output of the last and the states."""
         after = [self.first(known, found, state[0])]
         output = self.norms[0](after[0][0])
         for cell, norm, before in zip(self.above, list(self.norms)[1:], state[1:], strict=True):

@@ -1,35 +1,36 @@
-"""Transformer decoder: attention to itself and to the source in every layer. Vaswani et al. 2017, arXiv:1706.03762."""
+"""Transformer decoder with self-attention and cross-attention in every layer. Vaswani et al. 2017, arXiv:1706.03762."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, cast, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.packed_projection import PackedProjection
 from seq2seq_attn.attention.state import Attended, Memory, sum_present
-from seq2seq_attn.decoder.decoder import Decoded, Decoder
-from seq2seq_attn.decoder.transformer_state import TransformerState
+from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.nn.residual import Residual, closing_norm
 
 
 @final
 class TransformerDecoder(Decoder):
-    """A step projects its own token only; keys and values of those before it are kept. No layer reads the summary.
+    """The Transformer decoder with a key-value cache. The encoder's summary is not used.
 
     Args:
-        input_dim: width of the embedded target; if it is not `dim`, a linear layer stands between.
-        key_dim, value_dim, summary_dim: what the encoder gives.
-        self_attention, cross_attention: factories of each layer's attentions, to the target so far and to the source.
-        position: factory of what tells positions apart. feed_forward: factory of each layer's feed-forward part.
-        norm: layer normalisation `pre`, before each part and once behind the last layer, or `post`, behind each
-            sum, as in the paper.
-        dropout: of the embedded target with its positions, and of what each part adds.
+        input_dim: width of the embedded target; a linear layer follows if it differs from `dim`.
+        key_dim, value_dim, summary_dim: widths of the encoder's outputs.
+        self_attention, cross_attention: factories of the attentions of each layer, to the prefix and to the source.
+        position: factory of the position encoding.
+        feed_forward: factory of the feed-forward part of each layer.
+        norm: place of the layer normalisation: `pre`, before each part and after the last layer, or `post`, after
+            each sum, as in the paper.
+        dropout: dropout of the embedded target with its positions, and of the output of each part.
     """
 
     def __init__(
@@ -73,30 +74,55 @@ class TransformerDecoder(Decoder):
         source = tuple(layer.cross_attention.prepare(encoded.keys, encoded.values, encoded.mask) for layer in layers)
         training = torch.is_grad_enabled()
         packed = tuple(None if training else layer.self_attention.packed() for layer in layers)
-        return TransformerState(source, own=(None,) * len(source), packed=packed, next_position=0)
+        return TransformerState(source, past=(None,) * len(source), packed=packed, next_position=0)
 
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: TransformerState, *, need_weights: bool = False
     ) -> Decoded:
         x = self.dropout(self.position(self.project(embedded), start=state.next_position))
-        found: dict[str, Attended] = {}
+        results: dict[str, Attended] = {}
         for i, layer in enumerate(self.layers):
-            x, found[f"self/{i}"], found[f"cross/{i}"] = layer(
-                x, state.own[i], state.packed[i], state.source[i], state.next_position, need_weights
+            x, results[f"self/{i}"], results[f"cross/{i}"] = layer(
+                x, state.past[i], state.packed[i], state.source[i], state.next_position, need_weights
             )
-        own = tuple(found[f"self/{i}"].memory for i in range(len(self.layers)))
+        past = tuple(results[f"self/{i}"].memory for i in range(len(self.layers)))
         return Decoded(
             self.norm(x),
-            TransformerState(state.source, own, state.packed, state.next_position + embedded.shape[1]),
-            {slot: a.weights for slot, a in found.items() if a.weights is not None},
-            sum_present(a.log_prob for a in found.values()),
-            sum_present(a.entropy for a in found.values()),
+            TransformerState(state.source, past, state.packed, state.next_position + embedded.shape[1]),
+            {slot: a.weights for slot, a in results.items() if a.weights is not None},
+            sum_present(a.log_prob for a in results.values()),
+            sum_present(a.entropy for a in results.values()),
         )
 
 
 @final
+@dataclass(frozen=True)
+class TransformerState(DecoderState):
+    """The keys and values of the source and of the tokens so far.
+
+    Attributes:
+        source: memory of the source, by layer.
+        past: memory of the tokens so far, by layer; None before the first.
+        packed: packed projections of the self-attention, by layer, computed once for all steps; None in training,
+            which has one step.
+        next_position: position of the next token.
+    """
+
+    source: tuple[Memory, ...]
+    past: tuple[Memory | None, ...]
+    packed: tuple[PackedProjection | None, ...]
+    next_position: int
+
+    def branch(self, rows: Int[Tensor, "rows"]) -> TransformerState:
+        return replace(self, past=tuple(None if memory is None else memory.branch(rows) for memory in self.past))
+
+    def keep(self, sentences: Int[Tensor, "sentences"]) -> TransformerState:
+        return replace(self, source=tuple(memory.select(sentences) for memory in self.source))
+
+
+@final
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the source, the feed-forward part, each in a residual connection."""
+    """Causal self-attention, cross-attention and the feed-forward part, each in a residual connection."""
 
     def __init__(
         self,
@@ -111,25 +137,25 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_attention, self.cross_attention = self_attention, cross_attention
         self.feed_forward = feed_forward
-        width = cross_attention.context_dim  # that of the values, where they are not projected
+        width = cross_attention.context_dim  # the width of the values if they are not projected
         self.project_context = None if width == dim else nn.Linear(width, dim)
         self.self_residual = Residual(dim=dim, norm=norm, dropout=dropout)
         self.cross_residual = Residual(dim=dim, norm=norm, dropout=dropout)
         self.feed_forward_residual = Residual(dim=dim, norm=norm, dropout=dropout)
         if not cross_attention.reads_query:
-            self.cross_residual.before = nn.Identity()  # no gradient would ever reach its norm
+            self.cross_residual.before = nn.Identity()  # no gradient would reach the norm
 
     def forward(
         self,
         x: Float[Tensor, "batch target dim"],
-        own: Memory | None,
+        past: Memory | None,
         packed: PackedProjection | None,
         source: Memory,
         position: int,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "batch target dim"], Attended, Attended]:
         to_self = self.self_attention.attend_self(
-            self.self_residual.before(x), past=own, packed=packed, causal=True, need_weights=need_weights
+            self.self_residual.before(x), past=past, packed=packed, causal=True, need_weights=need_weights
         )
         x = self.self_residual(x, to_self.context)
         to_source = self.cross_attention(

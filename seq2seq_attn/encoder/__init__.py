@@ -1,1 +1,1 @@
-"""A source sentence to a memory."""
+"""Encoders, which compute the memory of a source sentence."""

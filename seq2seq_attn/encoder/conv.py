@@ -14,25 +14,26 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
 from seq2seq_attn.nn.masked import masked_mean
 
-HALVE_VARIANCE = 0.5**0.5  # of a sum of two
+HALVE_VARIANCE = 0.5**0.5  # keeps the variance of a sum of two terms
 
 
 @final
 class ConvEncoder(Encoder):
     """Keys are the outputs z, values are z + e with e the embedding and its position; the summary is the mean of z.
 
-    The paper writes z + e. As in its code (fairseq) the sum is scaled by sqrt(0.5), which keeps the variance.
-    Deviation: the paper divides the gradient of the encoder by the number of attentions that read it; here it is
-    left as it is, because an encoder does not know its decoder.
+    The paper writes z + e. As in its code (fairseq), the sum is scaled by sqrt(0.5), which keeps the variance.
+    Deviation: the paper divides the gradient of the encoder by the number of attentions that read it; this encoder
+    does not, because it does not know its decoder.
 
     Args:
-        input_dim: width of the embedded source, and of keys, values and summary.
-        position: factory of the positions. A relative one speaks to self-attention only, so it does nothing here.
-        dim: width of the convolutions. kernel_size: positions in a window; odd, half of them on either side.
-        dropout: of the embedding and of the input of each convolution.
+        input_dim: width of the embedded source, the keys, the values and the summary.
+        position: factory of the position encoding. A relative one has no effect, as there is no self-attention.
+        dim: width of the convolutions.
+        kernel_size: number of positions in a window, an odd number.
+        dropout: dropout of the embedding and of the input of each convolution.
 
     Raises:
-        UserError: for a window without a middle.
+        UserError: if `kernel_size` is even.
     """
 
     def __init__(
@@ -41,8 +42,8 @@ class ConvEncoder(Encoder):
         super().__init__()
         if kernel_size % 2 == 0:
             raise UserError(
-                f"encoder.kernel_size={kernel_size} is even, but a window has as many positions on either side; "
-                "take an odd one"
+                f"encoder.kernel_size={kernel_size} is even, but a window has equally many positions on both sides; "
+                "use an odd number"
             )
         self.key_dim = self.value_dim = self.summary_dim = input_dim
         self.reach = kernel_size // 2
@@ -62,12 +63,12 @@ class ConvEncoder(Encoder):
         need_weights: bool = False,
     ) -> Encoded:
         padding = ~mask.unsqueeze(-1)
-        joined = self.dropout(self.position(embedded)).masked_fill(padding, 0.0)
-        hidden = self.widen(joined)
+        embedding = self.dropout(self.position(embedded)).masked_fill(padding, 0.0)
+        hidden = self.widen(embedding)
         for layer in self.layers:
-            # A window that reaches into the padding must see what stands beyond a sentence: zeros.
+            # A window that extends into the padding must read zeros, as it does beyond the ends of the batch.
             hidden = hidden.masked_fill(padding, 0.0)
-            found = layer(F.pad(hidden, (0, 0, self.reach, self.reach)))
-            hidden = (found + hidden) * HALVE_VARIANCE
+            output = layer(F.pad(hidden, (0, 0, self.reach, self.reach)))
+            hidden = (output + hidden) * HALVE_VARIANCE
         output = self.narrow(hidden).masked_fill(padding, 0.0)
-        return Encoded(output, (output + joined) * HALVE_VARIANCE, mask, masked_mean(output, mask))
+        return Encoded(output, (output + embedding) * HALVE_VARIANCE, mask, masked_mean(output, mask))

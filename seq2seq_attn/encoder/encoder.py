@@ -1,4 +1,4 @@
-"""The contract of an encoder: an embedded source sentence to a memory and a summary."""
+"""The contract of an encoder, which maps embedded source sentences to keys, values and a summary."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 class Encoder(nn.Module, ABC):
-    """Says the widths of what it gives, so that any decoder can be built upon it.
+    """An encoder, which states the widths of its outputs, so that any decoder can be built to read them.
 
     Attributes:
         key_dim, value_dim, summary_dim: widths of the fields of `Encoded`.
@@ -29,24 +29,25 @@ class Encoder(nn.Module, ABC):
         *,
         need_weights: bool = False,
     ) -> Encoded:
-        """Read a batch; what stands where `mask` is False changes nothing.
+        """Encode a batch; positions where `mask` is False have no influence.
 
-        need_weights: also give the attention weights of an encoder that attends.
+        Args:
+            need_weights: also return attention weights, if the encoder has attention.
         """
 
 
 @final
 @dataclass(frozen=True)
 class Encoded:
-    """One source batch, read.
+    """The output of an encoder.
 
     Attributes:
-        keys: what attention compares a query with.
-        values: what attention averages; the very same tensor as `keys` in most encoders.
-        mask: True on real tokens.
-        summary: one vector a sentence, from which a recurrent decoder starts.
-        weights: attention weights by layer, as `encoder/0`, of an encoder that attends; empty unless asked for.
-        log_prob, entropy: of a normalizer that samples, summed over layers and heads, in nats.
+        keys: vectors that attention compares with a query.
+        values: vectors that attention averages; in most encoders the same tensor as `keys`.
+        mask: True at real tokens.
+        summary: one vector per sentence, from which a recurrent decoder starts.
+        weights: attention weights by layer, such as `encoder/0`; empty unless requested.
+        log_prob, entropy: those of a sampling normalizer, summed over layers and heads, in nats.
     """
 
     keys: Float[Tensor, "batch source key_dim"]

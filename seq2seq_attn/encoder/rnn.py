@@ -17,15 +17,18 @@ CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM
 
 @final
 class RNNEncoder(Encoder):
-    """The outputs of the last layer are keys and values; its last states are the summary.
+    """A recurrent encoder: keys and values are the outputs of the last layer, the summary is its last states.
 
     Args:
         input_dim: width of the embedded source.
         cell: gru (Cho et al. 2014) or lstm (Hochreiter and Schmidhuber 1997).
-        dim: width of the output, which two directions share.
-        residual: add the input of each layer above the first to its output (Wu et al. 2016, 3.1).
+        dim: width of the output; two directions have half of it each.
+        residual: add the input of each layer but the first to its output (Wu et al. 2016, section 3.1).
         layer_norm: normalise the output of each layer (Ba et al. 2016).
-        dropout: between layers and on the output.
+        dropout: dropout between layers and of the output.
+
+    Raises:
+        UserError: if `dim` is odd for two directions.
     """
 
     def __init__(
@@ -43,7 +46,7 @@ class RNNEncoder(Encoder):
         super().__init__()
         directions = 2 if bidirectional else 1
         if dim % directions:
-            raise UserError(f"two directions share encoder.dim={dim}; make it even")
+            raise UserError(f"encoder.dim={dim} is odd, but two directions share it; use an even number")
         self.key_dim = self.value_dim = self.summary_dim = dim
         self.layers = nn.ModuleList(
             CELLS[cell](width, dim // directions, batch_first=True, bidirectional=bidirectional)
@@ -55,7 +58,7 @@ class RNNEncoder(Encoder):
         for name, parameter in self.layers.named_parameters():
             initialise_recurrent(name, parameter)
 
-    @torch.compiler.disable  # it loses the batch sizes of a packed sequence, and a layer is one kernel already
+    @torch.compiler.disable  # it loses the batch sizes of packed sequences, and a layer is one kernel anyway
     def forward(
         self,
         embedded: Float[Tensor, "batch source input_dim"],
@@ -63,7 +66,7 @@ class RNNEncoder(Encoder):
         *,
         need_weights: bool = False,
     ) -> Encoded:
-        # Packing is what keeps the backward direction from starting in the padding.
+        # Without packing, the backward direction would start in the padding.
         lengths = mask.sum(-1).cpu()
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
         for depth, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
@@ -77,7 +80,7 @@ class RNNEncoder(Encoder):
 
 
 def initialise_recurrent(name: str, parameter: Tensor) -> None:
-    """Orthogonal recurrent matrices (gate by gate), Glorot input matrices, biases of 0."""
+    """Initialise a parameter: recurrent matrices orthogonal gate by gate, input matrices Glorot, biases 0."""
     if "bias" in name:
         nn.init.zeros_(parameter)
     elif "hh" in name:

@@ -17,15 +17,16 @@ from seq2seq_attn.nn.residual import Residual, closing_norm
 
 @final
 class TransformerEncoder(Encoder):
-    """The output is keys and values, zero in the padding; the mean of its real positions is the summary.
+    """The Transformer encoder: keys and values are its output, zero at padding; the summary is its mean.
 
     Args:
-        input_dim: width of the embedded source; if it is not `dim`, a linear layer stands between.
-        self_attention: factory of each layer's attention. position: factory of what tells positions apart.
-        feed_forward: factory of each layer's feed-forward part.
-        norm: layer normalisation `pre`, before each part and once behind the last layer, or `post`, behind each
-            sum, as in the paper.
-        dropout: of the embedded source with its positions, and of what each part adds.
+        input_dim: width of the embedded source; a linear layer follows if it differs from `dim`.
+        self_attention: factory of the attention of each layer.
+        position: factory of the position encoding.
+        feed_forward: factory of the feed-forward part of each layer.
+        norm: place of the layer normalisation: `pre`, before each part and after the last layer, or `post`, after
+            each sum, as in the paper.
+        dropout: dropout of the embedded source with its positions, and of the output of each part.
     """
 
     def __init__(
@@ -66,19 +67,19 @@ class TransformerEncoder(Encoder):
         *,
         need_weights: bool = False,
     ) -> Encoded:
-        x, found = self.dropout(self.position(self.project(embedded))), []
+        x, results = self.dropout(self.position(self.project(embedded))), []
         for layer in self.layers:
             x, attended = layer(x, mask, need_weights)
-            found.append(attended)
+            results.append(attended)
         output = self.norm(x).masked_fill(~mask.unsqueeze(-1), 0.0)
         return Encoded(
             output,
             output,
             mask,
             masked_mean(output, mask),
-            weights={f"encoder/{i}": a.weights for i, a in enumerate(found)} if need_weights else {},
-            log_prob=sum_present(a.log_prob for a in found),
-            entropy=sum_present(a.entropy for a in found),
+            weights={f"encoder/{i}": a.weights for i, a in enumerate(results)} if need_weights else {},
+            log_prob=sum_present(a.log_prob for a in results),
+            entropy=sum_present(a.entropy for a in results),
         )
 
 

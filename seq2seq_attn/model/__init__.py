@@ -1,1 +1,1 @@
-"""The one encoder-decoder."""
+"""The encoder-decoder model, and ensembles of it."""

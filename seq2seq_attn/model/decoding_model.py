@@ -1,4 +1,4 @@
-"""What a search asks of a model, or of several together: one step of all hypotheses."""
+"""The contract between a search and a model or ensemble: one decoding step of all hypotheses."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from torch import Tensor
 
 
 class Step(NamedTuple):
-    """What the next token may be, in nats, and the state behind the tokens read.
+    """The output of a decoding step.
 
     Attributes:
-        attention: to the source, mean over layers and heads; None unless asked for.
+        log_probs: log-probabilities of the next token, in nats.
+        state: the state after the tokens read.
+        attention: attention to the source, the mean over layers and heads; None unless requested.
     """
 
     log_probs: Float[Tensor, "rows vocabulary"]
@@ -27,11 +29,11 @@ class DecodingModel(ABC):
     @property
     @abstractmethod
     def max_length(self) -> int | None:
-        """Most tokens that the model can read, specials included; None: any."""
+        """Largest number of tokens that the model can read, specials included; None: unlimited."""
 
     @abstractmethod
     def encode(self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]) -> Any:
-        """A `DecoderState` before the first token, with one hypothesis of each sentence."""
+        """Return a `DecoderState` before the first token, with one hypothesis for each sentence."""
 
     @abstractmethod
     def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:

@@ -1,4 +1,4 @@
-"""The one model: embeddings, an encoder, a decoder and the output layer. Sutskever et al. 2014, arXiv:1409.3215."""
+"""The model: embeddings, an encoder, a decoder and the output layer. Sutskever et al. 2014, arXiv:1409.3215."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ from seq2seq_attn.nn.precision import at_least_float32
 
 @final
 class EncoderDecoder(nn.Module, DecodingModel):
-    """Built from an encoder and a decoder, each a factory that takes the widths it is offered.
+    """An encoder-decoder with any encoder and decoder.
 
     Args:
-        source_vocab_size, target_vocab_size: tokens; filled in from the tokenizer.
-        embedding_dim: width of a token on both sides.
-        tie_embeddings: share matrices (Press and Wolf 2017): `none`, or False; `target` with the output layer; `all`
-            three, which needs a joint vocabulary. A decoder of another width is projected to that of a token.
-        scale_embeddings: times the square root of their width (Vaswani et al. 2017, 3.4).
-        dropout: of the embeddings.
+        source_vocab_size, target_vocab_size: numbers of tokens, taken from the tokenizer.
+        encoder, decoder: factories, called with the widths of their inputs.
+        embedding_dim: width of the embeddings of both sides.
+        tie_embeddings: matrices to share (Press and Wolf 2017): `none` or False; `target`, the target embeddings and
+            the output layer; `all`, the source embeddings too, which requires a joint vocabulary. If the decoder has
+            another width, its output is projected to `embedding_dim`.
+        scale_embeddings: multiply embeddings by the square root of their width (Vaswani et al. 2017, section 3.4).
+        dropout: dropout of the embeddings.
+
+    Raises:
+        UserError: if all embeddings are to be tied but the vocabularies differ in size.
     """
 
     def __init__(
@@ -78,34 +83,34 @@ class EncoderDecoder(nn.Module, DecodingModel):
 
     @property
     def max_length(self) -> int | None:
-        """Most tokens of a source, or of what the decoder reads, specials included; None: any.
+        """Largest number of tokens on either side, specials included; None: unlimited.
 
-        The least of what its parts have positions for: learned positions, synthesized scores.
+        It is the smallest `max_length` of all parts, such as learned positions and synthesized scores.
         """
         parts = [*self.encoder.modules(), *self.decoder.modules()]
         lengths = [getattr(part, "max_length", None) for part in parts]
         return min((length for length in lengths if length is not None), default=None)
 
     def encode(self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]) -> Any:
-        """The decoder's state before the first token."""
+        """Return the decoder's state before the first token."""
         return self.decoder.initial_state(self._read(source, mask))
 
     def decode(self, target_input: Int[Tensor, "batch target"], state: Any, *, need_weights: bool = False) -> Decoded:
-        """Hidden states for the tokens that follow `state`: a whole target, or one step of it."""
+        """Return the decoder's output for the tokens that follow the state: a whole target or a single step."""
         embedded = self._embedded(self.embed_target, target_input)
         decoded = self.decoder(embedded, state, need_weights=need_weights)
         return decoded if self.narrow is None else decoded._replace(hidden=self.narrow(decoded.hidden))
 
     def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:
-        """One token of every hypothesis: log-probabilities of the next in float32 at least."""
+        """Read one token of every hypothesis; the log-probabilities have at least float32."""
         decoded = self.decode(last[:, None], state, need_weights=need_weights)
         logits = at_least_float32(self.logits(decoded.hidden[:, 0]))
-        # in place, where nothing is to be derived: the vocabulary is most of what a step touches
+        # in place if no gradient is needed: the vocabulary accounts for most of the memory traffic of a step
         log_probs = torch.log_softmax(logits, -1, out=None if torch.is_grad_enabled() else logits)
         return Step(log_probs, decoded.state, attention_to_source(decoded.weights) if need_weights else None)
 
     def logits(self, hidden: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows vocabulary"]:
-        """Scores of the next token."""
+        """Return the unnormalised scores of the next token."""
         return self.output(hidden)
 
     def forward(
@@ -116,7 +121,7 @@ class EncoderDecoder(nn.Module, DecodingModel):
         *,
         need_weights: bool = False,
     ) -> Decoded:
-        """Teacher forcing: hidden states at every target position, and the weights of both sides."""
+        """Run teacher forcing: return hidden states at every target position, and the weights of both sides."""
         encoded = self._read(source, source_mask, need_weights)
         decoded = self.decode(target_input, self.decoder.initial_state(encoded), need_weights=need_weights)
         return decoded._replace(
@@ -132,6 +137,6 @@ class EncoderDecoder(nn.Module, DecodingModel):
 
 
 def attention_to_source(weights: dict[str, Float[Tensor, "rows _ 1 _"]]) -> Float[Tensor, "rows source"]:
-    """Mean over the layers and heads that read the source."""
-    layers = [of_layer[:, :, 0].mean(1) for slot, of_layer in weights.items() if slot.startswith("cross/")]
+    """Return the mean attention to the source over layers and heads."""
+    layers = [cross[:, :, 0].mean(1) for slot, cross in weights.items() if slot.startswith("cross/")]
     return torch.stack(layers).mean(0)

@@ -1,4 +1,4 @@
-"""Several models that decide together: the logarithm of their mean probability."""
+"""Ensembles of models: log of the mean of their probabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 @final
 @dataclass(frozen=True)
 class EnsembleState(DecoderState):
-    """The state of each member."""
+    """The decoder states of all members."""
 
     members: tuple[DecoderState, ...]
 
@@ -33,13 +33,16 @@ class EnsembleState(DecoderState):
 
 @final
 class Ensemble(nn.Module, DecodingModel):
-    """Models of one vocabulary, of any architectures; what they attend to is the mean of all members.
+    """An ensemble of models with one vocabulary and any architectures; its attention is the mean of theirs.
 
-    The mean is that of probabilities, of which a member that is sure of a token can convince the others; a mean of
-    log-probabilities would let each member forbid it.
+    It averages probabilities, so a token that one member considers certain keeps a high probability; with an average
+    of log-probabilities, each member could rule it out.
 
     Args:
-        members: in evaluation mode.
+        members: models in evaluation mode.
+
+    Raises:
+        UserError: if the sizes of the vocabularies differ.
     """
 
     def __init__(self, members: Sequence[EncoderDecoder]) -> None:
@@ -47,14 +50,14 @@ class Ensemble(nn.Module, DecodingModel):
         sizes = {(m.embed_source.num_embeddings, m.embed_target.num_embeddings) for m in members}
         if len(sizes) != 1:
             raise UserError(
-                f"an ensemble needs one vocabulary, got {len(sizes)} numbers of tokens {sorted(sizes)} of "
-                f"{len(members)} models; give models that were trained with the same tokenizer"
+                f"an ensemble needs one vocabulary, but its {len(members)} models have {len(sizes)} different sizes "
+                f"{sorted(sizes)}; use models that were trained with the same tokenizer"
             )
         self.members = nn.ModuleList(members)
 
     @property
     def max_length(self) -> int | None:
-        """The least of the members."""
+        """The smallest of the members' limits; None: unlimited."""
         lengths = [member.max_length for member in self._models]
         return min((length for length in lengths if length is not None), default=None)
 
@@ -62,10 +65,10 @@ class Ensemble(nn.Module, DecodingModel):
         return EnsembleState(tuple(member.encode(source, mask) for member in self._models))
 
     def step(self, last: Int[Tensor, "rows"], state: EnsembleState, *, need_weights: bool = False) -> Step:
-        """One token of every hypothesis, read by every member."""
+        """Read one token of every hypothesis with every member."""
         steps = [
-            member.step(last, of_member, need_weights=need_weights)
-            for member, of_member in zip(self._models, state.members, strict=True)
+            member.step(last, member_state, need_weights=need_weights)
+            for member, member_state in zip(self._models, state.members, strict=True)
         ]
         attention = [step.attention for step in steps if step.attention is not None]
         return Step(
@@ -80,5 +83,5 @@ class Ensemble(nn.Module, DecodingModel):
 
 
 def log_mean_probability(log_probs: Sequence[Float[Tensor, "*rows vocabulary"]]) -> Float[Tensor, "*rows vocabulary"]:
-    """The logarithm of the mean of what the members hold probable."""
+    """Return the logarithm of the mean probability."""
     return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))

@@ -1,4 +1,4 @@
-"""Our cells against torch's, with the same weights."""
+"""Our recurrent cells, compared with torch's with the same weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The convolutional decoder against the formulas of its paper, position by position and layer by layer."""
+"""The convolutional decoder, compared with the formulas of its paper by position and layer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from torch import Tensor
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
-from seq2seq_attn.decoder.conv import ConvDecoder
-from seq2seq_attn.decoder.conv_state import ConvState
+from seq2seq_attn.decoder.conv import ConvDecoder, ConvState
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.nn.masked import masked_softmax
 from seq2seq_attn.position.learned import LearnedPosition
@@ -57,7 +56,7 @@ def source(mask: Tensor = MASK) -> Encoded:
 
 
 def speak(conv: ConvDecoder, target: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Hidden states of one sentence, whose source has no padding: sections 3.1 to 3.4."""
+    """Return the hidden states of one sentence by sections 3.1 to 3.4, for a source without padding."""
     g = [conv.dropout(target[t] + conv.position.table[t]) for t in range(len(target))]
     x = [linear(conv.widen, position) for position in g]
     for layer in conv.layers:
@@ -124,7 +123,7 @@ def test_one_step_at_a_time_equals_all_at_once(preset: str, kernel_size: int) ->
 
 
 @pytest.mark.parametrize("chunks", [(1, 7), (2, 5, 1), (6, 2)])
-def test_chunks_behind_a_prefix_equal_all_at_once(chunks: tuple[int, ...]) -> None:
+def test_chunks_after_a_prefix_equal_all_at_once(chunks: tuple[int, ...]) -> None:
     conv, encoded, embedded = decoder(kernel_size=5), source(), torch.randn(3, 8, INPUT)
     state, hidden = conv.initial_state(encoded), []
     for chunk in embedded.split(chunks, 1):
@@ -161,7 +160,7 @@ def test_a_hidden_state_depends_on_its_prefix_and_on_no_later_token(preset: str)
     conv, embedded = decoder(preset), torch.randn(3, 9, INPUT, requires_grad=True)
     hidden = conv(embedded, conv.initial_state(source())).hidden
     (seen,) = gradients(hidden[:, 7].square().sum(), [embedded])
-    # Three layers of three positions see six positions back.
+    # Three layers with windows of three reach six positions back.
     assert [bool((seen[:, t] != 0).any()) for t in range(9)] == [False] + [True] * 7 + [False]
 
 
@@ -213,7 +212,7 @@ def test_projected_heads_of_another_width_than_the_values_are_read() -> None:
     torch.testing.assert_close(steps, whole.hidden, rtol=0, atol=1e-12)
 
 
-def test_each_layer_gives_its_weights_if_asked() -> None:
+def test_each_layer_returns_its_weights_on_request() -> None:
     conv, embedded = decoder(), torch.randn(3, 5, INPUT)
     plain = conv(embedded, conv.initial_state(source()))
     assert (plain.weights, plain.log_prob, plain.entropy) == ({}, None, None)
@@ -226,15 +225,15 @@ def test_each_layer_gives_its_weights_if_asked() -> None:
 
 
 class Sampling(Normalizer):
-    """Says a log-probability of -3 and an entropy of 2 for every head and query."""
+    """A normalizer with a log-probability of -3 and an entropy of 2 for every head and query."""
 
     def forward(self, scores: Tensor, allowed: Tensor | None) -> Normalized:
-        said = scores.new_ones(scores.shape[:-1])
-        return Normalized(masked_softmax(scores, allowed), -3 * said, 2 * said)
+        ones = scores.new_ones(scores.shape[:-1])
+        return Normalized(masked_softmax(scores, allowed), -3 * ones, 2 * ones)
 
 
 class PlaceScore(Score):
-    """sin(t s) of the positions, whatever stands there."""
+    """The score sin(t s) of query position t and key position s."""
 
     reads_query = False
 
@@ -248,7 +247,7 @@ class PlaceScore(Score):
         return torch.outer(positions.query, positions.key).double().sin()[None, None]
 
 
-def test_attention_is_told_the_position_of_each_step() -> None:
+def test_attention_receives_the_position_of_each_step() -> None:
     attention = factory("luong_dot")
     attention = partial(attention.func, **attention.keywords | {"score": partial(PlaceScore)})
     conv, encoded, embedded = randomise(fresh(attention)), source(), torch.randn(3, 5, INPUT)

@@ -1,4 +1,4 @@
-"""The conditional recurrent decoder against its formula, written with torch's own cells."""
+"""The conditional recurrent decoder, compared with its formula written with torch's cells."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def same_cell(cell: Cell) -> nn.RNNCellBase:
 
 
 def attend(query: Tensor, encoded: Encoded) -> Tensor:
-    """Luong's dot product: softmax(s h) over what is no padding."""
+    """Return the context of Luong's dot attention, softmax(s h) over real tokens."""
     scores = torch.einsum("bd,bsd->bs", query, encoded.keys).masked_fill(~encoded.mask, -torch.inf)
     return torch.einsum("bs,bsd->bd", scores.softmax(-1), encoded.values)
 

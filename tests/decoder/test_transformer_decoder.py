@@ -1,4 +1,4 @@
-"""The Transformer decoder against torch's, and the laws of a whole target."""
+"""The Transformer decoder, compared with torch's, and its properties for a whole target."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pairs(ours: TransformerDecoder, theirs: nn.TransformerDecoder) -> by_torch.P
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("target", [11, 23])  # of few rows, and of enough to join the projections
+@pytest.mark.parametrize("target", [11, 23])  # with few rows, and with enough to pack the projections
 def test_outputs_and_gradients_equal_torchs(target: int, norm: str, activation: str, dtype: torch.dtype) -> None:
     ours = decoder(norm=norm, feed_forward=by_torch.feed_forward_factory(FF_DIM, activation)).to(dtype)
     by_torch.shaken(ours)
@@ -135,7 +135,7 @@ def test_attention_that_does_not_sample_has_no_log_prob() -> None:
     assert found.entropy is None
 
 
-def test_a_context_of_the_decoders_width_is_taken_as_it_is() -> None:
+def test_a_context_of_the_decoders_width_is_not_projected() -> None:
     ours = decoder(key_dim=13, value_dim=21)
     assert all(layer.project_context is None for layer in ours.layers)
 
@@ -154,7 +154,7 @@ def test_every_parameter_gets_a_gradient(score: type | None, project_values: boo
         assert parameter.grad.isfinite().all(), name
 
 
-def test_relative_positions_are_told_to_self_attention_only() -> None:
+def test_relative_positions_reach_self_attention_only() -> None:
     asked: dict[str, list[dict[str, Any]]] = {"self_attention": [], "cross_attention": []}
 
     def factory(slot: str, **sizes: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The Transformer decoder step by step: the same numbers as all at once, at a cost that does not grow."""
+"""The Transformer decoder step by step: equal to one pass, with projections whose cost does not grow."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from seq2seq_attn.attention.pattern.pattern import Pattern
-from seq2seq_attn.decoder.transformer import TransformerDecoder
-from seq2seq_attn.decoder.transformer_state import TransformerState
+from seq2seq_attn.decoder.transformer import TransformerDecoder, TransformerState
 
 POSITIONS = options("position")
 NORMS = ["pre", "post"]
@@ -26,7 +25,7 @@ NORMS = ["pre", "post"]
 def stepped(
     ours: TransformerDecoder, x: Tensor, state: TransformerState, lengths: list[int], **options: Any
 ) -> list[Any]:
-    """What the decoder says of chunks of `lengths`, each from the state behind the one before."""
+    """Decode chunks of `lengths`, each from the state after the previous one."""
     found = []
     for chunk in x.split(lengths, 1):
         found.append(ours(chunk, state, **options))
@@ -52,7 +51,7 @@ def test_step_by_step_or_chunk_by_chunk_equals_all_at_once(
 
 @final
 class Aligned(Pattern):
-    """Each query sees the key at its own position, and none beyond the last."""
+    """A pattern in which each query attends to the key at its own position, if there is one."""
 
     def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "batch target source"]:
         return centre[..., None] == key_position
@@ -117,7 +116,7 @@ def test_a_memory_of_another_width_that_is_not_projected_is_brought_to_the_decod
 
 
 def linears_called(ours: TransformerDecoder, x: Tensor, state: TransformerState) -> dict[str, tuple]:
-    """Shape of what each linear layer reads, by name, of those that are called."""
+    """Return the input shape of each linear layer that is called, by name."""
     shapes: dict[str, tuple] = {}
     hooks = [
         module.register_forward_pre_hook(lambda _, inputs, name=name: shapes.update({name: inputs[0].shape}))
@@ -150,7 +149,7 @@ def test_a_step_projects_its_own_token_and_nothing_of_the_source() -> None:
     assert set(shapes) == linears - of_source - of_itself
     assert [(joined.weight.shape, joined.bias.shape) for joined in state.packed] == [
         ((3 * DIM, DIM), (3 * DIM,))
-    ] * LAYERS  # those of itself: one product, and one matrix for all steps
+    ] * LAYERS  # self-attention: one product, with one matrix for all steps
     assert {shape[:2] for shape in shapes.values()} == {(BATCH, 1)}
 
 
@@ -163,18 +162,18 @@ def test_a_later_step_costs_more_by_its_products_with_more_keys_only() -> None:
             with FlopCounterMode(display=False) as counter:
                 state = ours(torch.randn(BATCH, 1, DIM), state, need_weights=True).state
             costs.append(counter.get_total_flops())
-    products = 2  # with the key and with the value, each a multiplication and an addition for each number
+    products = 2  # with the key and with the value, a multiplication and an addition for each number
     growth = [after - before for before, after in pairwise(costs)]
     assert growth == [products * 2 * LAYERS * BATCH * DIM] * (TARGET - 1)
 
 
-def test_projections_joined_for_decoding_follow_the_weights_and_are_not_kept_on_the_module() -> None:
+def test_projections_packed_for_decoding_follow_the_weights_and_are_not_stored_on_the_module() -> None:
     ours, source, x = decoder().eval(), encoded(), torch.randn(BATCH, 1, DIM)
     with torch.no_grad():
         before = ours(x, ours.initial_state(source)).hidden
         for parameter in ours.parameters():
             parameter.data.mul_(1.5)
         after = ours(x, ours.initial_state(source)).hidden
-    expected = ours(x, ours.initial_state(source)).hidden  # where gradients flow, nothing is joined
+    expected = ours(x, ours.initial_state(source)).hidden  # with gradients, nothing is packed
     torch.testing.assert_close(after, expected, rtol=0, atol=1e-12)
     assert not torch.allclose(after, before)

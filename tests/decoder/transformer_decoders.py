@@ -1,4 +1,4 @@
-"""Small Transformer decoders, and a source for them to read."""
+"""Small Transformer decoders and an encoded source for tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def decoder(**changed: Any) -> TransformerDecoder:
 
 
 def ready(**changed: Any) -> TransformerDecoder:
-    """One whose parameters are none of them 0 or 1, in evaluation mode."""
+    """Return a decoder in evaluation mode, without parameters that are 0 or 1."""
     ours = decoder(**changed).eval()
     by_torch.shaken(ours)
     return ours

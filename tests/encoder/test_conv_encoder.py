@@ -1,4 +1,4 @@
-"""The convolutional encoder against the formulas of its paper, position by position."""
+"""The convolutional encoder, compared with the formulas of its paper position by position."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def encoder(kernel_size: int = 3) -> ConvEncoder:
 
 
 def read(conv: ConvEncoder, sentence: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values of one sentence: sections 3.1 to 3.4, zeros beyond its ends."""
+    """Return keys and values of one sentence by sections 3.1 to 3.4, with zeros beyond its ends."""
     positions = range(len(sentence))
     e = [conv.dropout(sentence[j] + conv.position.table[j]) for j in positions]
     h = [linear(conv.widen, e[j]) for j in positions]
@@ -62,7 +62,7 @@ def test_a_padded_batch_equals_the_papers_formulas_values_and_gradients(kernel_s
         torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
 
 
-def test_what_stands_in_the_padding_changes_nothing_not_even_a_gradient() -> None:
+def test_the_content_of_padding_changes_neither_values_nor_gradients() -> None:
     conv, x = encoder(), torch.randn(3, 7, 5)
     found, other = conv(x, MASK), conv(x.masked_fill(~MASK[..., None], torch.nan), MASK)
     assert torch.equal(found.keys, other.keys)
@@ -75,7 +75,7 @@ def test_what_stands_in_the_padding_changes_nothing_not_even_a_gradient() -> Non
         assert torch.equal(a, b)
 
 
-def test_a_sentence_is_read_alike_alone_and_with_more_padding() -> None:
+def test_a_sentence_alone_and_with_more_padding_give_the_same() -> None:
     conv, x = encoder(kernel_size=5), torch.randn(3, 7, 5)
     together, alone = conv(x, MASK), conv(x[:1, :4], MASK[:1, :4])
     torch.testing.assert_close(together.keys[:1, :4], alone.keys, rtol=0, atol=1e-13)
@@ -89,7 +89,7 @@ def test_values_are_keys_and_the_embedding_with_its_position() -> None:
     torch.testing.assert_close(found.values * 2**0.5 - found.keys, x + conv.position.table[:7])
 
 
-def test_three_layers_of_three_positions_see_three_positions_to_either_side() -> None:
+def test_three_layers_with_windows_of_three_read_three_positions_on_both_sides() -> None:
     conv, x = encoder(), torch.randn(1, 11, 5, requires_grad=True)
     keys = conv(x, torch.ones(1, 11, dtype=torch.bool)).keys
     (seen,) = gradients(keys[0, 5].square().sum(), [x])
@@ -113,7 +113,7 @@ def test_every_parameter_gets_a_gradient() -> None:
     assert [name for name, p in conv.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
-def test_weights_start_with_the_papers_deviations() -> None:
+def test_weights_start_with_the_papers_standard_deviations() -> None:
     conv = fresh(input_dim=149, dim=211, dropout=0.3)
     variances = {"widen": 0.7 / 149, "narrow": 1 / 211, "layers.0.linear": 2.8 / (3 * 211)}
     for name, variance in variances.items():
@@ -121,7 +121,9 @@ def test_weights_start_with_the_papers_deviations() -> None:
         torch.testing.assert_close(deviation, torch.tensor(variance**0.5), rtol=0.03, atol=0)
 
 
-def test_a_window_without_a_middle_is_refused() -> None:
-    sentence = r"^encoder\.kernel_size=4 is even, but a window has as many positions on either side; take an odd one$"
+def test_an_even_window_is_refused() -> None:
+    sentence = (
+        r"^encoder\.kernel_size=4 is even, but a window has equally many positions on both sides; use an odd number$"
+    )
     with pytest.raises(UserError, match=sentence):
         fresh(kernel_size=4)

@@ -1,4 +1,4 @@
-"""The recurrent encoder against sentences read one by one."""
+"""The recurrent encoder, compared with sentences encoded one by one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_batch_equals_its_sentences_one_by_one(cell: str, bidirectional: bool)
         torch.testing.assert_close(found.summary[row], top.flatten())
 
 
-def test_what_stands_in_the_padding_changes_nothing() -> None:
+def test_the_content_of_padding_changes_nothing() -> None:
     rnn = encoder("gru")
     x, mask = torch.randn(2, 7, 5), torch.arange(7) < torch.tensor([[4], [7]])
     other = x.masked_fill(~mask[..., None], 99.0)
@@ -51,7 +51,7 @@ def test_what_stands_in_the_padding_changes_nothing() -> None:
 
 
 def test_odd_width_for_two_directions_is_refused() -> None:
-    with pytest.raises(UserError, match=r"two directions share encoder.dim=7; make it even"):
+    with pytest.raises(UserError, match=r"encoder.dim=7 is odd, but two directions share it; use an even number"):
         RNNEncoder(
             input_dim=5,
             cell="gru",

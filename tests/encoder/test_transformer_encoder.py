@@ -1,4 +1,4 @@
-"""The Transformer encoder against torch's, and what it promises to a decoder."""
+"""The Transformer encoder, compared with torch's, and what decoders rely on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def pairs(ours: TransformerEncoder, theirs: nn.TransformerEncoder) -> by_torch.P
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("length", [7, 23])  # of few rows, and of enough to join the projections
+@pytest.mark.parametrize("length", [7, 23])  # with few rows, and with enough to pack the projections
 def test_outputs_and_gradients_equal_torchs(length: int, norm: str, activation: str, dtype: torch.dtype) -> None:
     mask = torch.arange(length) < torch.tensor([[4], [length], [1]])
     ours = encoder(norm=norm, feed_forward=by_torch.feed_forward_factory(FF_DIM, activation)).to(dtype)
@@ -57,7 +57,7 @@ def test_outputs_and_gradients_equal_torchs(length: int, norm: str, activation: 
     x = torch.randn(BATCH, length, DIM, dtype=dtype, requires_grad=True)
     same = x.detach().clone().requires_grad_()
     found, expected = ours(x, mask).keys, theirs(same, src_key_padding_mask=~mask)
-    # What torch makes of padding is left out: ours are zeros.
+    # Padding is left out of the comparison: ours is zero.
     expected = expected.masked_fill(~mask[..., None], 0.0)
     by_torch.assert_same(found, expected)
     upstream = torch.randn_like(found)
@@ -85,7 +85,7 @@ def test_a_batch_equals_its_sentences_one_by_one(position: str, norm: str, need_
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_what_stands_in_the_padding_changes_nothing(position: str) -> None:
+def test_the_content_of_padding_changes_nothing(position: str) -> None:
     ours = encoder(position=by_torch.position_factory(position)).eval()
     x = torch.randn(BATCH, SOURCE, DIM, requires_grad=True)
     other = x.detach().masked_fill(~MASK[..., None], 99.0)
@@ -121,7 +121,7 @@ def test_without_positions_a_sentence_is_a_bag_of_words(position: str) -> None:
     assert change < 1e-12 if position == "none" else change > 1e-3
 
 
-def test_weights_of_every_layer_are_given_when_asked_for_and_change_nothing() -> None:
+def test_weights_of_every_layer_are_returned_on_request_and_change_nothing() -> None:
     ours = encoder().eval()
     x = torch.randn(BATCH, SOURCE, DIM)
     plain, asked = ours(x, MASK), ours(x, MASK, need_weights=True)

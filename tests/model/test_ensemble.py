@@ -1,4 +1,4 @@
-"""An ensemble is the mean of its members' probabilities, and a model like any other to a search."""
+"""An ensemble has the mean of its members' probabilities, and a search treats it as a model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def members(double: None) -> list[EncoderDecoder]:
 
 
 def second_step(model: Any) -> tuple[Tensor, Tensor]:
-    """Probabilities and attention behind the first token and one more, of some of the sentences."""
+    """Return probabilities and attention after two tokens, for some of the sentences."""
     first = model.step(torch.full((4,), BOS), model.encode(SOURCE, MASK))
     state = first.state.branch(ROWS).keep(SENTENCES_KEPT)
     log_probs, _, attention = model.step(LAST, state, need_weights=True)
@@ -43,7 +43,7 @@ def test_probabilities_and_attention_are_the_mean_of_the_members(members: list[E
     torch.testing.assert_close(of_both[1], sum(attention) / 2)
 
 
-def test_a_member_that_is_sure_convinces_one_that_holds_all_tokens_alike() -> None:
+def test_a_certain_member_outweighs_an_uncertain_one() -> None:
     log_probs = [torch.tensor([[0.8, 0.1, 0.1]]).log(), torch.tensor([[0.0, 0.5, 0.5]]).log()]
     torch.testing.assert_close(log_mean_probability(log_probs).exp(), torch.tensor([[0.4, 0.3, 0.3]]))
 
@@ -76,12 +76,12 @@ def test_a_search_translates_with_it_and_reports_the_mean_probability(members: l
         assert search(ensemble, source, mask, TARGET)[0][0].token_ids == best.token_ids
         target = torch.tensor([[BOS, *best.token_ids]])
         forced = [m.logits(m(source, mask, target).hidden).log_softmax(-1) for m in members]
-        said = torch.tensor([[*best.token_ids, EOS]])
-        expected = log_mean_probability(forced).gather(-1, said[..., None]).sum()
+        tokens = torch.tensor([[*best.token_ids, EOS]])
+        expected = log_mean_probability(forced).gather(-1, tokens[..., None]).sum()
         assert best.log_prob == pytest.approx(expected.item(), abs=1e-9)
 
 
-def test_it_has_positions_for_what_its_least_member_has() -> None:
+def test_its_max_length_is_the_smallest_of_its_members() -> None:
     def of(length: int) -> EncoderDecoder:
         return model_of("attention=synthesizer_random", f"attention.score.max_length={length}")
 
@@ -89,8 +89,8 @@ def test_it_has_positions_for_what_its_least_member_has() -> None:
     assert Ensemble([model_of()]).max_length is None
 
 
-def test_other_numbers_of_tokens_are_refused() -> None:
-    with pytest.raises(UserError, match=r"^an ensemble needs one vocabulary, got 2 numbers of tokens \[\(17, 19\), "):
+def test_vocabularies_of_different_sizes_are_refused() -> None:
+    with pytest.raises(UserError, match=r"but its 2 models have 2 different sizes \[\(17, 19\), "):
         Ensemble([model_of(), model_of(target_vocab_size=23)])
 
 

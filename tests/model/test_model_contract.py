@@ -1,4 +1,4 @@
-"""What every model keeps: for every crossing of encoders and decoders, and every attention, in float64."""
+"""Properties of every model, for all combinations of encoders and decoders and every attention, in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seq2seq_attn.model.decoding_model import Step
 
 ENCODERS, DECODERS, ATTENTIONS = options("encoder"), options("decoder"), options("attention")
 CROSSINGS = [(encoder, decoder) for encoder in ENCODERS for decoder in DECODERS]
-# Every attention in every decoder, and every crossing with one attention that has no wish of its own.
+# Every attention in every decoder, and every combination with one attention that fits all of them.
 MODELS = [(decoder.partition("_")[0], decoder, attention) for decoder in DECODERS for attention in ATTENTIONS]
 MODELS += [(*crossing, "bahdanau") for crossing in CROSSINGS if crossing[0] != crossing[1].partition("_")[0]]
 VARIANTS = {
@@ -39,7 +39,7 @@ VARIED = [
 ]
 pytestmark = pytest.mark.usefixtures("double")
 
-DEPTH = 2  # of the models with several attentions
+DEPTH = 2  # layers of the models with several attentions
 
 SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 3, 0, 0, 0]])
 SOURCE_MASK = SOURCE != 0
@@ -106,7 +106,7 @@ def test_a_hidden_state_depends_on_no_later_target(encoder: str, decoder: str, a
     state = model.encode(SOURCE, SOURCE_MASK)
     embedded = model.embed_target(TARGET).detach().requires_grad_()
     found = model.decoder(embedded, state).hidden[:, 2]
-    (found * torch.randn_like(found)).sum().backward()  # a plain sum of what was normalised is a constant
+    (found * torch.randn_like(found)).sum().backward()  # the plain sum of normalised values is constant
     assert (embedded.grad[:, 3:] == 0).all()
     assert (embedded.grad[:, :3] != 0).any()
 
@@ -125,7 +125,7 @@ def test_every_parameter_gets_a_gradient(encoder: str, decoder: str, attention: 
 
 
 @pytest.mark.parametrize(("encoder", "decoder", "attention"), MODELS)
-def test_asking_for_weights_changes_nothing_and_gives_a_row_for_each_target(
+def test_requesting_weights_changes_nothing_and_returns_a_row_for_each_target(
     encoder: str, decoder: str, attention: str
 ) -> None:
     model = build(encoder, decoder, attention)
@@ -154,7 +154,7 @@ def test_a_reordered_state_decodes_as_the_reordered_batch(encoder: str, decoder:
         before = model.encode(SOURCE, SOURCE_MASK)
         for t in range(2):
             before = model.decode(TARGET[:, t : t + 1], before).state
-        # Two branches of one state, and the state itself, go on without disturbing one another.
+        # Two branches of one state, and the state itself, continue independently.
         for chosen in (rows, others, torch.arange(3)):
             state, steps = before.select(chosen), []
             for t in range(2, TARGET.shape[1]):
@@ -209,7 +209,7 @@ def test_hypotheses_that_share_a_memory_decode_as_if_each_had_its_own(
         own, shared = model.encode(SOURCE[rows], SOURCE_MASK[rows]), model.encode(SOURCE, SOURCE_MASK)
         for t in range(5):
             if t == 2:
-                shared = shared.branch(rows)  # until here the two are one
+                shared = shared.branch(rows)  # up to here both are the same
             mine = model.step(read[:, t], own, need_weights=True)
             if t < 2:
                 theirs = model.step(read[::2, t], shared, need_weights=True)
@@ -219,7 +219,7 @@ def test_hypotheses_that_share_a_memory_decode_as_if_each_had_its_own(
                 torch.testing.assert_close(theirs.log_probs, mine.log_probs, rtol=0, atol=1e-12)
                 assert_same_step(mine, model.step(read[:, t], shared, need_weights=True), torch.arange(6))
             own, shared = mine.state, theirs.state
-        left = torch.tensor([0, 2])  # the hypotheses 5, 4 of sentence 2 and 1, 1 of sentence 0 go on
+        left = torch.tensor([0, 2])  # continue hypotheses 5 and 4 of sentence 2, and hypothesis 1 of sentence 0 twice
         chosen = torch.tensor([1, 1, 5, 4])
         mine = model.step(read[chosen, 4], own.select(chosen))
         theirs = model.step(read[chosen, 4], shared.branch(chosen).keep(left))
@@ -234,7 +234,7 @@ def assert_same_step(mine: Step, theirs: Step, rows: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["local", "atrous", "sparse", "local_p"])
-def test_hypotheses_that_branch_before_the_first_token_stand_all_at_the_first_position(pattern: str) -> None:
+def test_hypotheses_that_branch_before_the_first_token_are_all_at_the_first_position(pattern: str) -> None:
     ratio = [] if pattern == "local_p" else ["attention.pattern.length_ratio=1.5"]
     model = build("rnn", "rnn", "luong_general", f"attention/pattern={pattern}", "attention.pattern.k=2", *ratio)
     rows = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 2])
@@ -245,7 +245,7 @@ def test_hypotheses_that_branch_before_the_first_token_stand_all_at_the_first_po
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("encoder", [encoder for encoder in ENCODERS if encoder != "rnn"])  # packs no empty batch
+@pytest.mark.parametrize("encoder", [encoder for encoder in ENCODERS if encoder != "rnn"])  # cannot pack an empty batch
 def test_no_sentence_gives_no_hidden_state(encoder: str, decoder: str) -> None:
     model = build_with_two_heads(encoder, decoder)
     assert hidden(model, SOURCE[:0], SOURCE_MASK[:0], TARGET[:0]).shape[:2] == (0, TARGET.shape[1])

@@ -30,7 +30,7 @@ class Given(Search):
 
 
 def chosen(candidates: dict[str, float], **settings: Any) -> list[tuple[str, float, float]]:
-    """Return text, score and log-probability of each result; a suffix after `#` distinguishes candidates of one text."""
+    """Return text, score and log-probability of each result; a suffix after `#` distinguishes equal texts."""
     texts = [name.partition("#")[0] for name in candidates]
     target = TargetVocabulary(BOS, EOS, (), lambda rows: [texts[n] for (n,) in rows])
     search = MBRSearch(candidates=Given(candidates), **{"utility": "chrf", "by_probability": False, **settings})
