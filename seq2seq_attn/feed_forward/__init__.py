@@ -1,1 +1,1 @@
-"""What a Transformer layer does at each position by itself."""
+"""Position-wise feed-forward parts of a Transformer layer."""

@@ -19,20 +19,20 @@ class FeedForward(nn.Module):
     """Two linear layers with an activation between them.
 
     Args:
-        dim: width of what comes in and goes out.
+        dim: width of the input and of the output.
         ff_dim: width between the layers; None: 4 `dim`, as in the paper.
         activation: relu, or gelu (Hendrycks and Gimpel 2016, arXiv:1606.08415).
-        dropout: of the activation.
+        dropout: dropout of the activation's output.
 
     Raises:
-        UserError: for an activation of another name.
+        UserError: if the activation is unknown.
     """
 
     def __init__(self, *, dim: int, ff_dim: int | None, activation: Literal["relu", "gelu"], dropout: float) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
             raise UserError(
-                f"feed_forward.activation={activation} is not known; choose from: {', '.join(ACTIVATIONS)}, or use "
+                f"feed_forward.activation={activation} is unknown; choose from: {', '.join(ACTIVATIONS)}, or use "
                 "feed_forward=swiglu"
             )
         ff_dim = 4 * dim if ff_dim is None else ff_dim

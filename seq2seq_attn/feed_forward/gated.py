@@ -11,13 +11,13 @@ from torch.nn import functional as F
 
 @final
 class GatedFeedForward(nn.Module):
-    """Three matrices without biases, of which G and V are stored as one; swish(z) is z sigmoid(z).
+    """A gated feed-forward part without biases; G and V are stored as one matrix, and swish(z) is z sigmoid(z).
 
     Args:
-        dim: width of what comes in and goes out.
-        ff_dim: width between the layers; None: 8/3 `dim`, up to a multiple of 8, so that three matrices hold
-            as many weights as the two of width 4 `dim` that have no gate.
-        dropout: of the gated activation.
+        dim: width of the input and of the output.
+        ff_dim: width between the layers; None: 8/3 `dim`, rounded up to a multiple of 8, so that the three matrices
+            have as many weights as the two of width 4 `dim` without a gate.
+        dropout: dropout of the gated activation.
     """
 
     def __init__(self, *, dim: int, ff_dim: int | None, dropout: float) -> None:

@@ -1,8 +1,12 @@
-"""Whether a transform of torch.func is at work: one of vmap, grad, vjp, jvp and what is made of them."""
+"""Detection of active torch.func transforms, such as vmap, grad, vjp and jvp."""
 
 import torch
 
 
 def inside_func_transform() -> bool:
-    """Seen in torch 2.13, where `torch.autograd.Function.apply` asks the same; there is no public name for it."""
+    """Return whether a torch.func transform is active.
+
+    It is a private function of torch, seen in 2.13, which `torch.autograd.Function.apply` calls; there is no public
+    one.
+    """
     return torch._C._are_functorch_transforms_active()

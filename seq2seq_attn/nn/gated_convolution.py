@@ -12,14 +12,15 @@ from torch.nn.utils.parametrizations import weight_norm
 
 @final
 class GatedConvolution(nn.Module):
-    """Pads nothing: a window stands only where all of its positions do, so `kernel_size - 1` positions go.
+    """A convolution without padding, so the output is `kernel_size - 1` positions shorter than the input.
 
-    The kernel is one matrix over the joined window, as the paper writes it (3.2): on a CPU about as fast as
-    `nn.Conv1d` in training, and up to twice as fast in a step of decoding.
+    The kernel is one matrix applied to the concatenated window, as in the paper (section 3.2). On a CPU it is about
+    as fast as `nn.Conv1d` in training, and up to twice as fast in a decoding step.
 
     Args:
-        dim: width of the input and of the output. kernel_size: positions in a window.
-        dropout: of the input.
+        dim: width of the input and of the output.
+        kernel_size: number of positions in a window.
+        dropout: dropout of the input.
     """
 
     def __init__(self, *, dim: int, kernel_size: int, dropout: float) -> None:
@@ -34,10 +35,12 @@ class GatedConvolution(nn.Module):
 
 
 def normed_linear(input_dim: int, output_dim: int, *, variance: float) -> nn.Linear:
-    """Rows from N(0, sqrt(variance / input_dim)), biases of 0. Gehring et al. 2017, 3.5, arXiv:1705.03122.
+    """Return a weight-normalised linear layer with weights from N(0, sqrt(variance / input_dim)) and biases of 0.
+
+    Gehring et al. 2017, section 3.5, arXiv:1705.03122.
 
     Args:
-        variance: p, the share of the inputs that dropout retains; 4 p where a gated linear unit follows.
+        variance: p, the share of inputs that dropout keeps, or 4 p if a gated linear unit follows.
     """
     linear = nn.Linear(input_dim, output_dim)
     nn.init.normal_(linear.weight, std=(variance / input_dim) ** 0.5)

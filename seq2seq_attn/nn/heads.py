@@ -1,4 +1,4 @@
-"""Cut the last dimension into heads, and join it again."""
+"""Attention heads: splitting and joining the last dimension, and a linear layer with weights per head."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def split_heads(x: Float[Tensor, "batch length dim"], num_heads: int) -> Float[T
     if num_heads == 1:
         return x.unsqueeze(1)
     batch, length, dim = x.shape
-    # not -1, which view cannot tell where there are no sentences or tokens
+    # not -1, which view cannot infer for an empty batch or length
     return x.view(batch, length, num_heads, dim // num_heads).transpose(1, 2)
 
 
@@ -28,22 +28,22 @@ def join_heads(x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "b
 
 
 def most_heads(query_dim: int, value_dim: int) -> int:
-    """The most that divide both widths and leave each head 64 of the query's or more; at least one."""
+    """Return the largest number of heads that divides both widths with query heads of 64 or wider; at least 1."""
     both = gcd(query_dim, value_dim)
     return next((heads for heads in range(query_dim // 64, 1, -1) if both % heads == 0), 1)
 
 
 def check_heads(name: str, dim: int, num_heads: int) -> None:
-    """Refuse a width that the heads do not divide."""
+    """Raise a UserError if the number of heads does not divide the width."""
     if dim % num_heads:
         raise UserError(
-            f"attention.num_heads={num_heads} does not divide {name}={dim}; take a number of heads that does"
+            f"attention.num_heads={num_heads} does not divide {name}={dim}; use a number of heads that does"
         )
 
 
 @final
 class HeadLinear(nn.Module):
-    """W x + b, where every head has its own W and b.
+    """W x + b with separate W and b for each head.
 
     Args:
         input_dim, output_dim: widths of one head.
@@ -53,7 +53,7 @@ class HeadLinear(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(num_heads, output_dim, input_dim))
         self.bias = nn.Parameter(torch.zeros(num_heads, output_dim)) if bias else None
-        bound = math.sqrt(6 / (input_dim + output_dim))  # Xavier, of one head and not of all together
+        bound = math.sqrt(6 / (input_dim + output_dim))  # Xavier, for each head separately
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(
@@ -65,7 +65,7 @@ class HeadLinear(nn.Module):
     def at(
         self, x: Float[Tensor, "*batch heads length input_dim"], position: Int[Tensor, "*blocks outputs"]
     ) -> Float[Tensor, "*batch heads length outputs"]:
-        """The outputs at some positions, which may be others in each block."""
+        """Return the outputs at given positions, which may differ between blocks."""
         outputs = x @ rows_at(self.weight, position).mT
         if self.bias is None:
             return outputs
@@ -75,7 +75,7 @@ class HeadLinear(nn.Module):
 def rows_at(
     table: Float[Tensor, "heads positions width"], position: Int[Tensor, "*blocks length"]
 ) -> Float[Tensor, "*blocks heads length width"]:
-    """Rows of a table, the heads behind the blocks."""
-    # index_select: its backward is several times as fast as that of table[:, position].
+    """Return rows of a table, with the heads dimension after the blocks."""
+    # index_select, because its backward pass is several times faster than that of table[:, position].
     rows = table.index_select(1, position.flatten()).unflatten(1, position.shape)
     return rows.movedim(0, -3)

@@ -1,4 +1,4 @@
-"""Softmax over the positions that may be seen; hidden ones get exactly 0, a row that sees nothing is all 0."""
+"""Softmax and mean over allowed positions: others get exactly 0, and a row without any is all 0."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from seq2seq_attn.nn.precision import at_least_float32
 def masked_softmax(
     scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
 ) -> Float[Tensor, "*rows keys"]:
-    """Weights of the last dimension, in the dtype of `scores`; half precision goes through float32.
+    """Return the softmax over the last dimension, in the dtype of `scores`; half precision is computed in float32.
 
-    The fill is the dtype's minimum, not -inf: the softmax of a row of -inf is NaN, and so is its gradient.
+    The fill value is the minimum of the dtype, since the softmax of a row of -inf is NaN, and so is its gradient.
     """
     wide = at_least_float32(scores)
     if allowed is None:
@@ -25,13 +25,13 @@ def masked_softmax(
 
 
 def masked_mean(x: Float[Tensor, "batch length dim"], mask: Bool[Tensor, "batch length"]) -> Float[Tensor, "batch dim"]:
-    """Zeros for a sentence without any real position; what stands where `mask` is False is not read."""
+    """Return the mean over the positions where `mask` is True; zeros for a sentence without any."""
     total = x.masked_fill(~mask.unsqueeze(-1), 0.0).sum(1)
     return total / mask.sum(1, keepdim=True).clamp(min=1)
 
 
 def intersect_masks(left: Bool[Tensor, "..."] | None, right: Bool[Tensor, "..."] | None) -> Bool[Tensor, "..."] | None:
-    """Return what two masks both allow, where None allows everything."""
+    """Return the positions that both masks allow; None allows all."""
     if left is None:
         return right
     return left if right is None else left & right

@@ -1,4 +1,4 @@
-"""One position out of each row: the best by its scores or, if they are given noise, one drawn by them."""
+"""One-hot choice of a position in each row: the best score or, with Gumbel noise, a sample."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 def best_position(
     scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
 ) -> Float[Tensor, "*rows keys"]:
-    """1 at the largest score that may be seen, the first of equals; all 0 in a row that sees nothing.
+    """Return 1 at the largest allowed score, or the first of several; 0 elsewhere and in a row without any.
 
-    These are constants: no gradient reaches the scores.
+    The result is constant: no gradient reaches the scores.
     """
     visible = scores.detach()
-    if visible.shape[-1] == 0:  # there is no best one
+    if visible.shape[-1] == 0:  # argmax would fail
         return visible
     if allowed is not None:
         visible = visible.masked_fill(~allowed, -torch.inf)
@@ -24,9 +24,8 @@ def best_position(
 
 
 def gumbel_noise(scores: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*rows keys"]:
-    """Added to the scores, it makes their arg max a draw from their softmax.
+    """Return noise that, added to the scores, makes their argmax a sample from their softmax.
 
-    The same as a call of `torch.multinomial`, which makes a GPU wait. Maddison et al. 2014, section 2,
-    arXiv:1411.0030.
+    Maddison et al. 2014, section 2, arXiv:1411.0030. Unlike `torch.multinomial`, it does not make a GPU wait.
     """
     return -torch.empty_like(scores).exponential_().log()

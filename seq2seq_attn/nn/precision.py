@@ -1,4 +1,4 @@
-"""Half precision is widened where sums and exponentials need it."""
+"""Conversion of half precision to float32, for sums and exponentials."""
 
 import torch
 from jaxtyping import Float
@@ -6,5 +6,5 @@ from torch import Tensor
 
 
 def at_least_float32(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """float16 and bfloat16 as float32; wider ones as they are."""
+    """Return float16 and bfloat16 as float32, and wider dtypes unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -1,1 +1,1 @@
-"""Where a token stands."""
+"""Position encodings."""

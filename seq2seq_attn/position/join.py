@@ -1,4 +1,4 @@
-"""Two ways to join a position to an embedding: add (Vaswani et al. 2017) or concat (Collobert et al. 2011)."""
+"""Joining positions to embeddings: add (Vaswani et al. 2017) or concat (Collobert et al. 2011)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from seq2seq_attn.errors import UserError
 
 @final
 class Join(nn.Module):
-    """`add`: e + p. `concat`: W [e; p], a projection that keeps the width, so that nothing else has to know.
+    """`add`: e + p. `concat`: W [e; p], projected back to the width of e.
 
     Args:
-        dim: width of an embedding, of a position, and of both joined.
+        dim: width of an embedding, of a position vector and of the result.
         join: add or concat.
+
+    Raises:
+        UserError: if `join` is neither.
     """
 
     def __init__(self, *, dim: int, join: str) -> None:
         super().__init__()
         if join not in ("add", "concat"):
-            raise UserError(f"position.join={join} is no way to join; use position.join=add or position.join=concat")
+            raise UserError(f"position.join={join} is unknown; use position.join=add or position.join=concat")
         self.project = None
         if join == "concat":
             self.project = nn.Linear(2 * dim, dim, bias=False)
@@ -34,6 +37,6 @@ class Join(nn.Module):
     ) -> Float[Tensor, "batch length dim"]:
         if self.project is None:
             return embedded + position
-        # W [e; p] = W_left e + W_right p, so that a position is projected once for all sentences.
+        # W [e; p] = W_left e + W_right p: a position is projected once for all sentences.
         left, right = self.project.weight.chunk(2, 1)
         return F.linear(embedded, left) + F.linear(position, right)

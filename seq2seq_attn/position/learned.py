@@ -1,4 +1,4 @@
-"""Learned position: a vector for each position. Gehring et al. 2017, section 3.1, arXiv:1705.03122."""
+"""Learned position encoding: a vector for each position. Gehring et al. 2017, section 3.1, arXiv:1705.03122."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from seq2seq_attn.position.position_encoding import PositionEncoding
 
 @final
 class LearnedPosition(PositionEncoding):
-    """A position that no sentence reached in training keeps its random vector.
+    """A table of learned vectors; a position that no training sentence reaches keeps its random vector.
 
     Args:
         dim: width of the embeddings.
-        join: add, or concat with a projection that keeps the width.
-        max_length: positions that there are, in tokens.
+        join: add, or concat followed by a projection to `dim`.
+        max_length: number of positions, in tokens.
 
     Raises:
-        UserError: for a sentence beyond `max_length`.
+        UserError: if a sentence is longer than `max_length`.
     """
 
     def __init__(self, *, dim: int, join: Literal["add", "concat"], max_length: int) -> None:
@@ -31,7 +31,7 @@ class LearnedPosition(PositionEncoding):
         self.max_length = max_length
         self.join = Join(dim=dim, join=join)
         self.table = nn.Parameter(torch.empty(max_length, dim))
-        nn.init.normal_(self.table, std=dim**-0.5)  # as the embeddings
+        nn.init.normal_(self.table, std=dim**-0.5)  # like the embeddings
 
     def forward(
         self, embedded: Float[Tensor, "batch length dim"], *, start: int = 0
@@ -39,7 +39,7 @@ class LearnedPosition(PositionEncoding):
         stop = start + embedded.shape[1]
         if stop > len(self.table):
             raise UserError(
-                f"position.max_length={len(self.table)} is too few for a sentence of {stop} tokens; "
-                "raise it and train again, or use position=sinusoidal"
+                f"position.max_length={len(self.table)} is too small for a sentence of {stop} tokens; "
+                "increase it and train again, or use position=sinusoidal"
             )
         return self.join(embedded, self.table[start:stop])

@@ -1,4 +1,4 @@
-"""No positions: an RNN counts by itself, attention alone reads a bag of words."""
+"""No position encoding: an RNN does not need it, and attention without it reads a bag of words."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from seq2seq_attn.position.position_encoding import PositionEncoding
 
 @final
 class NonePosition(PositionEncoding):
-    """Embeddings stay as they are."""
+    """The identity: embeddings without positions."""

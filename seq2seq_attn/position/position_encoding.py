@@ -1,4 +1,4 @@
-"""The contract of a position: where a token stands, joined to its embedding or told to self-attention."""
+"""The contract of a position encoding, which is joined to embeddings or takes part in self-attention."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 
 class PositionEncoding(nn.Module, ABC):
-    """Does nothing unless an option says otherwise; an option joins positions to embeddings or has a relative part.
+    """A position encoding; a subclass overrides `forward`, `relative` or neither.
 
     Attributes:
-        max_length: positions that it has; None: any.
+        max_length: number of positions that it has; None: unlimited.
     """
 
     max_length: int | None = None
 
     def __init__(self, *, dim: int) -> None:
-        """`dim`: width of the embeddings, which every option takes, so that all are built alike."""
+        """Accept `dim`, the width of the embeddings, which all options take."""
         super().__init__()
 
     def forward(
         self, embedded: Float[Tensor, "batch length dim"], *, start: int = 0
     ) -> Float[Tensor, "batch length dim"]:
-        """The embedded tokens with their positions, the first of which is `start`: decoding goes on step by step."""
+        """Return the embedded tokens with their positions, the first of which is `start`."""
         return embedded
 
     def relative(self, *, num_heads: int, head_dim: int) -> RelativeEncoding | None:
-        """A new part with its own weights, asked for once by each layer of self-attention; None: there is none.
+        """Return a new relative encoding, with its own weights, for a layer of self-attention, or None.
 
         Args:
-            head_dim: width of a head's prepared queries and keys, and of its values.
+            head_dim: width of the prepared queries and keys of a head, and of its values.
         """
         return None

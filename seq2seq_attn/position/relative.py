@@ -1,4 +1,4 @@
-"""Relative position: a vector for each clipped distance. Shaw et al. 2018, section 3, arXiv:1803.02155."""
+"""Relative position encoding: a vector for each clipped distance. Shaw et al. 2018, section 3, arXiv:1803.02155."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 @final
 class RelativePosition(PositionEncoding):
-    """Every layer has its own vectors, which its heads share.
+    """Learned vectors of distances; each layer has its own, shared by its heads.
 
     Args:
-        max_distance: k, in tokens; what is farther away counts as k.
-        values: whether values get vectors too (eq. 3), or keys alone (eq. 4).
+        max_distance: k, in tokens; greater distances count as k.
+        values: whether values get vectors (eq. 3) in addition to keys (eq. 4).
+
+    Raises:
+        UserError: if `max_distance` is less than 1.
     """
 
     def __init__(self, *, dim: int, max_distance: int, values: bool) -> None:
         super().__init__(dim=dim)
         if max_distance < 1:
-            raise UserError(f"position.max_distance={max_distance} tells no positions apart; make it 1 or more")
+            raise UserError(f"position.max_distance={max_distance} must be at least 1; use 16")
         self.max_distance, self.values = max_distance, values
 
     def relative(self, *, num_heads: int, head_dim: int) -> RelativeEncoding:
@@ -35,10 +38,10 @@ class RelativePosition(PositionEncoding):
 
 @final
 class DistanceTables(RelativeEncoding):
-    """Row clip(key - query, -k, k) + k of a table for keys and of one for values.
+    """Row clip(key - query, -k, k) + k of a table for keys and of a table for values.
 
-    A product is taken with every row first and then picked by distance, so that no tensor has an entry for
-    target, source and width at once.
+    Queries are multiplied by every row, and the products then selected by distance, so that no tensor has all three
+    dimensions target, source and width.
     """
 
     option: ClassVar[str] = "relative"
@@ -73,7 +76,7 @@ class DistanceTables(RelativeEncoding):
     ) -> Float[Tensor, "*#batch #heads #target #width"]:
         if self.value_table is None:
             return super().context(weights, query_position, key_position)
-        wide = at_least_float32(weights)  # many small weights meet in the two outermost distances
+        wide = at_least_float32(weights)  # many small weights are added up at the two outermost distances
         by_distance = wide.new_zeros(*wide.shape[:-1], len(self.value_table))
         by_distance = by_distance.scatter_add(-1, self._row(query_position, key_position).expand_as(wide), wide)
         return by_distance.to(weights.dtype) @ self.value_table

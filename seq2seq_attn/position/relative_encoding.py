@@ -1,4 +1,4 @@
-"""The contract of a relative position: what the positions of a query and a key change in self-attention."""
+"""The contract of a relative position encoding: the effect of query and key positions in self-attention."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from torch import Tensor, nn
 
 
 class RelativeEncoding(nn.Module, ABC):
-    """Passed into an attention, which knows this contract and no option of it.
+    """A relative position encoding, which self-attention applies by three methods; each does nothing by default.
 
-    There are three ways to act; each does nothing by default.
-
-    `*batch` is `batch`, or `batch blocks` where a pattern cuts the sequence, and `*blocks` is what stands
-    behind `batch` in it. Heads stand after the blocks.
+    `*batch` is `batch`, or `batch blocks` if a pattern cuts the sequence into blocks; `*blocks` is what follows
+    `batch` in it. The heads dimension follows the blocks.
 
     Attributes:
         option: its name on the command line.
-        needs_inner_product: it turns or reads prepared queries, so the score must be their product with the keys.
-        rotates, biases, adds_context: which of the three methods do something.
+        needs_inner_product: whether it rotates or reads prepared queries, so that the score must be their inner
+            product with the keys.
+        rotates, biases, adds_context: which of the three methods have an effect.
     """
 
     option: ClassVar[str]
@@ -33,7 +32,7 @@ class RelativeEncoding(nn.Module, ABC):
     def rotate(
         self, x: Float[Tensor, "batch heads length width"], position: Int[Tensor, "length"]
     ) -> Float[Tensor, "batch heads length width"]:
-        """Queries or keys turned when they are prepared, so that a cache holds turned keys."""
+        """Return rotated queries or keys; this happens when they are prepared, so a cache contains rotated keys."""
         return x
 
     def bias(
@@ -42,10 +41,10 @@ class RelativeEncoding(nn.Module, ABC):
         query_position: Int[Tensor, "*blocks target"],
         key_position: Int[Tensor, "*blocks source"],
     ) -> Float[Tensor, "*#batch #heads #target #source"]:
-        """What is added to the scores.
+        """Return the term to add to the scores.
 
         Args:
-            query: the prepared one, which carries its scale already; None unless an inner product is needed.
+            query: the prepared query, already scaled; None unless `needs_inner_product`.
         """
         return torch.zeros([1] * (key_position.dim() + 3), device=key_position.device)
 
@@ -55,5 +54,5 @@ class RelativeEncoding(nn.Module, ABC):
         query_position: Int[Tensor, "*blocks target"],
         key_position: Int[Tensor, "*blocks source"],
     ) -> Float[Tensor, "*#batch #heads #target #width"]:
-        """What is added to the context of these weights, in their dtype."""
+        """Return the term to add to the context, given the weights, in their dtype."""
         return weights.new_zeros([1] * weights.dim())

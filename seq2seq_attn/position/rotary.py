@@ -1,4 +1,4 @@
-"""Rotary position: queries and keys turned by their positions. Su et al. 2021, eq. 34, arXiv:2104.09864."""
+"""Rotary position encoding: queries and keys rotated by position. Su et al. 2021, eq. 34, arXiv:2104.09864."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 @final
 class RotaryPosition(PositionEncoding):
-    """The product of a turned query and a turned key depends on their distance, not on their positions.
+    """Rotation of queries and keys, whose inner product then depends on their distance alone.
 
     Args:
-        base: of the wavelengths, which run from 2 pi to near 2 pi * base.
+        base: base of the wavelengths, which range from 2 pi to nearly 2 pi * base.
     """
 
     def __init__(self, *, dim: int, base: float) -> None:
@@ -37,10 +37,10 @@ class RotaryPosition(PositionEncoding):
 
 @final
 class Rotation(RelativeEncoding):
-    """Turns the pair (i, i + width/2) by position * base^(-2i/width).
+    """Rotation of the pair (i, i + width/2) by position * base^(-2i/width).
 
-    The paper turns neighbours, (2i, 2i + 1). That is the same in another order of the columns, which a
-    projection learns, and two halves are faster to cut.
+    The paper rotates neighbours, (2i, 2i + 1). This differs only by a permutation of columns, which the projection
+    learns, and splitting into halves is faster.
     """
 
     option: ClassVar[str] = "rotary"
@@ -51,7 +51,7 @@ class Rotation(RelativeEncoding):
     def __init__(self, *, head_dim: int, base: float) -> None:
         super().__init__()
         self.base = base
-        # Whole numbers, because a cast of the model to half precision would round the angles of a buffer.
+        # Integers, because casting the model to half precision would round frequencies stored in a buffer.
         self.register_buffer("pair", torch.arange(head_dim // 2), persistent=False)
 
     def rotate(

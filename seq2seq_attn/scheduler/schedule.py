@@ -1,4 +1,4 @@
-"""Learning-rate schedules with a linear warm-up, as factors of the optimizer's rate, step by step."""
+"""Learning-rate schedules with a linear warm-up, as factors of the optimizer's learning rate per step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 
 def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: int) -> LambdaLR:
-    """Up to the rate in `warmup_steps`, then rate * sqrt(warmup_steps / step). Vaswani et al. 2017, eq. 3."""
+    """Return lr * min(step / warmup_steps, sqrt(warmup_steps / step)). Vaswani et al. 2017, eq. 3."""
 
     def factor(done: int) -> float:
         step = done + 1
@@ -22,8 +22,8 @@ def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: int) -> LambdaLR:
 
 
 def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int) -> LambdaLR:
-    """Up to the rate in `warmup_steps`, then down to 0 at `total_steps`. Loshchilov and Hutter 2017, eq. 5."""
-    # A short run still gets a peak: at most a fifth of it warms up.
+    """Return a linear warm-up to lr, then a cosine decay to 0 at `total_steps`. Loshchilov and Hutter 2017, eq. 5."""
+    # The warm-up takes at most a fifth of a short run, so that it reaches the full rate.
     warmup_steps = max(1, min(warmup_steps, total_steps // 5))
 
     def factor(done: int) -> float:
@@ -37,5 +37,5 @@ def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int) -> Lamb
 
 
 def takes_total(scheduler: partial[Any]) -> bool:
-    """Whether a schedule must be told how long the run is."""
+    """Return whether a schedule needs the length of the run."""
     return "total_steps" in inspect.signature(scheduler.func).parameters

@@ -92,6 +92,6 @@ def test_dropout_falls_on_the_activation(option: str) -> None:
 
 def test_an_unknown_activation_is_refused() -> None:
     unchecked = inspect.unwrap(FeedForward.__init__)  # in tests the annotation would refuse it first
-    sentence = "feed_forward.activation=tanh is not known; choose from: relu, gelu, or use feed_forward=swiglu"
+    sentence = "feed_forward.activation=tanh is unknown; choose from: relu, gelu, or use feed_forward=swiglu"
     with pytest.raises(UserError, match=sentence):
         unchecked(FeedForward.__new__(FeedForward), dim=5, ff_dim=7, activation="tanh", dropout=0.0)

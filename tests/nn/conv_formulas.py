@@ -1,4 +1,4 @@
-"""The parts of ConvS2S as its paper writes them: position by position, weights normalised by hand."""
+"""The formulas of ConvS2S as in its paper: position by position, with explicit weight normalisation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class Factor(nn.Module):
-    """Stands in for dropout: the same in every call, and seen in every number that went through it."""
+    """A deterministic replacement for dropout that changes every number."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Factor(nn.Module):
 
 
 def randomise(module: M) -> M:
-    """No bias stays 0, no g stays |v|, no dropout stays silent."""
+    """Change all parameters, so that no bias is 0 and no g is |v|, and replace dropout."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -33,20 +33,20 @@ def randomise(module: M) -> M:
 
 
 def linear(module: nn.Module, x: Tensor) -> Tensor:
-    """W x + b with rows w = g v / |v|."""
+    """Return W x + b with rows w = g v / |v|."""
     size, direction = module.parametrizations.weight.original0, module.parametrizations.weight.original1
     rows = [g * v / (v @ v).sqrt() for g, v in zip(size, direction, strict=True)]
     return torch.stack([w @ x for w in rows]) + module.bias
 
 
 def gated(convolution: nn.Module, window: list[Tensor]) -> Tensor:
-    """A * sigmoid(B) for one position."""
+    """Return A * sigmoid(B) for one position."""
     both = linear(convolution.linear, torch.cat([convolution.dropout(x) for x in window]))
     half = len(both) // 2
     return both[:half] / (1 + torch.exp(-both[half:]))
 
 
 def gradients(loss: Tensor, of: list[Tensor]) -> list[Tensor]:
-    """Zeros where nothing flows."""
+    """Return the gradients, with zeros in place of None."""
     found = torch.autograd.grad(loss, of, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for g, x in zip(found, of, strict=True)]

@@ -1,4 +1,4 @@
-"""A normalizer with log-probabilities and entropies that can be added up by hand."""
+"""A normalizer with simple log-probabilities and entropies, for tests of their sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 
 @final
 class SamplingNormalizer(Normalizer):
-    """Weights of a softmax; a row's number as its log-probability, twice that as its entropy."""
+    """Softmax weights, with the number of a row as log-probability and twice that as entropy."""
 
     def forward(self, scores: Tensor, allowed: Tensor | None) -> Normalized:
         number = torch.arange(scores.shape[-2], dtype=scores.dtype).expand(scores.shape[:-1])

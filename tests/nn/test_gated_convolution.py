@@ -1,4 +1,4 @@
-"""The gated convolution and its normalised weights: worked numbers, the paper's formula and its variances."""
+"""The gated convolution and its weight normalisation: worked numbers, the formula of the paper and its variances."""
 
 from __future__ import annotations
 

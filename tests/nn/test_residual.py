@@ -1,4 +1,4 @@
-"""Where the norm of a residual connection stands, and what its dropout spares."""
+"""The place of the norm in a residual connection, and the term to which dropout applies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.residual import Residual, closing_norm
 
-EPSILON = 1e-5  # LayerNorm's, added to the variance
+EPSILON = 1e-5  # of LayerNorm, added to the variance
 
 
 def twice(x: torch.Tensor) -> torch.Tensor:
@@ -19,9 +19,9 @@ def twice(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.usefixtures("double")
-def test_pre_norm_adds_what_is_made_of_the_normalised_input() -> None:
+def test_pre_norm_adds_a_function_of_the_normalised_input() -> None:
     residual, x = Residual(dim=2, norm="pre", dropout=0.0), torch.tensor([[[3.0, 5.0]]])
-    # The mean is 4 and the variance 1, so the norm is [-1, 1] but for epsilon.
+    # The mean is 4 and the variance 1, so the normalised values are [-1, 1] up to epsilon.
     expected = x + 2 * torch.tensor([[[-1.0, 1.0]]]) / (1 + EPSILON) ** 0.5
     torch.testing.assert_close(residual(x, twice(residual.before(x))), expected, rtol=0, atol=1e-12)
 
@@ -34,7 +34,7 @@ def test_post_norm_normalises_the_sum() -> None:
     torch.testing.assert_close(residual(x, twice(residual.before(x))), expected, rtol=0, atol=1e-12)
 
 
-def test_dropout_falls_on_what_is_added_only() -> None:
+def test_dropout_applies_to_the_added_term_only() -> None:
     residual = Residual(dim=97, norm="pre", dropout=0.75)
     added = residual(torch.full((2, 31, 97), 3.0), torch.ones(2, 31, 97)) - 3
     assert set(added.unique().tolist()) == {0.0, 4.0}
@@ -52,5 +52,5 @@ def test_a_stack_of_pre_norm_closes_with_a_norm_and_one_of_post_norm_with_none(
 
 def test_an_unknown_norm_is_refused() -> None:
     unchecked = inspect.unwrap(Residual.__init__)  # in tests the annotation would refuse it first
-    with pytest.raises(UserError, match=r"norm=none is not known; choose from: pre, post"):
+    with pytest.raises(UserError, match=r"norm=none is unknown; choose from: pre, post"):
         unchecked(Residual.__new__(Residual), dim=5, norm="none", dropout=0.0)

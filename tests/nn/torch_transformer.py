@@ -1,4 +1,4 @@
-"""Our Transformer parts beside torch's: factories, which parameter is which, and the comparison tensor by tensor."""
+"""Comparison of our Transformer with torch's: factories, the mapping of parameters, and a check of every tensor."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from seq2seq_attn.attention.pattern.full import FullPattern
 from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
 from seq2seq_attn.feed_forward.feed_forward import FeedForward
 
-PRECISION = {torch.float32: 1e-5, torch.float64: 1e-12}  # of a tensor's largest entry
-Pairs = list[tuple[list[Tensor], Tensor]]  # ours, which joined along the rows are torch's
+PRECISION = {torch.float32: 1e-5, torch.float64: 1e-12}  # relative to the largest entry of a tensor
+Pairs = list[tuple[list[Tensor], Tensor]]  # parameters of ours that, concatenated along the rows, are torch's
 
 
 def attention_factory(num_heads: int, **options: Any) -> partial[Attention]:
-    """Attention as Vaswani's, with the biases that torch has; options are those that a test changes."""
+    """Return a factory of Vaswani's attention with the biases that torch has, and the given options."""
     parts = {"score": partial(ScaledDotScore), "pattern": partial(FullPattern)}
     own = {"num_heads": num_heads, "project_values": True, "qkv_bias": True, "qk_scale": None, "backend": "auto"}
     dropouts = {"dropout": 0.0, "projection_dropout": 0.0}
@@ -37,7 +37,7 @@ def position_factory(name: str) -> Any:
 
 
 def shaken(module: nn.Module) -> None:
-    """Move every parameter, so that no bias is 0 and no gain 1."""
+    """Change every parameter, so that no bias is 0 and no gain is 1."""
     for parameter in module.parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
 
@@ -52,12 +52,12 @@ def attention_pairs(ours: Attention, theirs: nn.MultiheadAttention) -> Pairs:
 
 
 def module_pairs(ours: nn.Module, theirs: nn.Module) -> Pairs:
-    """A linear layer or a norm, which names its parameters as torch does."""
+    """Return the pairs of a linear layer or a norm, whose parameters have the same names in torch."""
     return [([ours.weight], theirs.weight), ([ours.bias], theirs.bias)]
 
 
 def rest_pairs(ours: Any, theirs: Any, residuals: list[Any]) -> Pairs:
-    """The feed-forward part and the norms of a layer, those in the order of the parts."""
+    """Return the pairs of the feed-forward part and the norms of a layer, in the order of the parts."""
     pairs = module_pairs(ours.feed_forward.expand, theirs.linear1)
     pairs += module_pairs(ours.feed_forward.reduce, theirs.linear2)
     for number, residual in enumerate(residuals, 1):
@@ -67,12 +67,12 @@ def rest_pairs(ours: Any, theirs: Any, residuals: list[Any]) -> Pairs:
 
 
 def closing_pairs(ours: Any, theirs: Any) -> Pairs:
-    """The norm behind a stack, where there is one."""
+    """Return the pairs of the norm after the last layer, if there is one."""
     return [] if theirs.norm is None else module_pairs(ours.norm, theirs.norm)
 
 
 def copy(pairs: Pairs, ours: nn.Module, theirs: nn.Module) -> None:
-    """Give torch our weights, all of them."""
+    """Copy all our weights to torch's module."""
     for parts, whole in pairs:
         whole.data = torch.cat([part.data for part in parts])
     sizes = [sum(p.numel() for p in module.parameters()) for module in (ours, theirs)]
@@ -80,7 +80,7 @@ def copy(pairs: Pairs, ours: nn.Module, theirs: nn.Module) -> None:
 
 
 def assert_same(found: Tensor, expected: Tensor) -> None:
-    """To the precision of the dtype, measured by the largest entry."""
+    """Check that two tensors agree to the precision of their dtype, relative to the largest entry."""
     assert found.shape == expected.shape
     assert (found - expected).abs().max() <= PRECISION[found.dtype] * expected.abs().max()
 

@@ -1,4 +1,4 @@
-"""ALiBi against the paper's numbers and the paper's code."""
+"""ALiBi, compared with the numbers and the code of the paper."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def slopes_of_the_papers_code(heads: int) -> list[float]:
 
 
 def slopes(heads: int) -> list[float]:
-    """What one step of distance costs each head."""
+    """Return the slope of each head."""
     return (-linear_bias(heads).bias(None, torch.tensor([1]), torch.tensor([0]))).flatten().tolist()
 
 
@@ -41,7 +41,7 @@ def test_slopes_are_those_of_the_papers_code_for_every_number_of_heads(heads: in
 
 
 def test_a_bias_by_hand() -> None:
-    # Two heads have slopes 2^-4 and 2^-8; the query stands at position 2.
+    # Two heads have slopes 2^-4 and 2^-8; the query is at position 2.
     found = linear_bias(2).bias(None, torch.tensor([2]), torch.arange(5))
     expected = [[[[-2 / 16, -1 / 16, 0, -1 / 16, -2 / 16]], [[-2 / 256, -1 / 256, 0, -1 / 256, -2 / 256]]]]
     assert found.tolist() == expected

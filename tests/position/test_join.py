@@ -1,4 +1,4 @@
-"""Two ways to join, against loops."""
+"""Both ways to join positions to embeddings, compared with loops."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def test_concatenating_by_hand() -> None:
 
 
 def test_another_way_to_join_is_refused() -> None:
-    sentence = r"^position\.join=sum is no way to join; use position\.join=add or position\.join=concat$"
+    sentence = r"^position\.join=sum is unknown; use position\.join=add or position\.join=concat$"
     with pytest.raises(UserError, match=sentence):
         Join(dim=D, join="sum")

@@ -1,4 +1,4 @@
-"""Learned positions: a row of a table each, and a sentence beyond the table."""
+"""Learned positions: a row of the table for each, and sentences longer than the table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_position_p_adds_row_p_of_the_table() -> None:
     assert found.tolist() == [[[112.0, 113.0, 114.0], [115.0, 116.0, 117.0]]] * 2
 
 
-def test_only_positions_that_were_read_learn() -> None:
+def test_only_positions_that_were_used_get_gradients() -> None:
     positions, upstream = learned(), torch.randn(2, 3, 3)
     (positions(torch.randn(2, 3, 3), start=2) * upstream).sum().backward()
     expected = torch.zeros(7, 3)
@@ -35,12 +35,12 @@ def test_a_sentence_beyond_the_table_is_refused(start: int, length: int) -> None
     assert positions(torch.zeros(1, 7 - start, 3), start=start).isfinite().all()
     with pytest.raises(
         UserError,
-        match=r"^position\.max_length=7 is too few for a sentence of 8 tokens; "
-        r"raise it and train again, or use position=sinusoidal$",
+        match=r"^position\.max_length=7 is too small for a sentence of 8 tokens; "
+        r"increase it and train again, or use position=sinusoidal$",
     ):
         positions(torch.zeros(1, length, 3), start=start)
 
 
-def test_vectors_begin_as_large_as_those_of_the_embeddings() -> None:
+def test_vectors_start_with_the_variance_of_the_embeddings() -> None:
     table = LearnedPosition(dim=101, join="add", max_length=997).table
     torch.testing.assert_close(table.std(), torch.tensor(101**-0.5), rtol=2e-2, atol=0)

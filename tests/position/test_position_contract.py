@@ -1,4 +1,4 @@
-"""What every position keeps: one test a law, for every YAML in conf/position and each of its variants."""
+"""Properties of every position encoding, for every YAML in conf/position and each of its variants."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def part(name: str, changed: dict[str, Any]) -> Any:
 
 
 def added(parts: Any, query: Tensor, keys: Tensor, query_position: Tensor, key_position: Tensor) -> Tensor:
-    """Scores as an attention with this part has them, for a block or for all."""
+    """Return the scores of an attention with this part, for a block or for all positions."""
     turned = parts.rotate(query, query_position) @ parts.rotate(keys, key_position).mT
     return turned + parts.bias(query, query_position, key_position)
 
@@ -73,7 +73,7 @@ def test_batch_mates_and_longer_sentences_change_nothing(name: str, changed: dic
 
 
 @every
-def test_a_sentence_longer_than_any_before_is_taken(name: str, changed: dict[str, Any]) -> None:
+def test_a_sentence_longer_than_any_before_is_accepted(name: str, changed: dict[str, Any]) -> None:
     positions, short, long = position(name, changed), torch.randn(1, 3, DIM), torch.randn(1, 1009, DIM)
     assert positions.max_length is None or positions.max_length >= long.shape[1]
     before = positions(short)
@@ -110,7 +110,7 @@ def test_every_layer_has_a_part_of_its_own(name: str, changed: dict[str, Any]) -
 
 @relative
 @pytest.mark.usefixtures("double")
-def test_a_part_does_what_it_says_and_no_more(name: str, changed: dict[str, Any]) -> None:
+def test_a_part_does_exactly_what_its_attributes_state(name: str, changed: dict[str, Any]) -> None:
     parts, query, weights = part(name, changed), torch.randn(B, H, T, WIDTH), torch.rand(B, H, T, S)
     query_position, key_position = torch.arange(2, 2 + T), torch.arange(S)
     assert parts.rotates == (not torch.equal(parts.rotate(query, query_position), query))

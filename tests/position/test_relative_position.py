@@ -1,4 +1,4 @@
-"""Shaw's relative positions against the paper's sums, pair by pair."""
+"""Shaw's relative positions, compared with the sums of the paper pair by pair."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tables(values: bool = True, max_distance: int = K, width: int = WIDTH) -> Di
 
 
 def vector(table: Tensor, query: int, key: int) -> Tensor:
-    """w of clip(key - query, k), eq. 5 and 6."""
+    """Return w of clip(key - query, k), eq. 5 and 6."""
     return table[max(-K, min(K, key - query)) + K]
 
 
@@ -53,7 +53,7 @@ def test_keys_and_values_equal_the_papers_sums_values_and_gradients() -> None:
 
 def test_tables_by_hand() -> None:
     part = tables(max_distance=1, width=2)
-    part.key_table.data = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # before, here, behind
+    part.key_table.data = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # distances -1, 0, 1
     part.value_table.data = torch.tensor([[10.0, 0.0], [0.0, 100.0], [5.0, 5.0]])
     query, position = torch.tensor([[[[3.0, 4.0]]]]), torch.tensor([2])
     assert part.bias(query, position, torch.arange(5)).tolist() == [[[[3.0, 3.0, 4.0, 7.0, 7.0]]]]
@@ -69,7 +69,7 @@ def test_without_values_there_is_one_table() -> None:
 
 
 def test_weights_in_half_precision_are_summed_in_float32() -> None:
-    # A sum of 1/1024 in bfloat16 ends at 1/4 on a GPU; a CPU sums in float32 unasked, so the call is watched.
+    # On a GPU, adding up 1/1024 in bfloat16 stops at 1/4; a CPU always sums in float32, so the call is inspected.
     class Sums(TorchDispatchMode):
         dtypes: tuple[torch.dtype, ...] = ()
 
@@ -88,7 +88,7 @@ def test_weights_in_half_precision_are_summed_in_float32() -> None:
     assert (found == 1).all()
 
 
-def test_no_tensor_has_target_source_and_width_at_once() -> None:
+def test_no_tensor_has_target_source_and_width_together() -> None:
     class Largest(TorchDispatchMode):
         found = 0
 
@@ -105,7 +105,7 @@ def test_no_tensor_has_target_source_and_width_at_once() -> None:
     assert query_bytes <= largest.found < 4 * length * length * width
 
 
-def test_a_distance_of_nothing_is_refused() -> None:
-    sentence = r"^position\.max_distance=0 tells no positions apart; make it 1 or more$"
+def test_a_distance_of_zero_is_refused() -> None:
+    sentence = r"^position\.max_distance=0 must be at least 1; use 16$"
     with pytest.raises(UserError, match=sentence):
         RelativePosition(dim=H * WIDTH, max_distance=0, values=True)

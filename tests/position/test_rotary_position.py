@@ -1,4 +1,4 @@
-"""Rotary positions against complex numbers and loops."""
+"""Rotary positions, compared with complex numbers and loops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rotation(width: int = WIDTH, base: float = 10000.0) -> Rotation:
 
 
 def turned(x: Tensor, position: Tensor, base: float = 10000.0) -> Tensor:
-    """Pair by pair, one number after the other."""
+    """Rotate pair by pair, one number at a time."""
     half, rows = x.shape[-1] // 2, []
     for row in x.reshape(-1, *x.shape[-2:]):
         for vector, p in zip(row, position.tolist(), strict=True):

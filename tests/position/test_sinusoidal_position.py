@@ -1,4 +1,4 @@
-"""Sinusoids against numbers, and the table that grows against one made at once."""
+"""Sinusoids, compared with numbers, and the growing table, compared with one computed at once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_base_sets_the_wavelengths() -> None:
 
 
 @pytest.mark.parametrize("cast", [torch.bfloat16, torch.float64])
-def test_a_cast_of_the_model_leaves_no_rounding_behind(cast: torch.dtype) -> None:
+def test_casting_the_model_and_back_does_not_round(cast: torch.dtype) -> None:
     positions, embedded = sinusoidal(), torch.zeros(1, 5, D)
     before = positions(embedded)
     positions.to(cast)
@@ -68,7 +68,7 @@ def test_another_device_gets_its_own_table() -> None:
     assert torch.equal(positions(embedded), before)
 
 
-def test_the_table_is_made_seldom_and_is_none_of_ddps_buffers() -> None:
+def test_the_table_is_rarely_recomputed_and_not_a_buffer_of_ddp() -> None:
     positions, made = sinusoidal(), set()
     for t in range(300):
         positions(torch.zeros(1, 1, D), start=t)
