@@ -1,6 +1,6 @@
-"""Segmentations drawn: Kudo 2018, arXiv:1804.10959, 3.3 (unigram); Provilkov et al. 2020, arXiv:1910.13267 (BPE).
+"""Segmentation sampling. Unigram: Kudo 2018, 3.3, arXiv:1804.10959. BPE: Provilkov et al. 2020, arXiv:1910.13267.
 
-Not sentencepiece's own sampling: its random numbers differ from process to process, whatever seed is set.
+SentencePiece's own sampling is not used, because its random numbers differ between processes whatever the seed.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import final
 
 from sentencepiece import SentencePieceProcessor
 
-NBEST = 64  # segmentations of a word to draw from; l of Kudo 2018 counts those of a sentence
+NBEST = 64  # candidate segmentations of a word; l of Kudo 2018, which counts those of a sentence
 
 
 @final
 class SegmentationSampler:
-    """Draws word by word, which is no restriction: no piece spans a blank.
+    """A sampler of segmentations, word by word; this is no restriction, since no piece spans a blank.
 
     Args:
-        alpha: `unigram`: a segmentation is drawn with its probability to this power. `bpe`: the chance
-            of each possible merge, at each step, to be left out.
+        alpha: `unigram`: segmentations are drawn in proportion to their probability to this power. `bpe`: the
+            probability with which each possible merge is dropped at each step.
     """
 
     def __init__(self, model: SentencePieceProcessor, model_type: str, alpha: float) -> None:
@@ -37,7 +37,7 @@ class SegmentationSampler:
         self._tables: dict[str, tuple[list[float], list[list[int]]]] = {}
 
     def __call__(self, sentences: list[str], seed: int) -> list[list[int]]:
-        """Token ids; a pure function of model, alpha, sentences and seed."""
+        """Return token ids, which depend on model, alpha, sentences and seed alone."""
         random = Random(seed)
         return [[i for word in s.split(" ") if word for i in self._draw(word, random)] for s in sentences]
 
@@ -48,7 +48,7 @@ class SegmentationSampler:
         return segmentations[bisect(cumulative, random.random() * cumulative[-1], hi=len(cumulative) - 1)]
 
     def _tabulate(self, word: str) -> tuple[list[float], list[list[int]]]:
-        """The likeliest segmentations of a word and their summed weights."""
+        """Return the likeliest segmentations of a word and their cumulative weights."""
         segmentations = self.model.nbest_encode(word, nbest_size=NBEST)
         scores = [self.alpha * sum(self.model.get_score(i) for i in ids) for ids in segmentations]
         return list(accumulate(math.exp(score - max(scores)) for score in scores)), segmentations
@@ -66,5 +66,5 @@ class SegmentationSampler:
             i = -max(merges)[1]
             symbols[i : i + 2] = [symbols[i] + symbols[i + 1]]
         ids = [self.model.piece_to_id(symbol) if symbol in self._scores else self.model.unk_id() for symbol in symbols]
-        # sentencepiece gives one unknown piece for a row of them
-        return [i for place, i in enumerate(ids) if i != self.model.unk_id() or ids[place - 1] != i or not place]
+        # SentencePiece merges adjacent unknown pieces into one
+        return [i for index, i in enumerate(ids) if i != self.model.unk_id() or ids[index - 1] != i or not index]

@@ -1,4 +1,4 @@
-"""Subword tokens: Kudo and Richardson 2018, arXiv:1808.06226; drawn ones: Kudo 2018, arXiv:1804.10959."""
+"""SentencePiece tokenizer. Kudo and Richardson 2018, arXiv:1808.06226; sampling: Kudo 2018, arXiv:1804.10959."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from seq2seq_attn.tokenizer.sentencepiece_model import MODEL_TYPES, SPECIALS, lo
 
 @final
 class SentencePieceTokenizer:
-    """Sentences to piece ids and back, with one model for both languages or one for each.
+    """A tokenizer with one SentencePiece model for both languages or one for each.
 
     Args:
         model_type: `unigram`, `bpe`, `char` or `word` (split at blanks).
-        vocab_size: tokens of a model, specials included; `char` and `word` use fewer if the text has fewer.
-        joint: one model over both languages.
-        sampling_alpha: for training encodings; 0 is off. `unigram`: the sharpness of the sampled
-            segmentation, small is wild. `bpe`: the share of merges left out.
-        split_by_unicode_script: whether no piece joins letters and other signs. False for text that is cut into tokens
-            already, where `l&apos;` is one.
-        cache_dir: trained models are kept there by their content; None: nowhere.
+        vocab_size: number of tokens of a model, specials included; an upper limit for `char` and `word`.
+        joint: train one model on both languages.
+        sampling_alpha: segmentation sampling in training; 0: off. `unigram`: exponent of the probabilities, the
+            smaller the more varied. `bpe`: share of merges to drop.
+        cache_dir: folder in which trained models are cached by content; None: no cache.
+        split_by_unicode_script: whether pieces may not contain both letters and other characters. Use False for
+            pretokenized text, where `l&apos;` is one token.
+
+    Raises:
+        UserError: if an argument is out of range.
     """
 
     pad_id, unk_id, bos_id, eos_id = SPECIALS.values()
@@ -52,7 +55,7 @@ class SentencePieceTokenizer:
         self._target_sampler: SegmentationSampler | None = None
 
     def train(self, sources: list[str], targets: list[str], progress: bool = False) -> None:
-        """Learn the tokens from the training split, or take them from the cache."""
+        """Learn the tokens from the training split, or load them from the cache."""
         console = plain_console(quiet=not progress)
         with console.status(f"Learning {self.model_type} tokens from {len(sources):,} sentence pairs"):
             if self.joint:
@@ -63,28 +66,28 @@ class SentencePieceTokenizer:
         self._set_models(source, target)
 
     def encode_source(self, sentences: list[str], sample: bool = False, seed: int = 0) -> list[list[int]]:
-        """Token ids without begin or end; `sample` draws a segmentation, a pure function of `seed`."""
+        """Return token ids without begin and end; `sample` draws segmentations, which depend on `seed` alone."""
         if sample and self._source_sampler is not None:
             return self._source_sampler(sentences, seed)
         return self.source_model.encode(sentences)
 
     def encode_target(self, sentences: list[str], sample: bool = False, seed: int = 0) -> list[list[int]]:
-        """As `encode_source`, for the target language."""
+        """Do what `encode_source` does for the target language."""
         if sample and self._target_sampler is not None:
             return self._target_sampler(sentences, seed)
         return self.target_model.encode(sentences)
 
     def decode_target(self, ids: list[list[int]]) -> list[str]:
-        """Detokenised sentences; padding, begin and end are left out."""
-        silent = (self.pad_id, self.bos_id, self.eos_id)
-        return [self.target_model.decode([i for i in row if i not in silent]).strip() if row else "" for row in ids]
+        """Return detokenized sentences, without padding, begin and end tokens."""
+        specials = (self.pad_id, self.bos_id, self.eos_id)
+        return [self.target_model.decode([i for i in row if i not in specials]).strip() if row else "" for row in ids]
 
     def source_tokens(self, ids: list[int]) -> list[str]:
-        """The tokens as text, "▁" for a blank before."""
+        """Return the tokens as text, with "▁" for a preceding blank."""
         return [self.source_model.id_to_piece(i) for i in ids]
 
     def target_tokens(self, ids: list[int]) -> list[str]:
-        """As `source_tokens`, for the target language."""
+        """Do what `source_tokens` does for the target language."""
         return [self.target_model.id_to_piece(i) for i in ids]
 
     @property
@@ -107,13 +110,13 @@ class SentencePieceTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """Of what decides an unsampled encoding: the two models."""
+        """SHA-256 of the two models, which determine the encoding without sampling."""
         digest = hashlib.sha256(self.source_model.serialized_model_proto())
         digest.update(self.target_model.serialized_model_proto())
         return digest.hexdigest()
 
     def get_state(self) -> dict[str, Any]:
-        """Plain data and tensors: what a checkpoint keeps, readable with `torch.load(weights_only=True)`."""
+        """Return the state for a checkpoint: plain data and tensors that `torch.load(weights_only=True)` can read."""
         source = as_tensor(self.source_model)
         return {
             "model_type": self.model_type,
@@ -126,7 +129,7 @@ class SentencePieceTokenizer:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> SentencePieceTokenizer:
-        """The tokenizer that gave `state`, ready to use."""
+        """Return the trained tokenizer whose state this is."""
         settings = {name: state[name] for name in ("model_type", "vocab_size", "joint", "sampling_alpha")}
         tokenizer = cls(**settings, cache_dir=None)
         source = load_model(state["source_model"].numpy().tobytes())
@@ -134,13 +137,13 @@ class SentencePieceTokenizer:
         tokenizer._set_models(source, target)
         return tokenizer
 
-    def _train(self, sentences: list[str], of: str) -> sentencepiece.SentencePieceProcessor:
+    def _train(self, sentences: list[str], language: str) -> sentencepiece.SentencePieceProcessor:
         file = None if self.cache_dir is None else self.cache_dir / f"{self._cache_key(sentences)}.model"
         return train_model(
             sentences,
             model_type=self.model_type,
             vocab_size=self.vocab_size,
-            of=of,
+            language=language,
             cache=file,
             split_by_unicode_script=self.split_by_unicode_script,
         )
@@ -162,20 +165,20 @@ class SentencePieceTokenizer:
 
 
 def check_settings(model_type: str, vocab_size: int, sampling_alpha: int | float) -> None:
-    """Refuse what no corpus could make work."""
+    """Raise a UserError for settings that are invalid for every corpus."""
     if model_type not in MODEL_TYPES:
         raise UserError(f"tokenizer.model_type={model_type} is unknown; choose from: {', '.join(MODEL_TYPES)}")
     if vocab_size <= len(SPECIALS):
         raise UserError(
-            f"tokenizer.vocab_size={vocab_size} leaves no room beside the {len(SPECIALS)} special tokens; "
-            "use some thousands"
+            f"tokenizer.vocab_size={vocab_size} must be greater than {len(SPECIALS)}, the number of special "
+            "tokens; use 8000"
         )
     if not 0.0 <= sampling_alpha <= 1.0:
         raise UserError(f"tokenizer.sampling_alpha={sampling_alpha} is not between 0 (off) and 1; use 0.1 or 0")
     if sampling_alpha > 0.0 and model_type not in ("unigram", "bpe"):
         raise UserError(
-            f"tokenizer.sampling_alpha={sampling_alpha} needs a model that can split in several ways, "
-            f"{model_type} cannot; use tokenizer=unigram, tokenizer=bpe or tokenizer.sampling_alpha=0"
+            f"tokenizer.sampling_alpha={sampling_alpha} needs a model with several segmentations of a word, which "
+            f"{model_type} does not have; use tokenizer=unigram, tokenizer=bpe or tokenizer.sampling_alpha=0"
         )
 
 

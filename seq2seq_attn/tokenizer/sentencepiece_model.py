@@ -1,4 +1,4 @@
-"""Training one SentencePiece model in memory, with our sentences for its errors and a file to keep it in."""
+"""Training of one SentencePiece model in memory, with a cache and helpful error messages."""
 
 from __future__ import annotations
 
@@ -20,22 +20,25 @@ def train_model(
     *,
     model_type: str,
     vocab_size: int,
-    of: str,
+    language: str,
     cache: Path | None,
     split_by_unicode_script: bool = True,
 ) -> sentencepiece.SentencePieceProcessor:
-    """The model of `sentences`, read from `cache` if it is there, else trained and kept there.
+    """Return the model of `sentences`, read from the file `cache` if it exists, else trained and written to it.
 
     Args:
-        of: whose sentences they are, in an error's words.
-        split_by_unicode_script: whether no piece joins letters and other signs.
+        language: name of the sentences' language, for error messages.
+        split_by_unicode_script: whether pieces may not contain both letters and other characters.
+
+    Raises:
+        UserError: if the vocabulary is too large or too small for the text.
     """
     if cache is not None and cache.is_file():
         try:
             return load_model(cache.read_bytes())
         except (OSError, RuntimeError):
-            pass  # damaged: trained anew and replaced
-    model = fit(sentences, model_type, vocab_size, split_by_unicode_script, of)
+            pass  # damaged: train again and replace it
+    model = fit(sentences, model_type, vocab_size, split_by_unicode_script, language)
     if cache is not None:
         with replacing(cache) as stream:
             stream.write(model)
@@ -46,14 +49,14 @@ def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:
     return sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
-def fit(sentences: list[str], model_type: str, vocab_size: int, split: bool, of: str) -> bytes:
-    """Train, and turn what sentencepiece says of the vocabulary's size into advice.
+def fit(sentences: list[str], model_type: str, vocab_size: int, split: bool, language: str) -> bytes:
+    """Train a model; translate SentencePiece's errors about the size of the vocabulary into advice.
 
     Raises:
-        UserError: if the text has too few tokens, or more characters than the vocabulary has room for.
+        UserError: if the text has too few tokens, or more characters than the vocabulary has tokens.
     """
     if not any(sentences):
-        raise UserError(f"the training split has no text in {of}; check data.path and data.cleaning")
+        raise UserError(f"the training split has no text in {language}; check data.path and data.cleaning")
     try:
         return run_trainer(sentences, model_type, vocab_size, split)
     except RuntimeError as error:
@@ -61,17 +64,17 @@ def fit(sentences: list[str], model_type: str, vocab_size: int, split: bool, of:
         if needed:
             raise UserError(
                 f"tokenizer.vocab_size={vocab_size} is less than the {needed[1]} characters and special "
-                f"tokens of {of} in this corpus; use tokenizer.vocab_size={needed[1]} or more"
+                f"tokens of {language} in this corpus; use tokenizer.vocab_size={needed[1]} or more"
             ) from error
         most = most_pieces(sentences, model_type, split, error)
         raise UserError(
             f"tokenizer.vocab_size={vocab_size} is more than this corpus supports; at most {most} "
-            f"{model_type} tokens for {of}; use tokenizer.vocab_size={most}"
+            f"{model_type} tokens for {language}; use tokenizer.vocab_size={most}"
         ) from error
 
 
 def most_pieces(sentences: list[str], model_type: str, split: bool, error: RuntimeError) -> int:
-    """The size that sentencepiece proposes, tried: a model of that size may come out smaller still."""
+    """Return the size that SentencePiece proposes, tested by training, since it may propose a smaller one again."""
     while True:
         proposed = re.search(r"set it to a value <= (\d+)", str(error))
         if proposed is None:
@@ -85,7 +88,7 @@ def most_pieces(sentences: list[str], model_type: str, split: bool, error: Runti
 
 
 def run_trainer(sentences: list[str], model_type: str, vocab_size: int, split: bool) -> bytes:
-    """The model's bytes; the same for the same arguments, on any machine."""
+    """Train and return the model's bytes, which are the same for the same arguments on any machine."""
     writer = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences),
@@ -97,8 +100,8 @@ def run_trainer(sentences: list[str], model_type: str, vocab_size: int, split: b
         normalization_rule_name="identity",
         split_by_unicode_script=split,
         hard_vocab_limit=model_type in ("unigram", "bpe"),
-        max_sentence_length=1_000_000,  # bytes; what is too long, cleaning has dropped
-        num_threads=2,  # fixed: the order in which counts are summed, and with it the model, depends on it
+        max_sentence_length=1_000_000,  # bytes; cleaning has dropped longer sentences
+        num_threads=2,  # fixed, because the order of summation, and so the model, depends on it
         minloglevel=9,
         **SPECIALS,  # type: ignore[arg-type]
     )

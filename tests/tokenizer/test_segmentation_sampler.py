@@ -1,4 +1,4 @@
-"""Drawn segmentations: their limits, their probabilities, and that nothing but the seed decides them."""
+"""Sampled segmentations: limiting cases, probabilities, and dependence on the seed alone."""
 
 import math
 import subprocess
@@ -15,7 +15,7 @@ UNSEEN = ["lowest 中文 news", "中中low", "", "▁the", "<s> new  wider"]
 
 
 def model(model_type):
-    return train_model(SENTENCES, model_type=model_type, vocab_size=40, of="the tests", cache=None)
+    return train_model(SENTENCES, model_type=model_type, vocab_size=40, language="the tests", cache=None)
 
 
 def test_bpe_without_dropout_is_sentencepieces_own_encoding():
@@ -46,7 +46,7 @@ def test_unigram_draws_follow_the_model_to_the_power_alpha():
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_any_draw_reads_as_the_same_text(model_type):
+def test_every_sample_decodes_to_the_same_text(model_type):
     processor = model(model_type)
     for ids, ids_plain in zip(
         SegmentationSampler(processor, model_type, 0.4)(SENTENCES + UNSEEN, seed=2),

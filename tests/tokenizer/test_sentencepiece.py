@@ -1,4 +1,4 @@
-"""Text to tokens and back, the same every time, and a sentence for each setting that cannot be."""
+"""Encoding and decoding, reproducibility, the cache, and error messages for invalid settings."""
 
 import io
 import re
@@ -28,7 +28,7 @@ def make(model_type="unigram", joint=True, alpha=0.0, cache=None, vocab_size=Non
 
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("model_type", SIZES)
-def test_what_was_trained_on_comes_back_from_its_tokens(model_type, joint):
+def test_training_sentences_are_restored_from_their_tokens(model_type, joint):
     size = 44 if not joint and model_type in ("unigram", "bpe") else None
     tokenizer = make(model_type, joint, vocab_size=size)
     ids = tokenizer.encode_target(TARGETS)
@@ -86,7 +86,7 @@ def test_a_cached_model_is_used_again_and_a_damaged_one_replaced(tmp_path):
     assert file.read_bytes() == content
 
 
-def test_the_cache_knows_settings_and_content_apart(tmp_path):
+def test_the_cache_distinguishes_settings_and_content(tmp_path):
     make(cache=str(tmp_path))
     make(cache=str(tmp_path), vocab_size=89)
     SentencePieceTokenizer("unigram", 97, True, 0.0, str(tmp_path)).train(SOURCES, TARGETS[:-1])
@@ -194,17 +194,17 @@ def test_no_text_to_train_on_is_one_sentence():
         ),
         (
             ("bpe", 4, True, 0.0),
-            "tokenizer.vocab_size=4 leaves no room beside the 4 special tokens; use some thousands",
+            "tokenizer.vocab_size=4 must be greater than 4, the number of special tokens; use 8000",
         ),
         (("bpe", 60, True, 1.5), "tokenizer.sampling_alpha=1.5 is not between 0 (off) and 1; use 0.1 or 0"),
         (
             ("char", 60, True, 0.1),
-            "tokenizer.sampling_alpha=0.1 needs a model that can split in several "
-            "ways, char cannot; use tokenizer=unigram, tokenizer=bpe or tokenizer.sampling_alpha=0",
+            "tokenizer.sampling_alpha=0.1 needs a model with several segmentations of a word, which char does not "
+            "have; use tokenizer=unigram, tokenizer=bpe or tokenizer.sampling_alpha=0",
         ),
     ],
 )
-def test_settings_that_cannot_be_are_refused(settings, sentence):
+def test_invalid_settings_are_refused(settings, sentence):
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         SentencePieceTokenizer(*settings, None)
 
