@@ -23,7 +23,7 @@ def package(folder: Path, files: dict[str, str]) -> Path:
 def test_the_package_imports_downwards_only():
     run = check()
     assert run.returncode == 0, run.stdout
-    assert run.stdout.endswith(" modules keep the order\n")
+    assert run.stdout.endswith(" modules follow the order\n")
 
 
 def test_every_forbidden_import_is_printed_with_its_line(tmp_path):
@@ -41,11 +41,11 @@ def test_every_forbidden_import_is_printed_with_its_line(tmp_path):
     run = check(str(root))
     assert run.returncode == 1
     assert run.stdout.replace(f"{root}/", "").splitlines() == [
-        "__init__.py:1: seq2seq_attn itself imports model, so every layer would; leave its __init__ bare",
-        "attention/score/dot.py:3: attention may not import model: imports run downwards only",
-        "data/reader.py:2: data may not import position: siblings on one line may not see each other",
-        "extra/thing.py:1: folder extra stands in no layer; add it to LAYERS in import_layers.py",
-        "model/model.py:1: model imports helpers, which is no folder of a layer",
+        "__init__.py:1: seq2seq_attn itself imports model, and with it every layer would; remove it from __init__",
+        "attention/score/dot.py:3: attention may not import model: only lower layers may be imported",
+        "data/reader.py:2: data may not import position: siblings in a layer may not import each other",
+        "extra/thing.py:1: folder extra is in no layer; add it to LAYERS in import_layers.py",
+        "model/model.py:1: model imports helpers, which is in no layer",
         "nn/mask.py:1: nn may not import cli: imports run downwards only",
         "nn/mask.py:2: nn may not import search: imports run downwards only",
         "nn/mask.py:2: nn may not import metric: imports run downwards only",

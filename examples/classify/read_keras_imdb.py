@@ -1,8 +1,8 @@
-"""Read Keras' `imdb.npz` (x_train, y_train, x_test, y_test) without running what a stranger may have put into it.
+"""A safe reader of Keras' `imdb.npz` (x_train, y_train, x_test, y_test), which executes no code from the file.
 
-Its reviews are an array of lists, which NumPy stores as a pickle, and a pickle may call any function: `np.load` reads
-it with `allow_pickle=True` only. Here the lists are read and nothing is called. Reviews that are padded to one matrix
-hold no pickle, and are read as well.
+Its reviews are an array of lists, which NumPy stores as a pickle. A pickle may call any function, so `np.load` needs
+`allow_pickle=True` for it. This module reads the lists without calling anything. It also reads reviews padded to one
+matrix, which need no pickle.
 """
 
 from __future__ import annotations
@@ -25,29 +25,32 @@ Split = tuple[list[list[int]], list[int]]
 
 
 def read_keras_imdb(path: Path, *, num_words: int, length: int) -> dict[str, Split]:
-    """Reviews and labels of `train` and `test`, as `imdb.load_data(num_words)` and `pad_sequences(maxlen)` give them.
+    """Return reviews and labels of `train` and `test` as `imdb.load_data(num_words)` and `pad_sequences(maxlen)` do.
 
-    A review starts with START, a word from rank `num_words` - 3 on is RARE, and the last `length` tokens stay.
+    A review starts with START, words from rank `num_words` - 3 on become RARE, and the last `length` tokens are kept.
+
+    Raises:
+        UserError: if the file is not an npz file with these arrays.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             arrays = {name.removesuffix(".npy"): archive.read(name) for name in archive.namelist()}
     except (OSError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} cannot be read as npz ({error}); give Keras' imdb.npz") from error
+        raise UserError(f"{path} cannot be read as npz ({error}); use Keras' imdb.npz") from error
     missing = [name for name in ("x_train", "y_train", "x_test", "y_test") if name not in arrays]
     if missing:
-        raise UserError(f"{path} has no {missing[0]}; give an npz with x_train, y_train, x_test and y_test")
-    found = {}
+        raise UserError(f"{path} has no {missing[0]}; use an npz file with x_train, y_train, x_test and y_test")
+    splits = {}
     for split in ("train", "test"):
         reviews, labels = (read_array(arrays[f"{kind}_{split}"], path) for kind in "xy")
         tokens = [[START, *(word + FIRST for word in review if word != PAD)] for review in reviews]
         kept = [[token if token < num_words else RARE for token in review][-length:] for review in tokens]
-        found[split] = (kept, labels)
-    return found
+        splits[split] = (kept, labels)
+    return splits
 
 
 def read_array(content: bytes, path: Path) -> list[Any]:
-    """Numbers, or lists of numbers, of one npy file."""
+    """Return the numbers, or lists of numbers, of an npy file."""
     file = io.BytesIO(content)
     try:
         version = np.lib.format.read_magic(file)
@@ -57,14 +60,14 @@ def read_array(content: bytes, path: Path) -> list[Any]:
             return np.lib.format.read_array(file, allow_pickle=False).tolist()
         rows = ListsOnly(file).load().state[-1]
     except (pickle.UnpicklingError, EOFError, ValueError, AttributeError, TypeError, IndexError) as error:
-        raise UserError(f"{path} holds no plain lists ({error}); give Keras' imdb.npz") from error
+        raise UserError(f"{path} does not contain plain lists ({error}); use Keras' imdb.npz") from error
     if not all(type(row) is list and all(type(word) is int for word in row) for row in rows):
-        raise UserError(f"{path} holds something else than lists of whole numbers; give Keras' imdb.npz")
+        raise UserError(f"{path} does not contain lists of integers; use Keras' imdb.npz")
     return rows
 
 
 class Inert:
-    """Stands in for whatever a pickled array names: it keeps what it is told, and does nothing."""
+    """A replacement for every class and function that a pickled array names; it only stores the state."""
 
     def __init__(self, *arguments: Any) -> None:
         self.state: Any = ()
@@ -74,9 +77,9 @@ class Inert:
 
 
 class ListsOnly(pickle.Unpickler):
-    """Knows no class and no function."""
+    """An unpickler that loads no classes and functions."""
 
     def find_class(self, module: str, name: str) -> type:
         if (module, name) not in OF_AN_ARRAY:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}")
         return Inert

@@ -1,10 +1,10 @@
-"""Classify sentences by one layer of attention.
+"""Classify sentences with one layer of attention.
 
 `python examples/classify/train_classifier.py --attention sparse pattern.k=3`
 
-The IMDB test of Su 2018 (kexue.fm/archives/4765): 8 heads of 16, sinusoidal positions joined by concat, mean pooling.
-Without `--path` it reads sentences of its own, in which every other opinion is negated: a bag of their words says
-nothing, so `--attention none` stays at chance.
+The IMDB experiment of Su 2018 (kexue.fm/archives/4765): 8 heads of width 16, concatenated sinusoidal positions, mean
+pooling. Without `--path` it generates sentences in which half of the opinions are negated. A bag of words does not
+determine their labels, so `--attention none` stays at chance.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ASIDES = ["", "on monday", "to be honest", "as my sister says", "after all these
 
 
 class Classifier(nn.Module):
-    """Embeddings with their positions, attention, the mean of its contexts, one number."""
+    """Embeddings with positions, attention, the mean of its contexts and a linear output."""
 
     def __init__(self, attention: SelfAttention, num_words: int) -> None:
         super().__init__()
@@ -52,16 +52,18 @@ class Classifier(nn.Module):
 def main(arguments: list[str] | None = None) -> float:
     """Train, print the accuracy on the test split after every epoch, and return the last."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("overrides", nargs="*", help="of the attention: pattern.k=3, normalizer=entmax15")
+    parser.add_argument(
+        "overrides", nargs="*", help="overrides of the attention, such as pattern.k=3 or normalizer=entmax15"
+    )
     parser.add_argument("--attention", default="multihead", help="a preset of conf/attention")
-    parser.add_argument("--path", type=Path, help="Keras' imdb.npz; without it, sentences are made")
+    parser.add_argument("--path", type=Path, help="Keras' imdb.npz; without it, sentences are generated")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--num-words", type=int, default=20000, help="of IMDB; rarer ones are one word")
-    parser.add_argument("--length", type=int, default=100, help="last words of a review that are read")
+    parser.add_argument("--num-words", type=int, default=20000, help="vocabulary of IMDB; rarer words share one token")
+    parser.add_argument("--length", type=int, default=100, help="number of words to read, the last of each review")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     torch.manual_seed(options.seed)
-    splits, num_words = made_corpus(options.seed), 1 + len(vocabulary())
+    splits, num_words = generated_corpus(options.seed), 1 + len(vocabulary())
     if options.path:
         num_words = options.num_words
         splits = read_keras_imdb(options.path, num_words=num_words, length=options.length)
@@ -70,7 +72,7 @@ def main(arguments: list[str] | None = None) -> float:
 
 
 def train(model: Classifier, splits: dict[str, Split], epochs: int) -> float:
-    """The accuracy on `test` after the last epoch."""
+    """Train and return the accuracy on `test` after the last epoch."""
     optimizer, reinforce = torch.optim.Adam(model.parameters()), Reinforce(momentum=0.9)
     accuracy = 0.0
     for epoch in range(1, epochs + 1):
@@ -80,7 +82,7 @@ def train(model: Classifier, splits: dict[str, Split], epochs: int) -> float:
             losses = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
             loss = losses.sum()
             total += float(loss.detach())
-            if attended.log_prob is not None and attended.entropy is not None:  # hard attention drew its positions
+            if attended.log_prob is not None and attended.entropy is not None:  # hard attention samples positions
                 drawn = ((x * (tokens != PAD)).sum(1) for x in (attended.log_prob, attended.entropy))
                 loss = loss + reinforce(-losses, torch.ones(len(labels), dtype=torch.long), *drawn)
             optimizer.zero_grad()
@@ -93,13 +95,13 @@ def train(model: Classifier, splits: dict[str, Split], epochs: int) -> float:
 
 @torch.inference_mode()
 def evaluate(model: Classifier, split: Split) -> float:
-    """Share of sentences that are classified right."""
+    """Return the share of sentences that are classified correctly."""
     model.eval()
     return sum(int(((model(tokens)[0] > 0) == (labels > 0)).sum()) for tokens, labels in batches(split)) / len(split[1])
 
 
 def batches(split: Split, shuffled: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-    """Tokens, padded behind, and labels as 0.0 and 1.0."""
+    """Yield tokens, padded at the end, and labels as 0.0 and 1.0."""
     sentences, labels = split
     order = torch.randperm(len(labels)) if shuffled else torch.arange(len(labels))
     for rows in order.split(BATCH):
@@ -108,30 +110,30 @@ def batches(split: Split, shuffled: bool = False) -> Iterator[tuple[Tensor, Tens
 
 
 def vocabulary() -> dict[str, int]:
-    """A token for each word of the made sentences; PAD is none of them."""
+    """Return a token other than PAD for each word of the generated sentences."""
     words = ["the", "was", "not", "very", "and", *NOUNS, *GOOD, *BAD, *" ".join(ASIDES).split()]
     return {word: token for token, word in enumerate(dict.fromkeys(words), PAD + 1)}
 
 
-def made_corpus(seed: int) -> dict[str, Split]:
-    """Sentences of one to three opinions that agree; label 1 where they are kind."""
+def generated_corpus(seed: int) -> dict[str, Split]:
+    """Generate sentences of one to three opinions that agree; the label is 1 if they are favourable."""
     generator, tokens = random.Random(seed), vocabulary()
-    found: dict[str, Split] = {}
+    splits: dict[str, Split] = {}
     for name, count in (("train", 4000), ("test", 1000)):
         labels = [generator.randrange(2) for _ in range(count)]
-        sentences = [made_sentence(generator, kind=bool(label)) for label in labels]
-        found[name] = [[tokens[word] for word in sentence.split()] for sentence in sentences], labels
-    return found
+        sentences = [generated_sentence(generator, favourable=bool(label)) for label in labels]
+        splits[name] = [[tokens[word] for word in sentence.split()] for sentence in sentences], labels
+    return splits
 
 
-def made_sentence(generator: random.Random, *, kind: bool) -> str:
-    """`to be honest the plot was not very dull and the cast was great`"""
+def generated_sentence(generator: random.Random, *, favourable: bool) -> str:
+    """Generate a sentence such as `to be honest the plot was not very dull and the cast was great`."""
     opinions = []
     for _ in range(generator.randint(1, 3)):
         negated = generator.random() < 0.5
         words = ["the", generator.choice(NOUNS), "was", *(["not"] if negated else [])]
         words += ["very"] if generator.random() < 0.5 else []
-        opinions.append(" ".join([*words, generator.choice(GOOD if kind != negated else BAD)]))
+        opinions.append(" ".join([*words, generator.choice(GOOD if favourable != negated else BAD)]))
     return f"{generator.choice(ASIDES)} {' and '.join(opinions)}"
 
 

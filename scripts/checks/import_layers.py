@@ -1,4 +1,4 @@
-"""Holds the package to its layers: imports run downwards, and siblings on one line may not see each other."""
+"""Check the layers of the package: a module imports only from lower layers, not from siblings on the same line."""
 
 import ast
 import sys
@@ -33,12 +33,12 @@ ORDER = " > ".join(" | ".join(line) for line in LAYERS)
 
 
 def violations(package: Path) -> Iterator[str]:
-    """`file:line: sentence` for each import that the order forbids."""
+    """Yield `file:line: message` for each import that violates the order."""
     for path in sorted(package.rglob("*.py")):
-        position = path.relative_to(package).parts
-        importer = position[0].removesuffix(".py") if position[0] != "__init__.py" else package.name
+        top = path.relative_to(package).parts[0]
+        importer = top.removesuffix(".py") if top != "__init__.py" else package.name
         if importer != package.name and importer not in DEPTH:
-            yield f"{path}:1: folder {importer} stands in no layer; add it to LAYERS in {Path(__file__).name}"
+            yield f"{path}:1: folder {importer} is in no layer; add it to LAYERS in {Path(__file__).name}"
             continue
         module = [package.name, *path.relative_to(package).with_suffix("").parts]
         for line, imported in imported_folders(path, module):
@@ -47,7 +47,7 @@ def violations(package: Path) -> Iterator[str]:
 
 
 def imported_folders(path: Path, module: list[str]) -> Iterator[tuple[int, str]]:
-    """Line and folder (or module) below the package, of every import, those inside functions too."""
+    """Yield the line and the top-level folder or module of every import of the package, also inside functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
@@ -61,17 +61,17 @@ def imported_folders(path: Path, module: list[str]) -> Iterator[tuple[int, str]]
 
 
 def judge(importer: str, imported: str, package: str) -> str | None:
-    """What is wrong with this import, or None."""
+    """Return what is wrong with this import, or None."""
     if importer == imported or imported.startswith("__"):
         return None
     if imported not in DEPTH:
-        return f"{importer} imports {imported}, which is no folder of a layer"
+        return f"{importer} imports {imported}, which is in no layer"
     if importer == package:
-        return f"{package} itself imports {imported}, so every layer would; leave its __init__ bare"
+        return f"{package} itself imports {imported}, and with it every layer would; remove it from __init__"
     if DEPTH[importer] == DEPTH[imported]:
-        return f"{importer} may not import {imported}: siblings on one line may not see each other"
+        return f"{importer} may not import {imported}: siblings in a layer may not import each other"
     if DEPTH[importer] > DEPTH[imported]:
-        return f"{importer} may not import {imported}: imports run downwards only"
+        return f"{importer} may not import {imported}: only lower layers may be imported"
     return None
 
 
@@ -80,11 +80,11 @@ def main(arguments: Sequence[str]) -> None:
     root = Path(arguments[0]) if arguments else Path(__file__).parents[2] / "seq2seq_attn"
     modules = len(list(root.rglob("*.py")))
     if not modules:
-        raise UserError(f"{root} has no Python file; give the folder of a package")
+        raise UserError(f"{root} has no Python files; give the folder of a package")
     faults = list(violations(root))
-    print(*faults, sep="\n") if faults else print(f"import layers: {modules} modules keep the order")
+    print(*faults, sep="\n") if faults else print(f"import layers: {modules} modules follow the order")
     if faults:
-        sys.exit(f"{len(faults)} imports break the order {ORDER}")
+        sys.exit(f"{len(faults)} imports violate the order {ORDER}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Random overrides with values that nobody means: every command succeeds or answers with one sentence.
+"""Fuzz the commands with random overrides: each must succeed or print one sentence.
 
-`python -m scripts.checks.random_overrides --cases 200 --seed 1`; each case has a process and a folder of its own.
+`python -m scripts.checks.random_overrides --cases 200 --seed 1`; each case runs in its own process and folder.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def composed(command: str, overrides: list[str]) -> DictConfig:
 
 
 def options(config: DictConfig) -> dict[str, Any]:
-    """The default of every option and of every group of options, by its path."""
+    """Return the default of every option and group of options, by its path."""
 
     def below(node: Any, path: str) -> Iterator[tuple[str, Any]]:
         for name, child in node.items() if isinstance(node, dict) else ():
@@ -60,7 +60,7 @@ def options(config: DictConfig) -> dict[str, Any]:
 
 
 def answer(command: str, overrides: list[str]) -> str:
-    """The sentence with which a command ends, empty for success; a bug raises what it raises."""
+    """Run a command; return the message with which it ends, empty for success, or raise the exception of a bug."""
     try:
         config = composed(command, overrides)
     except Exception as error:
@@ -77,7 +77,7 @@ def answer(command: str, overrides: list[str]) -> str:
 
 
 def drawn(random: Random, bases: list[tuple[str, list[str]]]) -> tuple[str, list[str]]:
-    """A command and its overrides, of which the last is a random one, half the time of its default's type."""
+    """Draw a command and a random override, in half of the cases of the type of the default."""
     command, base = random.choice(bases)
     key, default = random.choice(list(options(composed(command, base)).items()))
     alike = [value for value in VALUES if type(yaml.safe_load(value)) is type(default)]
@@ -85,15 +85,15 @@ def drawn(random: Random, bases: list[tuple[str, list[str]]]) -> tuple[str, list
 
 
 def in_own_process(command: str, overrides: list[str], folder: Path, seconds: float) -> str | None:
-    """What is wrong with how a command ended; None: nothing."""
+    """Run a command in a child process; return what is wrong with how it ended, or None."""
     folder.mkdir(parents=True)
     child = os.fork()
     if child == 0:
         os.setsid()
         os.chdir(folder)
-        with Path("said.txt").open("w") as said:
+        with Path("output.txt").open("w") as output:
             for descriptor in (1, 2):
-                os.dup2(said.fileno(), descriptor)
+                os.dup2(output.fileno(), descriptor)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         try:
             sentence = answer(command, overrides)
@@ -110,15 +110,15 @@ def in_own_process(command: str, overrides: list[str], folder: Path, seconds: fl
             os.waitpid(child, 0)
             return f"no answer in {seconds:g} s"
         time.sleep(0.02)
-    said = (folder / "said.txt").read_text(errors="replace")
-    return None if ended[1] == 0 else said[-3000:] or f"ended by signal {ended[1]}"
+    output = (folder / "output.txt").read_text(errors="replace")
+    return None if ended[1] == 0 else output[-3000:] or f"ended by signal {ended[1]}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=60, help="limit of a case")
+    parser.add_argument("--seconds", type=float, default=60, help="time limit of a case")
     arguments = parser.parse_args()
     random, faults = Random(arguments.seed), 0
     with tempfile.TemporaryDirectory() as name:
@@ -139,13 +139,13 @@ def main() -> None:
             began = time.monotonic()
             folder = top / str(number) / "deep" / "er"
             fault = in_own_process(command, overrides, folder, arguments.seconds)
-            last = (folder / "said.txt").read_text(errors="replace").rpartition("ANSWER ")[2].strip()
-            told = f"{number:4} {time.monotonic() - began:5.1f} s  {command} {overrides[0]} {overrides[-1][:90]}"
-            print(told, "|", "FAULT" if fault else last[:150], flush=True)
+            last = (folder / "output.txt").read_text(errors="replace").rpartition("ANSWER ")[2].strip()
+            summary = f"{number:4} {time.monotonic() - began:5.1f} s  {command} {overrides[0]} {overrides[-1][:90]}"
+            print(summary, "|", "FAULT" if fault else last[:150], flush=True)
             if fault:
                 faults += 1
                 print(fault, flush=True)
-    print(f"{arguments.cases} cases with seed {arguments.seed}: {faults} without a sentence")
+    print(f"{arguments.cases} cases with seed {arguments.seed}: {faults} failed")
     sys.exit(faults > 0)
 
 

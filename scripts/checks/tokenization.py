@@ -1,4 +1,4 @@
-"""How many of Multi30k's tokenized lines our tokens equal: `python -m scripts.checks.tokenization --path FOLDER`."""
+"""Count the tokenized lines of Multi30k that ours equal: `python -m scripts.checks.tokenization --path FOLDER`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUFFIX = ".lc.norm.tok"
 
 
 def read(file: Path) -> list[str]:
-    """Lines of a gz file, split on line feeds only."""
+    """Return the lines of a gzipped file, split at line feeds only."""
     return gzip.decompress(file.read_bytes()).decode().removesuffix("\n").split("\n")
 
 
@@ -24,7 +24,10 @@ def read(file: Path) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--path", type=Path, required=True, help="folder of {split}.{language}.gz, and of tok/ with the public files"
+        "--path",
+        type=Path,
+        required=True,
+        help="folder with {split}.{language}.gz, and tok/ with the public tokenized files",
     )
     folder = parser.parse_args().path
     table = Table()

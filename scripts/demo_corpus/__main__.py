@@ -1,9 +1,9 @@
-"""Write data/demo: English-French pairs from a grammar and a lexicon of our own.
+"""Generate data/demo, English-French sentence pairs, from a grammar and a lexicon.
 
     python -m scripts.demo_corpus [--seed N] [--output data/demo]
 
-`unseen.tsv` holds word pairs (adjective and noun, subject and verb, verb and object) that the other three
-never bring together, made of words that `train.tsv` knows.
+`unseen.tsv` contains word pairs (adjective and noun, subject and verb, verb and object) that never occur together in
+the other three files, made of words that occur in `train.tsv`.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any, final
 
 from scripts.demo_corpus.grammar import Clause, walk
 from scripts.demo_corpus.lexicon import Adjective, Adverbial, Lexicon, Noun, Verb
-from scripts.demo_corpus.links import BlockedScores
+from scripts.demo_corpus.links import Parts
 from scripts.demo_corpus.noun_phrases import Gap, NounPhrase
 from scripts.demo_corpus.sentence_sampler import SentenceSampler
 from scripts.demo_corpus.spelling import Words, join_english, join_french
@@ -25,9 +25,9 @@ from seq2seq_attn.errors import reports_user_errors
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "demo"
 SIZES = {"train": 20_000, "val": 1_000, "test": 1_000, "unseen": 1_000}
-HELD_OUT_ONE_IN = 25
-CLOSED_KINDS = ("name", "city", "country", "game", "instrument", "language")  # too few uses to hold one out
-SHORTEST, LONGEST = 3, 25  # English words
+HELD_OUT_ONE_IN = 25  # word pairs
+CLOSED_KINDS = ("name", "city", "country", "game", "instrument", "language")  # used too little to hold pairs out
+SHORTEST, LONGEST = 3, 25  # lengths of a sentence, in English words
 
 
 @final
@@ -71,7 +71,7 @@ def build(seed: int) -> dict[str, list[Example]]:
         example = realise(sampler.sentence())
         length = len(example.english.split())
         if not SHORTEST <= length <= LONGEST or example.english in seen:
-            # two meanings may share an English sentence, but then they must share the French one
+            # two meanings may have the same English sentence only if they have the same French one
             assert seen.get(example.english, example.french) == example.french, example
             continue
         seen[example.english] = example.french
@@ -87,7 +87,7 @@ def build(seed: int) -> dict[str, list[Example]]:
     }
 
 
-def realise(sentence: BlockedScores) -> Example:
+def realise(sentence: Parts) -> Example:
     english: Words = []
     french: Words = []
     for part in sentence:
@@ -133,7 +133,7 @@ def _common_noun(phrase: Any) -> str:
 
 
 def held_out(pair: tuple[str, str, str]) -> bool:
-    """Whether a pair is kept for unseen.tsv: the same ones for every seed."""
+    """Return whether a pair is held out for unseen.tsv; the pairs are the same for every seed."""
     return zlib.crc32(" ".join(pair).encode()) % HELD_OUT_ONE_IN == 0
 
 
@@ -152,7 +152,7 @@ def report(splits: dict[str, list[Example]]) -> str:
     return "\n".join(
         [
             *(f"{name}: {len(examples)} pairs" for name, examples in splits.items()),
-            f"English words a sentence: {sum(lengths) / len(lengths):.1f} on average, "
+            f"English words per sentence: {sum(lengths) / len(lengths):.1f} on average, "
             f"{sum(length >= 16 for length in lengths) / len(lengths):.0%} with 16 or more",
             f"{len(lexicon.lemmas)} lemmas; the rarest in train: {rarest}",
         ]

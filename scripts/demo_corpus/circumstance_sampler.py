@@ -1,4 +1,4 @@
-"""Where and when: places with their prepositions, and times, drawn at random."""
+"""Random places, with their prepositions, and times."""
 
 from typing import final
 
@@ -30,7 +30,7 @@ class CircumstanceSampler:
         return Place(english, french, NounPhrase(noun, "the", False, adjectives))
 
     def locate(self, kind: str) -> Place:
-        """Where something "lies" or somebody "stands"."""
+        """Draw a place where something "lies" or somebody "stands"."""
         choices = [(key, noun) for key, nouns in self.lexicon.data[kind].items() for noun in nouns.split()]
         where, noun = self.rng.choice(choices)
         english, french = where.split("/")
@@ -42,19 +42,19 @@ class CircumstanceSampler:
             unit = self.lexicon.units[self.rng.choice(units)]
             english, french = self.rng.choice(list(self.lexicon.data["numbers"].items())[:9])
             if tense == "past":
-                said = f"{english} {unit.english_plural} ago", f"il y a {french} {unit.french_plural}"
+                forms = f"{english} {unit.english_plural} ago", f"il y a {french} {unit.french_plural}"
             else:
-                said = f"in {english} {unit.english_plural}", f"dans {french} {unit.french_plural}"
-            return Adverbial(tuple(said[0].split()), tuple(said[1].split()))
+                forms = f"in {english} {unit.english_plural}", f"dans {french} {unit.french_plural}"
+            return Adverbial(tuple(forms[0].split()), tuple(forms[1].split()))
         times = self.lexicon.times[tense]
         if verb.key not in self.lexicon.data["seasonal"].split():
             times = [time for time in times if time.english[-1] not in ("summer", "winter")]
         return self.rng.choice(times)
 
     def _locations(self) -> dict[str, tuple[str, str]]:
-        """The prepositions that a noun takes where something happens."""
-        found = {}
+        """Return the prepositions of each noun that can be the place of an event."""
+        prepositions: dict[str, tuple[str, str]] = {}
         for key, nouns in self.lexicon.data["locations"].items():
             english, french = key.split("/")
-            found |= dict.fromkeys(self.lexicon.members(nouns), (english, french))
-        return found
+            prepositions |= dict.fromkeys(self.lexicon.members(nouns), (english, french))
+        return prepositions

@@ -1,4 +1,4 @@
-"""Clauses drawn at random, within what makes sense, down to their relative clauses."""
+"""Random clauses that make sense, including their relative clauses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ HUMAN_OBJECT_DETS = ("the", "the", "their_own", "of", "this", "a", "count", "the
 @final
 @dataclass(frozen=True)
 class Wish:
-    """What a clause shall be like. `detail` 0 is bare, 1 has adjectives, places, times, 2 relatives too."""
+    """Requirements of a clause. `detail` 0 is bare; 1 has adjectives, places and times; 2 has relative clauses too."""
 
     detail: int = 0
-    negation: str | None = None  # None: now and then
+    negation: str | None = None  # None: at random
     question: str = ""
     gap: Gap | None = None
     modal: bool = True
@@ -44,7 +44,7 @@ class ClauseSampler:
         self.human_verbs = [verb for verb in self.plain_verbs if "man" in verb.who]
 
     def clause(self, wish: Wish, subject: Any = None, verbs: Sequence[Verb] = (), tense: str = "") -> Clause:
-        """What is not given is drawn."""
+        """Draw a clause; `subject`, `verbs` and `tense` are drawn too if they are not given."""
         tense = tense or self.rng.choice(TENSES)
         verb = self.words.pick_verb(verbs or self.plain_verbs, tense)
         if subject is None:
@@ -53,7 +53,7 @@ class ClauseSampler:
         negation = self._negation() if wish.negation is None else wish.negation
         if negation == "never" and (tense == "future" or verb.state):
             negation = "not"
-        if negation and getattr(subject, "det", "") == "all":  # not all do, or all do not?
+        if negation and getattr(subject, "det", "") == "all":  # "all do not" would be ambiguous
             subject = replace(subject, det="the")
         clause = Clause(subject, verb, (), tense, negation, question=wish.question)
         if tense_is_hidden(clause):
@@ -68,7 +68,7 @@ class ClauseSampler:
         return self._adverbials(clause, wish) if wish.detail or wish.time else clause
 
     def noun_phrase(self, english: str, dets: Sequence[str] = (), detail: int = 0, subject: Any = None) -> NounPhrase:
-        """A noun phrase that may hold a relative clause."""
+        """Draw a noun phrase, which may have a relative clause."""
         phrase = self.noun_phrases.noun_phrase(english, dets, detail, subject)
         return self._perhaps_with_relative(phrase, detail)
 
@@ -87,7 +87,7 @@ class ClauseSampler:
         if human and self.chance(0.6):
             if self.chance(0.25):
                 adjectives = self.lexicon.adjectives
-                state = self.pick([word for word, entry in adjectives.items() if noun.english in entry.said_of])
+                state = self.pick([word for word, entry in adjectives.items() if noun.english in entry.predicate_of])
                 return Clause(gap, self.lexicon.verbs["be"], (adjectives[state],))
             verbs = [verb for verb in self.plain_verbs if noun.english in verb.who]
             return self.clause(wish, gap, verbs, self.rng.choice(("present", "past")))
@@ -98,8 +98,8 @@ class ClauseSampler:
         for _ in range(20):
             tense = self.rng.choice(("present", "past", "past"))
             clause = self.clause(replace(wish, gap=gap), None, verbs, tense)
-            itself = human and clause.subject == self.noun_phrases.again(phrase)
-            if not isinstance(clause.subject, Both) and not itself:
+            same = human and clause.subject == self.noun_phrases.again(phrase)
+            if not isinstance(clause.subject, Both) and not same:
                 return clause
         return None
 
@@ -143,16 +143,18 @@ class ClauseSampler:
         if clause.negation or clause.question:
             names = [name for name in names if name in ("can", "must", "want")]
         if any(isinstance(part, Pronoun) for part in clause.complements) or verb.reflexive:
-            names = [name for name in names if name not in ("try", "begin")]  # de le, à les: never contracted
+            names = [
+                name for name in names if name not in ("try", "begin")
+            ]  # "de le" and "à les" with pronouns are not contracted
         if verb.simple:
             names = [name for name in names if name not in ("begin", "prefer", "must")]
         return replace(clause, modal=self.lexicon.modals[self.pick(names)]) if names else clause
 
     def _adverbials(self, clause: Clause, wish: Wish) -> Clause:
-        verb, said = clause.verb, []
+        verb, chosen = clause.verb, []
         relative = any(getattr(part, "relative", None) for part in clause.complements)
         if verb.manners and not clause.modal and clause.negation != "never" and self.chance(0.4):
-            said.append(self.lexicon.manners[self.rng.choice(verb.manners)])
+            chosen.append(self.lexicon.manners[self.rng.choice(verb.manners)])
         nouns = [
             noun
             for noun in verb.places
@@ -160,35 +162,35 @@ class ClauseSampler:
         ]
         has_place = any(isinstance(part, Place) for part in clause.complements)
         if nouns and wish.detail and not has_place and not relative and wish.question != "where" and self.chance(0.45):
-            said.append(self.circumstances.place(self.lexicon.nouns[self.pick(nouns)], "lieu", wish.detail))
+            chosen.append(self.circumstances.place(self.lexicon.nouns[self.pick(nouns)], "lieu", wish.detail))
         often = (
             clause.tense == "present"
             and not (verb.state or clause.modal or clause.negation)
             and wish.question != "when"
         )
         if wish.detail and often and verb.key != "become" and self.chance(0.18):
-            said = [part for part in said if isinstance(part, Place)]
-            return replace(clause, adverbials=tuple(said), frequency=self.rng.choice(self.lexicon.frequency))
+            chosen = [part for part in chosen if isinstance(part, Place)]
+            return replace(clause, adverbials=tuple(chosen), frequency=self.rng.choice(self.lexicon.frequency))
         if not wish.time or verb.state or clause.negation == "never" or wish.question == "when" or verb.past_only:
-            return replace(clause, adverbials=tuple(said))
+            return replace(clause, adverbials=tuple(chosen))
         if (
             clause.tense == "present"
             and not (verb.simple or clause.modal)
             and self.chance(0.2)
             and not (wish.gap or relative)
         ):
-            said.append(self.lexicon.times["now"][0])
-            return replace(clause, adverbials=tuple(said), progressive=True)
+            chosen.append(self.lexicon.times["now"][0])
+            return replace(clause, adverbials=tuple(chosen), progressive=True)
         if (clause.modal and clause.tense == "present") or not wish.detail or not self.chance(0.5):
-            return replace(clause, adverbials=tuple(said))
+            return replace(clause, adverbials=tuple(chosen))
         time = self.circumstances.time(clause.tense, verb)
         if not wish.question and (relative or self.chance(0.35)):
-            return replace(clause, adverbials=tuple(said), opening=time)
-        return replace(clause, adverbials=(*said, time))
+            return replace(clause, adverbials=tuple(chosen), opening=time)
+        return replace(clause, adverbials=(*chosen, time))
 
 
 def tense_is_hidden(clause: Clause) -> bool:
-    """They read: today, or yesterday?"""
+    """Return whether the English present and past are the same, as in "they read"."""
     same = clause.verb.past == clause.verb.english[0] and clause.tense != "future"
     shown = clause.subject.person == 1 or clause.negation == "not" or clause.question not in ("", "who")
     return same and not shown

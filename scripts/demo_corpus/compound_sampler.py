@@ -1,4 +1,4 @@
-"""Sentences of two clauses: a chain, a contrast, a reason, a condition, two things at once."""
+"""Random sentences of two clauses: a chain, a contrast, a reason, a condition or simultaneous events."""
 
 from dataclasses import replace
 from typing import Any, final
@@ -6,7 +6,7 @@ from typing import Any, final
 from scripts.demo_corpus.clause_sampler import TENSES, ClauseSampler, Wish, tense_is_hidden
 from scripts.demo_corpus.grammar import Clause
 from scripts.demo_corpus.lexicon import Verb
-from scripts.demo_corpus.links import AND, AND_THEN, BECAUSE, BUT, COMMA, IF, WHEN, WHILE, BlockedScores
+from scripts.demo_corpus.links import AND, AND_THEN, BECAUSE, BUT, COMMA, IF, WHEN, WHILE, Parts
 from scripts.demo_corpus.noun_phrases import Both
 
 
@@ -18,8 +18,8 @@ class CompoundSampler:
         self.rng, self.chance, self.pick = clauses.rng, clauses.chance, clauses.pick
         self.data, self.be = self.lexicon.data, self.lexicon.verbs["be"]
 
-    def chain(self) -> BlockedScores:
-        """A second clause says "it" or "them" of the first one's object."""
+    def chain(self) -> Parts:
+        """Draw two clauses, the second of which refers to the object of the first by "it" or "them"."""
         key = self.pick(list(self.data["follow_ups"]))
         first = self.lexicon.verbs[key]
         tense = "present" if first.state else "past" if first.unplanned else self.rng.choice(TENSES)
@@ -34,9 +34,9 @@ class CompoundSampler:
         opening = self.circumstances.time(tense, first) if self.chance(0.35) and not first.state else None
         leading = Clause(subject, first, (phrase, *self._rest(first, subject)), tense, opening=opening)
         denied = self.chance(0.35)
-        own = self.chance(0.5)
+        same = self.chance(0.5)
         other = (
-            self.noun_phrases.again(subject) if own else self.noun_phrases.subject(self._who(second), unlike=subject)
+            self.noun_phrases.again(subject) if same else self.noun_phrases.subject(self._who(second), unlike=subject)
         )
         following = Clause(other, second, (self.noun_phrases.again(phrase), *self._rest(second, other)), tense)
         following = replace(following, negation="not" if denied else "")
@@ -55,7 +55,7 @@ class CompoundSampler:
     def _who(self, verb: Verb) -> list[str]:
         return [noun for noun in verb.who if self.noun_phrases.is_human(noun)]
 
-    def contrast(self) -> BlockedScores:
+    def contrast(self) -> Parts:
         verbs = self.lexicon.verbs
         if self.chance(0.5):
             subject = self.noun_phrases.subject(self.noun_phrases.humans)
@@ -83,7 +83,7 @@ class CompoundSampler:
         complements = (self.noun_phrases.again(leading.complements[0]), *self._rest(verb, other))
         return leading, BUT, Clause(other, verb, complements, leading.tense, "not")
 
-    def reason(self) -> BlockedScores:
+    def reason(self) -> Parts:
         roll = self.rng.random()
         if roll < 0.35:
             leading, state = self._motive(self.rng.choice(("present", "future")))
@@ -113,14 +113,14 @@ class CompoundSampler:
     def _human_only(self, verbs: list[Verb]) -> list[Verb]:
         return [verb for verb in verbs if len(self._who(verb)) == len(verb.who)]
 
-    def whenever(self) -> BlockedScores:
+    def whenever(self) -> Parts:
         leading, state = self._motive(self.rng.choice(("present", "future")))
         subject, pronoun = leading.subject, state.subject
         link = WHEN if leading.tense == "present" else IF
         return link, replace(state, subject=subject), COMMA, replace(leading, subject=pronoun, opening=None)
 
     def _motive(self, tense: str) -> tuple[Clause, Clause]:
-        """What somebody does, and the feeling that moves them."""
+        """Draw an action and the feeling that causes it."""
         feeling = self.pick(list(self.data["motives"]))
         verbs = [self.lexicon.verbs[key] for key in self.data["motives"][feeling].split()]
         subject = self.noun_phrases.subject(self.noun_phrases.humans)
@@ -130,7 +130,7 @@ class CompoundSampler:
             return leading, Clause(again, self.be, (self.lexicon.adjectives[feeling],))
         return leading, Clause(again, self.lexicon.verbs[f"be_{feeling}"])
 
-    def together(self) -> BlockedScores:
+    def together(self) -> Parts:
         if self.chance(0.3):
             active = [v for v in self.clauses.plain_verbs if not (v.state or v.simple or v.past_only)]
             wish = Wish(detail=1, negation="", modal=False, time=False)

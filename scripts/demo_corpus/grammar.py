@@ -1,4 +1,4 @@
-"""A small bilingual grammar: one meaning, a tree under a `Clause`, said in English and in French."""
+"""A small bilingual grammar: a meaning is a tree of which each node has an English and a French form."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -119,7 +119,7 @@ def _complement_french(complement: Any, slot: Slot, clause: Clause) -> Words:
 
 
 def walk(node: Any) -> list[Any]:
-    """A meaning and all its parts, down to words."""
+    """Return a meaning and all its parts, down to words."""
     nodes, waiting = [], [node]
     while waiting:
         part = waiting.pop()

@@ -7,7 +7,7 @@ from typing import Any, final
 
 import yaml
 
-PLACES = ("lieu", "but", "arrivée", "source")  # where one is, goes to, arrives, comes from
+PLACES = ("lieu", "but", "arrivée", "source")  # location, goal, arrival, origin
 
 
 @final
@@ -29,8 +29,8 @@ class Adjective:
     english: str
     forms: tuple[str, str, str, str]  # masculine, feminine, masculine plural, feminine plural
     before: bool
-    describes: frozenset[str]  # nouns it may stand beside
-    said_of: frozenset[str]  # nouns it may be a predicate of
+    describes: frozenset[str]  # nouns that it may modify
+    predicate_of: frozenset[str]  # nouns of which it may be the predicate
 
 
 @final
@@ -67,7 +67,7 @@ class Verb:
     state: bool = False
     simple: bool = False  # never progressive
     past_only: bool = False
-    unplanned: bool = False  # told only when it has happened
+    unplanned: bool = False  # used in the past only, unless a modal precedes
     dets: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
     manners: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Verb:
 class Adverbial:
     english: tuple[str, ...]
     french: tuple[str, ...]
-    mid: bool = False  # in French right after the finite verb
+    mid: bool = False  # in French directly after the finite verb
     manner: bool = False  # in French before the objects
 
 
@@ -111,16 +111,16 @@ class Lexicon:
 
     @cache  # noqa: B019 (one lexicon lives as long as the program)
     def members(self, names: str) -> tuple[str, ...]:
-        """The nouns that a list of classes, groups and nouns stands for."""
-        found: dict[str, None] = {}
+        """Return the nouns of a list of classes, groups and nouns."""
+        nouns: dict[str, None] = {}
         for name in names.split():
             if name in self.data["groups"]:
-                found.update(dict.fromkeys(self.members(self.data["groups"][name])))
+                nouns.update(dict.fromkeys(self.members(self.data["groups"][name])))
             elif name in self.data["nouns"]:
-                found.update(dict.fromkeys(self.data["nouns"][name]))
+                nouns.update(dict.fromkeys(self.data["nouns"][name]))
             else:
-                found[name] = None
-        return tuple(found)
+                nouns[name] = None
+        return tuple(nouns)
 
     def professions(self, english: str, feminine: bool) -> str:
         two_forms = self.data["feminine_professions" if feminine else "masculine_professions"]
@@ -139,14 +139,14 @@ class Lexicon:
         given = entry.get("forms")
         forms = tuple(given.split()) if given else _adjective_forms(entry["fr"])
         describes = self.members(entry.get("of", ""))
-        said_of = self.members(entry["says"]) if "says" in entry else describes
-        return Adjective(english, forms, entry.get("before", False), frozenset(describes), frozenset(said_of))
+        predicate_of = self.members(entry["says"]) if "says" in entry else describes
+        return Adjective(english, forms, entry.get("before", False), frozenset(describes), frozenset(predicate_of))
 
     def _verb(self, key: str, entry: dict[str, Any]) -> Verb:
         english = entry.get("en", key.replace("_", " ") if key.startswith("be_") else "").split()
         slots = [self._slot(slot, entry) for slot in entry.get("slots", [])]
         if not english:
-            # "look_for" keeps its preposition in the slot, where the noun may be away from it
+            # "look_for" has its preposition in the slot, since the noun may be separated from it
             english = key.split("_")
             if slots and english[-1] == " ".join(slots[0].english):
                 english.pop()
@@ -177,7 +177,7 @@ class Lexicon:
     def _slot(self, text: str, entry: dict[str, Any]) -> Slot:
         prepositions, _, nouns = text.partition(" ")
         english, french = ("" if word == "-" else word for word in prepositions.split("/"))
-        if french in PLACES:  # the place brings its prepositions
+        if french in PLACES:  # a place has its own prepositions
             english = ""
         return Slot(tuple(english.split()), french, self.members(nouns), entry.get("strong", False))
 

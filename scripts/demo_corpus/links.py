@@ -1,4 +1,4 @@
-"""The words between clauses: coordination, subordination, punctuation."""
+"""Links between clauses: coordination, subordination and punctuation."""
 
 from dataclasses import dataclass
 from typing import final
@@ -21,8 +21,8 @@ class Link:
 
 
 AND, BUT = Link("and", "et"), Link(", but", ", mais")
-AND_THEN = Link(", and", ", et")  # where a bare "and" would join two names
+AND_THEN = Link(", and", ", et")  # after which "and" would otherwise join two names
 BECAUSE, WHILE, COMMA = Link("because", "parce que"), Link("while", "pendant que"), Link(",", ",")
 THAT = Link("that", "que")
 WHEN, IF = Link("when", "quand"), Link("if", "si")
-BlockedScores = tuple[Clause | Link, ...]
+Parts = tuple[Clause | Link, ...]

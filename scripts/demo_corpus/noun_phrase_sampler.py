@@ -1,4 +1,4 @@
-"""Noun phrases drawn at random: who or what, whose, how many, and the pronoun that takes them up."""
+"""Random noun phrases with determiners, owners, numbers and adjectives, and the pronouns that refer to them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ class NounPhraseSampler:
     def subject(
         self, who: Sequence[str], detail: int = 0, unlike: Any = None, asked: bool = False
     ) -> NounPhrase | Both | Pronoun:
-        """Somebody or something of `who`; `unlike` is whom it shall not be taken for."""
+        """Draw a subject from the nouns `who`; it must not be confused with `unlike`."""
         humans = [noun for noun in who if self.is_human(noun)]
         animals = [noun for noun in who if not self.is_human(noun)]
         if animals and (not humans or self.chance(0.4)):
@@ -63,7 +63,7 @@ class NounPhraseSampler:
         return NounPhrase(self.lexicon.nouns[self.pick(names)], "")
 
     def again(self, phrase: Any) -> Pronoun:
-        """The pronoun that takes the phrase up."""
+        """Return the pronoun that refers to the phrase."""
         if isinstance(phrase, Pronoun):
             return phrase
         suffix = " (f)" if phrase.gender == "f" else ""
@@ -74,7 +74,7 @@ class NounPhraseSampler:
         return PRONOUNS["it" + suffix]
 
     def noun_phrase(self, english: str, dets: Sequence[str] = (), detail: int = 0, subject: Any = None) -> NounPhrase:
-        """A phrase for a noun; `subject` is whose it may be, None for anyone."""
+        """Draw a phrase for a noun; `subject` may own it, None: anyone may."""
         noun = self.lexicon.nouns[english]
         if noun.kind in ("name", "city", "country"):
             return NounPhrase(noun, "")
@@ -113,7 +113,7 @@ class NounPhraseSampler:
         return NounPhrase(noun, det, plural, adjectives, count, owner)
 
     def _fitting(self, dets: Sequence[str], noun: Noun) -> list[str]:
-        """Those of the determiners that the noun can take, or what it takes instead."""
+        """Return those of the determiners that the noun can take, or suitable ones instead."""
         options = [det for det in dets if det != "name"] or list(FREE_DETS)
         if noun.english not in self.owned:
             options = [det for det in options if det not in ("of", "their_own", "my", "my_one")] or ["the"]
@@ -155,7 +155,7 @@ class NounPhraseSampler:
         return (first,)
 
     def without_clash(self, verb: Verb, phrase: NounPhrase) -> NounPhrase:
-        """Nobody buys a broken clock."""
+        """Remove adjectives that clash with the verb: nobody buys a broken clock."""
         if any((verb.key, adjective.english) in self.clashes for adjective in phrase.adjectives):
             return replace(phrase, adjectives=())
         return phrase

@@ -1,4 +1,4 @@
-"""Noun phrases in both languages: determiners, agreement, owners, and what may stand in a phrase's place."""
+"""Noun phrases in both languages: determiners, agreement, owners, and what can replace a phrase."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -24,7 +24,7 @@ DETERMINERS = POSSESSIVES | {
 @final
 @dataclass(frozen=True)
 class Gap:
-    """Where a relative clause or a question has moved its subject or object away from."""
+    """The gap that a moved subject or object leaves in a relative clause or a question."""
 
     noun: Noun | None = None
     plural: bool = False
@@ -88,9 +88,9 @@ class NounPhrase:
             words += [*self._relative_word("que"), *self.relative.say_french()]
         return words
 
-    def _relative_word(self, of_object: str) -> Words:
-        """That of a subject is said by the clause, in the subject's place."""
-        return [] if self.relative and isinstance(self.relative.subject, Gap) else [of_object]
+    def _relative_word(self, pronoun: str) -> Words:
+        """Return the relative pronoun of an object; the clause itself produces that of a subject."""
+        return [] if self.relative and isinstance(self.relative.subject, Gap) else [pronoun]
 
     def _french_determiner(self, negated: bool, adjective_first: bool) -> Words:
         if not self.det:
@@ -132,7 +132,7 @@ class Both:
 @final
 @dataclass(frozen=True)
 class Profession:
-    """The predicate of "she is a doctor": no article in French, and the subject's gender."""
+    """The predicate of "she is a doctor": in French it has no article, and the gender of the subject."""
 
     masculine: Noun
     feminine: Noun
@@ -141,7 +141,7 @@ class Profession:
 @final
 @dataclass(frozen=True)
 class Place:
-    """A noun phrase behind a preposition that says where."""
+    """A noun phrase after a preposition of place."""
 
     english: str
     french: str

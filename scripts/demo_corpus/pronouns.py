@@ -1,4 +1,4 @@
-"""Personal pronouns, with their forms in both languages."""
+"""Personal pronouns with their forms in both languages."""
 
 from dataclasses import dataclass
 from typing import final
@@ -14,7 +14,7 @@ class Pronoun:
     dative: str
     strong: str
     reflexive: str
-    person: int  # place in the rows of finite verb forms
+    person: int  # index in the rows of finite verb forms
     gender: str = "m"
     plural: bool = False
 

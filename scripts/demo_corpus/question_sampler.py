@@ -1,4 +1,4 @@
-"""Questions: yes or no, where, when, why, how, who, and what or which of an object."""
+"""Random questions: yes or no, where, when, why, how, who, and what or which for an object."""
 
 from dataclasses import replace
 from typing import final
@@ -6,7 +6,7 @@ from typing import final
 from scripts.demo_corpus.clause_sampler import TENSES, ClauseSampler, Wish
 from scripts.demo_corpus.grammar import Clause
 from scripts.demo_corpus.lexicon import Verb
-from scripts.demo_corpus.links import BlockedScores
+from scripts.demo_corpus.links import Parts
 from scripts.demo_corpus.noun_phrases import Gap
 from scripts.demo_corpus.pronouns import PRONOUNS
 from scripts.demo_corpus.statement_sampler import StatementSampler
@@ -22,12 +22,12 @@ class QuestionSampler:
         self.words, self.lexicon = clauses.words, clauses.lexicon
         self.rng, self.chance, self.pick = clauses.rng, clauses.chance, clauses.pick
 
-    def yes_no(self) -> BlockedScores:
+    def yes_no(self) -> Parts:
         if self.chance(0.25):
             return (self.statements.is_so("yes_no"),)
         return (self.clauses.clause(Wish(detail=1, negation="", question="yes_no")),)
 
-    def asking(self) -> BlockedScores:
+    def asking(self) -> Parts:
         kind = self.rng.choice(KINDS)
         if kind == "where is":
             noun = self.pick(self.lexicon.members("pet portable clothing kin building name transport"))
@@ -60,7 +60,7 @@ class QuestionSampler:
         return replace(clause, fronted=fronted, complements=(Gap(noun, plural), *clause.complements[1:]))
 
     def _asked(self, verb: Verb, kind: str) -> list[str]:
-        """The object nouns after which the question may ask."""
+        """Return the object nouns for which the question may ask."""
         if not verb.slots or not verb.slots[0].direct or {"generic", "bare"} & set(verb.dets):
             return []
         if kind == "what" and verb.key == "tell":  # "tell somebody", but "tell a story to somebody"

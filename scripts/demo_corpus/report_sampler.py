@@ -1,4 +1,4 @@
-"""Reports: somebody thinks, hopes, says or knows that a sentence is true."""
+"""Random reports: somebody thinks, hopes, says or knows that a sentence is true."""
 
 from dataclasses import replace
 from typing import final
@@ -7,7 +7,7 @@ from scripts.demo_corpus.clause_sampler import ClauseSampler, Wish
 from scripts.demo_corpus.compound_sampler import CompoundSampler
 from scripts.demo_corpus.grammar import Clause
 from scripts.demo_corpus.lexicon import Verb
-from scripts.demo_corpus.links import AND, AND_THEN, BUT, THAT, BlockedScores
+from scripts.demo_corpus.links import AND, AND_THEN, BUT, THAT, Parts
 from scripts.demo_corpus.statement_sampler import StatementSampler
 
 
@@ -18,21 +18,21 @@ class ReportSampler:
         self.clauses, self.noun_phrases = clauses, clauses.noun_phrases
         self.words, self.rng, self.chance = clauses.words, clauses.rng, clauses.chance
 
-    def reported(self) -> BlockedScores:
+    def reported(self) -> Parts:
         inner = self.statements.is_so() if self.chance(0.2) else self.clauses.clause(Wish(detail=2))
         verb = self._reporting(inner)
         subject = self.noun_phrases.subject(self.noun_phrases.humans)
         return (Clause(subject, verb, (replace(inner, opening=None),)),)
 
-    def _reporting(self, *told: Clause) -> Verb:
-        """One hopes for what is yet to come."""
+    def _reporting(self, *reported: Clause) -> Verb:
+        """Draw a verb for the clauses; "hope" is for the future only."""
         verbs = self.clauses.clause_verbs
-        if any(clause.tense != "future" for clause in told):
+        if any(clause.tense != "future" for clause in reported):
             verbs = [verb for verb in verbs if verb.key != "hope"]
         return self.words.pick_verb(verbs, "present")
 
-    def relayed(self) -> BlockedScores:
-        """A report of two clauses; "that" is said before each."""
+    def relayed(self) -> Parts:
+        """Draw a report of two clauses, each after "that" if they are coordinated."""
         two = self.compounds
         kind = self.rng.choice((two.chain, two.contrast, two.reason, two.together, two.together))
         leading, link, following = kind()

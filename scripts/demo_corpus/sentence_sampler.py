@@ -1,4 +1,4 @@
-"""The kinds of sentence that the demo corpus is made of, and how often each is drawn."""
+"""The kinds of sentences in the demo corpus, with their relative frequencies."""
 
 import random
 from typing import Any, final
@@ -7,7 +7,7 @@ from scripts.demo_corpus.clause_sampler import ClauseSampler
 from scripts.demo_corpus.compound_sampler import CompoundSampler
 from scripts.demo_corpus.grammar import Clause, walk
 from scripts.demo_corpus.lexicon import Lexicon
-from scripts.demo_corpus.links import BlockedScores
+from scripts.demo_corpus.links import Parts
 from scripts.demo_corpus.noun_phrases import Both, NounPhrase
 from scripts.demo_corpus.pronouns import Pronoun
 from scripts.demo_corpus.question_sampler import QuestionSampler
@@ -41,7 +41,7 @@ class SentenceSampler:
             reports.relayed: 20,
         }
 
-    def sentence(self) -> BlockedScores:
+    def sentence(self) -> Parts:
         (kind,) = self.rng.choices(list(self.kinds), list(self.kinds.values()))
         parts = kind()
         nodes = walk(parts)
@@ -52,14 +52,14 @@ class SentenceSampler:
 
 
 def they_are_clear(nodes: list[Any]) -> bool:
-    """Whether each "they" or "them" could only be said as it is: no plural of the other gender is about."""
+    """Return whether each "they" or "them" has one French form: there is no plural of the other gender."""
     phrases = [node for node in nodes if isinstance(node, NounPhrase | Both) and node.plural]
     humans = [phrase for phrase in phrases if isinstance(phrase, Both) or phrase.noun.kind in HUMAN_KINDS]
     for clause in nodes:
         if not isinstance(clause, Clause):
             continue
         for pronoun, others in [(clause.subject, humans), *((part, phrases) for part in clause.complements)]:
-            said = isinstance(pronoun, Pronoun) and pronoun.english == "they"
-            if said and any(phrase.gender != pronoun.gender for phrase in others):
+            is_they = isinstance(pronoun, Pronoun) and pronoun.english == "they"
+            if is_they and any(phrase.gender != pronoun.gender for phrase in others):
                 return False
     return True

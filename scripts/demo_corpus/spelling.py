@@ -1,4 +1,4 @@
-"""From words to a sentence: French elision and contraction, the English article, the capital letter."""
+"""Sentences from lists of words: French elision and contraction, the English article, the capital letter."""
 
 import re
 
@@ -10,28 +10,28 @@ CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à
 
 
 def join_french(words: Words) -> str:
-    """Elision, contraction and the forms before a vowel ("X/Y": Y before one), from the last word back."""
-    said: Words = []
+    """Apply elision, contraction and the forms before a vowel ("X/Y": Y before a vowel), from the last word back."""
+    sentence: Words = []
     for word in reversed(" ".join(words).split()):
-        following = said[0] if said else ""
+        following = sentence[0] if sentence else ""
         vowel = _starts_with_vowel(following)
         if "/" in word:
             word = word.split("/")[vowel]
         if (word in ELIDED and vowel) or (word == "si" and following in ("il", "ils")):
-            said[0] = word[:-1] + "'" + following
+            sentence[0] = word[:-1] + "'" + following
         elif (word, following) in CONTRACTED:
-            said[0] = CONTRACTED[word, following]
+            sentence[0] = CONTRACTED[word, following]
         else:
-            said.insert(0, word)
-    return _finish(said)
+            sentence.insert(0, word)
+    return _finish(sentence)
 
 
 def join_english(words: Words) -> str:
-    said: Words = []
+    sentence: Words = []
     for word in reversed(words):
-        article = word == "a" and said and re.match(r"[aeio]|u(?!ni|se)|hon|hour", said[0].lower())
-        said.insert(0, "an" if article else word)
-    return _finish(said)
+        article = word == "a" and sentence and re.match(r"[aeio]|u(?!ni|se)|hon|hour", sentence[0].lower())
+        sentence.insert(0, "an" if article else word)
+    return _finish(sentence)
 
 
 def _starts_with_vowel(word: str) -> bool:

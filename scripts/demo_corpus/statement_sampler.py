@@ -1,14 +1,14 @@
-"""Statements of one clause: what somebody does, what something is like, what there is."""
+"""Random statements of one clause: actions, properties, and what there is."""
 
 from dataclasses import replace
 from typing import final
 
 from scripts.demo_corpus.clause_sampler import ClauseSampler, Wish
 from scripts.demo_corpus.grammar import Clause
-from scripts.demo_corpus.links import BlockedScores
+from scripts.demo_corpus.links import Parts
 from scripts.demo_corpus.pronouns import PRONOUNS
 
-# what one may be often, or is going to be
+# temporary states, which allow a frequency or the future
 STATES = ("happy", "sad", "tired", "sick", "worried", "busy", "ready")
 
 
@@ -20,10 +20,10 @@ class StatementSampler:
         self.rng, self.chance, self.pick = clauses.rng, clauses.chance, clauses.pick
         self.be = self.lexicon.verbs["be"]
 
-    def statement(self) -> BlockedScores:
+    def statement(self) -> Parts:
         return (self.clauses.clause(Wish(detail=2)),)
 
-    def copula(self) -> BlockedScores:
+    def copula(self) -> Parts:
         roll = self.rng.random()
         if roll < 0.6:
             return (self.is_so(),)
@@ -39,11 +39,11 @@ class StatementSampler:
         return (Clause(phrase, self.be, (where,), negation=negation),)
 
     def is_so(self, question: str = "") -> Clause:
-        """Somebody or something is ADJECTIVE."""
+        """Draw a clause that states a property: somebody or something is ADJECTIVE."""
         adjective = self.lexicon.adjectives[self.pick(list(self.lexicon.adjectives))]
-        while not adjective.said_of or adjective.english in ("American", "long", "wild"):
+        while not adjective.predicate_of or adjective.english in ("American", "long", "wild"):
             adjective = self.lexicon.adjectives[self.pick(list(self.lexicon.adjectives))]
-        who = [noun for noun in self.lexicon.nouns if noun in adjective.said_of]
+        who = [noun for noun in self.lexicon.nouns if noun in adjective.predicate_of]
         noun = self.pick(who)
         if self.clauses.is_human(noun):
             subject = self.noun_phrases.subject([word for word in who if self.clauses.is_human(word)])
@@ -62,7 +62,7 @@ class StatementSampler:
         denied = not question and getattr(subject, "det", "") != "all" and self.chance(0.25)
         return replace(clause, negation="not" if denied else "")
 
-    def there_is(self) -> BlockedScores:
+    def there_is(self) -> Parts:
         human = self.chance(0.3)
         noun = self.pick(self.lexicon.members("crowd pet" if human else "portable food vessel text"))
         where = self.circumstances.locate("stands" if human else "lies")
@@ -70,7 +70,7 @@ class StatementSampler:
         negation = "not" if not question and self.chance(0.25) else ""
         dets = ("a", "some") if negation or question else ("a", "some", "count", "many")
         phrase = self.clauses.noun_phrase(noun, dets, detail=1)
-        # "il y a": the y stands where a reflexive pronoun would
+        # "il y a": y takes the place of a reflexive pronoun
         there = replace(PRONOUNS["he"], english="there", reflexive="y", person=4 if phrase.plural else 1)
         have = self.lexicon.verbs["have"]
         verb = replace(have, key="be", english=("be",), reflexive=True, present=("a",) * 5)

@@ -1,4 +1,4 @@
-"""The verb of a clause with its auxiliaries, negation, clitics and participle, in both languages."""
+"""The verb group in both languages: auxiliaries, negation, clitics and participle."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ BE = ("am", "is", "are", "are", "are")
 
 
 def english_verb_group(clause: "Clause") -> tuple[Words, Words]:
-    """The auxiliary with its "not", which a question splits from the rest."""
+    """Return the auxiliary with its "not", which a question separates from the rest, and the rest."""
     person, verb, rest_of_modal = clause.subject.person, clause.verb, []
     head, *particles = verb.english
     frequency = list(clause.frequency.english) if clause.frequency else []
@@ -70,17 +70,17 @@ def french_verb_group(clause: "Clause") -> Words:
 
 
 def _clitics(clause: "Clause") -> Words:
-    """me, se, nous, vous < le, la, les < lui, leur."""
-    found = [clause.subject.reflexive] if clause.verb.reflexive else []
+    """Return the clitics in the order me, se, nous, vous < le, la, les < lui, leur < y."""
+    clitics = [clause.subject.reflexive] if clause.verb.reflexive else []
     for slot, complement in zip(clause.verb.slots, clause.complements, strict=True):
         if isinstance(complement, Pronoun) and takes_clitic(slot):
-            found.append(complement.direct if slot.direct else complement.dative)
+            clitics.append(complement.direct if slot.direct else complement.dative)
     order = ("me", "se", "nous", "vous", "le", "la", "les", "lui", "leur", "y")
-    return sorted(found, key=order.index)
+    return sorted(clitics, key=order.index)
 
 
 def _participle(clause: "Clause") -> str:
-    """Agrees with the subject after être, with an object that precedes it after avoir."""
+    """Return the participle, which agrees with the subject after être and with a preceding object after avoir."""
     if clause.verb.être or clause.verb.reflexive:
         return inflect_participle(clause.verb.participle, clause.subject)
     for slot, complement in zip(clause.verb.slots, clause.complements, strict=True):
@@ -95,10 +95,10 @@ def inflect_participle(participle: str, phrase: Any) -> str:
 
 
 def takes_clitic(slot: Slot) -> bool:
-    """Whether a pronoun in the slot goes before the French verb."""
+    """Return whether a pronoun in the slot precedes the French verb."""
     return slot.direct or (slot.french == "à" and not slot.strong)
 
 
 def is_adverb(part: Any, kind: str) -> bool:
-    """Whether a part is an adverbial of a kind, "mid" or "manner"."""
+    """Return whether a part is an adverbial of a kind, "mid" or "manner"."""
     return isinstance(part, Adverbial) and getattr(part, kind)

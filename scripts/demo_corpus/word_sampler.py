@@ -1,4 +1,4 @@
-"""Words drawn at random, in favour of the less used ones."""
+"""Random words, with a preference for those used less."""
 
 import random
 from collections import Counter
@@ -20,13 +20,13 @@ class WordSampler:
         return self.rng.random() < share
 
     def pick(self, words: Sequence[str]) -> str:
-        """The less used of two, so that no word stays rare."""
+        """Draw two words and return the one used less, so that no word stays rare."""
         chosen = min(self.rng.choice(words), self.rng.choice(words), key=lambda word: self.used[word])
         self.used[chosen] += 1
         return chosen
 
     def pick_verb(self, verbs: Sequence[Verb], tense: str) -> Verb:
-        """A verb that may be said in the tense."""
+        """Draw a verb that can be used in the tense."""
         barred = {"past": ("state",), "future": ("state", "past_only", "unplanned")}.get(
             tense, ("past_only", "unplanned")
         )

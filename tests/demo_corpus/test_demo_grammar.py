@@ -1,4 +1,4 @@
-"""The grammar of the demo corpus, by worked examples."""
+"""Worked examples of the grammar of the demo corpus."""
 
 import pytest
 from configs import ROOT
@@ -36,7 +36,7 @@ def link(english: str, french: str) -> object:
 
 
 def noun_phrase_sampler(picked: str) -> object:
-    """One that picks the same word whenever it has to."""
+    """A random generator that always chooses the same word."""
     words = word_sampler.WordSampler(lexicon, None)
     words.pick = lambda _: picked
     return NounPhraseSampler(words)
@@ -199,7 +199,7 @@ def test_there_are_at_least_forty_worked_examples():
 
 
 @pytest.mark.parametrize(("parts", "english", "french"), SENTENCES, ids=[english for _, english, _ in SENTENCES])
-def test_a_meaning_is_said_in_both_languages(parts, english, french):
+def test_a_meaning_has_its_form_in_both_languages(parts, english, french):
     example = corpus.realise(tuple(parts))
     assert (example.english, example.french) == (english, french)
 

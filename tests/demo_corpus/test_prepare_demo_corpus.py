@@ -1,4 +1,4 @@
-"""The demo corpus: its files by what they promise."""
+"""Properties of the files of the demo corpus."""
 
 import random
 import re
@@ -37,23 +37,23 @@ def committed(split: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_the_committed_file_is_what_the_script_writes(split):
+def test_the_committed_file_equals_the_generated_one(split):
     text = "".join(example.line for example in built()[split])
     assert (DATA / f"{split}.tsv").read_bytes() == text.encode()
 
 
-def test_another_seed_says_other_sentences():
+def test_another_seed_gives_other_sentences():
     sampler = sentence_sampler.SentenceSampler
     first, again, other = (sampler(lexicon, random.Random(seed)) for seed in (1, 1, 2))
-    said = [[corpus.realise(one.sentence()).line for _ in range(50)] for one in (first, again, other)]
-    assert said[0] == said[1] != said[2]
+    lines = [[corpus.realise(one.sentence()).line for _ in range(50)] for one in (first, again, other)]
+    assert lines[0] == lines[1] != lines[2]
 
 
 def test_each_split_has_its_size():
     assert {split: len(committed(split)) for split in SPLITS} == corpus.SIZES
 
 
-def test_no_english_sentence_comes_twice():
+def test_no_english_sentence_occurs_twice():
     english = [pair[0] for split in SPLITS for pair in committed(split)]
     assert len(english) == len(set(english))
 
@@ -68,8 +68,8 @@ def test_a_held_out_pair_is_in_unseen_only():
     assert all(any(map(corpus.held_out, example.pairs)) for example in built()["unseen"])
 
 
-def test_a_held_out_adjective_never_stands_beside_its_noun():
-    """The same promise, read off the text."""
+def test_a_held_out_adjective_is_never_next_to_its_noun():
+    """Check the same property in the text."""
     held = {
         (adjective, noun.english)
         for adjective, entry in lexicon.adjectives.items()

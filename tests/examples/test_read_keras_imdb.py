@@ -1,4 +1,4 @@
-"""Keras' reviews are read as Keras reads them, and a file that would run something is refused unrun."""
+"""Keras' reviews are read as Keras does, and a file with code is refused without executing it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REVIEWS = [[1, 14, 7], [5, 9, 2, 6, 3]]
 
 
 class Trap:
-    """What unpickling it would do."""
+    """Return the call that unpickling would make."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -43,7 +43,7 @@ def saved(path: Path, **changed: Any) -> Path:
 
 
 def test_reviews_are_those_of_load_data_and_pad_sequences(tmp_path: Path) -> None:
-    # A word is its rank + 3, from 10 on it is rare (2); a start (1) stands first; the last four tokens stay.
+    # A word is its rank + 3, and rare (2) from 10 on; a start token (1) comes first; the last four tokens are kept.
     found = read_keras_imdb(saved(tmp_path / "imdb.npz"), num_words=10, length=4)
     assert found == {"train": ([[1, 4, 2, 2], [2, 5, 9, 6]], [1, 0]), "test": ([[1, 4, 2, 2]], [1])}
 
@@ -51,7 +51,7 @@ def test_reviews_are_those_of_load_data_and_pad_sequences(tmp_path: Path) -> Non
 @pytest.mark.parametrize("protocol", [2, 3, 4])
 def test_every_pickle_protocol_that_numpy_has_written_is_read(protocol: int) -> None:
     pickled = pickle.dumps(objects(REVIEWS), protocol=max(protocol, 3))
-    if protocol == 2:  # of Python 2, which had no bytes, and of NumPy before its second version
+    if protocol == 2:  # from Python 2, which had no bytes, and NumPy 1
         for new, old in ((b"\x80\x03", b"\x80\x02"), (b"numpy._core", b"numpy.core"), (b"C\x01b", b"U\x01b")):
             assert pickled.count(new) == 1
             pickled = pickled.replace(new, old)
@@ -68,10 +68,10 @@ def test_a_padded_matrix_needs_no_pickle(tmp_path: Path) -> None:
     assert plain == read_keras_imdb(saved(tmp_path / "lists.npz"), num_words=20, length=9)
 
 
-def test_a_file_that_would_run_something_is_refused_and_does_not(tmp_path: Path) -> None:
+def test_a_file_with_code_is_refused_without_executing_it(tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     path = saved(tmp_path / "imdb.npz", x_train=objects([[1], Trap(touched)]))
-    with pytest.raises(UserError, match=r"imdb.npz holds no plain lists \(it asks for pathlib.Path.touch\); give"):
+    with pytest.raises(UserError, match=r"imdb.npz does not contain plain lists \(it refers to pathlib.Path.touch\)"):
         read_keras_imdb(path, num_words=10, length=4)
     assert not touched.exists()
     assert np.load(path, allow_pickle=True)["x_train"][0] == [1]
@@ -81,21 +81,21 @@ def test_a_file_that_would_run_something_is_refused_and_does_not(tmp_path: Path)
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"x_train": objects([[1], "two"])}, "holds something else than lists of whole numbers; give Keras' imdb.npz"),
-        ({"x_train": objects([[1], [2.5]])}, "holds something else than lists of whole numbers; give Keras' imdb.npz"),
-        ({"x_train": objects([np.array([1]), [2]])}, "holds"),
+        ({"x_train": objects([[1], "two"])}, "does not contain lists of integers; use Keras' imdb.npz"),
+        ({"x_train": objects([[1], [2.5]])}, "does not contain lists of integers; use Keras' imdb.npz"),
+        ({"x_train": objects([np.array([1]), [2]])}, "does not contain"),
     ],
 )
-def test_what_is_no_list_of_words_is_refused(tmp_path: Path, changed: dict[str, Any], sentence: str) -> None:
+def test_arrays_without_lists_of_words_are_refused(tmp_path: Path, changed: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         read_keras_imdb(saved(tmp_path / "imdb.npz", **changed), num_words=10, length=4)
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "half.npz", x_train=objects(REVIEWS))
-    with pytest.raises(UserError, match="has no y_train; give an npz with x_train, y_train, x_test and y_test"):
+    with pytest.raises(UserError, match="has no y_train; use an npz file with x_train, y_train, x_test and y_test"):
         read_keras_imdb(tmp_path / "half.npz", num_words=10, length=4)
     (tmp_path / "text.npz").write_text("no archive")
     for name in ("text.npz", "absent.npz"):
-        with pytest.raises(UserError, match=rf"{name} cannot be read as npz \(.*; give Keras' imdb.npz"):
+        with pytest.raises(UserError, match=rf"{name} cannot be read as npz \(.*; use Keras' imdb.npz"):
             read_keras_imdb(tmp_path / name, num_words=10, length=4)

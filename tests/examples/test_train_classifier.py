@@ -1,4 +1,4 @@
-"""A sentence classifier with one attention of the package, on sentences that need it."""
+"""The example classifier, on sentences that require attention."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ def sentence_of(tokens: list[int]) -> str:
 
 
 def mood(sentence: str) -> set[bool]:
-    """Whether each opinion is kind, read by rule: a negation turns its own adjective."""
+    """Return whether each opinion is favourable by the rule that a negation inverts its own adjective."""
     found = re.findall(r"was (not )?(?:very )?(\w+)", sentence)
     assert found, sentence
     return {(word in script.GOOD) != bool(negated) for negated, word in found}
 
 
-def test_the_made_sentences_mean_what_their_labels_say_and_their_words_alone_do_not() -> None:
-    sentences, labels = script.made_corpus(seed=1)["train"]
+def test_the_labels_follow_from_the_sentences_but_not_from_their_words_alone() -> None:
+    sentences, labels = script.generated_corpus(seed=1)["train"]
     texts = [sentence_of(tokens) for tokens in sentences]
     assert [mood(text) for text in texts] == [{bool(label)} for label in labels]
     kind = [label for text, label in zip(texts, labels, strict=True) if set(text.split()) & set(script.GOOD)]
     assert abs(sum(kind) / len(kind) - 0.5) < 0.05
-    assert script.made_corpus(seed=1)["train"] == (sentences, labels)
-    assert script.made_corpus(seed=2)["train"] != (sentences, labels)
+    assert script.generated_corpus(seed=1)["train"] == (sentences, labels)
+    assert script.generated_corpus(seed=2)["train"] != (sentences, labels)
 
 
 def test_attention_finds_the_negation_of_each_adjective_and_the_mean_of_the_words_does_not(
@@ -43,9 +43,9 @@ def test_attention_finds_the_negation_of_each_adjective_and_the_mean_of_the_word
 
 
 def test_hard_attention_learns_from_what_it_drew(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = script.made_corpus(seed=1)
-    few = {split: (made[split][0][:64], made[split][1][:64]) for split in made}
-    monkeypatch.setattr(script, "made_corpus", lambda seed: few)
+    splits = script.generated_corpus(seed=1)
+    few = {split: (splits[split][0][:64], splits[split][1][:64]) for split in splits}
+    monkeypatch.setattr(script, "generated_corpus", lambda seed: few)
     rewards = []
     forward = script.Reinforce.forward
 
