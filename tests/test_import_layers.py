@@ -46,12 +46,12 @@ def test_every_forbidden_import_is_printed_with_its_line(tmp_path):
         "data/reader.py:2: data may not import position: siblings in a layer may not import each other",
         "extra/thing.py:1: folder extra is in no layer; add it to LAYERS in import_layers.py",
         "model/model.py:1: model imports helpers, which is in no layer",
-        "nn/mask.py:1: nn may not import cli: imports run downwards only",
-        "nn/mask.py:2: nn may not import search: imports run downwards only",
-        "nn/mask.py:2: nn may not import metric: imports run downwards only",
+        "nn/mask.py:1: nn may not import cli: only lower layers may be imported",
+        "nn/mask.py:2: nn may not import search: only lower layers may be imported",
+        "nn/mask.py:2: nn may not import metric: only lower layers may be imported",
     ]
     assert run.stderr.startswith(
-        "8 imports break the order __main__ > cli > sweep > evaluation | comparison > inference | training"
+        "8 imports violate the order __main__ > cli > sweep > evaluation | comparison > inference | training"
     )
 
 
@@ -64,9 +64,9 @@ def test_downward_imports_and_those_within_a_folder_are_allowed(tmp_path):
             "decoder/rnn.py": "from ..attention import attention\nfrom .cell import C\nimport seq2seq_x\n",
         },
     )
-    assert check(str(root)).stdout == "import layers: 3 modules keep the order\n"
+    assert check(str(root)).stdout == "import layers: 3 modules follow the order\n"
 
 
 def test_an_empty_folder_is_not_taken_for_a_clean_one(tmp_path):
     run = check(str(tmp_path))
-    assert (run.returncode, run.stderr) == (2, f"{tmp_path} has no Python file; give the folder of a package\n")
+    assert (run.returncode, run.stderr) == (2, f"{tmp_path} has no Python files; give the folder of a package\n")

@@ -1,9 +1,9 @@
-"""Time and memory of the sparse patterns against dense attention: `python -m scripts.benchmarks.attention`.
+"""Benchmark of sparse patterns against dense attention, time and memory: `python -m scripts.benchmarks.attention`.
 
-The core alone, softmax(Q K^T) V of given queries, keys and values. All ways of a case are timed in turn, and the
-fastest of their turns counts, so that a busy machine harms all alike: a quarter of an hour on two idle cores. Raw
-figures go to `docs/benchmarks/`; `python -m scripts.benchmarks.write_benchmark_page` makes their page.
-A small part: `--lengths 256 1024 --k 32 --threads 1 --repeats 3 --output /tmp/figures`.
+It measures the core alone, softmax(Q K^T) V of given queries, keys and values. All variants of a case take turns, so
+that other load on the machine affects all of them, and the fastest turn of each counts; this takes a quarter of an hour
+on two idle cores. Figures are written to `docs/benchmarks/`; `python -m scripts.benchmarks.write_benchmark_page` makes
+their page. For a quick run: `--lengths 256 1024 --k 32 --threads 1 --repeats 3 --output /tmp/figures`.
 For lucidrains: `pip install --no-deps local-attention einops hyper-connections`. FlexAttention needs a C++ compiler.
 """
 
@@ -34,9 +34,9 @@ from seq2seq_attn.process import keep_freed_memory
 
 PATTERNS: dict[str, Any] = {"local": LocalPattern, "atrous": AtrousPattern, "sparse": SparsePattern}
 OUTPUT = Path(__file__).parents[2] / "docs" / "benchmarks"
-# Those below 2048 that are no power of two stand around the lengths from which blocks are chosen.
+# The lengths that are not powers of two are near those from which blocks are chosen.
 LENGTHS = [32, 48, 64, 96, 128, 192, 256, 320, 384, 448, 512, 640, 768, 1024, 2048, 4096, 8192, 16384]
-K_OF_OTHERS = 32  # for libraries, which are measured at one k
+K_OF_OTHERS = 32  # the one k at which other libraries are measured
 Way = Callable[[Tensor, Tensor, Tensor], Tensor]
 Step = Callable[[], None]
 Key = TypeVar("Key")
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
 
 class Run(NamedTuple):
-    """`pattern` and `k` are empty for dense attention: with a mask it costs the same whatever the mask shows."""
+    """A measured variant; `pattern` and `k` are empty for dense attention, whose cost does not depend on the mask."""
 
     way: str
     pattern: str
@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
 
 def blocks(pattern: Pattern, causal: bool) -> Way:
-    """Our kernel, also below the length from which it is chosen."""
+    """Use our kernel, even below the length from which it is chosen."""
     pattern.fused_from = 1
     return automatic(pattern, causal)
 
@@ -74,12 +74,12 @@ def automatic(pattern: Pattern, causal: bool) -> Way:
 
 
 def full(pattern: Pattern, causal: bool) -> Way:
-    """Dense attention that sees everything: what a pattern is to be faster than."""
+    """Use dense attention to all positions, the reference."""
     return lambda query, keys, values: F.scaled_dot_product_attention(query, keys, values, is_causal=causal, scale=1.0)
 
 
 def masked(pattern: Pattern, causal: bool) -> Way:
-    """The pattern as everyone has it: dense attention with a mask, which is made once."""
+    """Use dense attention with the pattern as a mask, which is computed once."""
     made: dict[int, Tensor] = {}
 
     def way(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def flex(pattern: Pattern, causal: bool) -> Way:
 
 
 def lucidrains(pattern: Pattern, causal: bool) -> Way:
-    """Local attention with the same window of k keys on each side."""
+    """Use lucidrains' local attention with the same window of k keys on each side."""
     from local_attention import LocalAttention
 
     assert isinstance(pattern, LocalPattern)
@@ -134,7 +134,7 @@ WAYS = {
 
 
 def runs_of(case: Case, options: argparse.Namespace) -> Iterator[Run]:
-    """What is timed in a case. Where blocks are chosen, `automatic` is them, and is left out."""
+    """Yield the runs of a case; `automatic` is omitted where it would choose blocks, which are measured anyway."""
     both = (False, True)
     yield from (Run("full", "", 0, b) for b in both)
     if case.length <= options.longest_mask:
@@ -151,7 +151,7 @@ def runs_of(case: Case, options: argparse.Namespace) -> Iterator[Run]:
 
 
 def measured(case: Case, options: argparse.Namespace) -> Iterator[list[Any]]:
-    """Seconds of each run and, at some lengths, its peak memory beyond the inputs in units of one of them."""
+    """Yield the seconds of each run and, at some lengths, its peak memory without the inputs, in units of the query."""
     torch.set_num_threads(case.threads)
     dtype = getattr(torch, options.dtype)
     shape = (options.batch, options.heads, case.length, options.width)
@@ -164,7 +164,7 @@ def measured(case: Case, options: argparse.Namespace) -> Iterator[list[Any]]:
             way = WAYS[run.way](pattern, case.causal)
             if run.way in ("flex", "lucidrains"):
                 step(way, inputs, run.both)()
-        except Exception as error:  # whatever keeps a library from running here is a result too
+        except Exception as error:  # that a library does not run here is a result too
             print(f"  {run.way} {run.pattern}: {type(error).__name__}: {str(error)[:90]}")
         else:
             steps[run] = step(way, inputs, run.both)
@@ -194,7 +194,7 @@ def step(way: Way, inputs: tuple[Tensor, ...], both: bool) -> Step:
 def fastest(
     steps: dict[Key, Step], *, repeats: int = 40, least: int = 3, seconds: float = 1.0, device: str = "cpu"
 ) -> dict[Key, float]:
-    """The fastest turn of each; one that has spent its seconds takes no more than `least` turns."""
+    """Return the fastest turn of each step; after `seconds` a step takes no further turns beyond `least`."""
     best, spent = dict.fromkeys(steps, math.inf), dict.fromkeys(steps, 0.0)
     for turn in range(repeats):
         for key, take in steps.items():
@@ -209,7 +209,7 @@ def fastest(
 
 
 def peak(run: Step, device: torch.device) -> float:
-    """Bytes allocated beyond what there was, at the worst moment: by the allocator's own count, so exact."""
+    """Return the peak number of bytes that a run allocates, as counted by the allocator."""
     if device.type != "cpu":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -231,10 +231,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--memory-lengths", nargs="*", type=int, default=[4096, 8192])
     parser.add_argument("--flex-lengths", nargs="*", type=int, default=[1024, 4096])
-    parser.add_argument("--longest-mask", type=int, default=8192, help="one of 16384 positions holds 1 GiB")
-    parser.add_argument("--repeats", type=int, default=60, help="most turns, of which the fastest counts")
-    parser.add_argument("--least", type=int, default=2, help="turns, however long they take")
-    parser.add_argument("--seconds", type=float, default=1.0, help="after which a way takes no more turns")
+    parser.add_argument(
+        "--longest-mask",
+        type=int,
+        default=8192,
+        help="greatest length with a dense mask; one of 16384 positions needs 1 GiB",
+    )
+    parser.add_argument("--repeats", type=int, default=60, help="largest number of turns; the fastest counts")
+    parser.add_argument("--least", type=int, default=2, help="smallest number of turns")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time after which a variant takes no more turns")
     for name, value in (("batch", 1), ("heads", 8), ("width", 64)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--device", default="cpu")

@@ -1,9 +1,9 @@
-"""Sparse patterns inside a model, against the same with dense ones: `python -m scripts.benchmarks.attention_layers`.
+"""Benchmark of sparse patterns inside a model against dense ones: `python -m scripts.benchmarks.attention_layers`.
 
-A Transformer layer, a training step on long documents, batches with padding, and scores that need blocks. Each
-section times its ways in turn, and the fastest turn of each counts: five minutes on two idle cores. Raw figures go to
-`docs/benchmarks/`; `python -m scripts.benchmarks.write_benchmark_page` makes their page.
-A small part: `--sections layer --small`.
+It measures a Transformer layer, a training step on long documents, batches with padding, and scores that need blocks.
+The variants of a section take turns, and the fastest turn of each counts; this takes five minutes on two idle cores.
+Figures are written to `docs/benchmarks/`; `python -m scripts.benchmarks.write_benchmark_page` makes their page.
+For a quick run: `--sections layer --small`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "docs" / "benchmarks" / "attention_layers.json"
 K = 32
 VOCABULARY = 8000
-SMALL = 16  # by which `--small` divides lengths
+SMALL = 16  # divisor of all lengths with `--small`
 
 
 class Figure(NamedTuple):
-    """Seconds of a way, and of what it is compared with."""
+    """The seconds of a variant and of its dense reference."""
 
     section: str
     case: str
@@ -49,7 +49,7 @@ class Figure(NamedTuple):
 
 
 def layer(shorter: int) -> Iterator[Figure]:
-    """A whole encoder layer, forward and backward: 512 wide, 8 heads, feed-forward 2048; and its attention alone."""
+    """Measure an encoder layer and its attention, forward and backward: width 512, 8 heads, feed-forward 2048."""
     length = 4096 // shorter
     x, mask = torch.randn(1, length, 512), torch.ones(1, length, dtype=torch.bool)
     layers, attentions = {}, {}
@@ -69,7 +69,7 @@ def layer(shorter: int) -> Iterator[Figure]:
 
 
 def training(shorter: int) -> Iterator[Figure]:
-    """One update of a model of 4 + 4 layers, 256 wide, on two documents: loss, backward and Adam included."""
+    """Measure one update of a model of 4 + 4 layers of width 256 on two documents, with loss, backward and Adam."""
     length = 2000 // shorter
     source, target = (torch.randint(4, VOCABULARY, (2, length)) for _ in range(2))
     real = torch.ones_like(source, dtype=torch.bool)
@@ -90,7 +90,7 @@ def training(shorter: int) -> Iterator[Figure]:
 
 
 def half_padding(shorter: int) -> Iterator[Figure]:
-    """The core, forward and backward, of a batch of which half is padding, and of the same without."""
+    """Measure the core, forward and backward, of a batch that is half padding and of one without padding."""
     batch, length = 8, 2048 // shorter
     lengths = {
         "full": torch.full((batch,), length),
@@ -105,7 +105,7 @@ def half_padding(shorter: int) -> Iterator[Figure]:
 
 
 def ragged(shorter: int) -> Iterator[Figure]:
-    """The core as it is chosen, of sentences of n / 2 to n positions, against dense attention with the same padding."""
+    """Measure the automatically chosen core for n / 2 to n positions, against dense attention with the same padding."""
     for batch, longest in itertools.product((1, 8, 64), (32, 64, 128, 256, 512)):
         length = longest // shorter
         lengths = torch.randint(length // 2, length + 1, (batch,))
@@ -118,7 +118,7 @@ def ragged(shorter: int) -> Iterator[Figure]:
 
 
 def parts(shorter: int) -> Iterator[Figure]:
-    """A layer whose score or dropout keeps it from the fused kernel, forward and backward: by blocks, and dense."""
+    """Measure a layer whose score or dropout excludes the fused kernel, forward and backward: blocks and dense."""
     others = {"additive": ["score=additive"], "dropout": ["attention.dropout=0.1"]}
     for (why, overrides), name, k in itertools.product(others.items(), PATTERNS, (4, 16)):
         for longest in (64, 96, 128, 192, 256, 384, 512):
@@ -178,7 +178,7 @@ def core(pattern: Pattern, length: int, lengths: Tensor, causal: bool, both: boo
 
 
 def both_ways(of: Callable[[Tensor], Tensor], x: Tensor, *others: Tensor) -> Step:
-    """Forward and backward, to `x`, to the other tensors it reads and to the weights."""
+    """Return a step of forward and backward, with gradients of `x`, the other tensors and the weights."""
     for tensor in (x, *others):
         tensor.requires_grad_()
 
@@ -200,7 +200,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sections", nargs="+", default=list(SECTIONS), choices=SECTIONS)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--small", action="store_true", help=f"all lengths divided by {SMALL}")
+    parser.add_argument("--small", action="store_true", help=f"divide all lengths by {SMALL}")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     options = parser.parse_args()
     keep_freed_memory()  # as train.py does

@@ -1,7 +1,7 @@
-"""Greedy and beam search in plain PyTorch: what an engineer writes in an afternoon, a peer of `decoding.py`.
+"""Greedy and beam search in plain PyTorch, as one would write it in an afternoon: a baseline for `decoding.py`.
 
-Keys and values are kept and grown by `torch.cat`; a beam has its own copy of the source; rows are moved by
-`index_select`; finished sentences leave. It reads the weights of a pre-norm Transformer of ours.
+Keys and values are cached and extended by `torch.cat`; every hypothesis has its own copy of the source; rows are
+reordered by `index_select`; finished sentences leave the batch. It uses the weights of a pre-norm Transformer of ours.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Pair = tuple[Tensor, Tensor]  # keys and values, each (rows, heads, length, widt
 
 
 class PlainTransformer:
-    """Queries, keys and values of one input come from one matrix, joined once.
+    """A decoder of our weights, with one packed matrix for the queries, keys and values of one input.
 
     Raises:
-        UserError: for a model that is no pre-norm Transformer with sinusoidal positions.
+        UserError: if the model is not a pre-norm Transformer with sinusoidal positions.
     """
 
     def __init__(self, model: EncoderDecoder, target: TargetVocabulary) -> None:
@@ -33,22 +33,23 @@ class PlainTransformer:
             plain = isinstance(side, of) and isinstance(side.norm, nn.LayerNorm)
             if not (plain and isinstance(side.position, SinusoidalPosition) and side.position.join.project is None):
                 raise UserError(
-                    "the plain loop reads model=transformer with norm=pre and position=sinusoidal only; use such a run"
+                    "the plain loop supports only model=transformer with norm=pre and position=sinusoidal; use such a "
+                    "run"
                 )
         self.model, self.bos_id, self.eos_id = model, target.bos_id, target.eos_id
         self.banned = torch.tensor(target.banned_ids)
         self.table = sinusoids(POSITIONS, model.embed_source.embedding_dim, model.encoder.position.base).float()
         self.read, self.write = (list(side.layers) for side in (model.encoder, model.decoder))
         self.heads = self.write[0].cross_attention.num_heads
-        self.own = {layer: joined(layer.attention, 3) for layer in self.read}
-        self.own |= {layer: joined(layer.self_attention, 3) for layer in self.write}
-        self.source = {layer: joined(layer.cross_attention, 2) for layer in self.write}
+        self.packed = {layer: packed(layer.attention, 3) for layer in self.read}
+        self.packed |= {layer: packed(layer.self_attention, 3) for layer in self.write}
+        self.source = {layer: packed(layer.cross_attention, 2) for layer in self.write}
 
     def encode(self, tokens: Tensor, mask: Tensor) -> list[Pair]:
-        """Keys and values of the source for each layer of the decoder."""
+        """Return keys and values of the source for each layer of the decoder."""
         x = self.model.embed_source(tokens) * self.model.scale + self.table[: tokens.shape[1]]
         for layer in self.read:
-            query, keys, values = self.split(F.linear(layer.attention_residual.before(x), *self.own[layer]), 3)
+            query, keys, values = self.split(F.linear(layer.attention_residual.before(x), *self.packed[layer]), 3)
             found = F.scaled_dot_product_attention(query, keys, values, mask[:, None, None])
             x = x + output(layer.attention, found)
             x = x + layer.feed_forward(layer.feed_forward_residual.before(x))
@@ -58,10 +59,10 @@ class PlainTransformer:
     def step(
         self, last: Tensor, position: int, caches: list[Pair], sources: list[Pair], mask: Tensor
     ) -> tuple[Tensor, list[Pair]]:
-        """Logits of the next token, and the caches with this one."""
+        """Return the logits of the next token, and the caches extended by this one."""
         x, grown = self.model.embed_target(last)[:, None] * self.model.scale + self.table[position], []
         for i, layer in enumerate(self.write):
-            query, key, value = self.split(F.linear(layer.self_residual.before(x), *self.own[layer]), 3)
+            query, key, value = self.split(F.linear(layer.self_residual.before(x), *self.packed[layer]), 3)
             if caches:
                 key, value = torch.cat([caches[i][0], key], 2), torch.cat([caches[i][1], value], 2)
             grown.append((key, value))
@@ -77,35 +78,35 @@ class PlainTransformer:
 
     @torch.inference_mode()
     def greedy(self, tokens: Tensor, mask: Tensor, most: int, least: int = 0) -> list[list[int]]:
-        """At most `most` tokens for each sentence, and at least `least`."""
+        """Return at least `least` and at most `most` tokens for each sentence."""
         sources, caches = self.encode(tokens, mask), []
         rows, last = torch.arange(len(tokens)), torch.full((len(tokens),), self.bos_id)
-        said = torch.full((len(tokens), most), self.eos_id)
+        written = torch.full((len(tokens), most), self.eos_id)
         for position in range(most):
             logits, caches = self.step(last, position, caches, sources, mask)
             logits[:, self.banned] = -torch.inf
             if position < least:
                 logits[:, self.eos_id] = -torch.inf
             last = logits.argmax(-1)
-            said[rows, position] = last
-            going = (last != self.eos_id).nonzero()[:, 0]
-            if len(going) == 0:
+            written[rows, position] = last
+            unfinished = (last != self.eos_id).nonzero()[:, 0]
+            if len(unfinished) == 0:
                 break
-            if len(going) < len(rows):
-                rows, last, mask = rows[going], last[going], mask[going]
-                caches, sources = picked(caches, going), picked(sources, going)
-        return [before(row, self.eos_id) for row in said.tolist()]
+            if len(unfinished) < len(rows):
+                rows, last, mask = rows[unfinished], last[unfinished], mask[unfinished]
+                caches, sources = picked(caches, unfinished), picked(sources, unfinished)
+        return [before(row, self.eos_id) for row in written.tolist()]
 
     @torch.inference_mode()
     def beam(self, tokens: Tensor, mask: Tensor, most: int, size: int, alpha: float) -> list[list[int]]:
-        """Wu's penalty; a sentence is done with `size` finished hypotheses, or when none can beat its best."""
+        """Run beam search with Wu's penalty; a sentence stops after `size` finished hypotheses, or if none can win."""
         batch, vocabulary = len(tokens), self.model.output.out_features
         sources = [(k.repeat_interleave(size, 0), v.repeat_interleave(size, 0)) for k, v in self.encode(tokens, mask)]
         mask, caches = mask.repeat_interleave(size, 0), []
         sentences, last = torch.arange(batch), torch.full((batch * size,), self.bos_id)
         totals = torch.full((batch, size), -torch.inf)
         totals[:, 0] = 0.0
-        said = torch.empty(batch, size, 0, dtype=torch.long)
+        written = torch.empty(batch, size, 0, dtype=torch.long)
         best, count = torch.full((batch,), -torch.inf), torch.zeros(batch, dtype=torch.long)
         found: list[list[int]] = [[] for _ in range(batch)]
         for position in range(most + 1):
@@ -115,7 +116,7 @@ class PlainTransformer:
             if position == most:
                 log_probs[:, torch.arange(vocabulary) != self.eos_id] = -torch.inf
             scores = (totals[..., None] + log_probs.unflatten(0, (-1, size))).flatten(1)
-            top, index = scores.topk(2 * size, -1)  # half of them at least go on
+            top, index = scores.topk(2 * size, -1)  # at least half of them are unfinished
             beam, token = index // vocabulary, index % vocabulary
             ended = token == self.eos_id
             finished = (ended & (top > -torch.inf))[:, :size]
@@ -124,16 +125,16 @@ class PlainTransformer:
             at_best = at_best / ((6 + position) / 6) ** alpha
             for row in (at_best > best[sentences]).nonzero()[:, 0].tolist():
                 best[sentences[row]] = at_best[row]
-                found[sentences[row]] = said[row, beam[row, which[row]]].tolist()
+                found[sentences[row]] = written[row, beam[row, which[row]]].tolist()
             order = ended.int().argsort(dim=-1, stable=True)[:, :size]
             totals = top.where(~ended, -torch.inf).gather(-1, order)
             beam, token = beam.gather(-1, order), token.gather(-1, order)
-            reach = totals[:, 0] / ((6 + most) / 6) ** alpha
-            kept = ((reach > best[sentences]) & (count[sentences] < size)).nonzero()[:, 0]
+            bound = totals[:, 0] / ((6 + most) / 6) ** alpha
+            kept = ((bound > best[sentences]) & (count[sentences] < size)).nonzero()[:, 0]
             if len(kept) == 0:
                 break
             rows = (kept[:, None] * size + beam[kept]).flatten()
-            said = torch.cat([said.flatten(0, 1)[rows].unflatten(0, (-1, size)), token[kept][..., None]], -1)
+            written = torch.cat([written.flatten(0, 1)[rows].unflatten(0, (-1, size)), token[kept][..., None]], -1)
             if len(kept) < len(sentences):
                 sources, mask = picked(sources, rows), mask[rows]
             caches = picked(caches, rows)
@@ -141,8 +142,8 @@ class PlainTransformer:
         return found
 
 
-def joined(attention: nn.Module, parts: int) -> tuple[Tensor, Tensor | None]:
-    """Weight and bias of query, keys and values in one, or of the last two."""
+def packed(attention: nn.Module, parts: int) -> tuple[Tensor, Tensor | None]:
+    """Return the concatenated weight and bias of the last `parts` of query, key and value projections."""
     linears = [*attention.score.projections, attention.project_values][-parts:]
     weight = torch.cat([linear.weight for linear in linears]).detach()
     if linears[0].bias is None:

@@ -1,8 +1,8 @@
-"""JoeyNMT 2.3 with weights of ours, a peer of `decoding.py`, which writes its model and starts it.
+"""Decoding with JoeyNMT 2.3 and our weights; `decoding.py` writes its model and starts it.
 
-`main` runs in an environment of its own, so nothing of the package is imported here. JoeyNMT gets
-what its checkpoint has no place for: our bias of the output layer and our epsilon of the layer normalisation. Its
-attention has biases where ours has none: they are zero.
+`main` runs in a separate environment, so little of the package is imported here. Our bias of the output layer and our
+epsilon of the layer normalisation, which its checkpoint cannot store, are set after loading. Its attention has biases
+where ours has none; they are zero.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from seq2seq_attn.errors import reports_user_errors
 
 ROOT = Path(__file__).parents[2]
 
-RESULT = "RESULT "  # what stands before an answer on standard output
-ORDER = [1, 0, 2, 3]  # JoeyNMT's specials are unk, pad, begin, end; ours pad, unk, begin, end
-POSITIONS = 5000  # of its table
+RESULT = "RESULT "  # prefix of an answer on standard output
+ORDER = [1, 0, 2, 3]  # JoeyNMT's order of specials is unk, pad, begin, end; ours is pad, unk, begin, end
+POSITIONS = 5000  # rows of its table of positions
 
 
 def write_model(model: Any, tokenizer: Any, table: Tensor, folder: Path, *, most: int, batch: int) -> None:
-    """A folder with its configuration, checkpoint, vocabularies and tokenizers.
+    """Write a folder with JoeyNMT's configuration, checkpoint, vocabularies and tokenizers.
 
     Args:
-        model: a pre-norm Transformer of ours. table: of its positions, `POSITIONS` rows.
-        most: tokens of a translation. batch: sentences.
+        model: a pre-norm Transformer of ours.
+        table: its position encodings, `POSITIONS` rows.
+        most: greatest length of a translation, in tokens.
+        batch: sentences per batch.
     """
     folder.mkdir(parents=True, exist_ok=True)
     state = tokenizer.get_state()
@@ -67,17 +69,19 @@ def reordered(rows: Tensor) -> Tensor:
 
 
 def layer_weights(layer: Any) -> dict[str, Tensor]:
-    """Of a layer of either side, by JoeyNMT's names."""
+    """Return the weights of an encoder or decoder layer by JoeyNMT's names."""
     feed_forward = layer.feed_forward
-    found = {
+    weights = {
         **named("feed_forward.layer_norm", layer.feed_forward_residual.before),
         **named("feed_forward.pwff_layer.0", feed_forward.expand),
         **named("feed_forward.pwff_layer.3", feed_forward.reduce),
     }
     if hasattr(layer, "attention"):
-        return found | named("layer_norm", layer.attention_residual.before) | attention("src_src_att", layer.attention)
+        return (
+            weights | named("layer_norm", layer.attention_residual.before) | attention("src_src_att", layer.attention)
+        )
     return (
-        found
+        weights
         | named("x_layer_norm", layer.self_residual.before)
         | attention("trg_trg_att", layer.self_attention)
         | named("dec_layer_norm", layer.cross_residual.before)
@@ -88,8 +92,8 @@ def layer_weights(layer: Any) -> dict[str, Tensor]:
 def attention(name: str, part: Any) -> dict[str, Tensor]:
     query, key = part.score.projections
     linears = {"q": query, "k": key, "v": part.project_values}
-    found = {k: v for letter, linear in linears.items() for k, v in named(f"{name}.{letter}_layer", linear).items()}
-    return found | named(f"{name}.output_layer", part.project_output[0])
+    weights = {k: v for letter, linear in linears.items() for k, v in named(f"{name}.{letter}_layer", linear).items()}
+    return weights | named(f"{name}.output_layer", part.project_output[0])
 
 
 def named(name: str, part: Any) -> dict[str, Tensor]:
@@ -102,11 +106,11 @@ def configuration(model: Any, folder: Path, most: int, batch: int) -> dict[str, 
     sides = {}
     for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
         first = side.layers[0]
-        own = first.attention if hasattr(first, "attention") else first.self_attention
+        self_attention = first.attention if hasattr(first, "attention") else first.self_attention
         sides[name] = {
             "type": "transformer",
             "num_layers": len(side.layers),
-            "num_heads": own.num_heads,
+            "num_heads": self_attention.num_heads,
             "embeddings": embeddings,
             "hidden_size": embeddings["embedding_dim"],
             "ff_size": first.feed_forward.expand.out_features,
@@ -144,7 +148,7 @@ def configuration(model: Any, folder: Path, most: int, batch: int) -> dict[str, 
 
 
 def started(python: Path, folder: Path, threads: int) -> Callable[[list[str], int, float], tuple[float, list[str]]]:
-    """A process that turns lines, a beam size and Wu's alpha into seconds and translations."""
+    """Start a process; return a function from lines, a beam size and Wu's alpha to seconds and translations."""
     command = [python, "-m", "scripts.benchmarks.decode_with_joeynmt", folder.resolve(), str(threads)]
     process: Any = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -157,14 +161,14 @@ def started(python: Path, folder: Path, threads: int) -> Callable[[list[str], in
             if line.startswith(RESULT):
                 answer = json.loads(line.removeprefix(RESULT))
                 return answer["seconds"], answer["translations"]
-        raise RuntimeError(f"JoeyNMT ended without an answer; see what {' '.join(map(str, command))} says")
+        raise RuntimeError(f"JoeyNMT ended without an answer; run {' '.join(map(str, command))} to see why")
 
     return ask
 
 
 @reports_user_errors
 def main(folder: Path, threads: int) -> None:
-    """Answer each line of standard input, an object, with another of `translations` and `seconds`."""
+    """Answer each JSON object on standard input with an object of `translations` and `seconds`."""
     checkpoint = torch.load(folder / "best.ckpt")
 
     from joeynmt.config import load_config, parse_global_args

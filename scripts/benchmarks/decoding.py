@@ -1,9 +1,10 @@
-"""Sentences a second of our searches and of their peers: `python -m scripts.benchmarks.decoding RUN`.
+"""Benchmark of decoding, in sentences per second, ours and others: `python -m scripts.benchmarks.decoding RUN`.
 
-All decode with the same weights, those of the run, a pre-norm Transformer: ours, a plain cached loop of PyTorch
-(`decode_plainly.py`), CTranslate2 in float32 (`pip install 'seq2seq-attn[serve]'`) and, if `--peers` names it, JoeyNMT
-2.3, in an environment that is made once. From text to text. All take turns, so that a busy machine harms all alike; the
-median turn of each counts, and the fastest stands beside it. A small part: `--sentences 40 --turns 1 --lengths 25 50`.
+All programs decode with the weights of the run, a pre-norm Transformer: ours, a plain PyTorch loop with a cache
+(`decode_plainly.py`), CTranslate2 in float32 (`pip install 'seq2seq-attn[serve]'`) and, with `--peers joeynmt`, JoeyNMT
+2.3 in a separate environment. Times are from text to text. The programs take turns, so that other load on the machine
+affects all of them; the page reports the median and the fastest turn of each.
+For a quick run: `--sentences 40 --turns 1 --lengths 25 50`.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ from seq2seq_attn.search.search import Search, TargetVocabulary
 ROOT = Path(__file__).parents[2]
 CACHE = Path("~/.cache/seq2seq_attn")
 BEAM_SIZE, ALPHA = 5, 0.6
-BEAM = {"beam_size": BEAM_SIZE, "length_penalty.alpha": ALPHA, "patience": 1.0}  # all end with as many finished
+BEAM = {"beam_size": BEAM_SIZE, "length_penalty.alpha": ALPHA, "patience": 1.0}  # all programs stop after this many
 SEARCHES = {"greedy": ["search=greedy"], "beam": ["search=beam", *(f"search.{k}={v}" for k, v in BEAM.items())]}
-REST = 0.5  # seconds between turns, in which the threads of the last one go to sleep
-STEPS = 64  # sentences of the plot
+REST = 0.5  # seconds between turns, for the threads of the last one to become idle
+STEPS = 64  # number of sentences for the plot
 Tokens = list[list[int]]
 Way = Callable[[list[str], str], tuple[float, list[str]]]  # lines and search to seconds and translations
 
@@ -74,23 +75,25 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="a run folder or a .ckpt file")
     parser.add_argument("--peers", nargs="*", default=["plain", "ctranslate2"], choices=list(NAMES)[1:])
-    parser.add_argument("--data", type=Path, help="folder of test_2016_flickr.en.gz and .fr.gz; fetched if not given")
+    parser.add_argument("--data", type=Path, help="folder of test_2016_flickr.en.gz and .fr.gz; default: download")
     parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--most", type=int, default=54, help="tokens of a translation")
-    parser.add_argument("--batch", type=int, default=128, help="sentences, as translate.py takes")
+    parser.add_argument("--most", type=int, default=54, help="greatest length of a translation, in tokens")
+    parser.add_argument("--batch", type=int, default=128, help="sentences per batch, by default as in translate.py")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--joeynmt-turns", type=int, default=2)
-    parser.add_argument("--lengths", nargs="*", type=int, default=[25, 50, 100, 200, 300, 400], help="of the plot")
-    parser.add_argument("--layers", type=int, help="layers that add nothing fill each side up to so many")
-    parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="where JoeyNMT's is")
+    parser.add_argument(
+        "--lengths", nargs="*", type=int, default=[25, 50, 100, 200, 300, 400], help="lengths for the plot, in tokens"
+    )
+    parser.add_argument("--layers", type=int, help="pad each side to this many layers with layers that add zero")
+    parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="folder of JoeyNMT's environment")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks")
-    parser.add_argument("--name", default="decoding_cpu", help="of the page, its plot and its figures")
+    parser.add_argument("--name", default="decoding_cpu", help="file name of the page, its plot and its figures")
     return parser.parse_args(arguments)
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """All that the page says, as plain data."""
+    """Measure and return everything that the page reports, as plain data."""
     loaded = load(options.run)
     layers = fill_up(loaded.model, options.layers) if options.layers else 0
     cleaning = instantiate(loaded.config["data"]["cleaning"], _convert_="all")
@@ -129,7 +132,10 @@ def file_of(language: str, folder: Path | None) -> Path:
 
 
 def fill_up(model: EncoderDecoder, layers: int) -> int:
-    """Layers whose output is zero: the translations stay, the cost is that of `layers`; how many came to a side."""
+    """Add layers with zero output to both sides, up to `layers`; return how many were added to each.
+
+    The translations stay the same, and the cost is that of a deeper model.
+    """
     added = layers - len(model.decoder.layers)
     for side in (model.encoder, model.decoder):
         while len(side.layers) < layers:
@@ -178,7 +184,7 @@ def all_ways(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Itera
 
 
 def search_of(kind: str, most: int, least: int = 0) -> Search:
-    """As the command line builds it, with one limit for all sentences."""
+    """Build a search as the command line does, with one length limit for all sentences."""
     limits = {"max_length": most, "min_length": least, "max_relative_length": 0.0, "max_extra_length": most}
     overrides = [*SEARCHES[kind], *(f"search.limits.{name}={value}" for name, value in limits.items())]
     with initialize_config_dir(str(conf_directory()), version_base="1.3"):
@@ -193,16 +199,16 @@ def engine(folder: Path, options: argparse.Namespace) -> CTranslate2Engine:
 def in_batches(
     tokenizer: Any, size: int, decode: Callable[[Tensor, Tensor, str], Tokens]
 ) -> Callable[[Tokens, str], Tokens]:
-    """Batches of sentences sorted by length, as the command cuts them."""
+    """Decode in batches of sentences sorted by length, as the command does."""
 
     def decoded(sources: Tokens, kind: str) -> Tokens:
-        order, found = sorted(range(len(sources)), key=lambda i: len(sources[i])), [[]] * len(sources)
+        order, results = sorted(range(len(sources)), key=lambda i: len(sources[i])), [[]] * len(sources)
         for start in range(0, len(order), size):
             rows = order[start : start + size]
             source, _, mask = collated(tokenizer, [sources[i] for i in rows])
             for i, tokens in zip(rows, decode(source, mask, kind), strict=True):
-                found[i] = tokens
-        return found
+                results[i] = tokens
+        return results
 
     return decoded
 
@@ -221,7 +227,7 @@ def from_text(tokenizer: Any, decode: Callable[[Tokens, str], Tokens]) -> Way:
 
 
 def joeynmt(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Way:
-    """Its sentences are not sorted, as its command leaves them."""
+    """Start JoeyNMT; it decodes sentences unsorted, as its command does."""
     table = sinusoids(decode_with_joeynmt.POSITIONS, loaded.model.encoder.key_dim, loaded.model.encoder.position.base)
     decode_with_joeynmt.write_model(
         loaded.model, loaded.tokenizer, table.float(), folder, most=options.most, batch=options.batch
@@ -234,7 +240,7 @@ def joeynmt(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Way:
 def in_turns(
     ways: dict[str, Way], lines: list[str], references: list[str], kind: str, options: argparse.Namespace
 ) -> dict[str, dict[str, Any]]:
-    """Seconds of every turn, the share of translations that are ours, and BLEU, by way."""
+    """Return the seconds of every turn, the share of translations equal to ours, and BLEU, by program."""
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     texts: dict[str, list[str]] = {}
     for turn in range(options.turns):
@@ -258,7 +264,7 @@ def in_turns(
 def seconds_per_step(
     loaded: Loaded, options: argparse.Namespace, lines: list[str], folder: Path
 ) -> dict[str, dict[int, float]]:
-    """Of greedy search that may end at one length only, by way and length; the encoder's time is in it."""
+    """Return the seconds per step of greedy search with a fixed length, encoder included, by program and length."""
     sources = loaded.tokenizer.encode_source(lines[:STEPS])
     source, _, mask = collated(loaded.tokenizer, sources)
     target = TargetVocabulary.of(loaded.tokenizer)
@@ -277,8 +283,8 @@ def seconds_per_step(
             run()
             took = (time.perf_counter() - began) / length
             found[name][length] = min(took, found[name].get(length, took))
-        said = ", ".join(f"{name} {1e3 * found[name][length]:.2f} ms" for name in runs)
-        print(f"{length} tokens, a step: {said}", flush=True)
+        times = ", ".join(f"{name} {1e3 * found[name][length]:.2f} ms" for name in runs)
+        print(f"{length} tokens, per step: {times}", flush=True)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Page and plot of what `decoding.py` measured: `python -m scripts.benchmarks.draw_decoding FIGURES.json`."""
+"""Page and plot of the figures of `decoding.py`: `python -m scripts.benchmarks.draw_decoding FIGURES.json`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FILLED = """- {} layers of each side add nothing: they were put behind those of 
 
 
 def draw(file: Path) -> Path:
-    """Write both beside the figures; the page's path."""
+    """Write page and plot next to the figures; return the path of the page."""
     results = json.loads(file.read_text(encoding="utf-8"))
     model, steps = results["model"], results["seconds_per_step"]
     sentences = results["options"]["sentences"]
@@ -79,14 +79,14 @@ def draw(file: Path) -> Path:
 
 
 def arguments(results: dict[str, Any]) -> str:
-    """Of the command, those that are not left as they are."""
+    """Return the arguments of the command that differ from the defaults."""
     filled, layers = results["model"]["filled"], results["model"]["layers"].split("+")[0]
     peers = [name for name in results["searches"]["greedy"] if name != "ours"]
     return (f" --layers {layers}" if filled else "") + (f" --peers {' '.join(peers)}" if peers else "")
 
 
 def table(title: str, ways: dict[str, Any], sentences: int) -> str:
-    """The fastest first, by the median of its turns; ratios before figures."""
+    """Return the table of a search, the fastest median first, with ratios before figures."""
     lines = [
         f"| {title} | seconds, ours = 1: median turn | fastest turn | sentences/s: median | fastest | same as ours | "
         "BLEU |",
@@ -103,7 +103,7 @@ def table(title: str, ways: dict[str, Any], sentences: int) -> str:
 
 
 def step_table(steps: dict[str, dict[str, float]]) -> str:
-    """Milliseconds, and how much the longest costs of the shortest."""
+    """Return the table of milliseconds per step, with the ratio of the longest to the shortest."""
     lengths = list(next(iter(steps.values())))
     lines = [f"| tokens | {' | '.join(lengths)} | last over first |", "|:--|" + "--:|" * (len(lengths) + 1)]
     for name, seconds in steps.items():

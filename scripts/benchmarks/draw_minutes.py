@@ -1,4 +1,4 @@
-"""Page and plot of what `minutes.py` measured: `python -m scripts.benchmarks.draw_minutes FIGURES.json`."""
+"""Page and plot of the figures of `minutes.py`: `python -m scripts.benchmarks.draw_minutes FIGURES.json`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Made by {command}; drawn again from {name}.json by `python -m scripts.benchmarks
 
 
 def draw(file: Path) -> Path:
-    """Write both beside the figures; the page's path."""
+    """Write page and plot next to the figures; return the path of the page."""
     results = json.loads(file.read_text(encoding="utf-8"))
     programs = results["programs"]
     page = file.with_suffix(".md")

@@ -1,4 +1,4 @@
-"""Page and plot of what `training.py` measured: `python -m scripts.benchmarks.draw_training FIGURES.json`."""
+"""Page and plot of the figures of `training.py`: `python -m scripts.benchmarks.draw_training FIGURES.json`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ NOTES = {
 
 
 def draw(file: Path) -> Path:
-    """Write both beside the figures; the page's path."""
+    """Write page and plot next to the figures; return the path of the page."""
     results = json.loads(file.read_text(encoding="utf-8"))
     sizes, settings = results["sizes"], results["settings"]
     tables = [
@@ -78,20 +78,20 @@ def draw(file: Path) -> Path:
 
 
 def turns_of(sizes: dict[str, Any]) -> str:
-    """How many there were, of how many updates, for each size and number of threads that differs."""
-    said: dict[str, list[str]] = {}
+    """Describe the number of turns and updates, for each size and number of threads if they differ."""
+    groups: dict[str, list[str]] = {}
     for size, by_threads in sizes.items():
         for threads, found in by_threads.items():
             turns = found["ours"]["turns"]
             many = f"{len(turns)} turns of {turns[0]['updates']} updates each"
-            said.setdefault(many, []).append(f"{literal(size)} with {threads} thread{'s' * (threads != '1')}")
-    if len(said) == 1:
-        return next(iter(said))
-    return "; ".join(f"{many} ({', '.join(which)})" for many, which in said.items())
+            groups.setdefault(many, []).append(f"{literal(size)} with {threads} thread{'s' * (threads != '1')}")
+    if len(groups) == 1:
+        return next(iter(groups))
+    return "; ".join(f"{many} ({', '.join(which)})" for many, which in groups.items())
 
 
 def table(title: str, by_threads: dict[str, Any]) -> str:
-    """The fastest first; ratios before figures."""
+    """Return the table of a size, the fastest program first, with ratios before figures."""
     titles = {"1": "one thread"} | {n: f"{n} threads" for n in by_threads if n != "1"}
     heads = [head for n in by_threads for head in (f"{titles[n]}: seconds, ours = 1", f"{titles[n]}: tokens/s")]
     lines = [
@@ -105,11 +105,11 @@ def table(title: str, by_threads: dict[str, Any]) -> str:
             for n, found in by_threads.items()
             for cell in (f"{ratio(found[name], found['ours'], n):.2f}", f"{speed(found[name], n):,.0f}")
         ]
-        of_all = [found[name] for found in by_threads.values()]
-        memory = max(program["peak_memory_bytes"] for program in of_all) / 1e9
-        started = min(program["start_seconds"] for program in of_all)
+        programs = [found[name] for found in by_threads.values()]
+        memory = max(program["peak_memory_bytes"] for program in programs) / 1e9
+        started = min(program["start_seconds"] for program in programs)
         lines.append(
-            f"| {NAMES[name]} | {' | '.join(cells)} | {memory:.2f} | {padding(of_all[0]):.0%} | {started:.1f} |"
+            f"| {NAMES[name]} | {' | '.join(cells)} | {memory:.2f} | {padding(programs[0]):.0%} | {started:.1f} |"
         )
     return "\n".join(lines)
 
@@ -123,9 +123,9 @@ def speed(program: dict[str, Any], threads: str) -> float:
 
 
 def ratio(program: dict[str, Any], ours: dict[str, Any], threads: str) -> float:
-    """Above 1: slower than ours."""
+    """Return the median ratio of the seconds per token to ours; above 1 means slower."""
     rounds = zip(program["turns"], ours["turns"], strict=True)
-    return median(seconds_per_token(turn, threads) / seconds_per_token(own, threads) for turn, own in rounds)
+    return median(seconds_per_token(turn, threads) / seconds_per_token(our, threads) for turn, our in rounds)
 
 
 def padding(program: dict[str, Any]) -> float:
@@ -134,15 +134,15 @@ def padding(program: dict[str, Any]) -> float:
 
 
 def plot(sizes: dict[str, Any], settings: dict[str, Any], file: Path) -> None:
-    """A bar for each program and number of threads."""
+    """Draw a bar for each program and number of threads."""
     most = max(len(found) for by_threads in sizes.values() for found in by_threads.values())
     figure = Figure(figsize=(4.5 * len(sizes) + 1.5, 0.5 * most + 1.5), layout="constrained")
     axes = figure.subplots(1, len(sizes), squeeze=False)[0]
     for axis, (size, by_threads) in zip(axes, sizes.items(), strict=True):
-        for position, (threads, found) in enumerate(by_threads.items()):
+        for bar, (threads, found) in enumerate(by_threads.items()):
             names = list(found)[::-1]
             height = 0.8 / len(by_threads)
-            positions = [row - 0.4 + height * (position + 0.5) for row in range(len(names))]
+            positions = [row - 0.4 + height * (bar + 0.5) for row in range(len(names))]
             by = "processor time" if threads == "1" else "the clock"
             label = f"{threads} thread{'s' if threads != '1' else ''}, by {by}"
             axis.barh(positions, [speed(found[name], threads) for name in names], height, label=label)

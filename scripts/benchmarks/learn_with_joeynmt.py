@@ -1,7 +1,7 @@
-"""Training with JoeyNMT 2.3 for some minutes, and its test; `minutes.py` starts it.
+"""Training with JoeyNMT 2.3 for a number of minutes, and its test; started by `minutes.py`.
 
-`python -m scripts.benchmarks.learn_with_joeynmt FOLDER MINUTES`, in JoeyNMT's environment. What is put around its own
-trainer is the clock, at the end of which it validates once more and stops, and what torch took away since.
+`python -m scripts.benchmarks.learn_with_joeynmt FOLDER MINUTES`, in JoeyNMT's environment. Its trainer is wrapped to
+stop after this time with a last validation, and to work with a torch whose schedulers have no `verbose`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(folder: Path, minutes: float) -> None:
     from torch.optim.lr_scheduler import ReduceLROnPlateau
 
     def plateau(*given: Any, verbose: bool, **options: Any) -> ReduceLROnPlateau:
-        return ReduceLROnPlateau(*given, **options)  # torch has no `verbose` any more
+        return ReduceLROnPlateau(*given, **options)  # torch has removed `verbose`
 
     builders.ReduceLROnPlateau = plateau
 
@@ -52,7 +52,7 @@ def main(folder: Path, minutes: float) -> None:
 
     def timed_step(self: Any, batch: Any) -> Any:
         if time.monotonic() > stop_at:
-            self.stats.is_max_update = True  # its own sign to stop after this update
+            self.stats.is_max_update = True  # makes it stop after this update
         return train_step(self, batch)
 
     def then_validated(self: Any, train_data: Any, valid_data: Any) -> None:

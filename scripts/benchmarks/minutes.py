@@ -1,8 +1,9 @@
-"""BLEU by the minutes that a training takes, ours and JoeyNMT's: `python -m scripts.benchmarks.minutes --minutes 30`.
+"""BLEU by minutes of training, ours and JoeyNMT's: `python -m scripts.benchmarks.minutes --minutes 30`.
 
-A recurrent model with the attention of Bahdanau et al. 2015 on Tatoeba, of one size, from one vocabulary, with the same
-sentences for validation and test. The minutes count from the command, validations included; one program runs after the
-other, on as many threads. What a validation said is scored by our BLEU for both, against all references.
+Both train a recurrent model with the attention of Bahdanau et al. 2015 on Tatoeba, of the same size, with the same
+vocabulary and the same sentences for validation and test. Minutes count from the start of the command, validations
+included. The programs run one after the other, on equally many threads. The translations of both are scored by our
+BLEU against all references.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from seq2seq_attn.paths import conf_directory
 EXPERIMENT = "experiment=tatoeba_best"
 DIM = 256
 BEAM = "beam"  # search of the tests; validations are greedy
-Validations = dict[int, float | None]  # by update; None: only that it was
+Validations = dict[int, float | None]  # BLEU by update; None: not known yet
 
 
 @reports_user_errors
@@ -48,20 +49,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="fra.txt; fetched if not given")
+    parser.add_argument("--data", type=Path, help="fra.txt; default: download")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--override", nargs="*", default=[], help="of our train.py")
-    parser.add_argument("--lr", type=float, default=0.001, help="of JoeyNMT")
-    parser.add_argument("--validation-updates", type=int, default=100, help="of JoeyNMT, from one to the next")
-    parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="where JoeyNMT's is")
-    parser.add_argument("--runs", type=Path, default=Path("runs/tatoeba_minutes"), help="where the runs are kept")
+    parser.add_argument("--override", nargs="*", default=[], help="overrides of our train.py")
+    parser.add_argument("--lr", type=float, default=0.001, help="learning rate of JoeyNMT")
+    parser.add_argument("--validation-updates", type=int, default=100, help="updates between validations of JoeyNMT")
+    parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="folder of JoeyNMT's environment")
+    parser.add_argument("--runs", type=Path, default=Path("runs/tatoeba_minutes"), help="folder of the runs")
     parser.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks/tatoeba_minutes.json")
     return parser.parse_args(arguments)
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """The curves of both and their tests, as plain data."""
+    """Train both; return their curves and test results as plain data."""
     config = composed(overrides(options))
     runs = options.runs.resolve()
     shared, splits = write_data(config, runs / "data")
@@ -74,8 +75,8 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         return train_joeynmt(options, python, folder, shared, config, splits)
 
     results = {
-        "ours": kept(runs / "ours", ours, lambda folder: train_ours(options, folder)),
-        "joeynmt": kept(runs / "joeynmt", theirs, learn),
+        "ours": cached(runs / "ours", ours, lambda folder: train_ours(options, folder)),
+        "joeynmt": cached(runs / "joeynmt", theirs, learn),
     }
     return {
         "programs": results,
@@ -89,20 +90,20 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def kept(folder: Path, settings: list[str], train: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """What a program came to: in an earlier start, if that had the same settings, or now."""
+def cached(folder: Path, settings: list[str], train: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """Return the results of a program, from an earlier run with the same settings or a new one."""
     file = folder.with_suffix(".json")
     if file.is_file() and (found := json.loads(file.read_text(encoding="utf-8")))["settings"] == settings:
-        print(f"{folder.name} has run before: {file}")
+        print(f"{folder.name} has already run: {file}")
         return found["results"]
-    shutil.rmtree(folder, ignore_errors=True)  # of a start that was stopped
+    shutil.rmtree(folder, ignore_errors=True)  # of an interrupted run
     results = train(folder)
     file.write_text(json.dumps({"settings": settings, "results": results}, indent=1) + "\n", encoding="utf-8")
     return results
 
 
 def command_of(options: argparse.Namespace) -> str:
-    """Without paths of the machine."""
+    """Return the command for the page, without local paths."""
     return " ".join(
         [
             "python -m scripts.benchmarks.minutes",
@@ -190,17 +191,17 @@ def train_joeynmt(
     )
     (folder / "settings.json").write_text(json.dumps(settings))
     command = [str(python), str(ROOT / "scripts/benchmarks/learn_with_joeynmt.py"), str(folder), str(options.minutes)]
-    said = folder / "model"
+    output = folder / "model"
 
     def validations() -> Validations:
-        complete = (file for file in said.glob("*.hyps") if file.stem.isdecimal())
+        complete = (file for file in output.glob("*.hyps") if file.stem.isdecimal())
         sizes = {int(file.stem): len(lines_of(file)) for file in complete}
         return {step: None for step, size in sorted(sizes.items()) if size == len(splits["val"])}
 
     curve = watched(command, folder.with_suffix(".log"), options, validations)
     for point in curve:
-        point["bleu"] = bleu(lines_of(said / f"{point['updates']}.hyps"), splits["val"].references)
-    test = bleu(lines_of(said / "best.hyps.test"), splits["test"].references)
+        point["bleu"] = bleu(lines_of(output / f"{point['updates']}.hyps"), splits["val"].references)
+    test = bleu(lines_of(output / "best.hyps.test"), splits["test"].references)
     return {
         "curve": curve,
         "test_bleu": test,
@@ -213,7 +214,7 @@ def train_joeynmt(
 def watched(
     command: Sequence[str], log: Path, options: argparse.Namespace, validations: Callable[[], Validations]
 ) -> list[dict[str, Any]]:
-    """A program's validations with the minutes since its start, to a second.
+    """Run a program; return its validations with the minutes since its start, to a second.
 
     Raises:
         UserError: if the program fails.
@@ -236,8 +237,8 @@ def watched(
                 for updates, score in validations().items():
                     if updates not in curve:
                         curve[updates] = {"minutes": minutes, "updates": updates, "bleu": score}
-                        said = "" if score is None else f", BLEU {score:.1f}"
-                        print(f"{log.stem}: {minutes:.1f} min, {updates} updates{said}", flush=True)
+                        bleu_text = "" if score is None else f", BLEU {score:.1f}"
+                        print(f"{log.stem}: {minutes:.1f} min, {updates} updates{bleu_text}", flush=True)
         finally:
             program.kill()
     if program.returncode or not curve:
@@ -257,7 +258,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> floa
 
 
 def parameters_of(folder: Path) -> int:
-    """Of JoeyNMT's model; a tied weight counts once."""
+    """Return the number of parameters of JoeyNMT's model, with tied weights counted once."""
     state = torch.load(folder / "best.ckpt", map_location="cpu", weights_only=False)["model_state"]
     return sum({weight.data_ptr(): weight.numel() for weight in state.values()}.values())
 

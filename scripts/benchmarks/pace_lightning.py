@@ -1,4 +1,4 @@
-"""The callback by which `training.py` paces `train.py`: `+callback.pace._target_=pace_lightning.Paced`."""
+"""The callback with which `training.py` paces `train.py`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from seq2seq_attn.batch import Batch
 
 @final
 class Paced(pl.Callback):
+    """Report every update to the benchmark: `+callback.pace._target_=scripts.benchmarks.pace_lightning.Paced`."""
+
     def __init__(self) -> None:
         self.pace = Pace.of_benchmark()
 

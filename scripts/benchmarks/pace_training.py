@@ -1,7 +1,7 @@
-"""What each program of `training.py` calls after every update: it counts, answers and waits for its turn.
+"""Pacing of the programs of `training.py`: after every update they count it, and at the end of a turn report and wait.
 
-It runs in the environment of any peer, and imports nothing but Python before it must. The benchmark hands over two
-pipes: through the first comes how many updates to do next, and what they took goes back through the second.
+It runs in the environment of any peer, so it imports only the standard library at first. The benchmark passes two
+pipes: it sends the number of updates to do next through the first, and receives their figures from the second.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, final
 
-PIPES = "PACE_TRAINING"  # the variable that names both pipes
+PIPES = "PACE_TRAINING"  # environment variable with the numbers of both pipes
 
 
 @final
 class Pace:
-    """The program's side. The first update is answered by itself, so that its time is known.
+    """The program's side. The first update is a turn of its own, so that its time is known.
 
     Args:
-        orders, answers: as the benchmark opened them.
+        orders, answers: the pipes that the benchmark opened.
     """
 
     def __init__(self, orders: TextIO, answers: TextIO) -> None:
@@ -34,15 +34,16 @@ class Pace:
 
     @classmethod
     def of_benchmark(cls) -> Pace:
-        """By the pipes that the benchmark handed over."""
+        """Open the pipes that the benchmark passed."""
         orders, answers = (int(number) for number in os.environ[PIPES].split(","))
         return cls(open(orders), open(answers, "w"))
 
     def updated(self, tokens: int, padded: int) -> None:
-        """After an update; at the end of a turn it returns when the next turn begins.
+        """Count an update; at the end of a turn, report it and wait for the next one.
 
         Args:
-            tokens: real tokens of source and target, end tokens included. padded: with the padding.
+            tokens: real tokens of source and target, end tokens included.
+            padded: tokens including padding.
         """
         self.tokens, self.padded, self.left = self.tokens + tokens, self.padded + padded, self.left - 1
         if self.left > 0:
@@ -58,7 +59,7 @@ class Pace:
         print(json.dumps(figures), file=self.answers, flush=True)
         order = self.orders.readline()
         if not order:
-            os._exit(0)  # all is measured; a training would go on to validate and save
+            os._exit(0)  # everything is measured; a normal exit would validate and save
         self.left = int(order)
         self._begin()
 
@@ -68,13 +69,13 @@ class Pace:
 
 
 def paced_by_optimizer(pace: Pace, owner: type, name: str, counted: Callable[..., tuple[int, int]]) -> Any:
-    """Count the batch of every call of a peer's method, and pace the step of the optimizer that follows.
+    """Wrap a peer's method to count the batch of every call, and pace the optimizer step that follows.
 
     Args:
-        counted: takes what the method takes, and gives its tokens and those with the padding.
+        counted: function from the arguments of the method to the numbers of tokens without and with padding.
 
     Returns:
-        What takes the pace away from the optimizers.
+        A handle that removes the hook of the optimizers.
     """
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -89,7 +90,7 @@ def paced_by_optimizer(pace: Pace, owner: type, name: str, counted: Callable[...
 
 
 def peak_memory_bytes() -> int:
-    """Of this process; the resource module would count what its parent held when it was started."""
+    """Return the peak memory of this process; the resource module would include its parent's at the start."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
@@ -100,16 +101,16 @@ def peak_memory_bytes() -> int:
 
 @final
 class Program:
-    """The benchmark's side: a training in a process of its own that does as many updates as it is asked for.
+    """The benchmark's side: a training process that makes updates on request.
 
     Args:
-        log: where its output goes.
+        log: file for its output.
 
     Attributes:
-        start_seconds: from the command to the end of the first update.
+        start_seconds: seconds from the command to the end of the first update.
 
     Raises:
-        RuntimeError: when it ends before the first update.
+        RuntimeError: if the process ends before the first update.
     """
 
     def __init__(self, command: list[str], log: Path, environment: dict[str, str]) -> None:
@@ -132,12 +133,12 @@ class Program:
         self.start_seconds = self._answer()["time"] - began
 
     def turn(self, updates: int) -> dict[str, Any]:
-        """What so many updates took."""
+        """Request this many updates and return their figures."""
         print(updates, file=self.orders, flush=True)
         return self._answer() | {"updates": updates}
 
     def end(self) -> None:
-        """Tell it to leave, and wait until it has left."""
+        """End the process and wait for it."""
         self.orders.close()
         self.process.wait()
         self.answers.close()
@@ -146,6 +147,6 @@ class Program:
         line = self.answers.readline()
         if not line:
             self.end()
-            said = self.log.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise RuntimeError(f"{' '.join(map(str, self.command))} ended without an answer: {said}")
+            output = self.log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise RuntimeError(f"{' '.join(map(str, self.command))} ended without an answer: {output}")
         return json.loads(line)

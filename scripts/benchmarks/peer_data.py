@@ -1,4 +1,4 @@
-"""A corpus and its vocabulary in every form that a peer reads."""
+"""A corpus and its vocabulary in the formats of all peers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from seq2seq_attn.data.encoded import encode_split
 
 
 def write_data(config: DictConfig, folder: Path) -> tuple[dict[str, Any], dict[str, Split]]:
-    """The cleaned splits of a configuration of train.py, with one vocabulary for both languages.
+    """Write the cleaned splits of a configuration of train.py, with one vocabulary for both languages.
 
     Returns:
-        what a program must know of it, and the splits.
+        The sizes, ids and languages that the programs need, and the splits.
     """
     used: Any = OmegaConf.masked_copy(config, ["data", "tokenizer", "paths"])
     used.paths.run_dir = str(folder)

@@ -1,4 +1,4 @@
-"""Environments of the programs that `training.py` compares with ours, made once."""
+"""Virtual environments of the programs with which the benchmarks compare ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-REQUIREMENTS = {  # some ask for other versions of torch, and for much that no training needs: then --no-deps
+REQUIREMENTS = {  # --no-deps where a package requires another torch, and much that training does not need
     "joeynmt": (
         ["sentencepiece==0.2.0", "importlib_metadata", "subword-nmt", "plotly", "pandas"],
         ["--no-deps", "joeynmt==2.3.0"],
@@ -22,18 +22,18 @@ REQUIREMENTS = {  # some ask for other versions of torch, and for much that no t
 
 
 def made_environment(name: str, folder: Path) -> Path:
-    """The Python of the peer's environment, made if it is not there.
+    """Return the Python of the peer's environment, which is created if it does not exist.
 
-    What is installed beside the Python that runs this, it sees too, behind its own: all train with the same torch.
+    After its own packages it finds those of the Python that runs this, so that all programs use the same torch.
     """
     python = folder / name / "bin" / "python"
     done = folder / name / "made"
     if not done.exists():
-        print(f"making an environment for {name} in {folder / name}", flush=True)
+        print(f"creating an environment for {name} in {folder / name}", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder / name], check=True)
-        (own,) = (folder / name).glob("lib/python*/site-packages")
+        (packages,) = (folder / name).glob("lib/python*/site-packages")
         lines = [f"import site; site.addsitedir({beside!r})\n" for beside in site.getsitepackages()]
-        (own / "beside.pth").write_text("".join(lines))
+        (packages / "beside.pth").write_text("".join(lines))
         for requirements in REQUIREMENTS[name]:
             subprocess.run([python, "-m", "pip", "install", "--quiet", *requirements], check=True)
         done.touch()

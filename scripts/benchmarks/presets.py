@@ -1,8 +1,8 @@
 """Every attention on the captions of Multi30k, with equal weights and updates: `python -m scripts.benchmarks.presets`.
 
-Each is the self-attention of the Transformer of experiment=preset_table, whose feed-forward layers are so wide that all
-models have as many weights as the one with multihead attention. Every row is a command of train.py of its own, and
-stands on the page; rows that have run before are not run again. --jobs says how many run at once, each on one thread.
+Each is the self-attention of the Transformer of experiment=preset_table; the width of the feed-forward layers is chosen
+so that all models have as many weights as the one with multihead attention. Every row is a run of train.py, whose
+command is on the page; complete runs are not repeated. --jobs is the number of simultaneous runs, each on one thread.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from seq2seq_attn.markdown import code
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = "experiment=preset_table"
 STANDARD = "multihead"
-PIECES = 8000  # of either vocabulary, where the width is chosen
+VOCABULARY = 8000  # tokens of both vocabularies, when the width is chosen
 LOG = "output.txt"
 COMMANDS = """
 ## The command of each row
 
-From the root of the repository; `data.path=FOLDER` says where the captions are if they are not to be fetched, and
-`hydra.run.dir=` where the run is kept. All rows, {jobs} at once, and this page:
+Run them in the root of the repository. `data.path=FOLDER` is the folder of the captions, if they are not to be
+downloaded, and `hydra.run.dir=` that of the run. For all rows, {jobs} at a time, and this page:
 
 ```
 {whole}
@@ -47,7 +47,7 @@ From the root of the repository; `data.path=FOLDER` says where the captions are 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     if options.data and not options.data.is_dir():
-        raise UserError(f"--data {options.data} is no folder; give that of Multi30k's captions")
+        raise UserError(f"--data {options.data} is not a folder; give the folder of Multi30k's captions")
     jobs = {
         options.runs / preset / str(seed): command(preset, seed) for preset in options.presets for seed in options.seeds
     }
@@ -57,17 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     page = options.output.with_suffix(".md")
     page.write_text(page.read_text(encoding="utf-8") + commands(options), encoding="utf-8")
     if failed:
-        sys.exit(f"{len(failed)} of {len(jobs)} runs failed: {', '.join(failed)}; repeat the command for these")
+        sys.exit(f"{len(failed)} of {len(jobs)} runs failed: {', '.join(failed)}; repeat the command to run them again")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder of the captions; fetched if not given")
+    parser.add_argument("--data", type=Path, help="folder of the captions; default: download")
     parser.add_argument("--presets", nargs="+", default=presets(), choices=presets(), metavar="PRESET")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
-    parser.add_argument("--jobs", type=int, default=2, help="runs at once, each on one thread")
-    parser.add_argument("--override", nargs="*", default=[], help="of train.py, in every row")
-    parser.add_argument("--runs", type=Path, default=Path("runs/preset_table"), help="where the runs are kept")
+    parser.add_argument("--jobs", type=int, default=2, help="simultaneous runs, each on one thread")
+    parser.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every row")
+    parser.add_argument("--runs", type=Path, default=Path("runs/preset_table"), help="folder of the runs")
     parser.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks/presets.html")
     return parser.parse_args(arguments)
 
@@ -77,7 +77,7 @@ def presets() -> list[str]:
 
 
 def command(preset: str, seed: int) -> list[str]:
-    """Of train.py, without what hangs on the machine."""
+    """Return the overrides of train.py for a row, without those that depend on the machine."""
     return [
         EXPERIMENT,
         f"attention={preset}",
@@ -88,14 +88,14 @@ def command(preset: str, seed: int) -> list[str]:
 
 
 def equal_width(preset: str) -> int:
-    """Of the feed-forward layers, with which a model of this attention is nearest to the weights of the standard.
+    """Return the width of the feed-forward layers that makes the number of weights nearest to the standard model's.
 
     Raises:
-        ValueError: if the attention alone has more than there is to share.
+        ValueError: if the attention alone has too many weights.
     """
     width = composed(STANDARD).feed_forward.ff_dim
-    of_one = num_parameters(STANDARD, width + 1) - num_parameters(STANDARD, width)
-    equal = width + round((num_parameters(STANDARD, width) - num_parameters(preset, width)) / of_one)
+    per_unit = num_parameters(STANDARD, width + 1) - num_parameters(STANDARD, width)
+    equal = width + round((num_parameters(STANDARD, width) - num_parameters(preset, width)) / per_unit)
     if equal < 1:
         raise ValueError(f"{preset} has more weights than a model of {STANDARD}; give {EXPERIMENT} wider layers")
     return equal
@@ -111,7 +111,7 @@ def num_parameters(preset: str, width: int) -> int:
 
 @cache
 def composed(preset: str) -> DictConfig:
-    sizes = [f"model.{side}_vocab_size={PIECES}" for side in ("source", "target")]
+    sizes = [f"model.{side}_vocab_size={VOCABULARY}" for side in ("source", "target")]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return compose("train", [EXPERIMENT, f"attention={preset}", *sizes])
 
@@ -121,7 +121,7 @@ def done(folder: Path) -> bool:
 
 
 def run_all(jobs: dict[Path, list[str]], options: argparse.Namespace) -> list[str]:
-    """Names of the runs that failed; what each says is in its folder."""
+    """Run all jobs; return the names of those that failed. Their output is in their folders."""
     failed = []
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, TimeRemainingColumn()) as progress, ThreadPoolExecutor(options.jobs) as pool:
@@ -132,12 +132,12 @@ def run_all(jobs: dict[Path, list[str]], options: argparse.Namespace) -> list[st
             progress.update(bar, advance=1)
             if future.result() or not done(folder):
                 failed.append(folder.relative_to(options.runs).as_posix())
-                progress.console.print(f"{failed[-1]} failed: {folder / LOG} says why", markup=False)
+                progress.console.print(f"{failed[-1]} failed; see {folder / LOG}", markup=False)
     return failed
 
 
 def run(folder: Path, job: Sequence[str], options: argparse.Namespace) -> int:
-    """The exit code of one run, which goes on where it was stopped."""
+    """Run or resume one run; return its exit code."""
     folder.mkdir(parents=True, exist_ok=True)
     here = [f"hydra.run.dir={folder.resolve()}", "resume=auto", *options.override]
     if options.data:
@@ -147,7 +147,7 @@ def run(folder: Path, job: Sequence[str], options: argparse.Namespace) -> int:
 
 
 def commands(options: argparse.Namespace) -> str:
-    """A section for the page: what to type for each row."""
+    """Return a section for the page with the command of each row."""
     rows = [
         f"| {preset} | {in_cell(['python train.py', *command(preset, seed), *options.override])} |"
         for preset in options.presets
@@ -156,8 +156,8 @@ def commands(options: argparse.Namespace) -> str:
     table = "\n".join(["| attention | command |", "|:--|:--|", *rows])
     given = {"--presets": options.presets, "--seeds": options.seeds, "--override": options.override}
     usual = {"--presets": presets(), "--seeds": [1], "--override": []}
-    said = [" ".join([name, *map(str, words)]) for name, words in given.items() if words != usual[name]]
-    whole = " ".join(["python -m scripts.benchmarks.presets", f"--jobs {options.jobs}", *said])
+    changed = [" ".join([name, *map(str, words)]) for name, words in given.items() if words != usual[name]]
+    whole = " ".join(["python -m scripts.benchmarks.presets", f"--jobs {options.jobs}", *changed])
     return COMMANDS.format(jobs=options.jobs, whole=whole, table=table)
 
 

@@ -1,4 +1,4 @@
-"""The name of the processor, for pages that say what was measured on what."""
+"""The name of the processor, for the pages of the benchmarks."""
 
 from __future__ import annotations
 

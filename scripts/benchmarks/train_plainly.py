@@ -1,7 +1,7 @@
-"""Training in plain PyTorch: what an engineer writes in a day, a peer of `training.py`, which starts it.
+"""Training in plain PyTorch, as one would write it in a day: a baseline for `training.py`, which starts it.
 
-The mathematics of our two models in modules of PyTorch's own, and the loop around them: batches of our sampler,
-forward, loss, backward, clipping, Adam. No logging, no bar, no schedule, no checkpoint.
+Our two models written with modules of PyTorch, and a training loop: batches of our sampler, forward, loss, backward,
+clipping, Adam. There is no logging, progress bar, schedule or checkpoint.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(folder: Path, loss: str) -> None:
 
 
 def batches(folder: Path, settings: dict[str, Any]) -> Iterator[Batch]:
-    """Without end, those of our own training in its order."""
+    """Yield the batches of our training in its order, without end."""
     split = open_encoded(folder / "encoded")
     sampler = TokenBatchSampler(
         split.source_lengths,
@@ -69,7 +69,7 @@ def paced(pace: Pace, batch: Batch) -> None:
 
 @final
 class Transformer(nn.Module):
-    """Pre-norm, one matrix for queries, keys and values, all embeddings tied."""
+    """A pre-norm Transformer with packed queries, keys and values, and tied embeddings."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Transformer(nn.Module):
 
 @final
 class Layer(nn.Module):
-    """Of the decoder if it reads the source: causal then."""
+    """A layer of the encoder or, with `reads_source`, of the decoder, where it is causal."""
 
     def __init__(self, settings: dict[str, Any], reads_source: bool) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class Layer(nn.Module):
 
 @final
 class Recurrent(nn.Module):
-    """Bidirectional GRU, GRU decoder, additive attention behind the step and its result fed in; embeddings tied."""
+    """A bidirectional GRU and a GRU decoder with additive attention, input feeding and tied embeddings."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__()
@@ -173,14 +173,14 @@ MODELS = {"transformer": Transformer, "rnn": Recurrent}
 
 
 def chunked(model: nn.Module, batch: Batch, smoothing: float) -> Tensor:
-    """Our own loss."""
+    """Return our loss."""
     hidden, target = model(batch)[batch.target_mask], batch.target_output[batch.target_mask]
     loss = label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, target, smoothing)
     return loss.smoothed / loss.tokens
 
 
 def cross_entropy(model: nn.Module, batch: Batch, smoothing: float) -> Tensor:
-    """PyTorch's, of logits that are all kept."""
+    """Return PyTorch's loss, for which all logits are stored."""
     logits = model.output(model(batch)).flatten(0, 1)
     return F.cross_entropy(logits, batch.target_output.flatten(), ignore_index=model.pad_id, label_smoothing=smoothing)
 

@@ -1,7 +1,7 @@
-"""Training with eole 0.6, a peer of `training.py`, which starts it in an environment of its own.
+"""Training with eole 0.6, started by `training.py` in a separate environment.
 
-Its own trainer on its own command's path; only the counting of tokens is put around its step. What it imports
-for its server is left out.
+It runs eole's trainer as its command does; only the step is wrapped, to count tokens. Packages that it imports for its
+server are replaced by mocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unittest.mock import MagicMock
 from scripts.benchmarks.pace_training import Pace, paced_by_optimizer
 from seq2seq_attn.errors import reports_user_errors
 
-NOT_USED = ("fastapi", "fastapi.responses", "fastapi.middleware", "fastapi.middleware.cors", "uvicorn")  # of its server
+NOT_USED = ("fastapi", "fastapi.responses", "fastapi.middleware", "fastapi.middleware.cors", "uvicorn")
 NEVER = 1_000_000
 
 
@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
 
     def counted(processor: Any, batch: dict[str, Any], *_: Any) -> tuple[int, int]:
         source, target, pad = batch["src"], batch["tgt"][:, 1:], processor.train_loss.padding_idx
-        # the source's end tokens, which it leaves out, are counted as if they were there
+        # the source has no end tokens here; count them as in the other programs
         tokens = int(batch["srclen"].sum()) + int((target != pad).sum()) + len(source)
         return tokens, source.numel() + target.numel() + len(source)
 
@@ -71,7 +71,7 @@ def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
             "normalization": "tokens",
             "accum_count": [1],
             "compute_dtype": "fp32",
-            # of the longer side, with its begin token: those of both come to batch_tokens; a bucket is an epoch
+            # counts the longer side with its begin token; both sides then have about batch_tokens; a bucket is an epoch
             "batch_type": "tokens",
             "batch_size": settings["batch_tokens"] * 7 // 12,
             "bucket_size": settings["sentences"],
@@ -99,7 +99,7 @@ def recurrent(settings: dict[str, Any]) -> dict[str, Any]:
         "layers": 1,
         "input_feed": 1,
         "embeddings": {"word_vec_size": settings["dim"]},
-        "encoder": {"encoder_type": "brnn", "rnn_type": "GRU"},  # its bridge takes one direction only
+        "encoder": {"encoder_type": "brnn", "rnn_type": "GRU"},  # its bridge supports only one direction
         "decoder": {"decoder_type": "rnn", "rnn_type": "GRU", "global_attention": "mlp"},
     }
 

@@ -1,6 +1,6 @@
-"""Training of transformers' Marian, a peer of `training.py`, which starts it in an environment of its own.
+"""Training of Hugging Face's Marian, started by `training.py` in a separate environment.
 
-In the loop of `train_plainly.py` and with its batches, which is faster than `Seq2SeqTrainer`.
+It uses the loop and the batches of `train_plainly.py`, which are faster than `Seq2SeqTrainer`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Training with JoeyNMT 2.3, a peer of `training.py`, which starts it in an environment of its own.
+"""Training with JoeyNMT 2.3, started by `training.py` in a separate environment.
 
-Its own trainer on its own command's path; only the counting of tokens is put around its step.
+It runs JoeyNMT's trainer as its command does; only the step is wrapped, to count tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 from scripts.benchmarks.pace_training import Pace, paced_by_optimizer
 from seq2seq_attn.errors import reports_user_errors
 
-SPECIALS = [1, 0, 2, 3]  # JoeyNMT's are unk, pad, begin, end; ours pad, unk, begin, end
+SPECIALS = [1, 0, 2, 3]  # JoeyNMT's order is unk, pad, begin, end; ours is pad, unk, begin, end
 
 
 @reports_user_errors
@@ -34,10 +34,10 @@ def main(folder: Path) -> None:
 
 
 def write_configuration(settings: dict[str, Any], folder: Path, **changed: dict[str, Any]) -> Path:
-    """For the data that the folder holds, whose vocabulary is put in JoeyNMT's order.
+    """Write the configuration for the data in the folder, with the vocabulary in JoeyNMT's order.
 
     Args:
-        changed: options of its sections, instead of those of the benchmark.
+        changed: options that replace those of the benchmark, by section.
     """
     tokens = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
     ordered = [tokens[i] for i in SPECIALS] + tokens[len(SPECIALS) :]
@@ -80,7 +80,7 @@ def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
             "epochs": 1000,
             "validation_freq": never,
             "logging_freq": 20,
-            # of the longer side: padded tokens of both are about twice as many
+            # counts the longer side, so padded tokens of both sides are about twice as many
             "batch_type": "token",
             "batch_size": settings["batch_tokens"] // 2,
         },

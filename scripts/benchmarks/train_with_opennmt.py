@@ -1,7 +1,7 @@
-"""Training with OpenNMT-py 3.5.1, a peer of `training.py`, which starts it in an environment of its own.
+"""Training with OpenNMT-py 3.5.1, started by `training.py` in a separate environment.
 
-Its own trainer on its own command's path; only the counting of tokens is put around its step. What it imports for
-transforms that are not used here is left out.
+It runs OpenNMT's trainer as its command does; only the step is wrapped, to count tokens. Packages that it imports for
+unused transforms are replaced by mocks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(folder: Path) -> None:
     def counted(manager: Any, batches: list[Any], *_: Any) -> tuple[int, int]:
         (batch,) = batches
         source, target = batch["src"], batch["tgt"][:, 1:]
-        # the source's end tokens, which it leaves out, are counted as if they were there
+        # the source has no end tokens here; count them as in the other programs
         tokens = int(batch["srclen"].sum()) + int((target != pad).sum()) + len(source)
         return tokens, source.numel() + target.numel() + len(source)
 
@@ -75,7 +75,7 @@ def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
         "world_size": 1,
         "gpu_ranks": [],
         "num_workers": 0,
-        # of the longer side, with its begin token: those of both come to batch_tokens; a bucket is an epoch
+        # counts the longer side with its begin token; both sides then have about batch_tokens; a bucket is an epoch
         "batch_type": "tokens",
         "batch_size": settings["batch_tokens"] * 7 // 12,
         "bucket_size": settings["sentences"],

@@ -1,10 +1,10 @@
-"""Tokens a second of our training and of its peers: `python -m scripts.benchmarks.training --peers joeynmt hf`.
+"""Benchmark of training, in tokens per second: `python -m scripts.benchmarks.training --peers joeynmt hf`.
 
-All train one model of a size on the captions of Multi30k, from one vocabulary and in batches of as many tokens: our
-`train.py`, a plain loop of PyTorch (`train_plainly.py`) with our loss and with PyTorch's, and the peers named, in
-environments that are made once. Each is a process that waits for its turn and then does a few updates, one program
-after the other, so that a busy machine harms all alike: with one thread by processor time, with two by the clock.
-A small part: `--sizes A --threads 1 --turns 2 --updates 3 --warm-up 2`.
+All programs train a model of the same size on the captions of Multi30k, with the same vocabulary and equally large
+batches: our `train.py`, a plain PyTorch loop (`train_plainly.py`) with our loss and with PyTorch's, and the named
+peers, each in a separate environment. The programs are processes that take turns of a few updates, so that other load
+on the machine affects all of them: with one thread processor time is measured, with more wall-clock time.
+For a quick run: `--sizes A --threads 1 --turns 2 --updates 3 --warm-up 2`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "B": {"model": "rnn", "dim": 256},
 }
 COMMON = {"dropout": 0.1, "smoothing": 0.1, "lr": 0.001, "clip": 1.0, "seed": 1}
-ONLY_TRANSFORMER = ("hf",)  # its Marian is nothing else
-REST = 0.5  # seconds between turns, in which the threads of the last one go to sleep
+ONLY_TRANSFORMER = ("hf",)  # peers without a recurrent model
+REST = 0.5  # seconds between turns, for the threads of the last one to become idle
 
 
 @reports_user_errors
@@ -48,13 +48,13 @@ def main(arguments: list[str] | None = None) -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"{options.name}.json"
     if options.keep and file.exists():
-        results = beside(json.loads(file.read_text(encoding="utf-8")), results)
+        results = merge(json.loads(file.read_text(encoding="utf-8")), results)
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {draw(file)}")
 
 
-def beside(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The figures of both, the new ones where a size has them for a number of threads."""
+def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of both; for the same size and number of threads, the new ones."""
     names = sorted(old["sizes"].keys() | new["sizes"].keys())
     sizes = {name: old["sizes"].get(name, {}) | new["sizes"].get(name, {}) for name in names}
     commands = old["commands"] + new["commands"]
@@ -64,24 +64,24 @@ def beside(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", nargs="*", default=[], choices=list(REQUIREMENTS))
-    parser.add_argument("--data", type=Path, help="folder of train.en.gz and the like; fetched if not given")
+    parser.add_argument("--data", type=Path, help="folder of train.en.gz and the other files; default: download")
     parser.add_argument("--sizes", nargs="*", default=list(SIZES), choices=list(SIZES))
     parser.add_argument("--threads", nargs="*", type=int, default=[1, 2])
-    parser.add_argument("--batch-tokens", type=int, default=4096, help="padded, source and target")
-    parser.add_argument("--tokens", type=int, default=8000, help="of the joint vocabulary")
+    parser.add_argument("--batch-tokens", type=int, default=4096, help="padded source and target tokens per batch")
+    parser.add_argument("--tokens", type=int, default=8000, help="size of the joint vocabulary")
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--updates", type=int, default=20, help="of a turn")
+    parser.add_argument("--updates", type=int, default=20, help="updates per turn")
     parser.add_argument("--warm-up", type=int, default=20, help="updates before the first turn")
-    parser.add_argument("--override", nargs="*", default=[], help="of train.py, beside those of the size")
-    parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="where those of the peers are")
+    parser.add_argument("--override", nargs="*", default=[], help="further overrides of train.py")
+    parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="folder of the peers' environments")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks")
-    parser.add_argument("--name", default="training_cpu", help="of the page, its plot and its figures")
-    parser.add_argument("--keep", action="store_true", help="what the page has of other sizes and threads stays")
+    parser.add_argument("--name", default="training_cpu", help="file name of the page, its plot and its figures")
+    parser.add_argument("--keep", action="store_true", help="keep the page's figures of other sizes and threads")
     return parser.parse_args(arguments)
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """All that the page says, as plain data."""
+    """Measure and return everything that the page reports, as plain data."""
     options.environments = options.environments.expanduser()
     pythons = {name: made_environment(name, options.environments) for name in options.peers}
     results: dict[str, Any] = {}
@@ -105,9 +105,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def overrides(size: dict[str, Any], options: argparse.Namespace) -> list[str]:
-    """What makes `train.py` train a size, without end and without a validation."""
+    """Return the overrides with which `train.py` trains a size, without end and without validation."""
     dim, dropout = size["dim"], size["dropout"]
-    of_model = {
+    model_options = {
         "transformer": [
             "model=transformer",
             f"attention.num_heads={size.get('heads')}",
@@ -123,7 +123,7 @@ def overrides(size: dict[str, Any], options: argparse.Namespace) -> list[str]:
         "data=multi30k",
         *([f"data.path={options.data.resolve()}"] if options.data else []),
         f"tokenizer.vocab_size={options.tokens}",
-        *of_model,
+        *model_options,
         "model.tie_embeddings=all",
         f"model.embedding_dim={dim}",
         f"model.encoder.dim={dim}",
@@ -149,15 +149,15 @@ def composed(options: argparse.Namespace) -> Any:
 def all_commands(
     size: str, settings: dict[str, Any], options: argparse.Namespace, pythons: dict[str, Path], folder: Path, data: Path
 ) -> dict[str, list[str]]:
-    """By program; each has a folder of its own with the settings, and the data in reach."""
+    """Return the command of each program, which has its own folder with the settings and links to the data."""
 
-    def own_folder(name: str) -> str:
-        own = folder / name
-        own.mkdir(parents=True)
+    def program_folder(name: str) -> str:
+        path = folder / name
+        path.mkdir(parents=True)
         for file in data.iterdir():
-            (own / file.name).symlink_to(file)
-        (own / "settings.json").write_text(json.dumps(settings))
-        return str(own)
+            (path / file.name).symlink_to(file)
+        (path / "settings.json").write_text(json.dumps(settings))
+        return str(path)
 
     script: Callable[[str], str] = lambda name: str(ROOT / "scripts" / "benchmarks" / f"{name}.py")  # noqa: E731
     ours = [
@@ -165,21 +165,21 @@ def all_commands(
         str(ROOT / "train.py"),
         *overrides(settings, options),
         "+callback.pace._target_=scripts.benchmarks.pace_lightning.Paced",
-        f"hydra.run.dir={own_folder('ours')}",
+        f"hydra.run.dir={program_folder('ours')}",
     ]
     commands = {"ours": ours}
     for loss in ("chunked", "cross_entropy"):
-        commands[f"plain_{loss}"] = [sys.executable, script("train_plainly"), own_folder(f"plain_{loss}"), loss]
+        commands[f"plain_{loss}"] = [sys.executable, script("train_plainly"), program_folder(f"plain_{loss}"), loss]
     for name, python in pythons.items():
         if settings["model"] == "transformer" or name not in ONLY_TRANSFORMER:
-            commands[name] = [str(python), script(f"train_with_{name}"), own_folder(name)]
+            commands[name] = [str(python), script(f"train_with_{name}"), program_folder(name)]
     return commands
 
 
 def in_turns(
     commands: dict[str, list[str]], size: str, threads: int, options: argparse.Namespace, folder: Path
 ) -> dict[str, dict[str, Any]]:
-    """Seconds until the first update, every turn and the peak of memory, by program."""
+    """Return the seconds until the first update, every turn and the peak memory, by program."""
     environment = {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     programs: dict[str, Program] = {}
     try:
@@ -212,14 +212,14 @@ def in_turns(
 
 
 def check_same_batches(turns: dict[str, list[dict[str, Any]]]) -> None:
-    """Ours and the plain loop are compared update by update."""
+    """Check that ours and the plain loops read the same batches, since they are compared turn by turn."""
     read = {
         name: [(turn["tokens"], turn["padded_tokens"]) for turn in found]
         for name, found in turns.items()
         if name == "ours" or name.startswith("plain_")
     }
     if len({tuple(batches) for batches in read.values()}) > 1:
-        raise RuntimeError(f"ours and the plain loops have not read the same batches: {read}")
+        raise RuntimeError(f"ours and the plain loops did not read the same batches: {read}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Write docs/benchmarks/attention.md and its plots from figures: `python -m scripts.benchmarks.write_benchmark_page`.
+"""Write docs/benchmarks/attention.md and its plots: `python -m scripts.benchmarks.write_benchmark_page`.
 
-The figures are those of `scripts/benchmarks/attention.py` and `scripts/benchmarks/attention_layers.py`.
+It reads the figures of `scripts/benchmarks/attention.py` and `scripts/benchmarks/attention_layers.py`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from seq2seq_attn.markdown import code, literal
 FOLDER = Path(__file__).parents[2] / "docs" / "benchmarks"
 NAMES = ("local", "atrous", "sparse")
 K = 32
-# What was asked for of forward and backward: pattern, k, causal, positions; the least ratio, and the one hoped for.
-ASKED = [
+# Targets for forward and backward: pattern, k, causal, positions; the required ratio and the desired one.
+TARGETS = [
     ("local", 32, False, 2048, 10, 16), ("atrous", 32, False, 2048, 16, 24), ("sparse", 32, False, 2048, 7, 10),
     ("local", 32, False, 4096, 20, 30), ("atrous", 32, False, 4096, 20, 27), ("sparse", 32, False, 4096, 10, 14),
     ("sparse", 64, False, 8192, 15, 20),
     ("local", 32, True, 4096, 15, 22), ("atrous", 32, True, 4096, 10, 16), ("sparse", 32, True, 4096, 5.5, 9),
 ]  # fmt: skip
 LENGTHS_OF_OTHERS = (1024, 4096, 16384)
-STEEPEST = {"local": 1.15, "atrous": 1.8, "sparse": 1.4}  # exponents asked for
-# What each section of the other script says of itself; × is the time of what it is compared with by its own.
+STEEPEST = {"local": 1.15, "atrous": 1.8, "sparse": 1.4}  # largest exponents allowed
+# Introductions of the sections of attention_layers.py; × is the time of the reference divided by that of the pattern.
 IN_MODELS = {
     "layer": "A Transformer layer, 512 wide, forward and backward, k = 32, against one with `multihead`. Asked: local "
     "and atrous at least 4, sparse 3.5. Of the dense layer's 197 GFLOP 120 are its core's, so no core makes "
@@ -66,7 +66,7 @@ LINES: dict[str, dict[str, Any]] = {
 
 
 class Run(NamedTuple):
-    """A measured way of the core; `ratio` is the time of full attention in the same case by its own."""
+    """A measured run of the core; `ratio` is the time of full attention in the same case divided by its own."""
 
     way: str
     pattern: str
@@ -85,8 +85,8 @@ class Run(NamedTuple):
 
     @property
     def name(self) -> str:
-        own = f"{self.pattern} {self.k}" if self.pattern else ""
-        return own if self.way == "blocks" else f"{self.way} {own}".strip()
+        pattern = f"{self.pattern} {self.k}" if self.pattern else ""
+        return pattern if self.way == "blocks" else f"{self.way} {pattern}".strip()
 
 
 @reports_user_errors
@@ -148,7 +148,7 @@ def glance(runs: list[Run]) -> Iterator[str]:
     yield "## At a glance\n"
     yield "Forward and backward; asked: at least, and hoped for; met: with the most threads.\n"
     rows = []
-    for pattern, k, causal, length, least, hoped in ASKED:
+    for pattern, k, causal, length, least, hoped in TARGETS:
         of = where(runs, way="blocks", pattern=pattern, k=k, causal=causal, length=length, both=True)
         found = [next((run.ratio for run in of if run.threads == t), math.nan) for t in threads]
         met = verdict(found[0], least, hoped)
@@ -169,7 +169,7 @@ def growth(runs: list[Run]) -> Iterator[str]:
 
 
 def exponent(runs: list[Run]) -> float:
-    """Slope of log time over log length; NaN for fewer than two lengths."""
+    """Return the slope of log time over log length; NaN for fewer than two lengths."""
     points = [(math.log(run.length), math.log(run.seconds)) for run in runs if 1024 <= run.length <= 8192]
     return linear_regression(*zip(*points, strict=True)).slope if len(points) > 1 else math.nan
 
@@ -189,7 +189,7 @@ def memory(runs: list[Run]) -> Iterator[str]:
 
 
 def in_models(about: dict[str, Any], figures: list[list[Any]]) -> Iterator[str]:
-    """For each section a row for each case, a column for each way."""
+    """Yield a table for each section, with a row for each case and a column for each way."""
     yield f"## In models and batches, threads: {about['threads']}\n"
     for section, text in IN_MODELS.items():
         found = {(case, way): dense / own for name, case, way, own, dense in figures if name == section}
@@ -201,7 +201,7 @@ def in_models(about: dict[str, Any], figures: list[list[Any]]) -> Iterator[str]:
 
 
 def dispatch(runs: list[Run]) -> Iterator[str]:
-    """Where `automatic` was measured, blocks are not chosen; everywhere else they are."""
+    """Yield the choices of the patterns: blocks, except for cases in which `automatic` was measured."""
     chosen = {(run.pattern, run.k, *run.case): run for run in where(runs, way="blocks")}
     chosen |= {(run.pattern, run.k, *run.case): run for run in where(runs, way="automatic")}
     yield "## What a pattern chooses by itself\n"
@@ -247,7 +247,7 @@ def libraries(runs: list[Run]) -> Iterator[str]:
 
 
 def by_length(runs: list[Run]) -> Iterator[str]:
-    """All lengths that are powers of two."""
+    """Yield the tables of all lengths that are powers of two."""
     shown = [run for run in runs if run.length & (run.length - 1) == 0 and run.way not in ("automatic", "flex")]
     for both, causal, threads in itertools.product((True, False), (False, True), (2, 1)):
         of = where(shown, both=both, causal=causal, threads=threads)
@@ -265,7 +265,7 @@ def by_length(runs: list[Run]) -> Iterator[str]:
 
 
 def drawn(runs: list[Run], folder: Path) -> Iterator[str]:
-    """A plot of forward and backward for each side, on the most threads."""
+    """Yield a plot of forward and backward, causal and not, with the largest number of threads."""
     most = max(run.threads for run in runs)
     for causal in sorted({run.causal for run in runs}):
         of = where(runs, causal=causal, both=True, threads=most)

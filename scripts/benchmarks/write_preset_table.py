@@ -1,4 +1,4 @@
-"""Write docs/presets.md, every attention in every architecture: `python -m scripts.benchmarks.write_preset_table`."""
+"""Write docs/presets.md, a table of attentions and architectures: `python -m scripts.benchmarks.write_preset_table`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/presets.md"
 ARCHITECTURES = ("rnn", "conv", "transformer")
-WIDTH = 16  # which the eight heads of fixed_patterns divide
+WIDTH = 16  # a multiple of the eight heads of fixed_patterns
 SMALL = (
     "data=parallel", "model.source_vocab_size=17", "model.target_vocab_size=19", f"model.embedding_dim={WIDTH}",
     f"model.encoder.dim={WIDTH}", f"model.decoder.dim={WIDTH}", "search.limits.max_length=2",
@@ -28,10 +28,10 @@ SMALL = (
 PAD, BOS, EOS = 0, 2, 3
 SOURCE = torch.tensor([[4, 5, 6, 7, EOS], [8, 9, EOS, PAD, PAD]])
 READ = torch.tensor([[BOS, 4, 5, 6], [BOS, 7, PAD, PAD]])
-SAID = torch.tensor([[4, 5, 6, EOS], [7, EOS, PAD, PAD]])
+TARGET = torch.tensor([[4, 5, 6, EOS], [7, EOS, PAD, PAD]])
 BATCH = Batch(
     source=SOURCE, source_mask=SOURCE != PAD, source_lengths=(SOURCE != PAD).sum(1),
-    target_input=READ, target_output=SAID, target_mask=SAID != PAD, target_lengths=(SAID != PAD).sum(1),
+    target_input=READ, target_output=TARGET, target_mask=TARGET != PAD, target_lengths=(TARGET != PAD).sum(1),
     index=torch.arange(2),
 )  # fmt: skip
 RUNS = "yes"
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def page() -> str:
-    """The whole of docs/presets.md."""
+    """Return the text of docs/presets.md."""
     rows = {preset: [cell(model, preset) for model in ARCHITECTURES] for preset in presets()}
     cells = [found for row in rows.values() for found in row]
     lines = [("`attention=`", *(f"`model={model}`" for model in ARCHITECTURES)), ("---",) * (1 + len(ARCHITECTURES))]
@@ -72,7 +72,7 @@ def presets() -> list[str]:
 
 
 def cell(architecture: str, preset: str) -> str:
-    """`yes`, or the sentence with which this attention is refused in this architecture."""
+    """Return `yes`, or the message with which this attention is refused in this architecture."""
     torch.manual_seed(1)
     overrides = [f"model={architecture}", f"attention={preset}"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
@@ -98,11 +98,11 @@ def instantiated(node: Any) -> Any:
 
 
 def train_one_step(model: Any) -> None:
-    """One update by the loss of a run."""
+    """Make one update with the loss of a run, and check that every weight gets a gradient."""
     optimizer = torch.optim.Adam(model.parameters())
     decoded = model.train()(BATCH.source, BATCH.source_mask, BATCH.target_input)
-    hidden, said = decoded.hidden[BATCH.target_mask], BATCH.target_output[BATCH.target_mask]
-    loss = label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, said, 0.1)
+    hidden, target = decoded.hidden[BATCH.target_mask], BATCH.target_output[BATCH.target_mask]
+    loss = label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, target, 0.1)
     drawn = drawn_loss(Reinforce(momentum=0.9), BATCH, loss.loss_by_token, decoded)
     (loss.smoothed if drawn is None else loss.smoothed + drawn).backward()
     for name, weight in model.named_parameters():

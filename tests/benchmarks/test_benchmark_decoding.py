@@ -50,7 +50,7 @@ def test_a_forced_length_is_met_by_every_sentence(loaded: Loaded) -> None:
 def test_the_plain_loop_refuses_what_it_does_not_compute() -> None:
     for override in ("model.decoder.norm=post", "position=rotary", "position.join=concat"):
         model, tokenizer, _ = small_transformer(override)
-        with pytest.raises(UserError, match="norm=pre and position=sinusoidal only"):
+        with pytest.raises(UserError, match="supports only model=transformer with norm=pre"):
             plainly.PlainTransformer(model, TargetVocabulary.of(tokenizer))
 
 

@@ -51,8 +51,8 @@ def test_what_has_run_before_with_the_same_settings_is_not_run_again(tmp_path: P
     folder = tmp_path / "ours"
     folder.mkdir()  # of a start that was stopped
     for _ in range(2):
-        assert script.kept(folder, ["lr 1"], train) == {"test_bleu": 1.25}
-    assert script.kept(folder, ["lr 2"], train) == {"test_bleu": 2.25}
+        assert script.cached(folder, ["lr 1"], train) == {"test_bleu": 1.25}
+    assert script.cached(folder, ["lr 2"], train) == {"test_bleu": 2.25}
     assert started == [False, False]
 
 

@@ -66,7 +66,7 @@ def test_a_row_that_fails_is_named_beside_a_page_of_the_others(
     write_run(runs / "none" / "1", "none", spoilt(4))
     monkeypatch.setattr(script.subprocess, "run", ends)
     given = ["--presets", "hard", "none", "local", "--runs", str(runs), "--output", str(tmp_path / "page.html")]
-    with pytest.raises(SystemExit, match=r"2 of 3 runs failed: .*; repeat the command for these"):
+    with pytest.raises(SystemExit, match=r"2 of 3 runs failed: .*; repeat the command to run"):
         script.main(given)
     said = capsys.readouterr().out
     assert "hard/1 failed" in said

@@ -24,21 +24,21 @@ from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 
-PIECES = 53
+VOCABULARY = 53
 SMALL = {"A": {"layers": 2, "dim": 24, "ff_dim": 14, "heads": 3}, "B": {"dim": 22}}
 PAIRS = [([5, 6, 7, 8, 9], [10, 11]), ([12], [13, 14, 15, 16]), ([5, 17, 18], [19, 20, 21])]
 SPECIALS = {"pad_id": 0, "bos_id": 2, "eos_id": 3}
 
 
 def settings_of(size: str, dropout: float = 0.0) -> dict[str, Any]:
-    common = benchmark.COMMON | SPECIALS | {"tokens": PIECES, "dropout": dropout}
+    common = benchmark.COMMON | SPECIALS | {"tokens": VOCABULARY, "dropout": dropout}
     return benchmark.SIZES[size] | SMALL[size] | common
 
 
 def ours_of(settings: dict[str, Any]) -> EncoderDecoder:
     """As `train.py` builds it from the overrides; no weight is what it began with."""
-    options = argparse.Namespace(data=None, tokens=PIECES, batch_tokens=64, override=[])
-    sizes = [f"model.{side}_vocab_size={PIECES}" for side in ("source", "target")]
+    options = argparse.Namespace(data=None, tokens=VOCABULARY, batch_tokens=64, override=[])
+    sizes = [f"model.{side}_vocab_size={VOCABULARY}" for side in ("source", "target")]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("train", overrides=[*benchmark.overrides(settings, options), *sizes])
     torch.manual_seed(5)
@@ -202,7 +202,7 @@ def test_a_peer_s_batches_are_counted_and_its_optimizer_s_steps_are_paced() -> N
 def test_other_batches_than_ours_are_no_comparison() -> None:
     turn = {"tokens": 7, "padded_tokens": 9}
     benchmark.check_same_batches({"ours": [turn], "plain_chunked": [turn], "joeynmt": [turn | {"tokens": 5}]})
-    with pytest.raises(RuntimeError, match="not read the same batches"):
+    with pytest.raises(RuntimeError, match="did not read the same batches"):
         benchmark.check_same_batches({"ours": [turn], "plain_chunked": [turn | {"tokens": 5}]})
 
 
@@ -253,7 +253,7 @@ def test_what_a_page_has_of_other_sizes_and_threads_can_stay() -> None:
         "options": {"turns": 2},
     }
     new = {"commands": ["two"], "sizes": {"A": {"2": many}}, "settings": {"A": {"dim": 1}}, "options": {"turns": 3}}
-    both = benchmark.beside(old, new)
+    both = benchmark.merge(old, new)
     assert both["sizes"] == {"A": {"1": few, "2": many}, "B": {"1": few}}
     assert both["settings"] == settings
     assert both["commands"] == ["one", "two"]

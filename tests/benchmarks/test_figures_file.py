@@ -1,4 +1,4 @@
-"""What the drawing scripts answer to a file that is none of theirs."""
+"""Error messages of the drawing scripts for files of other kinds."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from scripts.benchmarks import figures_file as script
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
-        (None, "nothing.json: No such file or directory; give the .json"),
-        (b"# A page", "nothing.json is no JSON"),
-        (b"\xff\xfe", "nothing.json is no JSON"),
-        (b'{"figures": []}', "nothing.json holds no 'sizes': it is of another benchmark than draw_it.py draws"),
-        (b"[1, 2]", "nothing.json holds no 'sizes'"),
+        (None, "nothing.json: No such file or directory; use the .json"),
+        (b"# A page", "nothing.json is not a JSON file"),
+        (b"\xff\xfe", "nothing.json is not a JSON file"),
+        (b'{"figures": []}', "nothing.json has no 'sizes', so it is from another benchmark than draw_it.py draws"),
+        (b"[1, 2]", "nothing.json has no 'sizes'"),
     ],
 )
-def test_a_file_of_another_kind_is_told_in_a_sentence(
+def test_a_file_of_another_kind_is_refused_with_one_sentence(
     content: bytes | None,
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -33,7 +33,7 @@ def test_a_file_of_another_kind_is_told_in_a_sentence(
     monkeypatch.setattr(sys, "argv", ["scripts/draw_it.py", str(file)])
     with pytest.raises(SystemExit, match=r"^2$"):
         script.draw_given("what it draws", "sizes", Path)
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_the_file_of_a_benchmark_is_drawn(
