@@ -1,4 +1,4 @@
-"""metrics.csv: a row for each time something is logged, on the disk before a checkpoint says so."""
+"""metrics.csv: one row for each call of the logger, on the disk before a checkpoint refers to it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ log = logging.getLogger(__name__)
 
 @final
 class CsvLogger(Logger):
-    """One wide file, a column for each name that was logged, in the order of the alphabet; a row is written at once.
+    """One wide file with a column for each logged name, in alphabetical order; each row is written at once.
 
-    A new name rewrites the file beside itself and renames it. A run that goes on keeps the rows that its
-    checkpoint covers; any other starts the file anew. Rows that the disk does not take wait until it does.
+    A new name rewrites the file next to the old one and then replaces it. A resumed run keeps the rows that its
+    checkpoint covers; any other run starts a new file. Rows that cannot be written wait until they can.
 
     Args:
         folder: of the run.
 
     Attributes:
-        rows: how many are in the file, its head not counted.
+        rows: how many are in the file, without its header.
     """
+
+    name = version = ""
 
     def __init__(self, folder: str | Path) -> None:
         super().__init__()
@@ -38,28 +40,16 @@ class CsvLogger(Logger):
         self._warned = False
 
     @property
-    def name(self) -> str:
-        return ""
-
-    @property
-    def version(self) -> str:
-        return ""
-
-    @property
     def save_dir(self) -> str:
         return str(self.file.parent)
 
-    @property
-    def log_dir(self) -> str:
-        return self.save_dir
-
     @rank_zero_only
     def keep(self, rows: int) -> None:
-        """Drop all rows after the first so many: the run is going to write them again."""
-        kept = self._read()[:rows]
+        """Drop all but the first rows; the run writes the others again."""
+        kept = read_rows(self.file)[:rows]
         self._columns, self.rows = sorted({name for row in kept for name in row}), len(kept)
         if kept:
-            self._write(kept, self._columns)
+            self._rewrite(kept, self._columns)
         else:
             self.file.unlink(missing_ok=True)
 
@@ -67,22 +57,21 @@ class CsvLogger(Logger):
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         if self._columns is None:
             self.keep(0)
-        assert self._columns is not None
         self._waiting.append({name: str(value) for name, value in metrics.items()} | {"step": str(step)})
         try:
             self._write_waiting()
         except OSError as error:
             if not self._warned:
-                log.warning(f"{self.file} cannot be written ({error.strerror}); its rows wait, and training goes on")
+                log.warning(f"{self.file} cannot be written ({error.strerror}); its rows wait, and training continues")
             self._warned = True
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        """They are in config.yaml."""
+        """Do nothing: config.yaml has them."""
 
     @rank_zero_only
     def sync(self) -> None:
-        """All rows are on the disk, not only handed to the system."""
+        """Wait until all rows are on the disk, not only in the system's cache."""
         if self.rows:
             sync_to_disk(self.file)
 
@@ -99,19 +88,12 @@ class CsvLogger(Logger):
                 raise
         else:
             columns = sorted({*self._columns, *names})
-            self._write([*self._read(), *self._waiting], columns)
+            self._rewrite([*read_rows(self.file), *self._waiting], columns)
             self._columns = columns
         self.rows += len(self._waiting)
         self._waiting = []
 
-    def _read(self) -> list[dict[str, str]]:
-        """What the rows hold; a last one that was cut short by a kill is among them, shorter than the others."""
-        if not self.file.exists():
-            return []
-        with self.file.open(encoding="utf-8", newline="") as file:
-            return [{k: v for k, v in row.items() if k and v} for row in csv.DictReader(file)]
-
-    def _write(self, rows: list[dict[str, str]], columns: list[str]) -> None:
+    def _rewrite(self, rows: list[dict[str, str]], columns: list[str]) -> None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         part = self.file.with_name(f"{self.file.name}.part")
         with part.open("w", encoding="utf-8", newline="") as file:
@@ -120,6 +102,15 @@ class CsvLogger(Logger):
             writer.writerows(rows)
         sync_to_disk(part)
         part.replace(self.file)
+
+
+def read_rows(file: Path) -> list[dict[str, str]]:
+    """Return the values of each complete row by name; a killed process may have left half a row at the end."""
+    if not file.exists():
+        return []
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = csv.DictReader(line for line in lines if line.endswith("\n"))
+        return [{name: value for name, value in row.items() if value} for row in rows]
 
 
 def sync_to_disk(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""TensorBoard's event files, each step once."""
+"""TensorBoard's event files, with pictures and tables."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, final
 from matplotlib.image import imread
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
-from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
+from seq2seq_attn.logger.csv_logger import read_rows
 from seq2seq_attn.markdown import table
 
 
@@ -18,40 +18,36 @@ from seq2seq_attn.markdown import table
 class TensorBoardRun(TensorBoardLogger):
     """Writes into `tensorboard` in the run folder.
 
-    A run that goes on writes no event again that stands there; one that starts anew hides those of an earlier one.
+    A resumed run hides the events from its first step on, which it logs again; a new run hides all earlier events.
 
     Args:
-        resume: auto: write on after the events of this folder, if it has some.
+        resume: auto: continue the curves in this folder, if there are any.
     """
 
     def __init__(self, *, save_dir: str, resume: str | None) -> None:
-        goes_on = resume == "auto"
-        super().__init__(
-            save_dir, name="tensorboard", version="", default_hp_metric=False, purge_step=None if goes_on else 0
-        )
-        self._written = written(Path(self.log_dir)) if goes_on else set()
+        self._resumes = resume == "auto"
+        purge = None if self._resumes else 0
+        super().__init__(save_dir, name="tensorboard", version="", default_hp_metric=False, purge_step=purge)
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        super().log_metrics({name: x for name, x in metrics.items() if (name, step) not in self._written}, step)
+        if self._resumes:
+            self._resumes = False
+            self.experiment.close()  # the next event opens a new file, which begins with the step to purge from
+            self.experiment.purge_step = step
+            # The training figures of a step that is validated again were logged before the checkpoint.
+            rows = [row for row in read_rows(Path(self.save_dir) / "metrics.csv") if row.pop("step") == str(step)]
+            metrics = {name: float(value) for row in rows for name, value in row.items()} | dict(metrics)
+        super().log_metrics(metrics, step)
 
     @rank_zero_only
     def log_image(self, key: str, images: list[str], step: int, caption: list[str]) -> None:
-        """Pictures by their files, as W&B's logger takes them; TensorBoard shows no captions."""
+        """Log image files, with the arguments of W&B's logger; TensorBoard shows no captions."""
         for number, image in enumerate(images):
             tag = key if len(images) == 1 else f"{key}/{number}"
-            if (tag, step) not in self._written:
-                self.experiment.add_image(tag, imread(image), step, dataformats="HWC")
+            self.experiment.add_image(tag, imread(image), step, dataformats="HWC")
 
     @rank_zero_only
     def log_table(self, key: str, columns: list[str], data: list[list[Any]], step: int) -> None:
-        """As Markdown."""
-        if (f"{key}/text_summary", step) not in self._written:
-            self.experiment.add_text(key, table(columns, (map(str, row) for row in data)), step)
-
-
-def written(folder: Path) -> set[tuple[str, int]]:
-    """Tag and step of every event in the folder's files, as far as they are whole."""
-    files = sorted(folder.glob("events.out.tfevents.*"))
-    events = (event for file in files for event in LegacyEventFileLoader(str(file)).Load())
-    return {(value.tag, event.step) for event in events for value in event.summary.value}
+        """Log a table as Markdown."""
+        self.experiment.add_text(key, table(columns, (map(str, row) for row in data)), step)

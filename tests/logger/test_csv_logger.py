@@ -64,7 +64,7 @@ def test_rows_that_the_disk_does_not_take_wait_and_training_goes_on(
     assert logger.rows == 6
     assert logger.file.read_bytes().decode() == TABLE + "1,2,0.5,\r\n1,3,0.5,\r\n1,3,,18.0\r\n"
     (warned,) = caplog.messages
-    assert warned == f"{logger.file} cannot be written (Is a directory); its rows wait, and training goes on"
+    assert warned == f"{logger.file} cannot be written (Is a directory); its rows wait, and training continues"
 
 
 def test_a_new_run_in_the_folder_starts_the_file_anew(tmp_path: Path) -> None:

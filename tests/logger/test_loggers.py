@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from small_run import run_here
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from training.test_run import train
 from wandb.proto import wandb_internal_pb2
 
 from seq2seq_attn.logger.tensorboard_logger import TensorBoardRun
+from seq2seq_attn.logger.wandb_logger import end_process
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 BLOCK, FILE_HEADER, RECORD_HEADER = 32768, 7, 7
 
@@ -36,16 +39,16 @@ def records(file: Path) -> Iterator[wandb_internal_pb2.Record]:
 
 
 @pytest.fixture(scope="module", params=[True, False])
-def logged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bool]:
+def logged(
+    request: pytest.FixtureRequest, pairs: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, bool]:
     """A short run with both loggers, with and without sentences."""
     folder = tmp_path_factory.mktemp("logged")
-    train(
-        folder,
-        "debug=fast",
-        "logger=[tensorboard,wandb]",
-        "logger.wandb.offline=true",
-        f"log_text={str(request.param).lower()}",
-    )
+    chosen = ["logger=[tensorboard,wandb]", "logger.wandb.offline=true", "logger.wandb.name=any", "log_text=false"]
+    shown = "callback=[attention_map,translation_table,checkpoint,autosave]"
+    chosen = chosen[: 3 if request.param else 4]
+    run_here(folder, *pairs, *chosen, shown, "attention=bahdanau", "choices.attention=bahdanau", "trainer.max_steps=2")
+    end_process()
     return folder, request.param
 
 

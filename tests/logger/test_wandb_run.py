@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from configs import ROOT
 from google.protobuf.message import DecodeError
 from logger.test_loggers import records
-from training.test_run import SMALL, command
+from small_run import SMALL
 
 AXIS = "trainer/global_step"
 SHOWN = "gradient_norm,throughput,attention_entropy,attention_map,translation_table"
@@ -65,35 +69,35 @@ def values(history: list[dict[str, Any]], name: str) -> dict[int, Any]:
 
 
 @pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> list[Logged]:
+def sweep(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> list[Logged]:
     """Two jobs of one process; each is validated after its second and fourth update."""
     folder = tmp_path_factory.mktemp("sweep") / "of_seeds"
-    chosen = ["logger=wandb", "logger.wandb.offline=true", "seed=1,2"]
-    steps = ["debug=fast", "trainer.max_steps=4", "trainer.val_check_interval=2", "attention=luong_dot"]
-    done = command(
-        "train.py",
-        "-m",
-        f"hydra.sweep.dir={folder}",
-        *SMALL,
-        *steps,
-        *chosen,
-        f"callback=[seeding,{SHOWN},checkpoint,autosave]",
+    chosen = ["logger=wandb", "logger.wandb.offline=true", "seed=1,2", "attention=luong_dot"]
+    steps = ["trainer.max_steps=4", "trainer.val_check_interval=2"]
+    callbacks = f"callback=[seeding,{SHOWN},checkpoint,autosave]"
+    done = subprocess.run(
+        [sys.executable, "train.py", "-m", f"hydra.sweep.dir={folder}", *SMALL, *pairs, *steps, *chosen, callbacks],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "120"},
+        timeout=300,
     )
-    assert done.returncode == 0, done.stderr.decode()
+    assert done.returncode == 0, done.stderr
     (first,), (second,) = files(folder / "0"), files(folder / "1")
     return [read(first), read(second)]
 
 
 def test_jobs_of_a_sweep_are_runs_of_their_own_in_its_group(sweep: list[Logged]) -> None:
     assert [job.run.run_group for job in sweep] == ["of_seeds", "of_seeds"]
-    assert [job.run.display_name for job in sweep] == ["rnn-luong_dot-demo-1", "rnn-luong_dot-demo-2"]
-    assert [list(job.run.tags) for job in sweep] == [["luong_dot", "rnn", "demo"]] * 2
+    assert [job.run.display_name for job in sweep] == ["rnn-luong_dot-parallel-1", "rnn-luong_dot-parallel-2"]
+    assert [list(job.run.tags) for job in sweep] == [["luong_dot", "rnn", "parallel"]] * 2
     assert len({job.run.run_id for job in sweep}) == 2
     assert [job.config["seed"] for job in sweep] == [1, 2]
     for job in sweep:
         results = json.loads((job.folder / "results.json").read_text("utf-8"))
         assert values(job.history, "test/bleu") == {4: pytest.approx(results["test/bleu"])}
-        assert job.config["choices"] == {"attention": "luong_dot", "model": "rnn", "data": "demo"}
+        assert job.config["choices"] == {"attention": "luong_dot", "model": "rnn", "data": "parallel"}
 
 
 def test_each_figure_stands_once_at_each_of_its_steps(sweep: list[Logged]) -> None:
