@@ -1,125 +1,134 @@
-"""Where the time of a training step goes: by its parts, by Lightning's hooks and by torch's operators."""
+"""Where the time of a training step goes: by its parts, by torch's operators and by Lightning's hooks."""
 
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.profilers import PassThroughProfiler
+from pytorch_lightning.profilers import PassThroughProfiler, SimpleProfiler
 
-from seq2seq_attn.callback.self_time import SelfTime
 from seq2seq_attn.errors import UserError
 
 log = logging.getLogger(__name__)
 
-FORWARD, REST = "forward", "rest"
-NAMED = 15  # hooks of the rest that have a line of their own
-PARTS = {  # by the name of a hook
-    "train_dataloader_next": "data", "batch_to_device": "data", FORWARD: FORWARD, "training_step": "loss",
-    "backward": "backward", "optimizer_zero_grad": "optimizer", "configure_gradient_clipping": "optimizer",
-    "optimizer_step": "optimizer", REST: REST,
-}  # fmt: skip
+PARTS = {  # Lightning's actions, by the last word of their names
+    "data": ("train_dataloader_next", "batch_to_device"),
+    "forward": ("training_step",),
+    "backward": ("backward",),
+    "optimizer": ("run_training_batch",),  # less forward and backward: gradient norm, clipping, the update
+}
+HOOKS = 20  # the slowest ones are shown
 TABLE = """\
-A training step, mean of {steps} after the first {warm_up}: {total:.2f} ms
+A training step, mean of {steps}, which the profilers slow: {milliseconds:.2f} ms
 
 {parts}
-The rest by hook, and Lightning's loop between them
-{rest}
-The loss holds its own gradient up to the decoder's output; clipping belongs to the optimizer.
+Hooks of Lightning and callbacks, each with those that it calls
+{hooks}
+Operators of torch
+{operators}
 """
 
 
 @final
 class Profile(pl.Callback):
-    """Writes `profile.txt` into the run folder, once enough steps are done or the training ends.
+    """Writes `profile.txt` into the run folder after enough steps, or when the training ends.
 
     Args:
-        warm_up_steps: not looked at. steps: timed by their parts.
-        operator_steps: then run under torch.profiler, which slows them. operators: lines of its table.
+        warm_up_steps: are not measured.
+        steps: are measured by Lightning's SimpleProfiler and by torch.profiler.
+        operators: rows of torch's table.
     """
 
-    def __init__(self, *, folder: str, warm_up_steps: int, steps: int, operator_steps: int, operators: int) -> None:
+    def __init__(self, *, folder: str, warm_up_steps: int, steps: int, operators: int) -> None:
         self.file = Path(folder) / "profile.txt"
-        self.warm_up_steps, self.steps = warm_up_steps, steps
-        self.operator_steps, self.operators = operator_steps, operators
-        self.clock = SelfTime()
+        self.warm_up_steps, self.steps, self.operators = warm_up_steps, steps, operators
         self.steps_done = 0
-        self._hooks: list[Any] = []
+        self._start = 0.0
         self._torch: Any = None
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        if stage != "fit":
-            return
-        if not isinstance(trainer.profiler, PassThroughProfiler):
+        if stage == "fit" and not isinstance(trainer.profiler, PassThroughProfiler):
             raise UserError("callback=profile and trainer.profiler measure the same steps; leave out one of the two")
-        trainer.profiler = self.clock
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self._hooks = [
-            pl_module.model.register_forward_pre_hook(lambda *_: self.clock.start(FORWARD)),
-            pl_module.model.register_forward_hook(lambda *_: self.clock.stop(FORWARD)),
-        ]
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        timed = self.warm_up_steps + self.steps
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         self.steps_done += 1
         if self.steps_done == self.warm_up_steps:
-            self.clock.run(True)
-        elif self.steps_done == timed:
-            self.clock.run(False)
             self._torch = torch.profiler.profile()
             self._torch.start()
-        elif self.steps_done == timed + self.operator_steps:
+            trainer.profiler, self._start = DeviceTimer(), time.perf_counter()
+        elif self.steps_done == self.warm_up_steps + self.steps:
             self._finish(trainer)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        if self.steps_done <= self.warm_up_steps:
+            log.warning(
+                f"the profile begins after {self.warm_up_steps} steps, and the training had {self.steps_done}; lower "
+                "callback.profile.warm_up_steps"
+            )
         self._finish(trainer)
 
-    def _finish(self, trainer: pl.Trainer) -> None:
-        self.clock.run(False)
-        for hook in self._hooks:
-            hook.remove()
-        operators = ""
-        if self._torch is not None:
-            self._torch.stop()
-            events = self._torch.key_averages()
-            by = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
-            operators = events.table(sort_by=by, row_limit=self.operators, max_name_column_width=60)
-        steps = min(self.steps_done - self.warm_up_steps, self.steps)
-        if steps > 0 and not self.file.exists() and trainer.is_global_zero:
-            table = parts_table(dict(self.clock.seconds), steps, self.warm_up_steps)
-            self.file.write_text(table + operators, encoding="utf-8")
-            log.info(f"Where the time of a step goes: {self.file}")
-        elif steps <= 0:
-            log.warning(
-                f"callback=profile begins after {self.warm_up_steps} steps, and the training had {self.steps_done}; "
-                "lower callback.profile.warm_up_steps"
-            )
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        self._finish(trainer)
+
+    def _finish(self, trainer: Any) -> None:
+        """Stop both profilers if they run, and write what they measured."""
+        if self._torch is None:
+            return
+        seconds = time.perf_counter() - self._start
+        profiler, self._torch = self._torch, None
+        profiler.stop()  # torch crashes at the end of a process that does not
+        timer, trainer.profiler = trainer.profiler, PassThroughProfiler()
+        steps = self.steps_done - self.warm_up_steps
+        if steps == 0 or not trainer.is_global_zero:
+            return
+        hooks = {action: sum(times) for action, times in timer.recorded_durations.items()}
+        slowest = dict(sorted(hooks.items(), key=lambda hook: -hook[1])[:HOOKS])
+        by = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
+        events = profiler.key_averages()
+        table = TABLE.format(
+            steps=steps,
+            milliseconds=1e3 * seconds / steps,
+            parts=lines(parts(hooks, seconds), seconds, steps),
+            hooks=lines(slowest, seconds, steps),
+            operators=events.table(sort_by=by, row_limit=self.operators, max_name_column_width=60),
+        )
+        self.file.write_text(table, encoding="utf-8")
+        log.info(f"Where the time of a step goes: {self.file}")
 
 
-def parts_table(seconds: dict[str, float], steps: int, warm_up: int) -> str:
-    """Milliseconds of a step and shares, by part, and the rest by action."""
-    parts, rest = dict.fromkeys(PARTS.values(), 0.0), {}
-    for action, found in seconds.items():
-        part = PARTS.get(action.rpartition(".")[2], REST)
-        parts[part] += found
-        if part == REST:
-            rest[action] = found
-    total = sum(seconds.values())
+@final
+class DeviceTimer(SimpleProfiler):
+    """Lightning's timer, made to wait for a GPU: its work would else be timed where something waits for it."""
 
-    def lines(of: dict[str, float]) -> str:
-        rows = [f"{1e3 * s / steps:10.3f} ms {s / max(total, 1e-9):7.2%}  {name}\n" for name, s in of.items()]
-        return "".join(rows)
+    def start(self, action_name: str) -> None:
+        synchronize()
+        super().start(action_name)
 
-    ordered = dict(sorted(rest.items(), key=lambda item: -item[1]))
-    others = list(ordered)[NAMED:]
-    if others:
-        ordered[f"{len(others)} others"] = sum(ordered.pop(name) for name in others)
-    return TABLE.format(
-        steps=steps, warm_up=warm_up, total=1e3 * total / steps, parts=lines(parts), rest=lines(ordered)
-    )
+    def stop(self, action_name: str) -> None:
+        synchronize()
+        super().stop(action_name)
+
+
+def synchronize() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def parts(hooks: dict[str, float], total: float) -> dict[str, float]:
+    """Return the seconds of each part of a step; those in none of them are the rest."""
+    seconds = {
+        part: sum(time for action, time in hooks.items() if action.rpartition(".")[2] in names)
+        for part, names in PARTS.items()
+    }
+    seconds["optimizer"] -= seconds["forward"] + seconds["backward"]
+    return seconds | {"rest": total - sum(seconds.values())}
+
+
+def lines(seconds: dict[str, float], total: float, steps: int) -> str:
+    """Return milliseconds a step and shares."""
+    rows = [f"{1e3 * time / steps:10.3f} ms {time / total:7.2%}  {name[:90]}\n" for name, time in seconds.items()]
+    return "".join(rows)
