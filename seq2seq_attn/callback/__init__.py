@@ -1,1 +1,1 @@
-"""What watches a run without changing it."""
+"""Callbacks of a training run, one in each file."""

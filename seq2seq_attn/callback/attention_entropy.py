@@ -1,4 +1,4 @@
-"""How sharp the attention to the source is, as training goes on."""
+"""Entropy of the attention to the source, at each validation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 import torch
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.after_validation import spread
+from seq2seq_attn.callback.translation_table import spread
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.collate import collate
 from seq2seq_attn.metric.attention import AttentionFigures
@@ -17,10 +17,10 @@ from seq2seq_attn.metric.attention import AttentionFigures
 
 @final
 class AttentionEntropy(pl.Callback):
-    """Logs `val/attention_entropy`, nats a target token, given the references of a few validation sentences.
+    """Logs `val/attention_entropy` in nats a target token, given the references of a few validation sentences.
 
-    Training and validation keep no weights; this is one more pass over those few. The entropy in results.json is of
-    all test sentences.
+    Training and validation keep no weights; this is one more pass over those sentences. The entropy in results.json is
+    that of all test sentences.
 
     Args:
         num_sentences: evenly spread over the validation set.
@@ -41,21 +41,11 @@ class AttentionEntropy(pl.Callback):
         pl_module.log("val/attention_entropy", figures.entropy, batch_size=1)
 
     def _batches(self, datamodule: Any, tokenizer: Any) -> Iterator[Batch]:
-        """The same in every process, so that all log one figure."""
+        """Yield the same batches in every process, so that all log the same value."""
         split = datamodule.encoded("val")
         rows = spread(len(split), self.num_sentences)
-        cut = TokenBatchSampler(
-            split.source_lengths[rows],
-            split.target_lengths[rows],
-            batch_tokens=datamodule.eval_batch_tokens,
-            shuffle=False,
-            seed=0,
-        )
-        for positions in cut:
-            yield collate(
-                split,
-                [rows[position] for position in positions],
-                pad_id=tokenizer.pad_id,
-                bos_id=tokenizer.bos_id,
-                eos_id=tokenizer.eos_id,
-            )
+        source, target = split.source_lengths[rows], split.target_lengths[rows]
+        limit = datamodule.eval_batch_tokens
+        for chosen in TokenBatchSampler(source, target, batch_tokens=limit, shuffle=False, seed=0):
+            specials = {"pad_id": tokenizer.pad_id, "bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
+            yield collate(split, [rows[number] for number in chosen], **specials)

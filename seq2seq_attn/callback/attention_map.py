@@ -1,7 +1,8 @@
-"""Draw the attention of a few fixed validation sentences, at every validation."""
+"""Heat maps of the attention for a few validation sentences, at each validation."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -9,25 +10,26 @@ import pytorch_lightning as pl
 
 from seq2seq_attn.alignment.forced_attention import attention_along
 from seq2seq_attn.alignment.heat_map import save_attention_map
-from seq2seq_attn.callback.after_validation import is_shown_here, logged_step, loggers_that
-from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.callback.translation_table import has_whole_model, logged_step, translate
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.search.search import Search, TargetVocabulary
+from seq2seq_attn.search.search import Search
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+log = logging.getLogger(__name__)
 
 
 @final
 class AttentionMap(pl.Callback):
-    """Writes `attention_maps/step_<step>/<slot>_<sentence>.png` and `.npz` into the run folder, and to loggers.
+    """Writes `attention_maps/step_<step>/<slot>_<sentence>.png` and `.npz` into the run folder, and logs the pictures.
 
-    The map is one teacher-forced pass over the search's own translation, so its last row is the end token. Loggers get
-    the slot, the sentence and its translation as the picture's caption.
+    A map is one teacher-forced pass over the translation that the search finds, so its last row is the end token. The
+    caption names the slot, the sentence and its translation.
 
     Args:
-        log_pictures: hand them to the loggers too.
+        log_pictures: whether loggers get them too.
         slots: which of `cross` (target to source), `self` (target to itself) and `encoder` to draw.
-        num_sentences: the first that are neither very short nor very long; then the longest of the short ones.
-        min_tokens, max_tokens: of the source, end token not counted; that no sentence is short enough is said.
+        num_sentences: the first of `min_tokens` to `max_tokens` source tokens without the end token; if these are too
+            few, the longest of the shorter ones.
     """
 
     def __init__(
@@ -42,10 +44,10 @@ class AttentionMap(pl.Callback):
     ) -> None:
         self.folder, self.log_pictures, self.slots = Path(folder), log_pictures, slots
         self.num_sentences, self.min_tokens, self.max_tokens = num_sentences, min_tokens, max_tokens
-        self._told = False
+        self._warned = False
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        if not is_shown_here(trainer):
+        if not has_whole_model(trainer):
             return
         folder = self.folder / f"step_{trainer.global_step:06d}"
         model, tokenizer = pl_module.model, pl_module.tokenizer
@@ -57,34 +59,27 @@ class AttentionMap(pl.Callback):
                 name = f"{slot.replace('/', '_')}_{number}"
                 picture = save_attention_map(folder / name, weights, source, target)
                 caption = f"{slot}: {sentence} → {tokenizer.decode_target([best])[0]}"
-                for logger in loggers_that("log_image", trainer.loggers if self.log_pictures else []):
-                    step = logged_step(trainer)
-                    logger.log_image(f"attention/{name}", [str(picture)], step=step, caption=[caption])
+                for logger in trainer.loggers if self.log_pictures else []:
+                    if hasattr(logger, "log_image"):
+                        step = logged_step(trainer)
+                        logger.log_image(f"attention/{name}", [str(picture)], step=step, caption=[caption])
 
     def _sources(self, trainer: Any, tokenizer: Any) -> list[tuple[str, list[int]]]:
         sources = trainer.datamodule.corpus.splits["val"].sources[: 50 * self.num_sentences]
-        encoded = tokenizer.encode_source(sources)
-        fitting = [
-            (sentence, tokens)
-            for sentence, tokens in zip(sources, encoded, strict=True)
-            if 0 < len(tokens) <= self.max_tokens
-        ]
-        if sources and not fitting and not self._told:
-            self._told = True
-            print(
-                f"no map of attention is drawn: none of the first {len(sources)} validation sentences has 1 to "
-                f"{self.max_tokens} tokens; raise callback.attention_map.max_tokens",
-                flush=True,
+        encoded = zip(sources, tokenizer.encode_source(sources), strict=True)
+        fitting = [(sentence, tokens) for sentence, tokens in encoded if 0 < len(tokens) <= self.max_tokens]
+        if sources and not fitting and not self._warned:
+            self._warned = True
+            log.warning(
+                f"no attention map is drawn: none of the first {len(sources)} validation sentences has 1 to "
+                f"{self.max_tokens} tokens; raise callback.attention_map.max_tokens"
             )
-        fitting.sort(key=lambda found: -min(len(found[1]), self.min_tokens))
+        fitting.sort(key=lambda pair: -min(len(pair[1]), self.min_tokens))
         return fitting[: self.num_sentences]
 
 
 def best_translation(
     model: EncoderDecoder, tokenizer: SentencePieceTokenizer, search: Search, tokens: list[int]
 ) -> list[int]:
-    """The tokens that the search finds for one sentence."""
-    device = model.embed_source.weight.device
-    source, _, mask = collate_sources([tokens], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
-    ((best, *_),) = search(model, source.to(device), mask.to(device), TargetVocabulary.of(tokenizer))
-    return best.token_ids
+    """Return the token ids that the search finds for one encoded sentence."""
+    return translate(model, tokenizer, search, [tokens])[0]

@@ -1,4 +1,4 @@
-"""Save `last.ckpt` after each validation and every so many updates or minutes: a run that dies loses no more."""
+"""Save `last.ckpt` after each validation and after a number of updates or minutes, so that little is lost."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any, final
 
 import pytorch_lightning as pl
+import torch
 
-from seq2seq_attn.callback.safe_point import agreed, is_safe, save_last
 from seq2seq_attn.errors import UserError
 
-LOOK_EVERY = 8  # batches between two looks at the clock, upon which ranks have to agree
+CLOCK_EVERY = 8  # batches between two readings of the clock, on which ranks have to agree
 
 
 @final
 class Autosave(pl.Callback):
-    """What falls due in an update or a validation is saved when its row is in metrics.csv and all callbacks saw it.
+    """What is due after an update or a validation is saved once its row is in metrics.csv and all callbacks have run.
 
     Args:
         folder: of the checkpoints.
-        every_steps: updates between two saves; None: those are not counted.
+        every_steps: updates between two saves; None: they are not counted.
         every_minutes: between two saves; None: time does not matter.
     """
 
@@ -30,38 +30,55 @@ class Autosave(pl.Callback):
                 raise UserError(f"callback.autosave.{name}={interval} is no interval; use a positive one, or null")
         self.folder, self.every_steps, self.every_minutes = Path(folder), every_steps, every_minutes
         self._due = False
-        self._mark = 0.0
+        self._saved_at = 0.0
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._due, self._mark = False, time.monotonic()
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._due, self._saved_at = False, time.monotonic()
 
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if self.every_steps is not None and is_safe(trainer) and trainer.global_step % self.every_steps == 0:
             self._due = True
-        looks = trainer.world_size == 1 or batch_idx % LOOK_EVERY == 0
-        if self.every_minutes is not None and looks:
-            late = time.monotonic() - self._mark >= 60 * self.every_minutes
+        reads_clock = trainer.world_size == 1 or batch_idx % CLOCK_EVERY == 0
+        if self.every_minutes is not None and reads_clock:
+            late = time.monotonic() - self._saved_at >= 60 * self.every_minutes
             self._due |= bool(agreed(trainer, late))
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         self._save(trainer)
 
-    def on_validation_start(self, trainer: Any, pl_module: pl.LightningModule) -> None:
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
             self._save(trainer)
 
-    def on_validation_end(self, trainer: Any, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
             self._due = True
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self._save(trainer)
 
     def _save(self, trainer: pl.Trainer) -> None:
         if self._due and is_safe(trainer):
-            self._due, self._mark = False, time.monotonic()
+            self._due, self._saved_at = False, time.monotonic()
             save_last(trainer, self.folder)
+
+
+def is_safe(trainer: Any) -> bool:
+    """Whether the run can be saved and resumed exactly: no gradient, which no checkpoint has, is being accumulated."""
+    loop = trainer.fit_loop.epoch_loop
+    done = loop.batch_progress.current.processed
+    return done % trainer.accumulate_grad_batches == 0 or done == trainer.num_training_batches
+
+
+def agreed(trainer: Any, value: int) -> int:
+    """Return the largest value of all ranks, so that all do the same at the same step."""
+    if trainer.world_size == 1:
+        return value
+    largest = torch.tensor(int(value), device=trainer.strategy.root_device)
+    torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX)
+    return int(largest)
+
+
+def save_last(trainer: Any, folder: Path) -> None:
+    """Save `last.ckpt`; every rank has to call it."""
+    trainer.save_checkpoint(folder / "last.ckpt")

@@ -12,10 +12,12 @@ from seq2seq_attn.errors import UserError
 
 @final
 class Compile(pl.Callback):
-    """Compiles in place, so that checkpoints, averages of weights and the search know nothing of it.
+    """Compiles in place, so checkpoints, averages of weights and the search are as without it.
+
+    Validation and test run uncompiled: without gradients and dropout they would need another program, for little work.
 
     Args:
-        dynamic: one program for batches of every length; False: one for each, up to torch's limit of them.
+        dynamic: one program for batches of every length; False: one for each length, up to torch's limit.
         backend: of torch.compile.
     """
 
@@ -23,35 +25,32 @@ class Compile(pl.Callback):
         self.dynamic, self.backend = dynamic, backend
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
-        """Raises:
-        UserError: where nothing can be compiled, before any work is done.
+        """Compile the model, after a first program of one line has shown that compiling works here.
+
+        Raises:
+            UserError: if it does not work.
         """
         if stage != "fit":
             return
         device = trainer.strategy.root_device
-        torch.compiler.set_stance("default")  # an earlier run of this process may have died in its validation
+        torch.compiler.set_stance("default")  # an earlier run of this process may have failed in its validation
         try:
             torch.compile(double, backend=self.backend)(torch.ones(2, device=device))
         except Exception as error:
-            said = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0]
             raise UserError(
-                f"callback=compile: torch.compile does not work here for {device.type} ({said}); it needs a C++ "
-                "compiler, or Triton on a GPU; leave it out"
+                f"torch.compile does not work here for {device.type} ({reason}); it needs a C++ compiler, or Triton on "
+                "a GPU; leave the compile callback out"
             ) from error
         pl_module.model.compile(dynamic=self.dynamic, backend=self.backend)
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Without gradients and dropout it would be another program, for little work."""
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         torch.compiler.set_stance("force_eager")
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         torch.compiler.set_stance("default")
 
-    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        torch.compiler.set_stance("force_eager")
-
-    def on_test_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        torch.compiler.set_stance("default")
+    on_test_start, on_test_end = on_validation_start, on_validation_end
 
 
 def double(x: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.precision import at_least_float32
@@ -17,18 +18,17 @@ RISE = 8  # eta of Shamir and Zhang's polynomial-decay averaging
 
 @final
 class EMA(pl.Callback):
-    """average = keep * average + (1 - keep) * weights behind update n, with keep = min(decay, (n - 1) / (n + 8)).
+    """average = keep * average + (1 - keep) * weights after update n, with keep = min(decay, (n - 1) / (n + 8)).
 
-    So the first update is copied, and the weights before training count nothing: the average of weights that stand
-    still is these weights. It reaches back over a ninth of the run, and in the end over 1 / (1 - decay) updates.
+    The first update is copied, so the weights before training have no share. The average is over a ninth of the run,
+    and at last over 1 / (1 - decay) updates.
 
-    Validation, all that is drawn in it, and every checkpoint's `state_dict` are of the averaged weights; best.ckpt is
-    chosen by them, tested and translated with. Training goes on from the raw ones, which a checkpoint has beside
-    them: a run is bit for bit the same with and without an average, and resumed as if it had never been stopped.
+    Validation, its pictures and the `state_dict` of every checkpoint have the averaged weights. Training continues from
+    the raw weights, which a checkpoint has beside them, so a run is bit-identical with and without an average, and
+    resumes exactly.
 
-    Lightning's `EMAWeightAveraging` lets the first weights count for decay^n, averages buffers too (counts and the
-    baseline of hard attention), and when a validation is interrupted saves raw weights as averaged ones, and the
-    averaged as raw.
+    Lightning's `EMAWeightAveraging` gives the first weights a share of decay^n, averages buffers too (counts, and the
+    baseline of hard attention), and confuses raw and averaged weights when it saves within a validation.
 
     Args:
         decay: share of the average that an update keeps, once it is reached.
@@ -37,7 +37,7 @@ class EMA(pl.Callback):
         updates: how many the average is of.
 
     Raises:
-        UserError: for a decay that is no share, or keeps all.
+        UserError: for a decay outside of 0 to below 1.
     """
 
     def __init__(self, *, decay: float) -> None:
@@ -59,50 +59,46 @@ class EMA(pl.Callback):
             self._weights = {n: p for n, p in pl_module.named_parameters() if p.requires_grad}
             self.updates, self._average, self._raw = 0, {}, None
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self._step = trainer.global_step
         self._average = {name: x.to(self._weights[name].device) for name, x in self._average.items()}
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        self._show_raw()
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        if self._raw is not None:
+            set_weights(self._weights, self._raw)
+            self._raw = None
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if trainer.global_step > self._step:
             self._step = trainer.global_step
             self._update()
 
-    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """They stay until training goes on, so that what others do at a validation's end is of them too."""
-        self._show_average()
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Show the average until training continues, to callbacks at the end of the validation too."""
+        if self._raw is None and self.updates > 0:
+            self._raw = {name: weight.detach().clone() for name, weight in self._weights.items()}
+            set_weights(self._weights, self._average)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._show_average()
+    on_train_end = on_validation_start
 
     def state_dict(self) -> dict[str, Any]:
-        """A checkpoint's `state_dict` has the average too, the same tensors, which a file holds once."""
+        """Share the average's tensors with the checkpoint's `state_dict`, so that a file has them once."""
         if self.updates == 0:
             return {}
         raw = {name: weight.detach() for name, weight in self._weights.items()}
         return {"updates": self.updates, "average": dict(self._average), "raw": self._raw or raw}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """After the model was loaded, with averaged weights."""
+        """Restore the raw weights after the model was loaded with the averaged ones."""
         self.updates = state_dict["updates"]
         self._average = dict(state_dict["average"])
         set_weights(self._weights, state_dict["raw"])
 
-    def on_save_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         if self.updates == 0:
             return
         averages = {id(weight): self._average[name].to(weight.dtype) for name, weight in self._weights.items()}
-        # tied ones under each of their names
-        for name, parameter in pl_module.named_parameters(remove_duplicate=False):
+        for name, parameter in pl_module.named_parameters(remove_duplicate=False):  # tied ones under each name
             if id(parameter) in averages:
                 checkpoint["state_dict"][name] = averages[id(parameter)]
 
@@ -114,17 +110,7 @@ class EMA(pl.Callback):
             self._average = dict(zip(self._weights, (weight.clone() for weight in weights), strict=True))
             return
         keep = min(self.decay, (self.updates - 1) / (self.updates + RISE))
-        torch._foreach_lerp_(list(self._average.values()), weights, 1 - keep)
-
-    def _show_average(self) -> None:
-        if self._raw is None and self.updates > 0:
-            self._raw = {name: weight.detach().clone() for name, weight in self._weights.items()}
-            set_weights(self._weights, self._average)
-
-    def _show_raw(self) -> None:
-        if self._raw is not None:
-            set_weights(self._weights, self._raw)
-            self._raw = None
+        get_ema_multi_avg_fn(keep)(list(self._average.values()), weights, self.updates)
 
 
 @torch.no_grad()

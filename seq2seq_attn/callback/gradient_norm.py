@@ -1,4 +1,4 @@
-"""The norm of the gradient, before it is clipped."""
+"""Norm of the gradient before it is clipped."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch.optim import Optimizer
 
 @final
 class GradientNorm(pl.Callback):
-    """Logs `train/gradient_norm` of each update that is logged; the others cost nothing.
+    """Logs `train/gradient_norm` of each update that is logged; the other updates cost nothing.
 
-    Stands before `finite`, which takes away a gradient that is not.
+    It precedes `skip_nonfinite`, which removes gradients that are not finite.
     """
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: pl.LightningModule, optimizer: Optimizer) -> None:

@@ -1,4 +1,4 @@
-"""Say when the training loss jumps out of its usual range: the step, the loss and the running mean before it."""
+"""Report a training loss far above its usual range: the step, the loss and the running mean before it."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
 
-READ_EVERY = 16  # steps between two looks, each of which waits for the device
+READ_EVERY = 16  # steps between two readings, each of which waits for the device
 
 log = logging.getLogger(__name__)
 
 
 @final
 class LossSpike(pl.Callback):
-    """A spike is a loss both `deviations` standard deviations above the running mean and `ratio` times it.
+    """A spike is a loss both `deviations` standard deviations above the running mean and `ratio` times the mean.
 
-    Batches of short and of long sentences differ by more than chance, so the deviations alone would cry wolf; a
-    loss that falls has its mean above it. A spike moves the mean by no more than the bound it broke.
+    Batches of short and of long sentences differ by more than chance, so deviations alone would report too many. A
+    spike moves the mean by no more than the bound that it exceeds.
 
     Args:
-        window_steps: of the running mean and deviation; the first of them say nothing.
+        window_steps: of the running mean and deviation; the first of them are not judged.
     """
 
     def __init__(self, *, deviations: int | float, ratio: int | float, window_steps: int) -> None:
@@ -58,7 +57,7 @@ class LossSpike(pl.Callback):
             setattr(self, name, value)
 
     def is_spike(self, loss: float) -> bool:
-        """Judge a loss by those before it, and take it in."""
+        """Judge a loss by those before it, and include it in the running mean."""
         bound = max(self.mean + self.deviations * math.sqrt(self.variance), self.ratio * self.mean)
         spike = self.losses >= self.window_steps and loss > bound
         self.losses += 1
@@ -69,20 +68,13 @@ class LossSpike(pl.Callback):
         return spike
 
     def _read(self) -> None:
-        if not self._unread:
-            return
-        losses = torch.stack([loss for _, loss in self._unread]).tolist()
+        losses = torch.stack([loss for _, loss in self._unread]).tolist() if self._unread else []
         for (step, _), loss in zip(self._unread, losses, strict=True):
             if not math.isfinite(loss):
-                continue  # callback.skip_nonfinite says so
+                continue  # callback.skip_nonfinite reports it
             mean = self.mean
             spike = self.is_spike(loss)
             if spike and not self.inside:
-                report(f"step {step}: the loss jumped to {loss:.3f}, from a running mean of {mean:.3f}")
+                log.warning(f"step {step}: the loss jumped to {loss:.3f}, from a running mean of {mean:.3f}")
             self.inside = spike
         self._unread = []
-
-
-@rank_zero_only
-def report(sentence: str) -> None:
-    log.warning(sentence)

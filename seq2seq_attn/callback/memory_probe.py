@@ -1,9 +1,8 @@
-"""The batches that take most memory are tried before the first step, so that too little of it shows in seconds."""
+"""Try the batches that take most memory before the first step, so that a lack of it shows within seconds."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -19,14 +18,14 @@ from seq2seq_attn.errors import UserError
 
 @final
 class MemoryProbe(pl.Callback):
-    """Forward and backward of two batches, then forgotten: a run is bit for bit the same with and without.
+    """Runs forward and backward of two batches and discards the result: the run is bit-identical with and without.
 
-    They are the one of most padded tokens and the one of most tokens times length, which attention's weights take.
-    Tokens that are drawn anew may make a later batch longer. Memory that runs out, here or later, is said in one
-    sentence with the override that mends it. A model in shards is not tried: its ranks could not stop alike.
+    They are the batch of most padded tokens and that of most tokens times length, which the attention weights take.
+    Subword sampling may make a later batch longer. If memory runs out, here or later, one sentence names the override
+    that helps. A sharded model is not tried, because its ranks could not stop together.
 
     Args:
-        on_cpu: try there too, where the system ends a process that takes too much, and nothing can be said.
+        on_cpu: try there too, where the system may end the process before anything can be reported.
     """
 
     def __init__(self, *, on_cpu: bool) -> None:
@@ -52,29 +51,27 @@ class MemoryProbe(pl.Callback):
     def on_exception(self, trainer: Any, pl_module: pl.LightningModule, exception: BaseException) -> None:
         if is_out_of_memory(exception):
             half = max(1, trainer.datamodule.batch_tokens // 2)
-            # The command says the UserError among the causes; raised here, it would keep Lightning from tidying up.
+            # The command prints a UserError among the causes; raising it here would keep Lightning from cleaning up.
             exception.__cause__ = UserError(
                 f"{pl_module.device} has too little memory for a batch; {way_out(trainer, half)}"
             )
 
     def _try(self, trainer: Any, pl_module: Any, dataset: Any, rows: list[int]) -> str | None:
-        """What to say if the batch does not fit: with the size of the part that does, found by halving."""
-        whole = batch = dataset.__getitems__(rows)
-        while not fits(trainer, pl_module, batch):
-            rows = rows[: len(rows) // 2]
-            if not rows:
-                break
-            batch = dataset.__getitems__(rows)
-        if batch is whole and rows:
-            return None
-        what = (
+        """Return the error of a batch that does not fit, with the size of the part that does, found by halving."""
+        whole = dataset.__getitems__(rows)
+        size = (
             f"{pl_module.device} has too little memory for a batch of {len(whole)} sentence pairs of "
             f"{whole.source.shape[1]} and {whole.target_input.shape[1]} tokens"
         )
-        if not rows:
-            way = "leave long sentences out by a smaller data.cleaning.max_words"
-            return f"{what}, or for one of them; {way}"
-        return f"{what}; {way_out(trainer, batch.source.numel() + batch.target_input.numel())}"
+        batch = whole
+        while not fits(trainer, pl_module, batch):
+            rows = rows[: len(rows) // 2]
+            if not rows:
+                return f"{size}, or for one of them; leave long sentences out by a smaller data.cleaning.max_words"
+            batch = dataset.__getitems__(rows)
+        if batch is whole:
+            return None
+        return f"{size}; {way_out(trainer, batch.source.numel() + batch.target_input.numel())}"
 
 
 def way_out(trainer: Any, tokens: int) -> str:
@@ -83,10 +80,10 @@ def way_out(trainer: Any, tokens: int) -> str:
 
 
 def fits(trainer: Any, pl_module: Any, batch: Batch) -> bool:
-    """Whether the device bears a step on it, with all that a later step would find in its memory."""
+    """Whether a step on the batch fits into the device, with all that is in its memory at a later step."""
     copies = (0 if trainer.optimizers[0].state else 2) + (trainer.accumulate_grad_batches > 1)
     try:
-        # Adam's two moments, and gradients that accumulate
+        # Adam's two moments, and accumulated gradients
         held = [torch.empty_like(p) for p in pl_module.parameters() for _ in range(copies)]
         with trainer.precision_plugin.train_step_context():
             loss, _ = pl_module.loss(pl_module.training_batch(batch.to(pl_module.device)))
@@ -102,22 +99,16 @@ def fits(trainer: Any, pl_module: Any, batch: Batch) -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Of a device; that of a CPU has no class of its own."""
+    """Whether a device has no memory left; the error of a CPU has no class of its own."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def largest(sampler: TokenBatchSampler) -> list[list[int]]:
-    """Rows of the batch of most padded tokens and of that of most tokens times length, among those of all ranks."""
+    """Return the rows of the batch of most padded tokens and of that of most tokens times length, of all ranks."""
     every = copy.copy(sampler)
     every.rank, every.num_replicas = 0, 1
     every.start_at(every.epoch, 0)
     batches = list(every)
-    source, target = (longest(lengths, batches) for lengths in (sampler.source_lengths, sampler.target_lengths))
-    tokens = np.array([len(rows) for rows in batches]) * (source + target)
-    positions = {int(tokens.argmax()), int((tokens * (source + target)).argmax())}
-    return [batches[position] for position in sorted(positions)]
-
-
-def longest(lengths: np.ndarray, batches: Sequence[list[int]]) -> np.ndarray:
-    starts = np.cumsum([0, *(len(rows) for rows in batches[:-1])])
-    return np.maximum.reduceat(lengths[np.concatenate(batches)], starts)
+    lengths = np.array([sampler.source_lengths[rows].max() + sampler.target_lengths[rows].max() for rows in batches])
+    tokens = np.array([len(rows) for rows in batches]) * lengths
+    return [batches[number] for number in sorted({int(tokens.argmax()), int((tokens * lengths).argmax())})]

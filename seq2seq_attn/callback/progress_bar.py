@@ -1,4 +1,4 @@
-"""A progress bar that never makes a step wait: on a GPU, reading a number waits for all that was queued before it."""
+"""A progress bar that never delays a step: on a GPU, reading a number waits for all work queued before it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SHOWN = ("train/loss", "train/tokens_per_second")
 
 @final
 class ProgressBar(RichProgressBar):
-    """Lightning's, with the loss and the speed as of the last step that was logged, where they are read anyway.
+    """Lightning's, with the loss and the speed of the last logged step, where they are read anyway.
 
     Args:
-        refresh_rate: times a second that it is drawn, in a thread beside the training.
-        leave: keep the bars of epochs that are over.
+        refresh_rate: redraws a second, in a thread beside the training.
+        leave: keep the bars of finished epochs.
     """
 
     def __init__(self, *, refresh_rate: int, leave: bool) -> None:

@@ -1,4 +1,4 @@
-"""Make every random draw of a training step a function of (seed, epoch, batch, rank)."""
+"""Every random draw of a training step as a function of (seed, epoch, batch, rank)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import torch
 
 @final
 class Seeding(pl.Callback):
-    """Seeds torch before each batch, so that a run that is resumed draws what it would have drawn."""
+    """Seeds torch before each batch, so that a resumed run draws the same numbers."""
 
     def __init__(self, *, seed: int) -> None:
         self.seed = seed
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         entropy = [self.seed, trainer.current_epoch, batch_idx, trainer.global_rank]
         torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1))

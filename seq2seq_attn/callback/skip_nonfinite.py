@@ -1,33 +1,33 @@
-"""Skip a step whose loss or gradient is not finite; end a run of many, or of weights that are not finite."""
+"""Skip a step whose loss or gradient is not finite; end a run after many, or when its weights are not finite."""
 
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import pytorch_lightning as pl
 import torch
+from jaxtyping import Float
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
-from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.buffer_snapshot import BufferSnapshot
 from seq2seq_attn.data.corpus import Split
 from seq2seq_attn.distributed.collectives import of_all_ranks
 from seq2seq_attn.errors import UserError
 
-READ_EVERY = 16  # steps between two looks at what was skipped, each of which waits for the device
+READ_EVERY = 16  # steps between two readings of the flags, each of which waits for the device
 COLUMNS = ("step", "rank", "loss", "source", "target")
 
 log = logging.getLogger(__name__)
 
 
 class Step(NamedTuple):
-    """What is kept of a step until it is known to be good.
+    """What is kept of a step until its flag is read.
 
     Attributes:
         skipped: 1.0 or 0.0, on the device.
@@ -42,10 +42,10 @@ class Step(NamedTuple):
 
 @final
 class SkipNonfinite(pl.Callback):
-    """Skips a step exactly: weights, optimizer and buffers stay; the count of steps and the schedule go on.
+    """Skips a step exactly: weights, optimizer and buffers stay; the step count and the schedule advance.
 
-    All ranks skip alike, for a loss that is not finite makes its gradient so, and ranks share gradients. A fused
-    optimizer skips on the device, and no step waits for it; another one has its gradients taken away.
+    All ranks skip alike: a loss that is not finite makes its gradient NaN, and ranks share gradients. A fused optimizer
+    skips on the device without waiting for it; gradients of any other optimizer are removed.
 
     Args:
         limit: skipped steps in a row that end the run.
@@ -61,11 +61,11 @@ class SkipNonfinite(pl.Callback):
         self._unread: list[Step] = []
         self._losses: list[Tensor] = []
         self._rows: list[Tensor] = []
-        self._buffers: list[BufferSnapshot] = []
+        self._buffers: list[tuple[Tensor, Tensor]] = []  # and a copy of each as it was before the step
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         saved = pl_module.state_dict().keys()
-        self._buffers = [BufferSnapshot(buffer) for name, buffer in pl_module.named_buffers() if name in saved]
+        self._buffers = [(buffer, buffer.clone()) for name, buffer in pl_module.named_buffers() if name in saved]
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Batch, batch_idx: int) -> None:
         self._rows.append(batch.index)
@@ -80,15 +80,12 @@ class SkipNonfinite(pl.Callback):
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         skipped = (~get_total_norm(gradients).isfinite()).float()
         if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-            # In shards, a rank has a part of each gradient.
+            # A rank has a part of each gradient.
             torch.distributed.all_reduce(skipped, torch.distributed.ReduceOp.MAX)
-        if getattr(optimizer, "_step_supports_amp_scaling", False):
-            optimizer.found_inf = skipped  # type: ignore[attr-defined]
-        elif skipped.item():
+        if not skip_on_device(optimizer, skipped) and skipped.item():
             for parameter in parameters:
                 parameter.grad = None
-        for buffer in self._buffers:
-            buffer.restore_where(skipped)
+        restore_where(skipped, self._buffers)
         self._unread.append(Step(trainer.global_step, skipped, self._losses, self._rows))
         self._losses, self._rows = [], []
 
@@ -102,7 +99,7 @@ class SkipNonfinite(pl.Callback):
         self._end_beyond_limit(trainer)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        check_weights(trainer, pl_module.state_dict())  # no search finds anything with them
+        check_weights(trainer, pl_module.state_dict())  # no search works with such weights
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         check_weights(trainer, checkpoint["state_dict"])
@@ -115,39 +112,50 @@ class SkipNonfinite(pl.Callback):
         self.skipped_in_a_row = state_dict["skipped_in_a_row"]
 
     def _read(self) -> None:
-        """Count what was skipped, and say each step of it."""
+        """Count the skipped steps, and report each."""
         flags = torch.stack([step.skipped for step in self._unread]).tolist() if self._unread else []
         for step, skipped in zip(self._unread, flags, strict=True):
             self.skipped_in_a_row = self.skipped_in_a_row + 1 if skipped else 0
             self._skipped = [*self._skipped, step] if skipped else []
             if skipped:
-                report(f"step {step.number} is skipped: its loss or gradient is not finite")
+                log.warning(f"step {step.number} is skipped: its loss or gradient is not finite")
         self._unread = []
 
     def _end_beyond_limit(self, trainer: Any) -> None:
         if self.skipped_in_a_row < self.limit:
             return
         rows = table(self._skipped, trainer.global_rank, trainer.datamodule.corpus.splits["train"])
-        rows = [row for rank in of_all_ranks(rows) for row in rank]
+        lines = ["\t".join(row) + "\n" for row in [COLUMNS, *chain.from_iterable(of_all_ranks(rows))]]
         if trainer.is_global_zero:
-            lines = ["\t".join(row) + "\n" for row in [COLUMNS, *rows]]
             self.file.write_bytes("".join(lines).encode())
         raise UserError(
-            f"{self.skipped_in_a_row} steps in a row, up to step {self._skipped[-1].number}, were skipped, their loss "
-            f"or gradient not being finite; their sentences are in {self.file}; use a lower optimizer.lr, or drop what "
-            "is odd among them"
+            f"{self.skipped_in_a_row} steps in a row, up to step {self._skipped[-1].number}, were skipped, because "
+            f"their loss or gradient is not finite; their sentences are in {self.file}; use a lower optimizer.lr, or "
+            "remove unusual ones among them"
         )
 
 
-@rank_zero_only
-def report(sentence: str) -> None:
-    log.warning(sentence)
+def skip_on_device(optimizer: Optimizer, skipped: Float[Tensor, ""]) -> bool:
+    """Let the optimizer decide on the device whether it skips; False: it cannot.
+
+    A fused optimizer of torch 2.11 to 2.13 reads `found_inf`, as torch's GradScaler sets it, and tells so by a private
+    attribute.
+    """
+    if not getattr(optimizer, "_step_supports_amp_scaling", False):
+        return False
+    optimizer.found_inf = skipped  # type: ignore[attr-defined]
+    return True
+
+
+def restore_where(skipped: Float[Tensor, ""], buffers: list[tuple[Tensor, Tensor]]) -> None:
+    """Give buffers their values before the step if it is skipped, else copy the new values; decided on the device."""
+    for buffer, before in buffers:
+        buffer.copy_(torch.where(skipped.bool(), before, buffer))
+        before.copy_(buffer)
 
 
 def check_weights(trainer: Any, weights: dict[str, Tensor]) -> None:
-    """Raises:
-    UserError: on every rank, if one has weights that are not finite.
-    """
+    """Raise a UserError on every rank if one has weights that are not finite."""
     broken = not_finite(weights)
     if trainer.strategy.reduce_boolean_decision(bool(broken), all=False):
         raise UserError(
@@ -157,7 +165,7 @@ def check_weights(trainer: Any, weights: dict[str, Tensor]) -> None:
 
 
 def not_finite(tensors: dict[str, Tensor]) -> list[str]:
-    """Names of those that have a NaN or an infinite number; the device is waited for once."""
+    """Return the names of tensors that have a NaN or an infinite number; this waits for the device once."""
     floating = {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
     if not floating:
         return []
@@ -166,10 +174,10 @@ def not_finite(tensors: dict[str, Tensor]) -> list[str]:
 
 
 def table(steps: list[Step], rank: int, split: Split) -> list[tuple[str, ...]]:
-    """A row a sentence; the loss is its batch's: finite, nan or inf."""
+    """Return one row for each sentence; the loss is that of its batch: finite, nan or inf."""
     rows: list[tuple[str, ...]] = []
     for step in steps:
         for loss, batch in zip(step.losses, step.rows, strict=True):
-            said = "finite" if loss.isfinite() else str(loss.item())
-            rows += [(str(step.number), str(rank), said, split.sources[i], split.targets[i]) for i in batch.tolist()]
+            value = "finite" if loss.isfinite() else str(loss.item())
+            rows += [(str(step.number), str(rank), value, split.sources[i], split.targets[i]) for i in batch.tolist()]
     return rows

@@ -1,4 +1,4 @@
-"""SIGTERM, SIGHUP and SIGINT: save after the update at hand and leave with 143, 129 or 130, all ranks alike."""
+"""SIGTERM, SIGHUP and SIGINT: save after the current update and leave with 143, 129 or 130, on all ranks alike."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 
-from seq2seq_attn.callback.safe_point import agreed, is_safe, save_last
+from seq2seq_attn.callback.autosave import agreed, is_safe, save_last
 from seq2seq_attn.process import ENDING, drop_closed_terminal, leave
 
-REPEAT_SECONDS = 1.0  # a launcher passes on what the whole group was sent already
+REPEAT_SECONDS = 1.0  # a launcher passes on a signal that the whole group has received already
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 class StopOnSignal(pl.Callback):
     """A signal to any rank stops all of them at the same update, or between the same two batches of a validation.
 
-    In a test, and in a validation after training, nothing is to be saved, and a signal leaves at once; so does a
-    second SIGINT.
+    A test, and a validation after training, leave at once, because there is nothing to save. A second SIGINT leaves at
+    once everywhere.
 
     Args:
         folder: of the checkpoints.
@@ -39,53 +39,41 @@ class StopOnSignal(pl.Callback):
         self._received = self._agreed = 0
         self._since = 0.0
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self._received = self._agreed = 0
         self._install(trainer, self._note)
 
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         self._agreed = agreed(trainer, self._received)
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         if is_safe(trainer):
             self._stop(trainer)
 
-    def on_validation_start(self, trainer: Any, pl_module: pl.LightningModule) -> None:
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         if trainer.state.fn == "fit":
             self._stop(trainer)
         else:
             self._install(trainer, leave)
 
-    def on_validation_batch_end(
-        self,
-        trainer: Any,
-        pl_module: pl.LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_validation_batch_end(self, trainer: Any, *args: Any) -> None:
         if trainer.state.fn == "fit":
             self._agreed = agreed(trainer, self._received)
             self._stop(trainer)
 
-    def on_test_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_test_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self._install(trainer, leave)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self._agreed = agreed(trainer, self._received)
         self._stop(trainer)
 
-    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if self._received:
             leave(self._received, None)
 
     def _stop(self, trainer: Any) -> None:
-        """Save, unless it is in the middle of accumulating an update, and leave."""
+        """Save, except while gradients of an update are being accumulated, and leave."""
         if not self._agreed:
             return
         safe = is_safe(trainer)
@@ -100,10 +88,9 @@ class StopOnSignal(pl.Callback):
         leave(self._agreed, None)
 
     def _install(self, trainer: Any, handler: Callable[[int, FrameType | None], None]) -> None:
-        """In the position of Lightning's, which saves nothing and waits for other ranks within the handler.
+        """Replace Lightning's handlers, which save nothing and wait for other ranks; Lightning restores the old ones.
 
-        Lightning puts back what was there before it. A signal that is ignored, as SIGINT in the background of a script,
-        stays so.
+        A signal that is ignored, as SIGINT is for a script's background process, stays ignored.
         """
         self._trainer = trainer
         if threading.current_thread() is threading.main_thread():

@@ -1,4 +1,4 @@
-"""Tokens per second: real source and target tokens, padding not counted, validation time left out."""
+"""Tokens per second: real source and target tokens, without padding and without validation time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from seq2seq_attn.distributed.collectives import sum_over_ranks
 class Throughput(pl.Callback):
     """Logs `train/tokens_per_second` and `train/padding_share` over the last logging interval.
 
+    A resumed run counts all of its training, without the time between.
+
     Attributes:
         tokens, padded_tokens: of all training steps so far, on all processes.
         seconds: of those steps, data loading included.
@@ -26,28 +28,23 @@ class Throughput(pl.Callback):
         self.tokens = self.padded_tokens = 0
         self.seconds = 0.0
         self._logged = (0, 0, 0.0)
-        self._mark = 0.0
+        self._start = 0.0
         self._uncounted: Tensor | None = None  # on the device, and of this process alone
 
     def state_dict(self) -> dict[str, Any]:
-        """The figures of a run that was stopped count it whole, but for the time it stood still."""
         self._count()
-        total = (self.tokens, self.padded_tokens, self.seconds)
-        return {"total": total, "logged": self._logged}
+        return {"total": (self.tokens, self.padded_tokens, self.seconds), "logged": self._logged}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.tokens, self.padded_tokens, self.seconds = state_dict["total"]
         self._logged = state_dict["logged"]
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._mark = time.perf_counter()
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._start = time.perf_counter()
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._mark = time.perf_counter()
+    on_validation_end = on_train_epoch_start
 
-    def on_train_batch_end(
-        self, trainer: Any, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
         real = batch.source_lengths.sum() + batch.target_lengths.sum()
         counts = torch.stack([real, real.new_full((), batch.source.numel() + batch.target_output.numel())])
         self._uncounted = counts if self._uncounted is None else self._uncounted + counts
@@ -55,8 +52,8 @@ class Throughput(pl.Callback):
         if logs:
             self._count()  # waits for the device, so its time belongs to these steps
         now = time.perf_counter()
-        self.seconds += now - self._mark
-        self._mark = now
+        self.seconds += now - self._start
+        self._start = now
         if logs:
             total = (self.tokens, self.padded_tokens, self.seconds)
             tokens, padded, seconds = (now - before for now, before in zip(total, self._logged, strict=True))
@@ -64,14 +61,11 @@ class Throughput(pl.Callback):
             pl_module.log("train/tokens_per_second", tokens / max(seconds, 1e-9), batch_size=1)
             pl_module.log("train/padding_share", 1 - tokens / max(padded, 1), batch_size=1)
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._mark = time.perf_counter()
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self._count()
 
     def _count(self) -> None:
-        """Every process calls it at the same steps."""
+        """Sum over all processes, each of which calls it at the same steps."""
         if self._uncounted is not None:
             tokens, padded = sum_over_ranks(self._uncounted).tolist()
             self.tokens, self.padded_tokens = self.tokens + tokens, self.padded_tokens + padded

@@ -1,4 +1,4 @@
-"""How a few fixed validation sentences are translated, from validation to validation."""
+"""A table of a few validation sentences and their translations, from validation to validation."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.strategies import FSDPStrategy
 
-from seq2seq_attn.callback.after_validation import is_shown_here, logged_step, loggers_that, spread
 from seq2seq_attn.data.collate import collate_sources
-from seq2seq_attn.search.search import TargetVocabulary
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.search.search import Search, TargetVocabulary
 from seq2seq_attn.text import printable
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 COLUMNS = ["epoch", "step", "source", "reference", "hypothesis"]
 
 
 @final
 class TranslationTable(pl.Callback):
-    """Hands loggers the table `val/translations` at every validation, grown by that one's rows.
+    """Logs the table `val/translations` at each validation, with the rows of all validations so far.
 
     Args:
         log_text: False: there is no table.
@@ -29,15 +31,14 @@ class TranslationTable(pl.Callback):
         self.rows: list[list[Any]] = []
 
     def state_dict(self) -> dict[str, Any]:
-        """A run that goes on has the rows of its earlier validations."""
         return {"rows": [list(row) for row in self.rows]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.rows = state_dict["rows"]
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        loggers = loggers_that("log_table", trainer.loggers)
-        if not (self.log_text and loggers and is_shown_here(trainer)):
+        loggers = [logger for logger in trainer.loggers if hasattr(logger, "log_table")]
+        if not (self.log_text and loggers and has_whole_model(trainer)):
             return
         split, step = trainer.datamodule.corpus.splits["val"], logged_step(trainer)
         chosen = spread(len(split), self.num_sentences)
@@ -49,13 +50,39 @@ class TranslationTable(pl.Callback):
             logger.log_table("val/translations", columns=COLUMNS, data=self.rows, step=step)
 
 
-@torch.inference_mode()
+def has_whole_model(trainer: Any) -> bool:
+    """Whether this process logs for the run and has the whole model; of a sharded model no process has."""
+    sharded = isinstance(trainer.strategy, FSDPStrategy)
+    return trainer.is_global_zero and not sharded and not trainer.sanity_checking
+
+
+def logged_step(trainer: Any) -> int:
+    """Return the step at which Lightning logs the scalars of this validation: that of its last update, from 0.
+
+    Lightning 2.6 counts it in a private attribute, and passes it to loggers alone.
+    """
+    return int(trainer.fit_loop.epoch_loop._batches_that_stepped)
+
+
+def spread(length: int, count: int) -> list[int]:
+    """Return that many positions of a list, evenly spread from the first; all of a short list."""
+    count = min(count, length)
+    return [number * length // count for number in range(count)]
+
+
 def translations(pl_module: Any, sources: list[str]) -> list[str]:
-    """What the search of a run finds for some sentences."""
+    """Translate sentences by the search of a run."""
     tokenizer = pl_module.tokenizer
-    source, _, mask = collate_sources(
-        tokenizer.encode_source(sources), pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id
-    )
-    where = pl_module.device
-    found = pl_module.search(pl_module.model, source.to(where), mask.to(where), TargetVocabulary.of(tokenizer))
-    return tokenizer.decode_target([best.token_ids for best, *_ in found])
+    encoded = tokenizer.encode_source(sources)
+    return tokenizer.decode_target(translate(pl_module.model, tokenizer, pl_module.search, encoded))
+
+
+@torch.inference_mode()
+def translate(
+    model: EncoderDecoder, tokenizer: SentencePieceTokenizer, search: Search, sources: list[list[int]]
+) -> list[list[int]]:
+    """Return the token ids of the best translation of each encoded sentence."""
+    device = model.embed_source.weight.device
+    source, _, mask = collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
+    found = search(model, source.to(device), mask.to(device), TargetVocabulary.of(tokenizer))
+    return [best.token_ids for best, *_ in found]

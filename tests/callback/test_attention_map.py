@@ -44,11 +44,12 @@ def test_where_they_are_too_few_the_longest_of_the_short_ones_follow(monkeypatch
     assert drawn(monkeypatch, ["a", "b b"]) == ["b b", "a"]
 
 
-def test_that_none_is_drawn_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_that_none_is_drawn_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     assert drawn(monkeypatch, ["", "a a a a a a"], validations=2) == []
-    assert capsys.readouterr().out == (
-        "no map of attention is drawn: none of the first 2 validation sentences has 1 to 5 tokens; raise "
-        "callback.attention_map.max_tokens\n"
-    )
+    said = [
+        "no attention map is drawn: none of the first 2 validation sentences has 1 to 5 tokens; raise "
+        "callback.attention_map.max_tokens"
+    ]
+    assert caplog.messages == said
     assert drawn(monkeypatch, ["a a a a a a"], num_sentences=0) == []
-    assert capsys.readouterr().out == ""
+    assert caplog.messages == said

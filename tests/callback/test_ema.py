@@ -131,7 +131,7 @@ def test_a_checkpoint_has_the_average_under_every_name_once_and_the_raw_weights_
 def test_16_bit_weights_are_averaged_in_32_bits(tmp_path: Path) -> None:
     module, trainer = walked(tmp_path, updates=300, decay=0.99, step=0.0, begin=1.0, dtype=torch.bfloat16)
     (ema,) = (callback for callback in trainer.callbacks if isinstance(callback, EMA))
-    ema._show_raw()
+    ema.on_train_batch_start(trainer, module, None, 0)
     with torch.no_grad():
         module.weight.fill_(2.0)
     for _ in range(2):

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.buffer_snapshot import BufferSnapshot
-from seq2seq_attn.callback.skip_nonfinite import READ_EVERY, SkipNonfinite, not_finite
+from seq2seq_attn.callback.skip_nonfinite import READ_EVERY, SkipNonfinite, not_finite, restore_where, skip_on_device
 from seq2seq_attn.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -86,8 +85,8 @@ def test_faults_without_end_end_the_run_with_their_sentences_in_a_file_and_no_sp
 ) -> None:
     file = tmp_path / "not_finite.tsv"
     sentence = (
-        "3 steps in a row, up to step 7, were skipped, their loss or gradient not being finite; their sentences are "
-        f"in {file}; use a lower optimizer.lr, or drop what is odd among them"
+        "3 steps in a row, up to step 7, were skipped, because their loss or gradient is not finite; their sentences "
+        f"are in {file}; use a lower optimizer.lr, or remove unusual ones among them"
     )
     limits = ["callback.skip_nonfinite.limit=3", "callback.autosave.every_steps=1", "trainer.max_steps=-1"]
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
@@ -198,16 +197,25 @@ def test_only_steps_in_a_row_count_and_a_run_that_is_resumed_goes_on_counting(fu
     assert again.state_dict() == {"skipped_in_a_row": 0}
 
 
-def test_a_buffer_goes_back_to_what_it_was_before_a_void_step_and_one_that_nobody_writes_costs_nothing() -> None:
-    buffer = torch.tensor([2.0, 3.0])
-    kept = BufferSnapshot(buffer)
+def test_a_buffer_goes_back_to_what_it_was_before_a_void_step() -> None:
+    buffer, count = torch.tensor([2.0, 3.0]), torch.tensor(7)
+    buffers = [(buffer, buffer.clone()), (count, count.clone())]
     for value, void, expected in ((5.0, 0.0, 5.0), (torch.nan, 1.0, 5.0), (7.0, 1.0, 5.0), (11.0, 0.0, 11.0)):
         buffer[1] = value
-        kept.restore_where(torch.tensor(void))
-        assert buffer.tolist() == [2.0, expected]
-    version = buffer._version
-    kept.restore_where(torch.tensor(1.0))
-    assert (buffer._version, buffer.tolist()) == (version, [2.0, 11.0])
+        restore_where(torch.tensor(void), buffers)
+        assert (buffer.tolist(), count.item()) == ([2.0, expected], 7)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.Adam, torch.optim.AdamW])
+def test_a_fused_optimizer_of_torch_2_13_skips_by_found_inf(optimizer: Any) -> None:
+    """The contract of `skip_on_device` with torch, seen in 2.11 to 2.13."""
+    weight = nn.Parameter(torch.ones(3))
+    weight.grad = torch.full((3,), torch.nan)
+    fused = optimizer([weight], lr=0.1, fused=True)
+    assert skip_on_device(fused, torch.tensor(1.0))
+    fused.step()
+    assert weight.tolist() == [1.0] * 3
+    assert not skip_on_device(optimizer([weight], lr=0.1, fused=False), torch.tensor(1.0))
 
 
 def test_a_limit_of_no_step_is_refused() -> None:

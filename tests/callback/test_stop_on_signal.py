@@ -32,35 +32,29 @@ def at_a_terminal(quiet: None) -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture(scope="module")
-def whole(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("whole")
-    run_here(folder, *pairs)
-    return folder
+STOPS = [
+    (signal.SIGINT, "validation", 7, 7),
+    (signal.SIGTERM, "backward", 9, 10),
+    (signal.SIGHUP, "backward", 16, 17),
+    (signal.SIGTERM, "test", 21, 21),  # leaves at once
+]
 
 
-@pytest.mark.parametrize(
-    ("signum", "hook", "step", "saved"),
-    [(signal.SIGTERM, "backward", 9, 10), (signal.SIGINT, "validation", 7, 7), (signal.SIGHUP, "backward", 16, 17)],
-)
-def test_a_signal_saves_at_the_end_of_the_step_or_within_the_validation_and_the_run_goes_on_exactly(
-    signum: signal.Signals, hook: str, step: int, saved: int, whole: Path, pairs: list[str], tmp_path: Path
+def test_signals_save_at_the_end_of_a_step_or_within_a_validation_and_the_run_goes_on_exactly(
+    pairs: list[str], tmp_path: Path
 ) -> None:
-    killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step},signum:{signum.value}}}"
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
     handlers = [signal.getsignal(number) for number in EXIT_CODES]
-    with pytest.raises(SystemExit, match=f"^{EXIT_CODES[signum]}$"):
-        run_here(tmp_path, *pairs, killer)
-    assert [signal.getsignal(number) for number in EXIT_CODES] == handlers
-    assert read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")["global_step"] == saved
-    run_here(tmp_path, *pairs, "resume=auto")
-    assert_same_run(tmp_path, whole)
-
-
-def test_a_signal_after_training_leaves_at_once(pairs: list[str], tmp_path: Path) -> None:
-    killer = "+callback.killed={_target_:small_run.Killed,hook:test,step:21,signum:15}"
-    with pytest.raises(SystemExit, match=r"^143$"):
-        run_here(tmp_path, *pairs, killer)
-    assert not (tmp_path / "results.json").exists()
+    for signum, hook, step, saved in STOPS:
+        killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step},signum:{signum.value}}}"
+        with pytest.raises(SystemExit, match=f"^{EXIT_CODES[signum]}$"):
+            run_here(stopped, *pairs, "resume=auto", killer)
+        assert [signal.getsignal(number) for number in EXIT_CODES] == handlers
+        assert read_checkpoint(stopped / "checkpoints" / "last.ckpt")["global_step"] == saved
+        assert not (stopped / "results.json").exists()
+    run_here(stopped, *pairs, "resume=auto")
+    run_here(whole, *pairs)
+    assert_same_run(stopped, whole)
 
 
 def wait_until(true: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:

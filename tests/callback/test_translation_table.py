@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
+from pytorch_lightning.demos.boring_classes import BoringModel
 
-from seq2seq_attn.callback.after_validation import spread
-from seq2seq_attn.callback.translation_table import COLUMNS, TranslationTable
+from seq2seq_attn.callback.translation_table import COLUMNS, TranslationTable, logged_step, spread
 
 
 class Taker:
@@ -86,6 +88,30 @@ def test_nothing_is_translated_where_text_is_kept_away_or_nobody_takes_a_table()
     kept.on_validation_end(trainer_at(0, 4, [taker], first=False), None)
     assert taker.tables == []
     assert kept.state_dict() == {"rows": []}
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("every", [2, 3])  # the latter between accumulated batches
+def test_pictures_and_tables_have_the_step_of_the_scalars_in_lightning_2_6(every: int, tmp_path: Path) -> None:
+    class Looks(pl.Callback):
+        def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+            steps.append(logged_step(trainer))
+
+    class Scalars(pl.loggers.CSVLogger):
+        def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+            logged.extend([step] if "x" in metrics else [])
+
+    steps: list[int] = []
+    logged: list[int | None] = []
+    options = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    options |= {"logger": Scalars(tmp_path), "callbacks": [Looks()], "accelerator": "cpu", "max_steps": 5}
+    trainer = pl.Trainer(accumulate_grad_batches=2, val_check_interval=every, num_sanity_val_steps=0, **options)
+    model = BoringModel()
+    model.on_validation_epoch_end = lambda: model.log("x", 1.0)
+    trainer.fit(model)
+    trainer.validate(model, verbose=False)
+    assert len(steps) > 2
+    assert steps == logged
 
 
 @pytest.mark.parametrize(
