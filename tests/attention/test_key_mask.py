@@ -77,7 +77,7 @@ def ways() -> list[tuple[str, Callable[..., Any]]]:
 
 
 WRONG = [
-    ({"mask": torch.ones(B, S)}, r"^a mask is boolean, .* this one is torch.float32; give mask.bool\(\) if 1 means that"),
+    ({"mask": torch.ones(B, S)}, r"^a mask is boolean, .* is torch.float32; give mask.bool\(\) if 1 means that"),
     ({"mask": torch.ones(B, S).long()}, r"this one is torch.int64; .* mask == 0 .*, and lengths as valid_length=$"),
     ({"mask": LENGTHS}, "this one is torch.int64; .* and lengths as valid_length=$"),
     ({"mask": [[True] * S] * B}, "this one is a list; give mask.bool"),
