@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.errors import reports_user_errors, sentence_of
 from seq2seq_attn.search.search import TargetVocabulary
-from seq2seq_attn.training.compatibility import check_lengths, check_positions, check_slots
+from seq2seq_attn.training.checks import check_lengths, check_positions, check_slots
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 

@@ -1,4 +1,4 @@
-"""What a checkpoint's configuration may name: in each slot the classes of that slot, nothing else of the package."""
+"""The classes that a checkpoint's configuration may name: in each slot those of that slot, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCORE = ("attention.score", "seq2seq_attn.attention.score.score.Score")
 PATTERN = ("attention.pattern", "seq2seq_attn.attention.pattern.pattern.Pattern")
 SEARCH = ("search", "seq2seq_attn.search.search.Search")
 CORPUS = ("data", "seq2seq_attn.data.corpus.Corpus")
-SLOTS = {  # the folder of a slot's classes, and what they all are; named, since a translation imports no metric
+SLOTS = {  # the folder of a slot's classes, and their base class, by name: a translation imports no metric
     "model": ("model", "seq2seq_attn.model.encoder_decoder.EncoderDecoder"),
     "encoder": ("encoder", "seq2seq_attn.encoder.encoder.Encoder"),
     "decoder": ("decoder", "seq2seq_attn.decoder.decoder.Decoder"),
@@ -67,7 +67,7 @@ def check_targets(node: Any, slot: str, file: Path) -> None:
 
 
 def is_class_of(slot: str, target: Any) -> bool:
-    """Whether the name is that of a final class which a module in the slot's folder defines."""
+    """Whether the name is of a final class that a module in the slot's folder defines."""
     folder, kind = SLOTS.get(slot, ("", ""))
     module, _, name = str(target).rpartition(".")
     if not folder or not module.startswith(f"{PACKAGE}.{folder}."):  # else nothing is imported
@@ -82,10 +82,10 @@ def is_class_of(slot: str, target: Any) -> bool:
 
 
 def build(node: Any, slot: str, file: Path) -> Any:
-    """The part that a checkpoint's options describe.
+    """Build the part that a checkpoint's options describe.
 
     Raises:
-        UserError: if they describe none of this slot.
+        UserError: if they describe no part of this slot.
     """
     try:
         check_targets(node, slot, file)
@@ -94,8 +94,8 @@ def build(node: Any, slot: str, file: Path) -> Any:
         raise
     except Exception as error:  # options of wrong names, types and values fail in many ways
         cause = error.__cause__ or error
-        said = str(cause).partition("\n")[0]
-        raise UserError(f"{file} holds options from which no {slot} can be built ({said})") from error
+        reason = str(cause).partition("\n")[0]
+        raise UserError(f"{file} holds options from which no {slot} can be built ({reason})") from error
     if not isinstance(part, get_class(SLOTS[slot][1])):
         raise UserError(f"{file} holds options that describe no {slot}; give a checkpoint that train.py wrote")
     return part

@@ -1,7 +1,7 @@
 """Average the weights of checkpoints: `seq2seq-attn average RUN --last 5 --output average.ckpt`.
 
-As Vaswani et al. 2017, 6.1, do with the last 5 or 20. What is written is translated with and evaluated like any
-checkpoint, but holds no state of an optimizer, so no run continues from it.
+Vaswani et al. 2017, 6.1, average the last 5 or 20. The result translates and is evaluated as any checkpoint does, but
+it holds no state of an optimizer, so no run resumes from it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
-    """The files to average, those of a run in the order of their steps.
+    """Return the files to average, those of a run in the order of their steps.
 
     Raises:
         UserError: if they are fewer than two, or fewer than asked for.
@@ -66,10 +66,10 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
 
 
 def files_by_step(run: Path) -> dict[int, Path]:
-    """One checkpoint of each step at which the run saved any; averages are left out.
+    """Return one checkpoint of each step at which the run saved any; averages are left out.
 
-    So is what was saved by the clock or at a signal, if metrics.csv knows of no validation there: `--last N` would
-    else be no average of the last N validations.
+    A checkpoint that was saved by the clock or at a signal is left out too if metrics.csv has no validation there:
+    `--last N` is the average of the last N validations.
     """
     folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
     file = run / "metrics.csv"
@@ -86,7 +86,7 @@ def files_by_step(run: Path) -> dict[int, Path]:
 
 
 def scores(run: Path, steps: dict[int, Path]) -> dict[int, float]:
-    """Validation BLEU by step, of those steps that were validated."""
+    """Return the validation BLEU of those steps that were validated."""
     file = run / "metrics.csv"
     if not file.is_file():
         raise UserError(f"{run} has no metrics.csv, where --best finds the validation BLEU; use --last")
@@ -95,13 +95,13 @@ def scores(run: Path, steps: dict[int, Path]) -> dict[int, float]:
 
 
 def validations(file: Path, metric: str) -> dict[int, float]:
-    """By the step of a checkpoint, which counts those that are done; a row counts from 0."""
+    """Return a metric by the step of a checkpoint, which counts the steps done; a row counts from 0."""
     with file.open(encoding="utf-8", newline="") as rows:
         return {int(row["step"]) + 1: float(row[metric]) for row in csv.DictReader(rows) if row.get(metric)}
 
 
 def averaged(files: list[Path]) -> dict[str, Any]:
-    """A checkpoint with the mean of the weights, taken in float64; whole numbers are those of the last.
+    """Return a checkpoint with the mean of the weights, taken in float64; whole numbers are those of the last.
 
     Raises:
         UserError: if models or tokenizers differ.

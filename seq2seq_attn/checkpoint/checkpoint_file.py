@@ -1,182 +1,146 @@
-"""Checkpoint files on disk: whole or not there, each with its SHA-256 beside it, as `sha256sum -c` reads it.
+"""Checkpoint files: written whole or not at all, read without running code, and Lightning's way to both.
 
-At every moment of a write the name stands for a whole file, the old one or the new one. Its sum is taken away before
-and put back after, so that none ever stands beside a file that it is not of: killed between, a good file has no sum,
-and the CRC-32 of its records is checked instead.
+At every moment of a write its name holds a whole file, the old one or the new one. A file is whole if the CRC-32 of
+every record of its zip archive is right.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import logging
 import os
+import re
 import shutil
+import warnings
+import zipfile
 from contextlib import suppress
-from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, final
 
 import torch
+from pytorch_lightning.plugins.io import CheckpointIO
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.files import damage, digest_of, install_sum, note, noted, part_of, sum_of, sync
+from seq2seq_attn.files import sync
 
 log = logging.getLogger(__name__)
 
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"  # previous: the one that last has replaced
+UNREADABLE = "is not a readable checkpoint (truncated, damaged or of another program)"
 
 
-def write_checkpoint(checkpoint: dict[str, Any], file: Path, *, before: Path | None = None) -> None:
+def write_checkpoint(checkpoint: dict[str, Any], file: Path, *, previous: Path | None = None) -> None:
     """Replace `file`, or leave it as it was.
 
     Args:
-        before: where the file that is replaced is kept; None: nowhere.
+        previous: where the file that is replaced is kept; None: nowhere.
 
     Raises:
-        UserError: if there is no room, or no leave to write.
+        UserError: if the disk is full or the folder cannot be written.
     """
-    part, size = part_of(file), tensor_bytes(checkpoint)
+    parts = {part_of(file): file}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        check_room(file, size)
-        with part.open("wb") as stream:
-            sink = Sink(stream)
-            torch.save(checkpoint, sink)  # type: ignore[arg-type]  # all it does is write
-            size = sink.size
-            sink.finish()
-        digests = {file: sink.digest.hexdigest()}
-        if before is not None and file.exists():
-            digests[before] = keep(file, before)
-        for name, digest in digests.items():
-            note(name, digest)  # before the first rename, after which nothing more needs room
-        for name in digests:
-            install(name)
-    except OSError as error:
-        discard(file, before)
-        if error.errno == errno.ENOSPC:
-            raise no_room(file, size) from error
-        raise unwritable(file, error) from error
-    except BaseException:
-        discard(file, before)
-        raise
+        with part_of(file).open("wb") as stream:
+            torch.save(checkpoint, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if previous is not None and file.exists():
+            parts[part_of(previous)] = previous
+            link_or_copy(file.resolve(), part_of(previous))  # the file itself, for Lightning's save_last=link
+        for part, final_name in parts.items():
+            part.replace(final_name)
+        sync(file.parent)
+    except BaseException as error:
+        with suppress(OSError):  # a read-only folder
+            for part in parts:
+                part.unlink(missing_ok=True)
+        cause = error.__context__ if isinstance(error, RuntimeError) else error  # torch's own, after that of the disk
+        if not isinstance(cause, OSError):
+            raise
+        raise unwritable(file, cause) from error
 
 
-@final
-class Sink:
-    """What torch writes into. It keeps a fault of the disk to itself, which torch would answer with one of its own.
-
-    Attributes:
-        size: of all that was to be written, also after a fault.
-    """
-
-    def __init__(self, stream: BufferedIOBase) -> None:
-        self.stream, self.digest = stream, hashlib.sha256()
-        self.size = 0
-        self._fault: OSError | None = None
-
-    def write(self, data: bytes | memoryview) -> int:
-        self.size += len(data)
-        if self._fault is None:
-            self.digest.update(data)
-            try:
-                self.stream.write(data)
-            except OSError as error:
-                self._fault = error
-        return len(data)
-
-    def flush(self) -> None:
-        """Left to `finish`."""
-
-    def finish(self) -> None:
-        """All of it is on the disk.
-
-        Raises:
-            OSError: else.
-        """
-        if self._fault is not None:
-            raise self._fault
-        self.stream.flush()
-        os.fsync(self.stream.fileno())
-
-
-def tensor_bytes(checkpoint: dict[str, Any]) -> int:
-    """Nearly the size of its file; what tensors share is written once."""
-    sizes: dict[int, int] = {}
-    left: list[Any] = [checkpoint]
-    while left:
-        node = left.pop()
-        if isinstance(node, Tensor):
-            storage = node.untyped_storage()
-            sizes[storage.data_ptr()] = storage.nbytes()
-        elif isinstance(node, dict):
-            left += node.values()
-        elif isinstance(node, list | tuple):
-            left += node
-    return sum(sizes.values())
-
-
-def check_room(file: Path, size: int) -> None:
-    """Refuse before the last bytes are taken, which logs and tables need; a file system that tells nothing passes."""
-    usage = shutil.disk_usage(file.parent)
-    if usage.total and usage.free < size:
-        raise no_room(file, size)
-
-
-def keep(file: Path, before: Path) -> str:
-    """A second name for the file that is going to be replaced, not yet the final one; gives its sum."""
-    whole = file.resolve()  # Lightning's save_last=link
-    part = part_of(before)
-    part.unlink(missing_ok=True)
+def link_or_copy(file: Path, other: Path) -> None:
+    other.unlink(missing_ok=True)
     try:
-        os.link(whole, part)
+        os.link(file, other)
     except OSError:  # not every file system has links
-        shutil.copyfile(whole, part)
-        sync(part)
-    return noted(whole) or digest_of(whole)
+        shutil.copyfile(file, other)
+        sync(other)
 
 
-def install(file: Path) -> None:
-    """Rename what is ready; on the disk too, no step comes before the one above it."""
-    sum_of(file).unlink(missing_ok=True)
-    sync(file.parent)
-    part_of(file).replace(file)
-    sync(file.parent)
-    install_sum(file)
+def read_tensors(path: Path) -> Any:
+    """Return what torch wrote into a file, without running any of it.
+
+    Raises:
+        UserError: if it is damaged, or holds more than tensors and plain data.
+    """
+    content, reason = read_or_reason(path)
+    if reason is not None:
+        beside = PREVIOUS if path.name == LAST else LAST
+        raise UserError(f"{path} {reason}; use another one, such as {beside} beside it, or train again")
+    return content
 
 
-def discard(*files: Path | None) -> None:
-    """What is not installed of them."""
-    with suppress(OSError):  # a read-only folder
-        for file in filter(None, files):
-            part_of(file).unlink(missing_ok=True)
-            part_of(sum_of(file)).unlink(missing_ok=True)
+def read_or_reason(file: Path) -> tuple[Any, str | None]:
+    """Return the content of a file, or else why it cannot be read, to be put after the file's name."""
+    reason = damage(file)
+    if reason is not None:
+        return None, reason
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch announces a TorchScript file before it refuses it
+            return torch.load(file, map_location="cpu", weights_only=True), None
+    except Exception as error:  # what others pickle fails in many ways
+        asked = re.search(r"GLOBAL (\S+)", str(error))
+        return None, f"asks for {asked[1]}, which is no plain data; it was not run" if asked else UNREADABLE
 
 
-def latest_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint of a folder, to continue from; None where there is none at all.
+def damage(file: Path) -> str | None:
+    """Return why a file is not whole, to be put after its name; None: it is. torch.load checks no CRC."""
+    try:
+        with zipfile.ZipFile(file) as records:
+            # torch sets no attribute; of a record that is marked as a folder it would read nothing
+            whole = records.testzip() is None and not any(record.external_attr for record in records.infolist())
+            return None if whole else UNREADABLE
+    except PermissionError as error:
+        return f"cannot be read ({error.strerror})"
+    except Exception:  # a broken archive fails in many ways
+        return UNREADABLE
+
+
+def is_stored(name: Any, weight: Any) -> bool:
+    """Whether a file holds every number of a named tensor, and not, say, one that represents a million."""
+    if not isinstance(name, str) or not isinstance(weight, Tensor):
+        return False
+    plain = weight.device.type == "cpu" and weight.layout == torch.strided and not weight.is_quantized
+    return plain and weight.untyped_storage().nbytes() >= weight.numel() * weight.element_size()
+
+
+def read_latest(folder: Path) -> tuple[Path, Any] | None:
+    """Return the newest whole checkpoint of a folder and its content; None where there is no checkpoint.
 
     A damaged one is named in a warning, and the one before it is taken.
 
     Raises:
         UserError: if all of them are damaged.
     """
-    others = sorted(folder.glob("*.ckpt"), key=lambda file: file.lstat().st_mtime_ns, reverse=True)
-    ordered = dict.fromkeys([folder / LAST, folder / PREVIOUS, *others])
-    damaged: dict[Path, str] = {}
-    for file in filter(Path.is_file, ordered):
-        reason = damage(file)
+    by_age = sorted(folder.glob("*.ckpt"), key=lambda file: file.lstat().st_mtime_ns, reverse=True)
+    damaged: dict[str, str] = {}
+    for file in filter(Path.is_file, dict.fromkeys([folder / LAST, folder / PREVIOUS, *by_age])):
+        content, reason = read_or_reason(file)
         if reason is None:
-            for bad, why in damaged.items():
-                warn(f"{bad} {why}; {file.name} is taken instead")
-            return file
-        damaged[file] = reason
+            for name, why in damaged.items():
+                warn(f"{folder / name} {why}; {file.name} is taken instead")
+            return file, content
+        damaged[file.name] = reason
     if damaged:
-        names = ", ".join(file.name for file in damaged)
         raise UserError(
-            f"{folder} holds no whole checkpoint ({names}: all damaged); give a new hydra.run.dir to start again"
+            f"{folder} holds no whole checkpoint ({', '.join(damaged)}: all damaged); give a new hydra.run.dir to "
+            "start again"
         )
     return None
 
@@ -187,44 +151,77 @@ def warn(sentence: str) -> None:
 
 
 @rank_zero_only
-def prepare_folder(folder: Path) -> None:
-    """Make the folder, and clear away what a run that was killed left half done.
+def prepare_run_folder(run_dir: Path, *, resumes: bool) -> None:
+    """Make `checkpoints/`, and remove what a killed run left half-written and what is not of this run.
+
+    Args:
+        resumes: whether the run resumes from a checkpoint; else those of an earlier run in the folder are removed.
 
     Raises:
-        UserError: if it cannot be written: better now than after the first epoch.
+        UserError: if the folder cannot be written: better now than after the first epoch.
     """
+    folder = run_dir / "checkpoints"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         part_of(folder / LAST).touch()
-        for part in folder.glob("*.part"):
-            part.unlink()
-        for noting in folder.glob("*.ckpt.sha256"):
-            if not noting.with_suffix("").exists():
-                noting.unlink()
-        for file in folder.glob("*.ckpt"):
-            if file.is_file() and not sum_of(file.resolve()).exists() and damage(file) is None:
-                note(file.resolve(), digest_of(file))
-                install_sum(file.resolve())
+        (run_dir / "results.json").unlink(missing_ok=True)
+        earlier = [] if resumes else [folder / name for name in (BEST, LAST, PREVIOUS)]
+        for file in [*folder.glob("*.part"), *earlier]:
+            file.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(folder, error) from error
 
 
-def remove_checkpoint(file: Path) -> None:
-    """The file first: a sum without a file is swept, a file without a sum would stay."""
-    file.unlink(missing_ok=True)
-    sum_of(file).unlink(missing_ok=True)
-
-
-def no_room(file: Path, size: int) -> UserError:
-    free = shutil.disk_usage(file.parent).free
-    return UserError(
-        f"{file} needs {size / 1e6:,.2f} MB and {free / 1e6:,.2f} MB are free; the checkpoints there stand as they "
-        "were, so make room and continue with resume=auto"
-    )
+def part_of(file: Path) -> Path:
+    """Return the name of a file that is being written; in the same folder, or the renaming would be a copy."""
+    return file.with_name(f"{file.name}.part")
 
 
 def unwritable(path: Path, error: OSError) -> UserError:
+    way_out = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
     return UserError(
-        f"{path} cannot be written ({error.strerror}); the checkpoints there stand as they were, so make it writable "
-        "and continue with resume=auto, or give another hydra.run.dir"
+        f"{path} cannot be written ({error.strerror}); the checkpoints there are unchanged, so {way_out} and continue "
+        "with resume=auto, or give another hydra.run.dir"
     )
+
+
+@final
+class AtomicCheckpointIO(CheckpointIO):
+    """Lightning's adapter to these files; `last.ckpt` leaves the one before it as `previous.ckpt`.
+
+    Args:
+        folder: of the run's checkpoints, which holds those that it wrote before it was resumed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+        self._written: set[Path] = set()
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
+        if "://" in str(path):
+            raise UserError(f"{path} is not a local file, and checkpoints are kept on local disks only")
+        file = Path(path).absolute()
+        # a damaged file must not replace the whole one before it; our own are not read again
+        keeps = file.name == LAST and file.is_file() and (resolved(file) in self._written or damage(file) is None)
+        write_checkpoint(checkpoint, file, previous=file.with_name(PREVIOUS) if keeps else None)
+        self._written.add(resolved(file))
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Return tensors and plain data only, on the CPU, whatever is asked for."""
+        return read_tensors(Path(path))
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Delete a file that this run wrote; whatever else the state of a callback names is left alone."""
+        file = resolved(Path(path))
+        of_run = file.suffix == ".ckpt" and file.is_relative_to(self._folder)
+        if file.is_dir() or not (of_run or file in self._written):
+            log.warning(f"{path} was not written by this run; it is not deleted")
+            return
+        file.unlink(missing_ok=True)
+
+
+def resolved(file: Path) -> Path:
+    """Return the same name in its real folder; a link stays a link, since it is the link that is deleted."""
+    return file.parent.resolve() / file.name

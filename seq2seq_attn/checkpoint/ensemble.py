@@ -1,4 +1,4 @@
-"""From checkpoint files to one model or to several that decide together."""
+"""From checkpoint files to one model, or to several that decide together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class LoadedEnsemble(NamedTuple):
-    """As `Loaded`; the model of one checkpoint is itself, and the configuration is that of the first."""
+    """As `Loaded`; one checkpoint gives its own model, and the configuration is that of the first."""
 
     model: EncoderDecoder | Ensemble
     tokenizer: SentencePieceTokenizer

@@ -1,8 +1,9 @@
-"""What a checkpoint needs beside Lightning's own state, so that a run that goes on from it is the same run."""
+"""What a checkpoint needs beside Lightning's own state, so that a resumed run is the run that was never stopped."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -12,8 +13,7 @@ from pytorch_lightning.callbacks import EarlyStopping
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from seq2seq_attn.checkpoint.changes import Change, changes
-from seq2seq_attn.checkpoint.resume import say
+from seq2seq_attn.checkpoint.resume import Change, say
 from seq2seq_attn.logger.csv_logger import CsvLogger
 from seq2seq_attn.scheduler.schedule import takes_total
 
@@ -23,22 +23,25 @@ BEGUN = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
 
 @final
 class ExactResume(pl.Callback):
-    """Stands before all other callbacks, since they save from within their hooks.
+    """A callback that comes before all others, since they save from within their hooks.
 
     A checkpoint is taken between two batches, before, within or after a validation. Lightning guesses from its counters
-    which it was, and is wrong for the first two; so they are saved as it takes them for what they are. A validation
-    that had begun is run again from its first batch.
+    which it was, and is wrong for the first two, so they are saved as it understands them. A validation that had begun
+    is run again from its first batch.
+
+    Args:
+        changes: options that differ from those of the checkpoint that the run resumes from.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, changes: Sequence[Change] = ()) -> None:
         self._validating = False
         self._loaded: dict[str, Any] = {}
-        self._changes: list[Change] = []
+        self._changes = list(changes)
         self._scheduled: int | None = None
 
-    def on_save_checkpoint(self, trainer: Any, pl_module: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         loops = checkpoint["loops"]["fit_loop"]
-        settle(loops["epoch_loop.batch_progress"])
+        leave_out_fetched(loops["epoch_loop.batch_progress"])
         validation = loops["epoch_loop.val_loop.batch_progress"]
         for count in ("total", "current"):
             validation[count] = dict(BEGUN if self._validating else NOTHING)
@@ -48,20 +51,15 @@ class ExactResume(pl.Callback):
         checkpoint["resume"] = {
             "rows": sum(table.rows for table in tables),
             "should_stop": trainer.should_stop,
-            "validated_step": getattr(pl_module, "validated_step", -1),
+            "validated_step": pl_module.validated_step,
             "metrics": {name: value.detach().cpu() for name, value in trainer.callback_metrics.items()},
         }
 
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        self._loaded = checkpoint.get("resume", {})
-        if not is_own(trainer):  # its best files are another run's, which this one must not delete
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        self._loaded = checkpoint["resume"]
+        if not is_own(trainer):  # the best files are another run's, which this one must not delete
             for callback in trainer.checkpoint_callbacks:
-                for key in (callback.state_key, callback._legacy_state_key):
-                    checkpoint["callbacks"].pop(key, None)
-        if "optimizer_states" in checkpoint:  # weights alone are refused where those are restored
-            self._changes = changes(checkpoint.get("config", {}), getattr(pl_module, "config", {}))
+                checkpoint["callbacks"].pop(callback.state_key, None)
         if self._changes:
             reopen_epoch(checkpoint, trainer)
             self._scheduled = adopt(self._changes, checkpoint, trainer, pl_module)
@@ -72,41 +70,38 @@ class ExactResume(pl.Callback):
             if isinstance(logger, CsvLogger):
                 logger.keep(own.get("rows", 0))
         stopped = own.get("should_stop", False)
-        if self._changes:  # the limit that stopped it may be another now
+        if self._changes:  # the limit that stopped it may have changed
             early = [callback for callback in trainer.callbacks if isinstance(callback, EarlyStopping)]
             stopped = stopped and any(callback.wait_count >= callback.patience for callback in early)
         trainer.should_stop = trainer.should_stop or stopped
         pl_module.validated_step = own.get("validated_step", -1)
 
-    def on_train_start(self, trainer: Any, pl_module: pl.LightningModule) -> None:
-        """A schedule reads the last validation, which may have been before the run was stopped."""
-        trainer._logger_connector._callback_metrics.update(self._loaded.get("metrics", {}))
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        restore_metrics(trainer, self._loaded.get("metrics", {}))
         if self._scheduled is not None:
             reschedule(trainer, self._scheduled)
         if self._changes:
             say_changes(self._changes, trainer, pl_module)
         self._changes, self._scheduled = [], None
 
-    def on_train_batch_start(self, trainer: Any, pl_module: pl.LightningModule, batch: Any, batch_idx: int) -> None:
-        """Lightning counts the batch it goes on from once too often if it was validated after."""
-        trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
-        trainer.fit_loop._restarting = False  # or the epoch ends without its schedule's step
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        correct_counters(trainer)
 
-    def on_train_epoch_end(self, trainer: Any, pl_module: pl.LightningModule) -> None:
-        trainer.fit_loop._restarting = False
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        trainer.fit_loop._restarting = False  # see correct_counters
 
-    def on_validation_start(self, trainer: Any, pl_module: pl.LightningModule) -> None:
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         self._validating = trainer.state.fn == "fit"
 
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         self._validating = False
 
 
 def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_module: Any) -> int | None:
-    """Put the changed options into what is going to be restored.
+    """Put the changed options into the state that Lightning is about to restore.
 
     Returns:
-        Steps of a schedule that is to be computed anew up to here; None for one that follows a metric.
+        The steps of a schedule that is to be computed anew up to here; None for one that follows a metric.
     """
     states = checkpoint["callbacks"]
     for callback in trainer.callbacks:
@@ -126,7 +121,7 @@ def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_mo
 
 
 def reopen_epoch(checkpoint: dict[str, Any], trainer: Any) -> None:
-    """Let an epoch go on that max_steps or max_time has cut short, which Lightning counts as over."""
+    """Resume an epoch that max_steps or max_time has cut short, which Lightning counts as over."""
     state = checkpoint[type(trainer.datamodule).__qualname__]
     loops = checkpoint["loops"]["fit_loop"]
     done = loops["epoch_loop.batch_progress"]["current"]["processed"]
@@ -139,7 +134,7 @@ def reopen_epoch(checkpoint: dict[str, Any], trainer: Any) -> None:
 
 
 def reschedule(trainer: Any, steps: int) -> None:
-    """Let a schedule that is a function of the step go through all of them, from the first on."""
+    """Advance a schedule that is a function of the step through all steps, from the first on."""
     (schedule,) = (config.scheduler for config in trainer.lr_scheduler_configs)
     for group, rate in zip(schedule.optimizer.param_groups, schedule.get_last_lr(), strict=True):
         group["lr"] = rate
@@ -157,8 +152,8 @@ def say_changes(changed: list[Change], trainer: Any, pl_module: Any) -> None:
     say(f"From step {trainer.global_step:,} on: {values}; the learning rate is {rate:.3g}{schedule}")
 
 
-def settle(progress: dict[str, Any]) -> None:
-    """A batch that was fetched, but not worked on, is left out."""
+def leave_out_fetched(progress: dict[str, Any]) -> None:
+    """Leave out a batch that was fetched, but not worked on."""
     fetched = progress["current"]["ready"] > progress["current"]["processed"]
     progress["is_last_batch"] = progress["is_last_batch"] and not fetched
     for count in ("total", "current"):
@@ -166,7 +161,21 @@ def settle(progress: dict[str, Any]) -> None:
         progress[count] = {"ready": done, "started": done, "processed": done, "completed": done}
 
 
+def restore_metrics(trainer: Any, metrics: dict[str, torch.Tensor]) -> None:
+    """Restore the last validation's metrics, which a schedule reads. Private of Lightning, as of 2.6.6."""
+    trainer._logger_connector._callback_metrics.update(metrics)
+
+
+def correct_counters(trainer: Any) -> None:
+    """Correct what Lightning counts once too often after a validation. Private of Lightning, as of 2.6.6.
+
+    While `_restarting` is set, an epoch ends without its schedule's step.
+    """
+    trainer.fit_loop.epoch_loop._batches_that_stepped = trainer.global_step
+    trainer.fit_loop._restarting = False
+
+
 def is_own(trainer: Any) -> bool:
-    """Whether the run goes on from a checkpoint of its own folder."""
+    """Whether the run resumes from a checkpoint of its own folder."""
     folder, file = Path(trainer.default_root_dir) / "checkpoints", trainer.ckpt_path
     return bool(file) and Path(file).resolve().is_relative_to(folder.resolve())

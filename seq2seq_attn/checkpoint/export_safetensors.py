@@ -1,8 +1,8 @@
 """Write a trained model for publishing: `seq2seq-attn export safetensors RUN FOLDER`.
 
 The folder holds the weights as model.safetensors, the options and the tokenizer's settings as config.json, and the
-tokens as source.model and target.model, for SentencePiece. It is given wherever a run is: `python translate.py
-ckpt_path=FOLDER`, `Translator.load(FOLDER)`. No run continues from it, and no path of this machine is in it.
+vocabularies as source.model and target.model, for SentencePiece. It is accepted wherever a run is: `python translate.py
+ckpt_path=FOLDER`, `Translator.load(FOLDER)`. No run resumes from it, and it holds no path of this machine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""From a checkpoint file back to a model, a tokenizer and a search, through classes of ours only."""
+"""From a checkpoint file back to a model, a tokenizer and a search, built from this package's classes only."""
 
 from __future__ import annotations
 
 import os
-import re
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +10,9 @@ import torch
 from torch import Tensor
 
 from seq2seq_attn.checkpoint.admitted import build, check_targets
-from seq2seq_attn.checkpoint.checkpoint_file import BEST, LAST, PREVIOUS
+from seq2seq_attn.checkpoint.checkpoint_file import BEST, LAST, is_stored, read_tensors
 from seq2seq_attn.checkpoint.published import WEIGHTS, read_published
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.files import UNREADABLE, damage
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -27,7 +24,7 @@ LARGEST = 2**24  # whole number among a model's options
 
 
 class Loaded(NamedTuple):
-    """What a checkpoint holds; the model is on the CPU, in evaluation mode."""
+    """The content of a checkpoint; the model is on the CPU, in evaluation mode."""
 
     model: EncoderDecoder
     tokenizer: SentencePieceTokenizer
@@ -35,9 +32,9 @@ class Loaded(NamedTuple):
 
 
 def find_checkpoint(path: str) -> Path:
-    """The file behind `path`: a .ckpt, a run folder's best checkpoint, else its last, or a published folder's weights.
+    """Return the file that `path` means: a .ckpt, the best or else the last of a run folder, or published weights.
 
-    It may be damaged, which whoever reads it says: another one would be another model.
+    It may be damaged, which is found when it is read; to take another one would be to take another model.
     """
     given = given_path(path, "ckpt_path")
     if os.path.isfile(given):  # Path.is_file raises for a name too long
@@ -51,51 +48,25 @@ def find_checkpoint(path: str) -> Path:
     raise UserError(f"ckpt_path={path} holds no checkpoints/best.ckpt or last.ckpt; give a run folder or a .ckpt file")
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The checkpoint's tensors and plain data.
+def read_checkpoint(path: Path, content: Any = None) -> dict[str, Any]:
+    """Return the checkpoint's tensors and plain data.
+
+    Args:
+        content: of the file, if it has been read already.
 
     Raises:
         UserError: if it is damaged, not a checkpoint of ours, or of another format.
     """
-    checkpoint = read_published(path) if path.name == WEIGHTS else read_tensors(path)
-    whole = isinstance(checkpoint, dict) and all(isinstance(checkpoint.get(k), t) for k, t in KEYS.items())
-    if not whole or not all(is_stored(name, weight) for name, weight in checkpoint["state_dict"].items()):
+    if content is None:
+        content = read_published(path) if path.name == WEIGHTS else read_tensors(path)
+    whole = isinstance(content, dict) and all(isinstance(content.get(k), t) for k, t in KEYS.items())
+    if not whole or not all(is_stored(name, weight) for name, weight in content["state_dict"].items()):
         raise UserError(f"{path} is not a checkpoint of seq2seq-attn; give one that train.py wrote")
-    if checkpoint["format"] != FORMAT:
+    if content["format"] != FORMAT:
         raise UserError(
-            f"{path} has format {checkpoint['format']}, this version reads {FORMAT}; use the version that wrote it"
+            f"{path} has format {content['format']}, this version reads {FORMAT}; use the version that wrote it"
         )
-    return checkpoint
-
-
-def is_stored(name: Any, weight: Any) -> bool:
-    """Whether the file holds every number of a tensor, and not, say, one that stands for a million."""
-    if not isinstance(name, str) or not isinstance(weight, Tensor):
-        return False
-    plain = weight.device.type == "cpu" and weight.layout == torch.strided and not weight.is_quantized
-    return plain and weight.untyped_storage().nbytes() >= weight.numel() * weight.element_size()
-
-
-def read_tensors(path: Path) -> Any:
-    """What torch wrote into a file, without running any of it.
-
-    Raises:
-        UserError: if it is damaged, or holds more than tensors and plain data.
-    """
-    beside = PREVIOUS if path.name == LAST else LAST
-    advice = f"use another one, such as {beside} beside it, or train again"
-    found = damage(path)
-    if found is not None:
-        raise UserError(f"{path} {found}; {advice}")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it announces a TorchScript file before it refuses it
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # what others pickle fails in many ways
-        asked = re.search(r"GLOBAL (\S+)", str(error))
-        if asked:
-            raise UserError(f"{path} asks for {asked[1]}, which is no plain data; it was not run") from error
-        raise UserError(f"{path} {UNREADABLE}; {advice}") from error
+    return content
 
 
 def load(path: str) -> Loaded:
@@ -137,7 +108,7 @@ def check_saved_options(config: dict[str, Any], types: dict[str, Any], file: Pat
 
 
 def build_model(config: Any, weights: dict[str, Tensor], file: Path) -> EncoderDecoder:
-    """The model of these weights; options that ask for other sizes are refused before memory is taken for them."""
+    """Return the model of these weights; options of other sizes are refused before memory is taken for them."""
     check_sizes(config, len(weights), file)
     with torch.device("meta"):
         outline = build(config, "model", file)
@@ -148,7 +119,7 @@ def build_model(config: Any, weights: dict[str, Tensor], file: Path) -> EncoderD
 
 
 def check_sizes(node: Any, num_tensors: int, file: Path) -> None:
-    """Refuse numbers that would keep a model building for hours: a layer has a tensor at least."""
+    """Refuse numbers with which a model would take hours to build; a layer has at least one tensor."""
     for key, value in node.items() if isinstance(node, dict) else enumerate(node):
         most = num_tensors if key == "num_layers" else LARGEST
         if isinstance(value, int) and value > most:
@@ -176,13 +147,13 @@ def check_weights(outline: dict[str, Tensor], weights: dict[str, Tensor], file: 
 
 
 def read_tokenizer(state: dict[str, Any], file: Path) -> SentencePieceTokenizer:
-    """Raises:
-    UserError: for a state that no tokenizer gave.
+    """Return the tokenizer that a checkpoint holds.
+
+    Raises:
+        UserError: for a state that no tokenizer gave.
     """
     try:
         return SentencePieceTokenizer.from_state(state)
     except Exception as error:  # SentencePiece has errors of its own for each kind of damage
-        said = str(error).partition("\n")[0]
-        raise UserError(
-            f"{file} holds no readable tokenizer ({type(error).__name__}: {said}); use an intact file"
-        ) from error
+        cause = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise UserError(f"{file} holds no readable tokenizer ({cause}); use an intact file") from error

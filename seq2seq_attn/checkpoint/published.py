@@ -1,4 +1,4 @@
-"""A model for publishing: a folder of weights in safetensors, options in JSON and SentencePiece models; no pickle."""
+"""A published model: a folder of weights in safetensors, options in JSON and SentencePiece models; no pickle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POSITIONS = ("path", "train", "val", "test", "cache_dir")
 
 
 def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
-    """From what `read_checkpoint` gives.
+    """Write what `read_checkpoint` returns as a folder.
 
     Raises:
         UserError: if the folder is there already.
@@ -47,7 +47,7 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
 
 
 def untied(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The model's tensors, each once, and for the other names of one of them which it is."""
+    """Return the model's tensors, each once, and the name of the tensor that each other name means."""
     weights: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
     names: dict[tuple[int, torch.Size], str] = {}
@@ -64,7 +64,7 @@ def untied(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]
 
 
 def read_published(file: Path) -> dict[str, Any]:
-    """As `read_checkpoint` gives it, but without a state of training.
+    """Return a checkpoint without a state of training.
 
     Raises:
         UserError: if the folder is not whole.

@@ -1,53 +1,63 @@
-"""`resume=auto`: where a run goes on, if there is one in its folder."""
+"""What a run resumes from, whether it is complete, and which options differ from those it was trained with."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.utilities import rank_zero_only
 
-from seq2seq_attn.checkpoint.changes import LIMITS, Change, changes
-from seq2seq_attn.checkpoint.checkpoint_file import BEST, LAST, PREVIOUS, latest_checkpoint, remove_checkpoint
-from seq2seq_attn.checkpoint.load import find_checkpoint
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.checkpoint.checkpoint_file import read_latest
+from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
+
+LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
+UNTRAINED = {  # options that change nothing of what is trained
+    "choices", "ckpt_path", "log_text", "logger", "num_threads", "paths", "resume", "task_name",
+}  # fmt: skip
+UNTRAINED_CALLBACKS = ("callback.compile", "callback.profile")
 
 
-def starting_point(resume: str | None, ckpt_path: str | None, run_dir: Path) -> Path | None:
-    """The checkpoint to go on from; None: the run starts anew.
+class Resumed(NamedTuple):
+    """The checkpoint from which a run resumes, and the options that have changed since."""
+
+    file: Path
+    checkpoint: dict[str, Any]
+    changes: list[Change]
+
+
+def starting_point(composed: DictConfig, run_dir: Path) -> Resumed | None:
+    """Read the checkpoint to resume from; None: the run starts anew.
 
     Raises:
         UserError: if there is none where one was named, or all are damaged.
     """
-    if resume == "auto":
-        latest = latest_checkpoint(run_dir / "checkpoints")
-        say(f"The run {'starts' if latest is None else 'goes on'} in {run_dir}")
-        if latest is not None:
-            return latest
-    return None if ckpt_path is None else find_checkpoint(ckpt_path)
+    latest = None
+    if composed.resume == "auto":
+        latest = read_latest(run_dir / "checkpoints")
+        say(f"The run {'starts' if latest is None else 'resumes'} in {run_dir}")
+    if latest is None and composed.ckpt_path is None:
+        return None
+    file, content = latest or (find_checkpoint(composed.ckpt_path), None)
+    checkpoint = read_checkpoint(file, content)
+    return Resumed(file, checkpoint, changes(checkpoint["config"], plain(composed)))
 
 
-def results_of_complete(resume: str | None, run_dir: Path, composed: DictConfig | None = None) -> dict[str, Any] | None:
-    """What a run that is complete left, said on the screen; None: it is to be run, or to go on.
+def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] | None:
+    """Return what a complete run left, and say so; None: it is to be run.
 
-    Args:
-        composed: its options now; it goes on if they let it train longer, or otherwise long.
-
-    Raises:
-        UserError: for another resume than auto and null.
+    It is also to be resumed if the options now let it train longer, or with another patience.
     """
-    if resume not in (None, "auto"):
-        raise UserError(f"resume={resume} is unknown; use resume=auto, or leave it out to start anew")
-    file = run_dir / "results.json"
-    if resume is None or not file.exists():
+    file, recorded = run_dir / "results.json", run_dir / "config.yaml"
+    if composed.resume is None or not file.exists():
         return None
     try:
         results: dict[str, Any] = json.loads(file.read_text("utf-8"))
     except ValueError:  # it was being written
         return None
-    changed = [change for change in changes_since(run_dir, composed) if not change.key.endswith("vocab_size")]
+    changed = changes(plain(OmegaConf.load(recorded)), plain(composed)) if recorded.exists() else []
     if any(change.key in (*LIMITS, "callback.early_stopping.patience") for change in changed):
         return None
     idle = f"; {', '.join(map(str, changed))}: give a higher trainer.max_epochs too, and it trains on with this"
@@ -55,14 +65,9 @@ def results_of_complete(resume: str | None, run_dir: Path, composed: DictConfig 
     return results
 
 
-def changes_since(run_dir: Path, composed: DictConfig | None) -> list[Change]:
-    """What is changed of the options that a run folder names."""
-    file = run_dir / "config.yaml"
-    if composed is None or not file.exists():
-        return []
-    saved: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=True)
-    config: Any = OmegaConf.to_container(composed, resolve=True)
-    return changes(saved, config)
+def plain(config: Any) -> dict[str, Any]:
+    """Return a configuration as resolved plain data."""
+    return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
 
 
 @rank_zero_only
@@ -70,10 +75,58 @@ def say(sentence: str) -> None:
     print(sentence, flush=True)
 
 
-@rank_zero_only
-def forget_old_run(run_dir: Path, resumed: Path | None) -> None:
-    """What an earlier run left in the folder must not be taken for this one's."""
-    (run_dir / "results.json").unlink(missing_ok=True)
-    if resumed is None:
-        for name in (BEST, LAST, PREVIOUS):
-            remove_checkpoint(run_dir / "checkpoints" / name)
+class Change(NamedTuple):
+    """An option by its whole key; None where it is not there."""
+
+    key: str
+    old: Any
+    new: Any
+
+    def repeats(self, other: Change) -> bool:
+        """Whether it is the same option of the same part, under another name."""
+        names = [change.key.rpartition(".")[2] for change in (self, other)]
+        return (names[0], *self[1:]) == (names[1], *other[1:])
+
+    def __str__(self) -> str:
+        return f"{self.key.removesuffix('._target_')} {self.shown(self.old)} → {self.shown(self.new)}"
+
+    def shown(self, value: Any) -> str:
+        """Return a part by its class; the text may be of anyone's checkpoint."""
+        if isinstance(value, dict):
+            value = str(value.get("_target_", "others")).rpartition(".")[2]
+        text = "none" if value is None else str(value)
+        text = text.rpartition(".")[2] if self.key.endswith("._target_") else text
+        return text if text.isprintable() else ascii(text)
+
+
+def changes(saved: dict[str, Any], config: dict[str, Any]) -> list[Change]:
+    """Compare two resolved configurations as far as both have an option.
+
+    The folders of a run do not count, nor sizes that only its tokenizer knows.
+    """
+    names = sorted((saved.keys() & config.keys()) - UNTRAINED)
+    old, new = ({name: in_folders(node[name], node.get("paths", {})) for name in names} for node in (saved, config))
+    sizes = ("source_vocab_size", "target_vocab_size")
+    found = [change for change in differences(old, new) if not change.key.endswith(sizes)]
+    found = [change for change in found if not change.key.startswith(UNTRAINED_CALLBACKS)]
+    # a part is an option of its own and, by reference, one or more of the model
+    parts = [change for change in found if not change.key.startswith("model.")]
+    return [change for change in found if change in parts or not any(change.repeats(part) for part in parts)]
+
+
+def differences(old: Any, new: Any, key: str = "") -> Iterator[Change]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in dict.fromkeys([*old, *new]):
+            yield from differences(old.get(name), new.get(name), f"{key}.{name}" if key else str(name))
+    elif old != new:
+        yield Change(key, old, new)
+
+
+def in_folders(node: Any, paths: dict[str, Any]) -> Any:
+    """Replace the run's folder and the cache by their names, since they may have moved."""
+    if isinstance(node, dict):
+        return {key: in_folders(value, paths) for key, value in node.items()}
+    for name, folder in paths.items():
+        if isinstance(node, str) and folder and node.startswith(str(folder)):
+            return f"${{paths.{name}}}{node.removeprefix(str(folder))}"
+    return node

@@ -25,8 +25,9 @@ from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.options import EVALUATE, check_options
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
-from seq2seq_attn.training.results import collect_figures, write_translations
-from seq2seq_attn.training.run import build_metrics
+from seq2seq_attn.training.build import build_metrics
+from seq2seq_attn.training.checks import check_metrics
+from seq2seq_attn.training.results import write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
 RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
@@ -56,6 +57,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     check_saved_options(models.config, RUN_OPTIONS, models.files[0])
     check_bootstrap(config.bootstrap)
     chosen = choose(config, models.config)
+    check_metrics(chosen["data"], chosen["metric"])
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)
     corpus: LoadedCorpus = instantiate(chosen["data"], _convert_="all").load()
     check_languages(corpus, models)
@@ -96,7 +98,7 @@ def run_tests(config: DictConfig, chosen: dict[str, Any], models: Models, corpus
     )
     trainer = build_trainer(models.device, chosen["precision"])
     trainer.test(module, datamodule=datamodule, verbose=False)
-    figures = {name: collect_figures(trainer, module, name) for name in names}
+    figures = module.figures
     models.model.to(models.device)  # the trainer has moved it to the CPU
     attention = {name: AttentionFigures() for name in names}
     with torch.inference_mode(), trainer.precision_plugin.test_step_context():

@@ -1,4 +1,4 @@
-"""Where figures came from: configuration, versions, commit and data."""
+"""What is known of a run when it starts: configuration, versions, commit, data, and the parameters of the model."""
 
 from __future__ import annotations
 
@@ -6,38 +6,89 @@ import json
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import OmegaConf
+from rich.table import Table
+from torch import nn
 
+from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.text import plain_console
+from seq2seq_attn.training.recipe import print_missing_recipe
+from seq2seq_attn.training.translation_module import TranslationModule
 
 PACKAGES = (
-    "torch",
-    "pytorch-lightning",
-    "torchmetrics",
-    "hydra-core",
-    "sentencepiece",
-    "sacrebleu",
-    "sacremoses",
-    "numpy",
-)
+    "torch", "pytorch-lightning", "torchmetrics", "hydra-core", "sentencepiece", "sacrebleu", "sacremoses", "numpy",
+)  # fmt: skip
+MEBIBYTE = 2**20
+PER_PARAMETER = 4  # numbers while training: the weight, its gradient and the two moments of Adam
 
 
-def write_provenance(run_dir: Path, config: dict[str, Any], corpus: LoadedCorpus) -> None:
-    """`config.yaml`, resolved, and `provenance.json` in the run folder, before the first update."""
+def record_start(run_dir: Path, module: TranslationModule, datamodule: TranslationDataModule) -> None:
+    """Write `config.yaml`, resolved, and `provenance.json` before the first update, and print data and model."""
     run_dir.mkdir(parents=True, exist_ok=True)
-    OmegaConf.save(OmegaConf.create(config), run_dir / "config.yaml")
-    (run_dir / "provenance.json").write_text(
-        json.dumps(provenance(corpus), indent=2, ensure_ascii=False) + "\n", "utf-8"
-    )
+    OmegaConf.save(OmegaConf.create(module.config), run_dir / "config.yaml")
+    written = json.dumps(provenance(datamodule.corpus), indent=2, ensure_ascii=False)
+    (run_dir / "provenance.json").write_text(f"{written}\n", "utf-8")
+    print_table(f"Data: {datamodule.corpus.direction}", ("what", "count"), data_counts(datamodule))
+    parts = f"{type(module.model.encoder).__name__} → {type(module.model.decoder).__name__}"
+    print_table(f"Model: {parts}", ("parameters of", "count"), model_counts(module.model))
+    print_missing_recipe(module.config)
+
+
+def print_table(title: str, columns: tuple[str, str], rows: Mapping[str, str]) -> None:
+    """Print names and values, the values right-aligned."""
+    table = Table(title=title, title_justify="left")
+    table.add_column(columns[0])
+    table.add_column(columns[1], justify="right")
+    for name, value in rows.items():
+        table.add_row(name, value)
+    plain_console().print(table)
+
+
+def data_counts(datamodule: TranslationDataModule) -> dict[str, str]:
+    """Return what was read, and what cleaning dropped."""
+    corpus, tokenizer = datamodule.corpus, datamodule.tokenizer
+    counts = {f"{name}: sentences": len(split) for name, split in corpus.splits.items()}
+    counts |= {what: count for what, count in corpus.report.counts.items() if count}
+    counts |= {"tokens, source": tokenizer.source_vocab_size, "tokens, target": tokenizer.target_vocab_size}
+    shown = {what: f"{count:,}" for what, count in counts.items()}
+    return shown | {"padding of training batches": f"{datamodule.padding_share:.1%}"}
+
+
+def model_counts(model: EncoderDecoder) -> dict[str, str]:
+    """Return the parameters by part, and the memory that training takes for them."""
+    counts = {name: f"{count:,}" for name, count in parameters_by_part(model).items()}
+    needed = sum(p.numel() * p.element_size() for p in model.parameters()) * PER_PARAMETER
+    return counts | {"MiB of weights, gradients, Adam": f"{needed / MEBIBYTE:,.1f}"}
+
+
+def parameters_by_part(model: EncoderDecoder) -> dict[str, int]:
+    """Return the parameters of each part; a shared one counts once. Those of attention are among the others."""
+    seen: set[int] = set()
+    counts = {name.replace("_", " "): count_new(part.parameters(), seen) for name, part in model.named_children()}
+    attentions = [part for part in model.modules() if isinstance(part, Attention)]
+    counts["of which attention"] = count_new((p for part in attentions for p in part.parameters()), set())
+    counts["all"] = count_new(model.parameters(), set())
+    return {name: count for name, count in counts.items() if count}
+
+
+def count_new(parameters: Iterable[nn.Parameter], seen: set[int]) -> int:
+    """Count the numbers of the parameters that are not in `seen` yet, and add them to it."""
+    new = {id(parameter): parameter.numel() for parameter in parameters if id(parameter) not in seen}
+    seen.update(new)
+    return sum(new.values())
 
 
 def provenance(corpus: LoadedCorpus) -> dict[str, Any]:
-    """What this process runs, and on which data, as plain data."""
+    """Return what this process runs, and on which data, as plain data."""
     return {
         "command": sys.argv,
         "commit": commit(),
@@ -51,7 +102,7 @@ def provenance(corpus: LoadedCorpus) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The commit of the checkout that this code runs from, marked where it was changed; None outside one."""
+    """Return the commit of the checkout that this code runs from, marked if it was changed; None outside one."""
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None

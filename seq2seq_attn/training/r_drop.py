@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.training.loss import CHUNK, Loss, accumulate
 
@@ -19,14 +18,6 @@ from seq2seq_attn.training.loss import CHUNK, Loss, accumulate
 def twice(batch: Batch) -> Batch:
     """Every sentence, then every sentence again: one pass reads each with two dropouts."""
     return Batch(*(torch.cat([getattr(batch, field.name)] * 2) for field in fields(batch)))
-
-
-def check_alpha(alpha: int | float) -> None:
-    """Raises:
-    UserError: for a weight that would drive the two readings apart.
-    """
-    if alpha < 0:
-        raise UserError(f"r_drop_alpha={alpha} is below 0; use 5, as the paper does, or 0 for none")
 
 
 def r_drop_cross_entropy(

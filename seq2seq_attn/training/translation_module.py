@@ -1,4 +1,4 @@
-"""The Lightning module: what a training step, a validation and a test of a translator are."""
+"""The Lightning module: a training step, a validation and a test of a translation model."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from seq2seq_attn.search.search import Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
-from seq2seq_attn.training.r_drop import check_alpha, r_drop_cross_entropy, twice
+from seq2seq_attn.training.r_drop import r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
-from seq2seq_attn.training.token_dropout import check_shares, drop_tokens
+from seq2seq_attn.training.token_dropout import drop_tokens
 from seq2seq_attn.training.update_mean import UpdateMean
 
 MEANS = ("loss", "nll", "accuracy")  # over target tokens; beside the text metrics
@@ -57,7 +57,7 @@ class TranslationModule(pl.LightningModule):
 
     Attributes:
         translations: hypothesis by row, for each test set scored; of all processes, once the test is over.
-        signatures: of the text metrics, by set, as last computed.
+        figures, signatures: of all metrics and of the text metrics, by set and name, as last computed.
         decode_seconds, attention_entropy: of the test sets: time spent in the search, of the slowest process, and
             the mean entropy of a target token's attention, in nats.
     """
@@ -72,10 +72,10 @@ class TranslationModule(pl.LightningModule):
         search: Search,
         metrics: dict[str, Metric],
         test_names: list[str],
-        optimizer: partial[Any] | None,
-        scheduler: partial[Any] | None,
         label_smoothing: float,
         config: dict[str, Any],
+        optimizer: partial[Any] | None = None,
+        scheduler: partial[Any] | None = None,
         r_drop_alpha: float = 0.0,
         token_dropout: dict[str, float] | None = None,
     ) -> None:
@@ -84,8 +84,6 @@ class TranslationModule(pl.LightningModule):
         self.optimizer, self.scheduler = optimizer, scheduler
         self.label_smoothing, self.config = label_smoothing, config
         self.r_drop_alpha, self.token_dropout = r_drop_alpha, token_dropout or {"source": 0.0, "target": 0.0}
-        check_alpha(self.r_drop_alpha)
-        check_shares(**self.token_dropout)
         self.metrics = nn.ModuleDict(
             {
                 stage: nn.ModuleDict({name: TokenMean() for name in MEANS} | {n: m.clone() for n, m in metrics.items()})
@@ -98,6 +96,7 @@ class TranslationModule(pl.LightningModule):
         self.update_mean = UpdateMean()
         self.translations: dict[str, dict[int, str]] = {}
         self.decode_seconds = 0.0
+        self.figures: dict[str, dict[str, float]] = {}
         self.signatures: dict[str, dict[str, str]] = {}
         self.validated_step = -1
 
@@ -114,25 +113,17 @@ class TranslationModule(pl.LightningModule):
         return mean if drawn is None else mean + drawn / divisor
 
     def training_batch(self, batch: Batch) -> Batch:
-        """What a training step reads of a batch: all of it twice for R-Drop, less the tokens that are dropped."""
-        batch, shares, tokenizer = (
-            twice(batch) if self.r_drop_alpha > 0 else batch,
-            self.token_dropout,
-            self.tokenizer,
-        )
+        """Return what a training step reads: the batch, for R-Drop twice, without the tokens that are dropped."""
+        batch = twice(batch) if self.r_drop_alpha > 0 else batch
+        tokenizer = self.tokenizer
         return drop_tokens(
-            batch,
-            source=shares["source"],
-            target=shares["target"],
-            unk_id=tokenizer.unk_id,
-            bos_id=tokenizer.bos_id,
-            eos_id=tokenizer.eos_id,
+            batch, self.token_dropout, unk_id=tokenizer.unk_id, kept=(tokenizer.bos_id, tokenizer.eos_id)
         )
 
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
     ) -> None:
-        """As Lightning does, which refuses a fused optimizer in mixed precision for a scale that bfloat16 has not."""
+        """Clip as Lightning does, which refuses a fused optimizer with bfloat16 too, where no scaler is in the way."""
         precision: Any = self.trainer.precision_plugin
         if not isinstance(precision, MixedPrecision) or not gradient_clip_val:
             return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
@@ -147,7 +138,7 @@ class TranslationModule(pl.LightningModule):
         return self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
     def optimizer_step(self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Any = None) -> None:
-        """With it the gradients go, which else would lie there while the next batch's activations are made."""
+        """Free the gradients after the step, before the next batch's activations take memory."""
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         optimizer.zero_grad()
 
@@ -183,14 +174,14 @@ class TranslationModule(pl.LightningModule):
             self._log_metrics(name)
 
     def translate(self, batch: Batch) -> list[str]:
-        """The search's translations of a batch, detokenised."""
+        """Return the search's translations of a batch, detokenised."""
         tokenizer, started = self.tokenizer, time.perf_counter()
         found = self.search(self.model, batch.source, batch.source_mask, TargetVocabulary.of(tokenizer))
         self.decode_seconds += time.perf_counter() - started
         return tokenizer.decode_target([best.token_ids for best, *_ in found])
 
     def stage_metrics(self, stage: str) -> dict[str, Any]:
-        """Metrics by name: the means, then the text metrics."""
+        """Return the metrics by name: the means, then the text metrics."""
         metrics: Any = self.metrics[stage]
         return dict(metrics.items())
 
@@ -220,7 +211,7 @@ class TranslationModule(pl.LightningModule):
         checkpoint["tokenizer"] = self.tokenizer.get_state()
 
     def loss(self, batch: Batch, need_weights: bool = False, count_correct: bool = False) -> tuple[Loss, Decoded]:
-        """Of a batch, taken as it is, and what the model made of it."""
+        """Return the loss of a batch and the decoder's output."""
         if isinstance(self.model, Ensemble):
             members: Any = list(self.model.members)
             return ensemble_cross_entropy(members, batch, self.label_smoothing, need_weights=need_weights)
@@ -250,14 +241,15 @@ class TranslationModule(pl.LightningModule):
         return hypotheses, decoded
 
     def _log_metrics(self, stage: str) -> None:
-        # After training on a share of the validation set all of it is tested, which is no point of that curve.
+        # If training validates on a share, the whole set is tested as "val", which is no point of that curve.
         logger = False if stage == "val" and self.trainer.testing else None
+        figures, signatures = self.figures.setdefault(stage, {}), self.signatures.setdefault(stage, {})
         for name, metric in self.stage_metrics(stage).items():
             value = metric.compute()
             if name not in MEANS:
-                self.signatures.setdefault(stage, {})[name] = metric.signature()
+                signatures[name] = metric.signature()
             if name == "nll":
-                self.log(f"{stage}/ppl", value.exp(), logger=logger)
-            else:
-                self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "bleu"), logger=logger)
+                name, value = "ppl", value.exp()
+            figures[name] = float(value)
+            self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "bleu"), logger=logger)
             metric.reset()

@@ -16,7 +16,7 @@ class UpdateMean:
     """Sums over the batches of an update so far; with `trainer.accumulate_grad_batches` it has several.
 
     How many tokens an update has is known at its last batch, so the gradient kept from batch to batch is that of the
-    mean so far: what was found before shrinks to its share when a batch comes. A mean of the batches' means would
+    mean so far: the earlier gradient is scaled to its share when a batch is added. A mean of the batches' means would
     give the tokens of a short batch more weight; sums, divided at the end, might leave the range of float16.
 
     Attributes:
@@ -31,7 +31,7 @@ class UpdateMean:
         self.smoothed, self.tokens = 0.0, 0
 
     def add(self, smoothed: Float[Tensor, ""], tokens: int, parameters: Iterable[nn.Parameter], *, begin: bool) -> None:
-        """Takes a batch in, before its backward pass; the gradients there are become their share of the new mean.
+        """Add a batch before its backward pass; the gradients so far are scaled to their share of the new mean.
 
         Args:
             smoothed, tokens: sum of this process's losses, and over how many tokens.
@@ -45,12 +45,12 @@ class UpdateMean:
             scale_gradients(parameters, before / self.tokens)
 
     def mean(self) -> Float[Tensor, ""]:
-        """Nats a token, of the batches of this update so far."""
+        """Return the nats per token of the batches of this update so far."""
         assert isinstance(self.smoothed, Tensor)
         return self.smoothed / self.tokens
 
     def divisor(self, accumulated: int) -> Float[Tensor, ""] | float:
-        """What a batch's sum is divided by, as DDP will take the mean over processes, and Lightning over batches."""
+        """Return what a batch's sum is divided by: DDP takes the mean over processes, and Lightning over batches."""
         return self.tokens / (num_ranks() * accumulated)
 
     def _over_ranks(self, smoothed: Float[Tensor, ""], tokens: int) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from seq2seq_attn.callback.profile import Profile, lines, parts
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.training.run import build_trainer
+from seq2seq_attn.training.build import build_trainer
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

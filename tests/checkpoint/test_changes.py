@@ -17,9 +17,9 @@ from omegaconf import OmegaConf
 from small_run import KilledError, assert_same_run, rows, run_here, weights
 from torch import nn
 
-from seq2seq_attn.checkpoint.changes import changes
 from seq2seq_attn.checkpoint.exact_resume import adopt, reschedule
 from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.checkpoint.resume import changes
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.scheduler.schedule import cosine, inverse_sqrt
 
@@ -88,7 +88,7 @@ def test_changed_options_take_effect_are_named_and_are_on_record(
         "model.dropout 0.3 → 0.1",
         "label_smoothing 0.1 → 0.0",
         "token_dropout.source 0.0 → 0.1",
-        "scheduler._target_ ",
+        "scheduler ConstantLR → cosine",
         "callback.early_stopping.patience 10 → 3",
         "trainer.gradient_clip_val 1.0 → 0.5",
     ):
@@ -110,7 +110,7 @@ def test_changed_options_take_effect_are_named_and_are_on_record(
 @pytest.mark.parametrize(
     ("override", "sentence"),
     [
-        ("seed=2", r"^seed=2 cannot take effect in a run that goes on: .*last.ckpt was trained with 1; leave"),
+        ("seed=2", r"^seed=2 cannot take effect in a resumed run: .*last.ckpt was trained with 1; leave"),
         ("optimizer=adamw", r"^optimizer._target_=torch.optim.AdamW cannot take effect .* torch.optim.Adam; "),
         ("scheduler=plateau", r"^scheduler._target_=.*ReduceLROnPlateau cannot take effect"),
         ("trainer.max_epochs=0", r"^trainer.max_epochs=0 is below what .*last.ckpt was trained for, 1 epochs"),

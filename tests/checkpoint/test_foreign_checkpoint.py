@@ -53,17 +53,17 @@ def test_the_state_of_a_strangers_checkpoint_deletes_nothing(
 @pytest.mark.parametrize(
     ("override", "named"),
     [
-        ("attention=luong_dot", r"model.decoder.attention.score is AdditiveScore there and DotScore here, .+"),
-        ("model.encoder.dim=14", r"model.encoder.dim is 12 there and 14 here"),
-        ("model.encoder.num_layers=2", r"model.encoder.num_layers is 1 there and 2 here"),
-        ("encoder@model.encoder=conv", r"model.encoder is RNNEncoder there and ConvEncoder here, .+"),
+        ("attention=luong_dot", r"attention.score AdditiveScore → DotScore, .+"),
+        ("model.encoder.dim=14", r"model.encoder.dim 12 → 14"),
+        ("model.encoder.num_layers=2", r"model.encoder.num_layers 1 → 2"),
+        ("encoder@model.encoder=conv", r"model.encoder RNNEncoder → ConvEncoder, .+"),
     ],
 )
 def test_a_checkpoint_of_another_model_is_refused_by_what_differs(
     override: str, named: str, trained: dict[str, Any], tmp_path: Path, pairs: list[str]
 ) -> None:
     torch.save(trained, tmp_path / "other.ckpt")
-    says = rf"^\S+other.ckpt holds another model than the one to train: {named}; give the options of its run, or leave"
+    says = rf"^\S+other.ckpt holds another model or vocabulary than the run to train, by {named}; give the options and"
     with pytest.raises(UserError, match=says):
         run_here(tmp_path / "run", *pairs, *SHORT, override, f"ckpt_path={tmp_path / 'other.ckpt'}")
 

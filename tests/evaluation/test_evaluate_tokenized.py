@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from training.test_recipes import tried
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.training.tokenized_metric_check import check_tokenized
+from seq2seq_attn.training.checks import check_metrics
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
@@ -78,7 +78,7 @@ def test_a_bleu_that_would_split_tokens_is_refused(overrides: list[str]) -> None
         r"data=multi30k_tok, or metric=\[tokenized_text\]$"
     )
     with pytest.raises(UserError, match=sentence):
-        check_tokenized(*data_and_metrics(*overrides))
+        check_metrics(*data_and_metrics(*overrides))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_bleu_that_would_split_tokens_is_refused(overrides: list[str]) -> None
     ],
 )
 def test_what_tokenises_nothing_twice_passes(overrides: list[str]) -> None:
-    check_tokenized(*data_and_metrics(*overrides))
+    check_metrics(*data_and_metrics(*overrides))
 
 
 def data_and_metrics(*overrides: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -98,7 +98,7 @@ def test_a_sweep_that_was_killed_within_a_job_runs_only_what_is_missing_and_ends
     said = swept(tmp_path, *SIX)
     assert [line for line in said if "skipped" in line] == [f"job {job}: complete, skipped" for job in range(3)]
     assert sum(line.startswith("The run ") for line in said) == 3
-    assert f"The run goes on in {tmp_path / '3'}" in said
+    assert f"The run resumes in {tmp_path / '3'}" in said
     for job in range(6):
         assert_same_run(unbroken / str(job), tmp_path / str(job))
 

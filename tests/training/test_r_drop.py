@@ -12,7 +12,7 @@ from torch import Tensor
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
-from seq2seq_attn.training.r_drop import check_alpha, r_drop_cross_entropy, symmetric_divergence, twice
+from seq2seq_attn.training.r_drop import r_drop_cross_entropy, symmetric_divergence, twice
 from seq2seq_attn.training.translation_module import TranslationModule
 
 VOCABULARY, DIM = 11, 7
@@ -114,12 +114,6 @@ def test_a_training_step_reads_with_two_dropouts_and_a_validation_once() -> None
 
 def readings(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     return batch.source, batch.source_mask, batch.target_input
-
-
-def test_a_weight_below_0_is_refused() -> None:
-    check_alpha(0)
-    with pytest.raises(ValueError, match=r"^r_drop_alpha=-1\.0 is below 0; use 5, as the paper does, or 0 for none$"):
-        check_alpha(-1.0)
 
 
 def test_a_second_derivative_is_refused_and_not_taken_for_zero() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.collate import collate_pairs
-from seq2seq_attn.training.token_dropout import check_shares, drop_tokens
+from seq2seq_attn.training.token_dropout import drop_tokens
 
 PAD, UNK, BOS, EOS = range(4)
 
@@ -21,7 +21,7 @@ def batch_of(sentences: int, source: int = 7, target: int = 11) -> Batch:
 
 
 def dropped(batch: Batch, source: float, target: float) -> Batch:
-    return drop_tokens(batch, source=source, target=target, unk_id=UNK, bos_id=BOS, eos_id=EOS)
+    return drop_tokens(batch, {"source": source, "target": target}, unk_id=UNK, kept=(BOS, EOS))
 
 
 def test_each_side_loses_its_share_of_its_own_tokens() -> None:
@@ -58,10 +58,3 @@ def test_the_same_state_of_the_generator_drops_the_same_and_positions_are_drawn_
     assert torch.equal(first.source, second.source)
     assert torch.equal(first.target_input, second.target_input)
     assert len({tuple(row) for row in (first.source == UNK).tolist()}) > 20
-
-
-@pytest.mark.parametrize(("source", "target", "name"), [(-0.1, 0.0, "source=-0.1"), (0.0, 1.0, "target=1.0")])
-def test_a_share_that_is_none_or_all_is_refused(source: float, target: float, name: str) -> None:
-    check_shares(0, 0.9)
-    with pytest.raises(ValueError, match=f"^token_dropout.{name} is not from 0 to below 1; use 0.1, or 0 to drop"):
-        check_shares(source, target)

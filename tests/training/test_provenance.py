@@ -1,11 +1,11 @@
-"""The model card counts what is there, once."""
+"""The parameters that are printed when a run starts."""
 
 from __future__ import annotations
 
 import pytest
 from configs import model_of
 
-from seq2seq_attn.training.model_summary import parameters_by_part, print_model, training_bytes
+from seq2seq_attn.training.provenance import model_counts, parameters_by_part
 
 
 @pytest.mark.parametrize("tie", ["none", "target", "all"])
@@ -17,12 +17,11 @@ def test_parts_add_up_and_a_shared_matrix_counts_once(tie: str) -> None:
     assert counts.pop("of which attention") == sum(p.numel() for p in model.decoder.attention.parameters())
     assert sum(counts.values()) == whole
     assert counts["output"] == {"none": 17 * 11 + 17, "target": 17, "all": 17}[tie]
-    assert training_bytes(model) == 16 * whole
 
 
-def test_the_card_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_takes_four_float32_numbers_per_parameter() -> None:
     model = model_of()
-    print_model(model)
-    printed = capsys.readouterr().out
-    assert "RNNEncoder → RNNDecoder" in printed
-    assert f"{sum(p.numel() for p in model.parameters()):,}" in printed
+    whole = sum(p.numel() for p in model.parameters())
+    counts = model_counts(model)
+    assert counts["all"] == f"{whole:,}"
+    assert counts["MiB of weights, gradients, Adam"] == f"{16 * whole / 2**20:,.1f}"

@@ -1,4 +1,4 @@
-"""An option of a slot that the model lacks is refused."""
+"""What is refused before training: an option that nobody reads, and a model that cannot read the data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from configs import composed, model_of
 from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.training.compatibility import check_lengths, check_positions, check_slots, slot_of
+from seq2seq_attn.training.checks import check_lengths, check_positions, check_slots, slot_of
 
 LACKING = [
     ("rnn", "position=rotary", "position"),

@@ -1,0 +1,93 @@
+"""From a composed configuration to a run's data, model and trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.callbacks import Checkpoint, ProgressBar
+
+from seq2seq_attn.callback.autosave import Autosave
+from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
+from seq2seq_attn.checkpoint.exact_resume import ExactResume
+from seq2seq_attn.checkpoint.resume import Change
+from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.logger.csv_logger import CsvLogger
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.translation_module import TranslationModule
+
+SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
+
+
+def build(composed: DictConfig) -> tuple[TranslationModule, TranslationDataModule]:
+    """Read the data, train the tokenizer, and build the model with what trains and scores it.
+
+    The sizes that only the tokenizer knows are filled in; `module.config` is the resolved configuration, as plain data.
+    """
+    corpus: LoadedCorpus = instantiate(composed.data, _convert_="all").load()
+    tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
+    tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
+    composed.model.source_vocab_size = tokenizer.source_vocab_size
+    composed.model.target_vocab_size = tokenizer.target_vocab_size
+    config: Any = OmegaConf.to_container(composed, resolve=True)
+    config.pop("hydra", None)
+    metrics = build_metrics(config)
+    datamodule = TranslationDataModule(
+        corpus,
+        tokenizer,
+        batch_tokens=config["batch_tokens"],
+        seed=config["seed"],
+        cache_dir=config["paths"]["cache_dir"],
+        val_sentences=config["val_sentences"],
+    )
+    module = TranslationModule(
+        model=instantiate(config["model"], _convert_="all"),
+        tokenizer=tokenizer,
+        search=instantiate(config["search"], _convert_="all"),
+        metrics=metrics,
+        test_names=datamodule.test_names,
+        optimizer=instantiate(config["optimizer"], _convert_="all"),
+        scheduler=instantiate(config["scheduler"], _convert_="all"),
+        label_smoothing=config["label_smoothing"],
+        config=config,
+        r_drop_alpha=config["r_drop_alpha"],
+        token_dropout=config["token_dropout"],
+    )
+    return module, datamodule
+
+
+def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the text metrics by name."""
+    return {name: instantiate(metric, _convert_="all") for name, metric in config["metric"].items()}
+
+
+def build_trainer(config: dict[str, Any], run_dir: Path, changes: Sequence[Change] = ()) -> pl.Trainer:
+    """Return Lightning's Trainer with the chosen callbacks and loggers, except those that its own options disable.
+
+    Args:
+        changes: options that differ from those of the checkpoint that the run resumes from.
+    """
+    off = tuple(kind for option, kinds in SWITCHES.items() if not config["trainer"][option] for kind in kinds)
+    callbacks = [instantiate(callback, _convert_="all") for callback in config.get("callback", {}).values()]
+    callbacks = [callback for callback in callbacks if not isinstance(callback, off)]
+    loggers = [instantiate(logger, _convert_="all") for logger in config.get("logger", {}).values()]
+    for logger in loggers:
+        logger.log_hyperparams(config)
+    try:
+        return instantiate(
+            config["trainer"],
+            callbacks=[ExactResume(changes), *callbacks],
+            logger=[CsvLogger(run_dir), *loggers],
+            plugins=[*(config["trainer"]["plugins"] or []), AtomicCheckpointIO(run_dir / "checkpoints")],
+            default_root_dir=str(run_dir),
+            _convert_="all",
+        )
+    except Exception as error:
+        cause = error.__cause__ or error
+        raise UserError(f"Lightning's Trainer refuses its options: {cause}; mend the trainer.… override") from error

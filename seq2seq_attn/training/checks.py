@@ -1,0 +1,201 @@
+"""What a run refuses before it trains: options that do not fit one another, the data, the model or the checkpoint."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.callbacks import Timer
+from torch import Tensor, nn
+
+from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.checkpoint.resume import LIMITS, Change, Resumed
+from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.position.position_encoding import PositionEncoding
+from seq2seq_attn.training.recipe import check_recipe
+from seq2seq_attn.training.translation_module import TranslationModule
+
+SLOTS = {
+    "self_attention": "a Transformer's encoder or decoder",
+    "cross_attention": "a Transformer's decoder",
+    "position": "a Transformer or ConvS2S",
+    "feed_forward": "a Transformer",
+}
+BLEU, TOKENIZED_BLEU = "seq2seq_attn.metric.bleu.BLEU", "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU"
+PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
+FIXED = ("seed", "optimizer._target_", "optimizer.amsgrad", "optimizer.centered")  # their state is of another kind
+OF_MODEL = ("data", "tokenizer", "model", "attention", "position", "feed_forward", "self_attention", "cross_attention")
+TRAINING = {"loops", "callbacks", "optimizer_states", "lr_schedulers", "global_step", "resume"}
+NAMED = 4  # differences, at most
+
+
+def check_config(composed: DictConfig) -> None:
+    """Refuse options that do not fit one another, before anything is read."""
+    typed = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+    check_recipe()
+    check_slots(OmegaConf.to_yaml(composed.model, resolve=False), typed)
+    check_metrics(composed.data, composed.get("metric") or {})
+
+
+def check_run(module: TranslationModule, datamodule: TranslationDataModule, resumed: Resumed | None) -> None:
+    """Refuse what the model cannot read, or cannot resume from, before anything is written."""
+    if resumed is not None:
+        check_same_model(resumed, module)
+        check_changes(resumed)
+    check_positions(module.model)
+    check_lengths(module.model.max_length, datamodule.longest)
+
+
+def check_slots(model: str, overrides: list[str]) -> None:
+    """Refuse an override of a slot that no part of the model reads.
+
+    Args:
+        model: its configuration as YAML, references unresolved.
+        overrides: those of the command line.
+    """
+    for override in overrides:
+        slot = slot_of(override)
+        if slot in SLOTS and f"${{{slot}" not in model and f":{slot}," not in model:
+            raise UserError(
+                f"{override} would change nothing: this model has no {slot.replace('_', '-')}, which "
+                f"{SLOTS[slot]} has; leave it out, or use model=transformer"
+            )
+
+
+def slot_of(override: str) -> str:
+    """Return the slot: `self_attention` of `attention@self_attention=sparse` or `self_attention.dropout=0.1`."""
+    key = override.partition("=")[0].lstrip("+~")
+    return key.rpartition("@")[2].partition(".")[0].partition("/")[0]
+
+
+def check_metrics(data: Any, metrics: Any) -> None:
+    """Refuse metrics without BLEU, and a BLEU that would tokenize a second time.
+
+    The marks of a tokenizer would fall apart into tokens that match too easily.
+
+    Args:
+        data, metrics: their options, metrics by name.
+    """
+    if "bleu" not in metrics:
+        raise UserError("metric lacks bleu, by which the best checkpoint is chosen; use metric=[bleu,...]")
+    suffix = data.get("suffix") or ""
+    if "tok" not in suffix.split("."):
+        return
+    for name, options in metrics.items():
+        splits = options["_target_"] == BLEU and options["tokenize"] != "none"
+        if splits or options["_target_"] == TOKENIZED_BLEU:
+            raise UserError(
+                f"data.suffix={suffix} is tokenized text, and metric.{name} would tokenize it once more; use "
+                "data=multi30k_tok, or metric=[tokenized_text]"
+            )
+
+
+def check_same_model(resumed: Resumed, module: TranslationModule) -> None:
+    """Refuse a checkpoint of another model, of another vocabulary, or without a state of training."""
+    file, checkpoint, changed = resumed
+    if not checkpoint.keys() >= TRAINING:
+        raise UserError(
+            f"{file} holds no state of training, as an average or a published model does not, so no run resumes from "
+            "it; give a checkpoint that train.py wrote"
+        )
+    tokens, weights = module.tokenizer.get_state(), module.state_dict()
+    same_tokens = all(
+        is_equal(checkpoint["tokenizer"].get(name), tokens[name]) for name in ("source_model", "target_model")
+    )
+    if not same_tokens or shapes(checkpoint["state_dict"]) != shapes(weights):
+        causes = [str(change) for change in changed if may_change_shapes(change)]
+        named = ", ".join(causes[:NAMED]) or f"its {'weights' if same_tokens else 'vocabulary'}"
+        raise UserError(
+            f"{file} holds another model or vocabulary than the run to train, by {named}; give the options and the "
+            "data of its run, or leave out ckpt_path and resume"
+        )
+
+
+def is_equal(saved: Any, own: Tensor) -> bool:
+    return isinstance(saved, Tensor) and saved.dtype == own.dtype and torch.equal(saved, own)
+
+
+def shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in state.items()}
+
+
+def may_change_shapes(change: Change) -> bool:
+    """Whether it is an option of the model or its vocabulary; those with a fraction, as dropout, change no shape."""
+    return change.key.partition(".")[0] in OF_MODEL and not isinstance(change.new, float)
+
+
+def check_changes(resumed: Resumed) -> None:
+    """Refuse changed options that cannot take effect in a resumed run, and limits that it has passed."""
+    file, checkpoint, changed = resumed
+    for change in changed:
+        kinds = {change.old, change.new} if change.key == "scheduler._target_" else set()
+        if change.key in FIXED or PLATEAU in kinds:
+            raise UserError(
+                f"{change.key}={change.new} cannot take effect in a resumed run: {file} was trained with "
+                f"{change.old}; leave it as it was, or start a new run"
+            )
+        if change.key in LIMITS:
+            check_limit(change, checkpoint, file)
+        if change.key == "trainer.accumulate_grad_batches":
+            check_accumulation(change, checkpoint, file)
+
+
+def check_limit(change: Change, checkpoint: dict[str, Any], file: Path) -> None:
+    if change.new in (None, -1):
+        return
+    limit, trained, unit = change.new, checkpoint["global_step"], "steps"
+    if change.key == "trainer.max_epochs":
+        trained, unit = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["ready"], "epochs"
+    elif change.key == "trainer.max_time":
+        timer = checkpoint["callbacks"].get("Timer", {"time_elapsed": {"train": 0.0}})
+        limit, trained = Timer(limit).time_remaining(), timer["time_elapsed"]["train"]
+        unit = f"seconds ({timedelta(seconds=int(trained))})"
+    if limit < trained:
+        raise UserError(
+            f"{change.key}={change.new} is below what {file} was trained for, {trained:,.0f} {unit}; give more, or "
+            "start a new run"
+        )
+
+
+def check_accumulation(change: Change, checkpoint: dict[str, Any], file: Path) -> None:
+    progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+    done = progress["current"]["processed"]
+    if done % change.new and not progress["is_last_batch"]:
+        raise UserError(
+            f"{change.key}={change.new} does not divide the {done} batches of its epoch that {file} was trained on; "
+            "give a number that does"
+        )
+
+
+def check_positions(model: nn.Module) -> None:
+    """Refuse a relative position that no attention is told of: ConvS2S attends to the source alone."""
+    parts = [p.relative(num_heads=1, head_dim=2) for p in model.modules() if isinstance(p, PositionEncoding)]
+    options = {part.option for part in parts if part is not None}
+    told = any(part.relative is not None for part in model.modules() if isinstance(part, Attention))
+    if options and not told:
+        raise UserError(
+            f"position={options.pop()} tells self-attention how far apart two positions are, and this model has no "
+            "self-attention; use position=sinusoidal, learned or none"
+        )
+
+
+def check_lengths(max_length: int | None, longest: dict[str, tuple[int, int]]) -> None:
+    """Refuse sentences that are longer than the model's positions.
+
+    Args:
+        max_length: positions that the model has; None: any.
+        longest: tokens of the longest source and target of each split, specials included.
+    """
+    needed = max(max(lengths) for lengths in longest.values())
+    if max_length is not None and needed > max_length:
+        split = next(name for name, lengths in longest.items() if max(lengths) == needed)
+        raise UserError(
+            f"the model has positions for {max_length} tokens, and a sentence of {split} has {needed}; give the option "
+            f"max_length={needed} or more (attention.score.max_length, position.max_length), or drop long sentences "
+            "with data.cleaning"
+        )

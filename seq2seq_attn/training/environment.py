@@ -1,0 +1,37 @@
+"""The process of a training run, and the run folder that its ranks share."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pytorch_lightning as pl
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from seq2seq_attn.distributed.ranks import watch_parent
+from seq2seq_attn.distributed.run_folder import is_first, shared_run_dir
+from seq2seq_attn.distributed.run_lock import locked
+from seq2seq_attn.process import quieten
+
+
+@contextmanager
+def run_environment(composed: DictConfig) -> Iterator[Path]:
+    """Prepare this process for a run and lock the run folder, which is yielded and put into the configuration."""
+    quieten()
+    watch_parent()
+    if composed.num_threads:
+        torch.set_num_threads(composed.num_threads)
+        os.environ["OMP_NUM_THREADS"] = str(composed.num_threads)  # or Lightning would set its own
+    pl.seed_everything(composed.seed, workers=True, verbose=False)
+    if not is_first():  # warnings are the same in all processes, and the first prints them
+        logging.getLogger("seq2seq_attn").setLevel(logging.ERROR)
+    with shared_run_dir(composed.paths.run_dir) as shared:
+        run_dir = Path(shared)
+        with locked(run_dir) if is_first() else nullcontext():
+            OmegaConf.set_readonly(composed, False)
+            composed.paths.run_dir = shared
+            yield run_dir
