@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -13,7 +12,7 @@ from pytorch_lightning.callbacks import EarlyStopping
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from seq2seq_attn.checkpoint.resume import Change, say
+from seq2seq_attn.checkpoint.resume import Change, changes, say
 from seq2seq_attn.logger.csv_logger import CsvLogger
 from seq2seq_attn.scheduler.schedule import takes_total
 
@@ -28,15 +27,12 @@ class ExactResume(pl.Callback):
     A checkpoint is taken between two batches, before, within or after a validation. Lightning guesses from its counters
     which it was, and is wrong for the first two, so they are saved as it understands them. A validation that had begun
     is run again from its first batch.
-
-    Args:
-        changes: options that differ from those of the checkpoint that the run resumes from.
     """
 
-    def __init__(self, changes: Sequence[Change] = ()) -> None:
+    def __init__(self) -> None:
         self._validating = False
         self._loaded: dict[str, Any] = {}
-        self._changes = list(changes)
+        self._changes: list[Change] = []
         self._scheduled: int | None = None
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
@@ -60,6 +56,7 @@ class ExactResume(pl.Callback):
         if not is_own(trainer):  # the best files are another run's, which this one must not delete
             for callback in trainer.checkpoint_callbacks:
                 checkpoint["callbacks"].pop(callback.state_key, None)
+        self._changes = changes(checkpoint["config"], pl_module.config)
         if self._changes:
             reopen_epoch(checkpoint, trainer)
             self._scheduled = adopt(self._changes, checkpoint, trainer, pl_module)

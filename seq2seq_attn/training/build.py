@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from seq2seq_attn.callback.autosave import Autosave
 from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
 from seq2seq_attn.checkpoint.exact_resume import ExactResume
-from seq2seq_attn.checkpoint.resume import Change
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.errors import UserError
@@ -67,12 +65,8 @@ def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
     return {name: instantiate(metric, _convert_="all") for name, metric in config["metric"].items()}
 
 
-def build_trainer(config: dict[str, Any], run_dir: Path, changes: Sequence[Change] = ()) -> pl.Trainer:
-    """Return Lightning's Trainer with the chosen callbacks and loggers, except those that its own options disable.
-
-    Args:
-        changes: options that differ from those of the checkpoint that the run resumes from.
-    """
+def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
+    """Return Lightning's Trainer with the chosen callbacks and loggers, except those that its own options disable."""
     off = tuple(kind for option, kinds in SWITCHES.items() if not config["trainer"][option] for kind in kinds)
     callbacks = [instantiate(callback, _convert_="all") for callback in config.get("callback", {}).values()]
     callbacks = [callback for callback in callbacks if not isinstance(callback, off)]
@@ -82,7 +76,7 @@ def build_trainer(config: dict[str, Any], run_dir: Path, changes: Sequence[Chang
     try:
         return instantiate(
             config["trainer"],
-            callbacks=[ExactResume(changes), *callbacks],
+            callbacks=[ExactResume(), *callbacks],
             logger=[CsvLogger(run_dir), *loggers],
             plugins=[*(config["trainer"]["plugins"] or []), AtomicCheckpointIO(run_dir / "checkpoints")],
             default_root_dir=str(run_dir),

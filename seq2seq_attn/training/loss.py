@@ -1,4 +1,4 @@
-"""Masked, label-smoothed cross-entropy with the output layer in it, in nats."""
+"""Masked, label-smoothed cross-entropy that includes the output layer, in nats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from seq2seq_attn.nn.precision import at_least_float32
 
-CHUNK = 256  # rows whose logits fit the cache; the whole matrix would go to memory and back four times
+CHUNK = 256  # rows whose logits fit the cache; the whole matrix would be moved to memory and back four times
 
 
 class Loss(NamedTuple):
@@ -22,8 +22,8 @@ class Loss(NamedTuple):
             2016, section 7, arXiv:1512.00567); what training minimises.
         nll: the plain negative log-likelihood; exp of its mean is the perplexity. It has no gradient.
         token_nll: what `nll` is the sum of.
-        loss_by_token: what the choices of hard attention that made a reading of a token are to answer for: its share
-            of `smoothed`, with R-Drop that of both readings' divergence in full. It has no gradient.
+        loss_by_token: the loss that hard attention's draws of one reading of a token change: its share of `smoothed`,
+            with R-Drop the whole divergence of both readings. It has no gradient.
         tokens: how many tokens.
         correct: how many of them the model ranks first; None unless asked for.
     """
@@ -45,14 +45,14 @@ def label_smoothed_cross_entropy(
     *,
     count_correct: bool = False,
 ) -> Loss:
-    """Loss of softmax(W h + b) at the tokens given; padding has been left out before."""
+    """Return the loss of softmax(W h + b) at the given tokens; padding has been left out before."""
     smoothed, nll, by_token, correct = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing, count_correct)
     return Loss(smoothed, nll.sum(), nll, by_token, len(target), correct)
 
 
 @final
 class ChunkedCrossEntropy(torch.autograd.Function):
-    """Exact; the gradient is taken on the way forward, while a chunk's probabilities are at hand."""
+    """The exact loss; the gradient is computed in the forward pass, while a chunk's probabilities are in memory."""
 
     @staticmethod
     def forward(

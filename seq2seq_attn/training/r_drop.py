@@ -1,4 +1,4 @@
-"""R-Drop: two readings of a batch with other dropout shall agree. Liang et al. 2021, eq. 4, arXiv:2106.14448."""
+"""R-Drop: two readings of a batch, with different dropout, are to agree. Liang et al. 2021, eq. 4, arXiv:2106.14448."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seq2seq_attn.training.loss import CHUNK, Loss, accumulate
 
 
 def twice(batch: Batch) -> Batch:
-    """Every sentence, then every sentence again: one pass reads each with two dropouts."""
+    """Return all sentences, then all again: one pass reads each with two dropout masks."""
     return Batch(*(torch.cat([getattr(batch, field.name)] * 2) for field in fields(batch)))
 
 
@@ -28,14 +28,14 @@ def r_drop_cross_entropy(
     smoothing: float,
     alpha: float,
 ) -> Loss:
-    """Loss of a batch that was read twice: its first half is one reading, its second half the other.
+    """Return the loss of a batch that was read twice: its first half is one reading, its second half the other.
 
-    `smoothed` is, summed over the tokens, that of both readings and alpha / 2 times the sum of KL(p, q) and
-    KL(q, p), p and q being what they expect at a token: the paper's loss, and its alpha, 5 for translation. As
+    `smoothed` is, summed over the tokens, that of both readings plus alpha / 2 times the sum of KL(p, q) and
+    KL(q, p), with p and q their distributions at a token: the paper's loss, and its alpha, 5 for translation. As
     `tokens` counts both readings, a mean is half of the paper's loss: nats a token, with alpha / 4 of that sum.
 
     A step takes twice the time and memory of one reading; the divergence adds little, and no more than a chunk of the
-    logits is ever there.
+    logits is in memory at once.
     """
     smoothed, nll, by_token = ChunkedRDrop.apply(hidden, weight, bias, target, smoothing, alpha)
     return Loss(smoothed, nll.sum(), nll, by_token, len(target))
@@ -69,7 +69,7 @@ class ChunkedRDrop(torch.autograd.Function):
                     rest, rest_by_token[rows] = rest - smoothing * means.sum(), -smoothing * means
                 divergences, deltas = symmetric_divergence(*log_probs)
                 rest = rest + alpha / 2 * divergences.sum()
-                for rows in (first, second):  # the draws of either reading change it
+                for rows in (first, second):  # the draws of each reading change it
                     rest_by_token[rows] += alpha / 2 * divergences
                 for rows, log_prob, delta in zip((first, second), log_probs, deltas, strict=True):
                     # of the smoothed loss: p - (1 - s) [reference] - s / vocabulary
@@ -92,7 +92,7 @@ class ChunkedRDrop(torch.autograd.Function):
 def symmetric_divergence(
     log_p: Float[Tensor, "rows vocabulary"], log_q: Float[Tensor, "rows vocabulary"]
 ) -> tuple[Float[Tensor, "rows"], list[Float[Tensor, "rows vocabulary"]]]:
-    """KL(p, q) + KL(q, p) of each row, in nats, and its gradients by the logits of p and of q."""
+    """Return KL(p, q) + KL(q, p) of each row, in nats, and its gradients by the logits of p and of q."""
     p, q, ratio = log_p.exp(), log_q.exp(), log_p - log_q
     forward, backward = (p * ratio).sum(-1, keepdim=True), -(q * ratio).sum(-1, keepdim=True)
     # d KL(p, q) / d logits of p = p (log p - log q - KL(p, q)), by those of q it is q - p

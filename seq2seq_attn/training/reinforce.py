@@ -1,4 +1,4 @@
-"""REINFORCE: what hard attention adds to the loss. Williams 1992; Xu et al. 2015, 4.1, arXiv:1502.03044."""
+"""REINFORCE: the term that hard attention adds to the loss. Williams 1992; Xu et al. 2015, 4.1, arXiv:1502.03044."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Reinforce(nn.Module):
     """Sum over sentences of -(reward - baseline) log p(positions drawn) - entropy: nats, like the loss before its mean.
 
     The baseline of a sentence is its tokens times a running mean of the reward of a token: the paper's, of whole
-    sentences, would reward a sentence for being short. Any number that the draws do not change leaves the expected
-    gradient as it is, so the mean is that of the batches before; the first batch only starts it. What several
-    processes read at once is one batch, and each keeps the same mean.
+    sentences, would reward a sentence for being short. A number that the draws do not change leaves the expected
+    gradient as it is, so the mean is that of the earlier batches; the first batch only starts it. The batches that
+    several processes read at once count as one, and each process keeps the same mean.
 
     Args:
         momentum: share of the running mean that a batch keeps; 0.9 in the paper.
@@ -37,7 +37,7 @@ class Reinforce(nn.Module):
         super().__init__()
         if not 0 <= momentum < 1:
             raise UserError(
-                f"momentum={momentum} of the baseline is not from 0 to below 1; take one that is, such as 0.9"
+                f"momentum={momentum} of the baseline is not from 0 to below 1; give one that is, such as 0.9"
             )
         self.momentum = momentum
         self.register_buffer("running_reward", torch.zeros(()))
@@ -50,12 +50,12 @@ class Reinforce(nn.Module):
         log_prob: Float[Tensor, "batch"],
         entropy: Float[Tensor, "batch"],
     ) -> Float[Tensor, ""]:
-        """The term to add to the summed loss; in training mode the running mean takes the batch in.
+        """Return the term to add to the summed loss; in training mode, add the batch to the running mean.
 
         Args:
             reward: minus the loss of the target sentence, in nats; its gradient is not taken.
             tokens: how many tokens that loss is of.
-            log_prob, entropy: of the sentence, summed over all that was drawn, times their weights.
+            log_prob, entropy: of the sentence, summed over all draws, times their weights.
         """
         reward = reward.detach()
         started = self.running_tokens > 0
@@ -74,9 +74,9 @@ class Reinforce(nn.Module):
 def drawn_loss(
     reinforce: Reinforce, batch: Batch, loss_by_token: Float[Tensor, "tokens"], decoded: Decoded
 ) -> Float[Tensor, ""] | None:
-    """The term of a batch, which a model has read; None: nothing was drawn.
+    """Return the term of a batch that a model has read; None: nothing was drawn.
 
-    With it, the expected gradient is that of the expected loss: the draws answer for the very loss that is minimised.
+    With it, the expected gradient is that of the expected loss, the one that is minimised.
 
     Args:
         loss_by_token: of each real target token, in nats, sentence by sentence (see `Loss`).
@@ -93,7 +93,7 @@ def drawn_loss(
 def of_sentences(
     batch: Batch, target: Float[Tensor, "batch target"] | None, source: Float[Tensor, "batch source"] | None
 ) -> Float[Tensor, "batch"] | None:
-    """Sums over the real positions of both sides; None where neither says anything."""
+    """Return the sums over the real positions of both sides; None where neither has any."""
     sides = [(target, batch.target_mask), (source, batch.source_mask)]
     sums = [(x * mask).sum(1) for x, mask in sides if x is not None]
     return torch.stack(sums).sum(0) if sums else None

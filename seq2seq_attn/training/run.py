@@ -8,6 +8,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from seq2seq_attn.checkpoint.checkpoint_file import BEST, LAST, prepare_run_folder
+from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.checkpoint.resume import results_of_complete, starting_point
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.ranks import ending_together
@@ -36,7 +37,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         check_run(module, datamodule, resumed)
         prepare_run_folder(run_dir, resumes=resumed is not None)
         announce(str(run_dir))  # the other ranks have waited for the caches to be filled
-        trainer = build_trainer(module.config, run_dir, [] if resumed is None else resumed.changes)
+        trainer = build_trainer(module.config, run_dir)
         if trainer.is_global_zero:
             record_start(run_dir, module, datamodule)
         ckpt_path = None if resumed is None else resumed.file
@@ -44,7 +45,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         with sweep_job(), ending_together(trainer):
             trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
             best = best_checkpoint(trainer, module, datamodule, run_dir)
-            module.load_state_dict(trainer.strategy.load_checkpoint(best)["state_dict"])
+            module.load_state_dict(read_checkpoint(best)["state_dict"])
             trainer.test(module, datamodule=datamodule, verbose=False)
             results = collect_results(trainer, module)
         if trainer.is_global_zero:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from configs import built, composed
 from small_checkpoint import SENTENCES, write_checkpoint
-from training.test_run import train
+from training.test_run import train_here
 
 from seq2seq_attn.checkpoint import average as script
 from seq2seq_attn.checkpoint.load import load, read_checkpoint
@@ -135,10 +135,10 @@ HISTORY = ("callback=[default,history]", "callback.history.save_top_k=5")
 
 @pytest.mark.slow
 def test_the_override_that_is_named_keeps_the_last_five(tmp_path: Path) -> None:
-    run = train(tmp_path, "debug=fast", "trainer.max_steps=7", "trainer.val_check_interval=1", *HISTORY)
+    run = tmp_path
+    train_here(run, "trainer.max_steps=7", "trainer.val_check_interval=1", *HISTORY)
     names = {file.name for file in (run / "checkpoints").iterdir()}
-    kept = ["best.ckpt", "last.ckpt", "previous.ckpt", *(f"step={step}.ckpt" for step in range(3, 8))]
-    assert names == {f"{name}{end}" for name in kept for end in ("", ".sha256")}
+    assert names == {"best.ckpt", "last.ckpt", "previous.ckpt", *(f"step={step}.ckpt" for step in range(3, 8))}
     files = script.chosen([str(run)], 5, None)
     script.main([str(run), "--best", "2", "--output", str(tmp_path / "average.ckpt")])
     assert [read_checkpoint(file)["global_step"] for file in files] == [3, 4, 5, 6, 7]

@@ -22,10 +22,10 @@ from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.data_module import TranslationDataModule, as_is
 from seq2seq_attn.distributed.collectives import of_all_ranks, sum_over_ranks
+from seq2seq_attn.process import quieten
 from seq2seq_attn.scheduler.schedule import inverse_sqrt
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.reinforce import Reinforce
-from seq2seq_attn.training.run import quieten
 from seq2seq_attn.training.translation_module import TranslationModule
 
 pytestmark = [
