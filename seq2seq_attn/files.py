@@ -1,4 +1,4 @@
-"""Files that are written to the disk for sure, or replaced in one step."""
+"""Files that are flushed to the disk, or replaced in one step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seq2seq_attn.errors import UserError
 
 
 def sync(path: Path) -> None:
-    """Return once the content of a file, or the names in a folder, are on the disk."""
+    """Flush the content of a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
