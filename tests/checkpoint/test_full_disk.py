@@ -59,11 +59,11 @@ def test_a_read_only_folder_is_one_sentence_and_the_last_good_one_stands(tmp_pat
 
 
 def on_own_disk(disk: Path, copy: Path, *commands: str) -> subprocess.CompletedProcess[str]:
-    """As `in_small_tmpfs`, for commands, of 2 MiB; skips alike. What is left in it is copied."""
+    """As `in_small_tmpfs`, for commands, of 1.5 MB, which two checkpoints fill; skips alike. What is left in it is copied."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
         pytest.skip("neither a user nor a mount namespace may be made here")
     disk.mkdir()
-    script = " && ".join([f"mount -t tmpfs -o size=2m tmpfs {disk}", *commands])
+    script = " && ".join([f"mount -t tmpfs -o size=1500k tmpfs {disk}", *commands])
     script = f"({script}); code=$?; cp -r {disk} {copy}; exit $code"
     return subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=300)
 
