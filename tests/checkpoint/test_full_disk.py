@@ -59,7 +59,7 @@ def test_a_read_only_folder_is_one_sentence_and_the_last_good_one_stands(tmp_pat
 
 
 def on_own_disk(disk: Path, copy: Path, *commands: str) -> subprocess.CompletedProcess[str]:
-    """As `in_small_tmpfs`, for commands, of 1.5 MB, which two checkpoints fill; skips alike. What is left in it is copied."""
+    """As `in_small_tmpfs`, for commands; 1.5 MB, which two checkpoints fill. What is left in it is copied."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode != 0:
         pytest.skip("neither a user nor a mount namespace may be made here")
     disk.mkdir()
