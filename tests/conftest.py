@@ -5,9 +5,15 @@ from __future__ import annotations
 import signal
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from shared_folder import shared_folder
+
+if TYPE_CHECKING:
+    from seq2seq_attn.checkpoint.load import Loaded
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -51,6 +57,36 @@ def quiet() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Overrides that name three small sets of pairs."""
-    from small_run import write_pairs  # which takes seconds, and most tests do without
+    from small_run import name_pairs, write_pairs  # whose imports take seconds, and most tests do without
 
-    return write_pairs(tmp_path_factory.mktemp("pairs"))
+    return name_pairs(shared_folder(tmp_path_factory, "pairs", write_pairs))
+
+
+@pytest.fixture(scope="session")
+def trained_run(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`run_here(folder, *pairs)`: three epochs of the small model that were never stopped. Tests only read it."""
+    from small_run import run_here
+
+    return shared_folder(tmp_path_factory, "trained_run", lambda folder: run_here(folder, *pairs))
+
+
+@pytest.fixture(scope="session")
+def learned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that translates some of its test set; see `evaluation.learned`. Tests only read it."""
+    from evaluation.learned import learn
+
+    return shared_folder(tmp_path_factory, "learned_run", learn) / "run"
+
+
+@pytest.fixture(scope="session")
+def taught_transformer(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """`small_transformer.taught()`, trained once."""
+    from small_transformer import small_transformer, taught
+
+    def make(folder: Path) -> None:
+        torch.save(taught().model.state_dict(), folder / "weights.pt")
+
+    folder = shared_folder(tmp_path_factory, "taught_transformer", make)
+    loaded = small_transformer(noise=0.0)
+    loaded.model.load_state_dict(torch.load(folder / "weights.pt"))
+    return loaded

@@ -23,6 +23,7 @@ from seq2seq_attn.training.run import train
 
 TEXT = "the cat sees a red house and small dogs hear some birds where is my old book we like water"
 WORDS = TEXT.split()
+SPLITS = ("train", "val", "test")
 TIMED = {"train/tokens_per_second", "train_seconds", "tokens_per_second", "decode_sentences_per_second"}
 TIMED |= {"peak_memory_bytes", "validation_seconds", "validation_share"}
 CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,stop_on_signal,early_stopping]"
@@ -36,16 +37,19 @@ SMALL = [
 
 
 def write_pairs(folder: Path) -> list[str]:
-    """Three sets of pairs; gives the overrides that name them."""
-    names = []
-    for name, first, count in (("train", 0, 83), ("val", 200, 23), ("test", 300, 7)):
+    """Write three sets of pairs, and return the overrides that name them."""
+    for name, first, count in zip(SPLITS, (0, 200, 300), (83, 23, 7), strict=True):
         lines = []
         for number in range(first, first + count):
             words = Random(number).sample(WORDS, 3 + number % 7)
             lines.append(f"{' '.join(words)}\tthe cat sees a {words[0]} house {words[-1]}\n")
         (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
-        names.append(f"data.{name}={folder / f'{name}.tsv'}")
-    return [*names, f"paths.cache_dir={folder / 'cache'}"]
+    return name_pairs(folder)
+
+
+def name_pairs(folder: Path) -> list[str]:
+    """Return the overrides that name what `write_pairs` has written."""
+    return [*(f"data.{name}={folder / f'{name}.tsv'}" for name in SPLITS), f"paths.cache_dir={folder / 'cache'}"]
 
 
 def run_here(folder: Path, *overrides: str) -> dict[str, Any]:
