@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
@@ -24,6 +28,47 @@ def options(group: str) -> list[str]:
 @cache
 def composed(*overrides: str) -> DictConfig:
     """`train.yaml` with overrides; read it, do not write into it."""
+    return compose_train(*overrides)
+
+
+def compose_train(*overrides: str) -> DictConfig:
+    """Return `train.yaml` with overrides, as Hydra composes it: a config of the caller's own.
+
+    Files are read once for each choice of options (0.2 s); then single values are set in a copy of it (0.01 s).
+    """
+    values = [override for override in overrides if sets_a_value(override)]
+    config = deepcopy(with_options(*(override for override in overrides if override not in values)))
+    try:
+        for value in OverridesParser.create().parse_overrides(values):
+            OmegaConf.update(config, value.key_or_group, value.value())
+    except (HydraException, OmegaConfBaseException):  # Hydra has its own sentence for it
+        return compose_here(*overrides)
+    return config
+
+
+def sets_a_value(override: str) -> bool:
+    """Whether the override is `a.b=value`: no option of a group, nothing added, deleted or of Hydra."""
+    key = override.partition("=")[0]
+    return key.replace(".", "").isidentifier() and not key.startswith("hydra") and not (CONF / key).is_dir()
+
+
+@cache
+def with_options(*overrides: str) -> DictConfig:
+    """Return the composed options. A preset of attention is one node, which is composed once for all models."""
+    presets = [override for override in overrides if override.startswith("attention=")]
+    others = [override for override in overrides if not override.startswith("attention=")]
+    if len(presets) != 1 or not others or any(map(concerns_attention, others)):
+        return compose_here(*overrides)
+    config = deepcopy(with_options(*others))
+    config.attention = with_options(*presets).attention
+    return config
+
+
+def concerns_attention(override: str) -> bool:
+    return override.lstrip("+~").startswith(("attention", "recipe", "debug", "hydra"))
+
+
+def compose_here(*overrides: str) -> DictConfig:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         return compose("train", overrides=list(overrides))
 

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
-from configs import CONF, ROOT
-from hydra import compose, initialize_config_dir
+from configs import ROOT, compose_train
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.training.run import train
@@ -56,9 +55,7 @@ def run_here(folder: Path, *overrides: str) -> dict[str, Any]:
     """What train.py does, without Hydra's application around it."""
     folder.mkdir(exist_ok=True)
     given = [f"paths.run_dir='{folder}'", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("train", [*SMALL, *given, *overrides])
-    return train(config)
+    return train(compose_train(*SMALL, *given, *overrides))
 
 
 def start(folder: Path, *overrides: str, seconds: float = 0.0) -> subprocess.Popen[bytes]:

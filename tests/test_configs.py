@@ -1,0 +1,47 @@
+"""The shortcut of the tests to a composed config: it gives what Hydra gives."""
+
+from __future__ import annotations
+
+import pytest
+from configs import compose_here, compose_train, options, sets_a_value
+from hydra.errors import ConfigCompositionException
+
+OVERRIDES = [
+    ("attention=hard", "attention.num_heads=3", "model.encoder.dim=14", "encoder@model.encoder=conv"),
+    ("model.decoder.dim=7", "model=transformer", "position=rotary", "attention/score=additive", "trainer=cpu"),
+    ("paths.run_dir='/a b/[c]'", "choices.model=null", "callback=[seeding,checkpoint]", "optimizer.betas=[0.5,0.9]"),
+    ("+callback.killed={_target_:small_run.Killed,hook:a,step:1}", "seed=5", "search=beam", "search.beam_size=7"),
+    ("attention=hard", "attention/score=dot", "model=conv", "seed=2", "attention.num_heads=2"),
+    ("attention=sparse", "model=conv", "model.encoder.num_layers=2", "attention.pattern.k=2"),
+    ("debug=fast", "trainer.max_steps=3", "logger=[tensorboard]", "ckpt_path=${paths.run_dir}/x"),
+]
+
+
+@pytest.mark.parametrize("overrides", OVERRIDES)
+def test_a_config_whose_values_are_set_later_is_the_one_that_hydra_composes(overrides: tuple[str, ...]) -> None:
+    assert any(map(sets_a_value, overrides))
+    assert compose_train(*overrides) == compose_here(*overrides)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", options("model"))
+@pytest.mark.parametrize("preset", options("attention"))
+def test_a_preset_of_attention_is_the_same_node_beside_every_model(preset: str, model: str) -> None:
+    overrides = (f"attention={preset}", f"model={model}")
+    assert compose_train(*overrides) == compose_here(*overrides)
+
+
+def test_what_hydra_refuses_is_refused_with_its_sentence() -> None:
+    for overrides in (("model.no_such_key=1",), ("seeed=1", "attention=hard"), ("seed=[1",)):
+        with pytest.raises(Exception, match=r".") as expected:
+            compose_here(*overrides)
+        with pytest.raises(type(expected.value)) as found:
+            compose_train(*overrides)
+        assert str(found.value) == str(expected.value)
+    with pytest.raises(ConfigCompositionException, match="Could not override"):
+        compose_train("model.no_such_key=1")
+
+
+def test_each_caller_has_a_config_of_its_own() -> None:
+    compose_train("seed=5").seed = 6
+    assert compose_train("seed=5").seed == 5
