@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, final
 
 import torch
@@ -208,20 +208,19 @@ class QueryKeyPositions:
         Args:
             same_position: all rows are at position `start`.
         """
-
-        def query() -> Tensor:
-            if same_position:
-                return torch.full((target,), start, device=device)
-            return torch.arange(start, start + target, device=device)
-
-        def end() -> Tensor:
-            return (query() + 1)[None] if causal else lengths()[:, None].expand(-1, target)
-
-        def key() -> Tensor:
-            positions = torch.arange(source, device=device)
-            return positions if window is None else positions[window]
-
-        return cls(query, key, end, target_length=start + (1 if same_position else target), source_length=source)
+        query = (
+            partial(torch.full, (target,), start, device=device)
+            if same_position
+            else partial(torch.arange, start, start + target, device=device)
+        )
+        # Lambdas, for a `def` in here would be type-checked anew in every call of a test.
+        return cls(
+            query,
+            lambda: torch.arange(source, device=device)[slice(None) if window is None else window],
+            lambda: (query() + 1)[None] if causal else lengths()[:, None].expand(-1, target),
+            target_length=start + (1 if same_position else target),
+            source_length=source,
+        )
 
     @cached_property
     def query(self) -> Int[Tensor, "*blocks target"]:
