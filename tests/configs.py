@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
+NODES = {"attention": "attention", "encoder@model.encoder": "model.encoder", "decoder@model.decoder": "model.decoder"}
 
 
 def options(group: str) -> list[str]:
@@ -54,18 +55,20 @@ def sets_a_value(override: str) -> bool:
 
 @cache
 def with_options(*overrides: str) -> DictConfig:
-    """Return the composed options. A preset of attention is one node, which is composed once for all models."""
-    presets = [override for override in overrides if override.startswith("attention=")]
-    others = [override for override in overrides if not override.startswith("attention=")]
-    if len(presets) != 1 or not others or any(map(concerns_attention, others)):
+    """Return the composed options. What is one node beside every other option is composed once for all of them."""
+    groups = [override.partition("=")[0] for override in overrides]
+    if "attention" in groups and any(group.startswith(("attention/", "attention@")) for group in groups):
         return compose_here(*overrides)
-    config = deepcopy(with_options(*others))
-    config.attention = with_options(*presets).attention
-    return config
-
-
-def concerns_attention(override: str) -> bool:
-    return override.lstrip("+~").startswith(("attention", "recipe", "debug", "hydra"))
+    if any(group.startswith(("+", "~", "recipe", "debug", "hydra")) for group in groups):  # which may change any node
+        return compose_here(*overrides)
+    for group, node in NODES.items():
+        others = tuple(override for override in overrides if not override.startswith(f"{group}="))
+        if others and groups.count(group) == 1:
+            (chosen,) = set(overrides) - set(others)
+            config = deepcopy(with_options(*others))
+            OmegaConf.update(config, node, OmegaConf.select(with_options(chosen), node), merge=False)
+            return config
+    return compose_here(*overrides)
 
 
 def compose_here(*overrides: str) -> DictConfig:

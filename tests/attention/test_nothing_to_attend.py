@@ -29,8 +29,15 @@ def check_gradients(layer: Any, found: Any, *inputs: Tensor) -> None:
         assert gradient is None or gradient.isfinite().all()
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("preset", PRESETS)
+# Every preset is tried in training or in evaluation here, and in the other mode by the slow tests.
+MODES = [
+    pytest.param(preset, training, marks=pytest.mark.slow if (i + training) % 2 else [])
+    for i, preset in enumerate(PRESETS)
+    for training in (False, True)
+]
+
+
+@pytest.mark.parametrize(("preset", "training"), MODES)
 def test_cross_attention_of_nothing(preset: str, training: bool) -> None:
     layer = cross_layer(preset).train(training)
     for blocks, (batch, target, source) in product([False, True], CROSS):
@@ -44,8 +51,7 @@ def test_cross_attention_of_nothing(preset: str, training: bool) -> None:
         check_gradients(layer, found, keys)
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(("preset", "training"), MODES)
 def test_self_attention_of_nothing(preset: str, training: bool) -> None:
     layer = self_layer(preset).train(training)
     for blocks, (batch, length) in product([False, True], [(0, 5), (2, 0), (0, 1)]):

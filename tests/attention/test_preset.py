@@ -48,24 +48,35 @@ main()
 """
 
 
-@pytest.mark.parametrize("name", options("attention"))
-def test_every_preset_is_the_layer_that_a_model_gets(name: str) -> None:
+def taking_turns(turn: int) -> list[Any]:
+    """Return the presets; every second one is slow, for it takes its turn with the other kind of layer."""
+    presets = enumerate(options("attention"))
+    return [pytest.param(name, marks=pytest.mark.slow if i % 2 != turn else []) for i, name in presets]
+
+
+@pytest.mark.parametrize("name", taking_turns(0))
+def test_every_preset_is_the_self_attention_that_a_model_gets(name: str) -> None:
     torch.manual_seed(3)
-    rows_match_keys, ours = (
-        build_attention(name, dim=24),
-        build_attention(name, query_dim=16, key_dim=16, value_dim=40),
-    )
+    ours = build_attention(name, dim=24)
     torch.manual_seed(3)
-    sizes = ((24, 24, 24), (16, 16, 40))
-    theirs = [attention_of(name, query_dim=q, key_dim=k, value_dim=v).eval() for q, k, v in sizes]
-    assert (type(rows_match_keys), type(ours)) == (SelfAttention, CrossAttention)
-    x, query = torch.randn(2, 7, 24), torch.randn(2, 5, 16)
-    keys, values = torch.randn(2, 7, 16), torch.randn(2, 7, 40)
+    theirs = attention_of(name, query_dim=24, key_dim=24, value_dim=24).eval()
+    assert type(ours) is SelfAttention
+    x = torch.randn(2, 7, 24)
     for causal in (False, True):
-        found = rows_match_keys.eval()(x, MASK, causal=causal).context
-        assert torch.equal(found, theirs[0].attend_self(x, MASK, causal=causal).context)
+        found = ours.eval()(x, MASK, causal=causal).context
+        assert torch.equal(found, theirs.attend_self(x, MASK, causal=causal).context)
+
+
+@pytest.mark.parametrize("name", taking_turns(1))
+def test_every_preset_is_the_cross_attention_that_a_model_gets(name: str) -> None:
+    torch.manual_seed(3)
+    ours = build_attention(name, query_dim=16, key_dim=16, value_dim=40)
+    torch.manual_seed(3)
+    theirs = attention_of(name, query_dim=16, key_dim=16, value_dim=40).eval()
+    assert type(ours) is CrossAttention
+    query, keys, values = torch.randn(2, 5, 16), torch.randn(2, 7, 16), torch.randn(2, 7, 40)
     crossed = ours.eval()(query, keys, values, MASK, need_weights=True)
-    expected = theirs[1](query, theirs[1].prepare(keys, values, MASK), need_weights=True)
+    expected = theirs(query, theirs.prepare(keys, values, MASK), need_weights=True)
     assert torch.equal(crossed.context, expected.context)
     assert torch.equal(crossed.weights, expected.weights)
     assert crossed.context.shape == (2, 5, ours.context_dim)

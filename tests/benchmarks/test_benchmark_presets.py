@@ -13,7 +13,8 @@ from training.test_tables import TINY, write_captions
 
 from scripts.benchmarks import presets as script
 
-PRESETS = choices("attention")
+FEW = ("multihead", "none", "bahdanau", "synthesizer_factorized_dense")  # of few weights and of many
+PRESETS = [pytest.param(p, marks=[] if p in FEW else pytest.mark.slow) for p in choices("attention")]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -34,23 +35,24 @@ def test_an_attention_that_leaves_nothing_for_the_feed_forward_layers_is_refused
         script.equal_width("huge")
 
 
-def test_every_row_runs_as_its_command_says_and_stands_on_the_page(tmp_path: Path) -> None:
+@pytest.mark.parametrize("presets", [["none"], pytest.param(["multihead", "none"], marks=pytest.mark.slow)])
+def test_every_row_runs_as_its_command_says_and_stands_on_the_page(presets: list[str], tmp_path: Path) -> None:
     captions = tmp_path / "captions"
     captions.mkdir()
     write_captions(captions)
     small = [override for override in TINY if "choices." not in override]
     runs, page = tmp_path / "runs", tmp_path / "docs" / "presets.html"
-    given = ["--presets", "multihead", "none", "--runs", str(runs), "--output", str(page)]
+    given = ["--presets", *presets, "--runs", str(runs), "--output", str(page)]
     given_to_all = [*small, f"paths.cache_dir={tmp_path}"]
     script.main([*given, "--data", str(captions), "--override", *given_to_all])
     text = page.with_suffix(".md").read_text(encoding="utf-8")
-    for preset in ("multihead", "none"):
+    for preset in presets:
         results = json.loads((runs / preset / "1" / "results.json").read_text(encoding="utf-8"))
         assert results["attention"] == preset
         assert f"python train.py {' '.join([*script.command(preset, 1), *given_to_all])}`" in text
         assert f"| {preset} | 1 | " in text
     assert str(captions) not in text
-    assert "scripts.benchmarks.presets --jobs 2 --presets multihead none --override" in text
+    assert f"scripts.benchmarks.presets --jobs 2 --presets {' '.join(presets)} --override" in text
     before = (runs / "none" / "1" / "output.txt").stat().st_mtime_ns
     script.main([*given, "--data", str(captions)])
     assert (runs / "none" / "1" / "output.txt").stat().st_mtime_ns == before  # was not run again

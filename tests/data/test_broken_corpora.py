@@ -224,6 +224,7 @@ def train(folder: Path, *overrides: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow  # what a sentence becomes is tested once, in cli/test_entry.py
 def test_the_command_prints_one_line_and_exits_with_2(tmp_path: Path) -> None:
     file = tmp_path / "pairs.txt"
     file.write_bytes("s1\té\n".encode("latin-1") * 9)

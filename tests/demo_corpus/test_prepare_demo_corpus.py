@@ -3,6 +3,7 @@
 import random
 import re
 from functools import cache
+from hashlib import sha256
 from itertools import pairwise
 
 import pytest
@@ -13,6 +14,12 @@ from scripts.demo_corpus import sentence_sampler
 
 SPLITS = ("train", "val", "test", "unseen")
 DATA = ROOT / "data" / "demo"
+DIGESTS = {
+    "train": "901b6652890061681bed0c360e444482e9014be767b3432a717097c3712d3b43",
+    "val": "5529b1dec330e3cad66ce44a7de1aaef64f96d5e302721f5e9fd1d735242ad09",
+    "test": "daae2f2920bd61850c96500ff986b6e308f7c67ffde2fcd971d8080726289670",
+    "unseen": "ce84d67df82e05563d3c37fccebb6ac54751aabe40c87173949fcb35fac05c84",
+}
 lexicon = corpus.Lexicon(DATA / "lexicon.yaml")
 
 
@@ -36,6 +43,20 @@ def committed(split: str) -> list[tuple[str, str]]:
     return [tuple(line.split("\t")) for line in text.splitlines()]
 
 
+def test_the_first_committed_sentences_are_what_the_script_writes(monkeypatch):
+    monkeypatch.setattr(corpus, "SIZES", {"train": 1500, "val": 10, "test": 10, "unseen": 10})
+    few = corpus.build(1)
+    assert (DATA / "train.tsv").read_bytes().startswith("".join(one.line for one in few["train"]).encode())
+    assert not any(corpus.held_out(pair) for one in few["train"] for pair in one.pairs)
+    assert all(any(map(corpus.held_out, one.pairs)) for one in few["unseen"])
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_committed_file_is_the_one_that_the_slow_tests_have_made_again(split):
+    assert sha256((DATA / f"{split}.tsv").read_bytes()).hexdigest() == DIGESTS[split]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("split", SPLITS)
 def test_the_committed_file_equals_the_generated_one(split):
     text = "".join(example.line for example in built()[split])
@@ -62,6 +83,7 @@ def test_the_files_weigh_at_most_four_megabytes():
     assert sum((DATA / f"{split}.tsv").stat().st_size for split in SPLITS) <= 4_000_000
 
 
+@pytest.mark.slow
 def test_a_held_out_pair_is_in_unseen_only():
     for split in ("train", "val", "test"):
         assert not any(corpus.held_out(pair) for example in built()[split] for pair in example.pairs)
@@ -94,6 +116,7 @@ def test_train_knows_each_word_of_unseen():
         assert set(corpus.tokens(english)) | set(corpus.tokens(french)) <= known, english
 
 
+@pytest.mark.slow
 def test_each_lemma_is_frequent_in_train():
     counts = dict.fromkeys([*lexicon.nouns, *lexicon.adjectives, *lexicon.verbs], 0)
     for example in built()["train"]:

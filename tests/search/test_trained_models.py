@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from configs import built, composed
+from shared_folder import shared_folder
 from torch import Tensor
 from training.test_toy_tasks import BOS, EOS, LONGEST, PAD, exact_match, model_for, sentences
 
@@ -29,13 +31,19 @@ STEPS = 120
     scope="module",
     params=[pytest.param(m, marks=[] if m in QUICK else pytest.mark.slow, id="-".join(m)) for m in MODELS],
 )
-def model(request: pytest.FixtureRequest) -> Any:
-    """A model in float32, as in use."""
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A model in float32, as in use; trained once for all workers."""
     name, attention = request.param
     torch.manual_seed(1)
     trained = model_for(name, f"attention={attention}")
-    exact_match("copy", trained, steps=STEPS)
-    return trained
+
+    def make(folder: Path) -> None:
+        exact_match("copy", trained, steps=STEPS)
+        torch.save(trained.state_dict(), folder / "weights.pt")
+
+    folder = shared_folder(tmp_path_factory, f"copying_{name}_{attention}", make)
+    trained.load_state_dict(torch.load(folder / "weights.pt"))
+    return trained.eval()
 
 
 def rows(count: int) -> list[list[int]]:
