@@ -8,7 +8,7 @@ VENV := .venv
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow check format clean
+.PHONY: help train test test-slow check nightly format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
@@ -28,6 +28,8 @@ check: $(VENV)/.installed-dev ## format, lint, types, import layers, tests: all 
 	$(VENV)/bin/python -m mypy
 	$(VENV)/bin/python -m scripts.checks.import_layers
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS)
+
+nightly: check test-slow ## what CI runs at night: the checks and every test, the slow ones too
 
 format: $(VENV)/.installed-dev ## format the code and mend what lint can mend
 	$(VENV)/bin/python -m ruff check --fix

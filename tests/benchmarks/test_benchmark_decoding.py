@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_transformer import collated, decoded, search_of, sentences, small_transformer, taught
+from small_transformer import collated, decoded, search_of, sentences, small_transformer
 
 from scripts.benchmarks import decode_plainly as plainly
 from scripts.benchmarks import decode_with_joeynmt as joeynmt
@@ -18,9 +18,9 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.search import TargetVocabulary
 
 
-@pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return taught()
+@pytest.fixture
+def loaded(taught_transformer: Loaded) -> Loaded:
+    return taught_transformer
 
 
 @pytest.mark.parametrize(("most", "alpha"), [(3, 0.6), (23, 0.0), (23, 2.5)])
