@@ -21,33 +21,36 @@ TEXT = """\
 
 {beam}
 
-Multi30k test_2016_flickr, English to French, {sentences:,} sentences, from text to text, at most {most} tokens a
-translation. One pre-norm Transformer of {layers} layers, {dim} wide, {heads} heads, feed-forward parts of {ff_dim},
-{tokens:,} tokens: the same weights in all. Float32, {threads} threads, {processor}, torch {torch}, Python {python}. All
-take turns, {turns} of them, JoeyNMT fewer. The speed of a machine that others share changes from second to second, and
-the fastest turn tells whom it favoured: the median stands first. The beam has {size} hypotheses, Wu's length penalty,
-alpha {alpha}, and ends with {size} finished hypotheses (`search.patience=1.0`).
+Multi30k test_2016_flickr, English to French: {sentences:,} sentences, from text to text, at most {most} tokens per
+translation. All programs have the same weights: one pre-norm Transformer of {layers} layers, width {dim}, {heads}
+heads, feed-forward width {ff_dim}, {tokens:,} tokens. Float32, {threads} threads, {processor}, torch {torch}, Python
+{python}. The programs take turns, {turns} each, JoeyNMT fewer. The speed of a shared machine changes from second to
+second, and a fastest turn may be a lucky one; the tables are therefore sorted by the median. The beam has {size}
+hypotheses and Wu's length penalty with alpha {alpha}, and ends with {size} finished hypotheses
+(`search.patience=1.0`).
 
-- Ours and the plain loop take batches of {batch} sentences sorted by length, as `translate.py` cuts them; CTranslate2
-  cuts its own, of as many. JoeyNMT takes as many in the order of the file, as its `translate` does.
-- The plain loop is scripts/benchmarks/decode_plainly.py: caches grown by `torch.cat`, a copy of the source for each
-  hypothesis, `index_select`, finished sentences leave. CTranslate2's hypotheses are ranked by our penalty.
-- JoeyNMT gets our bias of the output layer and our epsilon, for which its checkpoint has no place. It keeps no keys
-  and values: each step reads all tokens again; its finished hypotheses stay in the beam.
+- Ours and the plain loop use batches of {batch} sentences sorted by length, as in `translate.py`. CTranslate2 forms
+  its own batches of the same size. JoeyNMT uses batches of the same size in the order of the file, as in its
+  `translate`.
+- The plain loop is scripts/benchmarks/decode_plainly.py: its caches grow by `torch.cat`, every hypothesis has a copy
+  of the source, `index_select` reorders them, and finished sentences are removed. CTranslate2's hypotheses are ranked
+  by our length penalty.
+- JoeyNMT gets our bias of the output layer and our epsilon, which its checkpoint format does not contain. It does not
+  cache keys and values: each step reads all tokens again. Its finished hypotheses stay in the beam.
 {filled}
 ## Cost of a step
 
-{steps} sentences, greedy, each made to end at one length; the encoder's share is in it. In a search that read all
-tokens again in every step, the time of a step would grow in proportion to the length.
+{steps} sentences, greedy search, all forced to the same length; the time of the encoder is included. If every
+step read all tokens again, the time per step would grow in proportion to the length.
 
 ![Milliseconds a step against the length of the translations]({name}.png)
 
 {step_table}
 
-Made by `python -m scripts.benchmarks.decoding RUN{arguments}`,
-drawn again by `python -m scripts.benchmarks.draw_decoding docs/benchmarks/{name}.json`.
+Made by `python -m scripts.benchmarks.decoding RUN{arguments}`;
+to draw it again: `python -m scripts.benchmarks.draw_decoding docs/benchmarks/{name}.json`.
 """
-FILLED = """- {} layers of each side add nothing: they were put behind those of the run for their cost.
+FILLED = """- Layers that change nothing in the result, appended to those of the run for their cost: {} on each side.
 """
 
 

@@ -16,22 +16,23 @@ STYLES = {"ours": {"color": "black", "marker": "o"}, "joeynmt": {"color": "0.45"
 TEXT = """\
 # BLEU by minutes of training
 
-Tatoeba, English to French, {train:,} training pairs; {processor}, {threads} of its threads, torch {torch}.
+Tatoeba, English to French, {train:,} training pairs; {processor}, {threads} threads, torch {torch}.
 
 {table}
 
 ![BLEU of the validations by minutes]({name}.png)
 
-- A bidirectional GRU, a GRU decoder and additive attention (Bahdanau et al. 2015), {dim} wide, one joint vocabulary of
-  {tokens:,} tokens, all embeddings tied. Ours is `experiment=tatoeba_best`, its weights are averaged and its learning
-  rate comes down to the end; JoeyNMT feeds its attention back into the decoder, halves its learning rate
-  (at first {lr}) when validation BLEU rests, as its own recipes do, and cuts batches of as many tokens.
-- Minutes count from the command to a validation's end, validations included, for {minutes:g} minutes of each program,
-  one after the other with nothing beside it; one seed.
-- The validations read {val:,} sentences greedily, the test {test:,} by beam search, with the weights that were best in
-  validation. Both are scored by sacreBLEU against all references of a sentence.
+- The model is a bidirectional GRU encoder and a GRU decoder with additive attention (Bahdanau et al. 2015), width
+  {dim}, one joint vocabulary of {tokens:,} tokens and tied embeddings. Ours is `experiment=tatoeba_best`, with
+  averaged weights and a learning rate that falls to the end of training. JoeyNMT feeds its attention back into the
+  decoder and halves its learning rate (at first {lr}) when validation BLEU stops rising, as in its own recipes; its
+  batches have as many tokens.
+- Minutes are counted from the command to the end of a validation, including validations. Each program ran for
+  {minutes:g} minutes, alone on the machine, with one seed.
+- Validation uses {val:,} sentences and greedy search; the test uses {test:,} sentences and beam search, with the
+  weights that were best in validation. Both are scored by sacreBLEU against all references of a sentence.
 
-Made by {command}; drawn again from {name}.json by `python -m scripts.benchmarks.draw_minutes`.
+Made by {command}; to draw it again from {name}.json: `python -m scripts.benchmarks.draw_minutes`.
 """
 
 

@@ -25,30 +25,31 @@ TEXT = """\
 
 {tables}
 
-Multi30k, English to French, one vocabulary of {tokens:,} tokens, batches of about {batch_tokens:,} padded tokens of
-source and target. Tokens are counted on both sides, without padding. All embeddings are tied, dropout is {dropout},
-label smoothing {smoothing}, gradients are clipped at {clip}, Adam; float32, {processor}, torch {torch},
-Python {python}.
+Multi30k, English to French, with one vocabulary of {tokens:,} tokens and batches of about {batch_tokens:,} source and
+target tokens, padding included. The speed in tokens/s counts the tokens of both sides without padding. All embeddings
+are tied; dropout {dropout}, label smoothing {smoothing}, gradients clipped at {clip}, Adam; float32, {processor},
+torch {torch}, Python {python}.
 
-- Every program is a process that waits for its turn: after at least {warm_up} updates, {turns},
-  one program after the other. With one thread a turn is measured by processor time, with two by the clock.
-- Tokens/s are of the median turn. Seconds are those of a token, and the median of the ratios to our turn of the same
-  round; ours and the plain loops read the same batches in the same order there.
-- The first update is counted from the command to its end, with the vocabulary and the encoded corpus at hand, and is
-  that of the quickest start; memory is the peak of the process.
-- Ours is `train.py` with all its defaults but for the validation, which is off. The plain loop is
-  scripts/benchmarks/train_plainly.py: the same mathematics in PyTorch's own modules, no logging, no bar, no schedule.
+- Every program is a process that waits for its turn. The programs run one after the other; after at least {warm_up}
+  updates each has {turns}. With one thread a turn is measured in processor time, with two in wall-clock time.
+- Tokens/s are those of the median turn. The seconds are per token, as the median of the ratios to our turn of the same
+  round; within a round, ours and the plain loops read the same batches in the same order.
+- The time of the first update is counted from the command to the end of that update, with the vocabulary and the
+  encoded corpus already present, and is that of the fastest start. Memory is the peak of the process.
+- Ours is `train.py` with its defaults, except that validation is off. The plain loop is
+  scripts/benchmarks/train_plainly.py: the same mathematics with PyTorch's own modules, without logging, progress bar
+  or schedule.
 {notes}
-![Tokens a second by program]({name}.png)
+![Tokens per second by program]({name}.png)
 
-Made by {commands}; drawn again from {name}.json by `python -m scripts.benchmarks.draw_training`.
+Made by {commands}; to draw it again from {name}.json: `python -m scripts.benchmarks.draw_training`.
 """
 NOTES = {
-    "joeynmt": "JoeyNMT cuts batches by tokens as they come, unsorted, so that more of them is padding.",
-    "hf": "HF Marian is the model of transformers in the plain loop, with our batches and `F.cross_entropy`; it is "
-    "post-norm.",
-    "opennmt": "OpenNMT-py reads sentences that are cut into tokens beforehand; it buckets by length.",
-    "eole": "eole reads sentences that are cut into tokens beforehand; it buckets by length.",
+    "joeynmt": "JoeyNMT cuts batches by number of tokens without sorting the sentences, so they contain more padding.",
+    "hf": "HF Marian is the model of the library transformers in the plain loop, with our batches and "
+    "`F.cross_entropy`; it is post-norm.",
+    "opennmt": "OpenNMT-py reads sentences that are already cut into tokens and groups them by length.",
+    "eole": "eole reads sentences that are already cut into tokens and groups them by length.",
 }
 
 

@@ -34,26 +34,28 @@ LENGTHS_OF_OTHERS = (1024, 4096, 16384)
 STEEPEST = {"local": 1.15, "atrous": 1.8, "sparse": 1.4}  # largest exponents allowed
 # Introductions of the sections of attention_layers.py; × is the time of the reference divided by that of the pattern.
 IN_MODELS = {
-    "layer": "A Transformer layer, 512 wide, forward and backward, k = 32, against one with `multihead`. Asked: local "
-    "and atrous at least 4, sparse 3.5. Of the dense layer's 197 GFLOP 120 are its core's, so no core makes "
-    "more than 2.6 of it where all runs at one rate, nor more than 5.7 without the feed-forward layer.",
-    "training": "A training step, 4 + 4 layers 256 wide, two documents, k = 32, against one with `multihead`.",
-    "half_padding": "A batch with padding against a full one, k = 32. Asked: at least 1.67, 0.6 of the time.",
-    "ragged": "The core as it is chosen, sentences × n, each of n / 2 to n positions, k = 16, against dense attention "
-    "with the same padding. Asked: at least 0.95.",
-    "parts": "A layer that the fused kernel does not serve, 4 heads of 64, forward and backward: blocks against dense.",
+    "layer": "A Transformer layer of width 512, forward and backward, k = 32, compared with `multihead`. Required: 4 "
+    "for local and atrous, 3.5 for sparse. The attention core takes 120 of the dense layer's 197 GFLOP; if all "
+    "operations ran at the same speed, no core could make the layer more than 2.6 times faster, or 5.7 times without "
+    "the feed-forward layer.",
+    "training": "A training step, 4 + 4 layers of width 256, two documents, k = 32, compared with `multihead`.",
+    "half_padding": "A batch with padding compared with a full one, k = 32. Required: 1.67, that is, 0.6 of the time.",
+    "ragged": "The core that is chosen by default, sentences × n, each sentence of n / 2 to n positions, k = 16, "
+    "compared with dense attention with the same padding. Required: 0.95.",
+    "parts": "A layer that the fused kernel does not support, 4 heads of 64, forward and backward: blocks compared "
+    "with dense.",
 }
 TEXT = """\
-# Sparse attention against dense, {device}, {dtype}
+# Sparse and dense attention, {device}, {dtype}
 
-Made by `python -m scripts.benchmarks.write_benchmark_page` of the figures beside this page, which
-`python -m scripts.benchmarks.attention` and `python -m scripts.benchmarks.attention_layers` measure. torch {torch},
-batch {batch}, {heads} heads of {width}. The core alone, softmax(Q Kᵀ) V, if nothing else is said. All ways of a case
-were timed in turn in one process, and the fastest turn of each counts. **×** is the time of
-`F.scaled_dot_product_attention` that sees all pairs, causal against causal, divided by the way's own: above 1 is
-faster. Memory is the most that was allocated beyond the inputs, in units of the query (q).
+This page is made by `python -m scripts.benchmarks.write_benchmark_page` from the figures next to it, which are
+measured by `python -m scripts.benchmarks.attention` and `python -m scripts.benchmarks.attention_layers`. torch
+{torch}, batch {batch}, {heads} heads of {width}. Unless stated otherwise, only the core softmax(Q Kᵀ) V is measured.
+All implementations of a case took turns in one process, and the fastest turn of each counts. **×** is the time of
+`F.scaled_dot_product_attention` over all pairs (causal, if the pattern is) divided by the time of the implementation:
+above 1 is faster. Memory is the peak allocation beyond the inputs, in units of the query tensor (q).
 
-The core: {arguments}{note}
+Arguments for the core: {arguments}{note}
 """
 LINES: dict[str, dict[str, Any]] = {
     "full": {"color": "black", "linestyle": "-", "marker": "o"},
@@ -146,18 +148,20 @@ def side(causal: bool) -> str:
 def glance(runs: list[Run]) -> Iterator[str]:
     threads = sorted({run.threads for run in runs}, reverse=True)
     yield "## At a glance\n"
-    yield "Forward and backward; asked: at least, and hoped for; met: with the most threads.\n"
+    yield "Forward and backward, with the required and the desired ratio. The verdict is for the most threads.\n"
     rows = []
     for pattern, k, causal, length, least, hoped in TARGETS:
         of = where(runs, way="blocks", pattern=pattern, k=k, causal=causal, length=length, both=True)
         found = [next((run.ratio for run in of if run.threads == t), math.nan) for t in threads]
         met = verdict(found[0], least, hoped)
         rows.append((f"{pattern}, k = {k}, {side(causal)}", length, f"{least}, {hoped}", *map(number, found), met))
-    yield from table(("pattern", "positions", "asked, ×", *(f"×, threads: {t}" for t in threads), "met"), rows)
+    yield from table(
+        ("pattern", "positions", "required and desired, ×", *(f"×, threads: {t}" for t in threads), "met"), rows
+    )
 
 
 def growth(runs: list[Run]) -> Iterator[str]:
-    yield "Forward and backward grow from 1024 to 8192 positions with the length to the power of:\n"
+    yield "Forward and backward from 1024 to 8192 positions: the time grows with the length to the power of\n"
     most = max(run.threads for run in runs)
     rows = []
     for name in ("full", *NAMES):
@@ -165,7 +169,7 @@ def growth(runs: list[Run]) -> Iterator[str]:
         slopes = [exponent(where(runs, **wanted, both=True, threads=most, causal=causal)) for causal in (False, True)]
         asked = STEEPEST.get(name, math.nan)
         rows.append((name, number(asked, 2), *(number(s, 2) for s in slopes), verdict(-max(slopes), -asked)))
-    yield from table(("way", "asked, at most", "both sides", "causal", "met"), rows)
+    yield from table(("way", "required, at most", "both sides", "causal", "met"), rows)
 
 
 def exponent(runs: list[Run]) -> float:
@@ -178,7 +182,7 @@ def memory(runs: list[Run]) -> Iterator[str]:
     weighed = [run for run in runs if run.memory is not None]
     if not weighed:
         return
-    yield "Memory, q. Asked: forward at most 1.25, forward and backward no more than full attention.\n"
+    yield "Memory in q. Required: at most 1.25 forward, and no more than full attention forward and backward.\n"
     cases = sorted({(run.both, run.causal, run.length) for run in weighed})
     found = {(run.name, run.both, run.causal, run.length): run.memory for run in weighed}
     head = [f"{'both passes' if b else 'forward'}{', causal' if c else ''}, {n}" for b, c, n in cases]
@@ -204,15 +208,15 @@ def dispatch(runs: list[Run]) -> Iterator[str]:
     """Yield the choices of the patterns: blocks, except for cases in which `automatic` was measured."""
     chosen = {(run.pattern, run.k, *run.case): run for run in where(runs, way="blocks")}
     chosen |= {(run.pattern, run.k, *run.case): run for run in where(runs, way="automatic")}
-    yield "## What a pattern chooses by itself\n"
-    yield "The least × over k, causality, threads and passes; asked: 0.95. A mask is added below the blocks' length.\n"
+    yield "## The default choice of a pattern\n"
+    yield "The smallest × over k, causality, threads and passes; required: 0.95. Shorter sequences use a mask.\n"
     rows = []
     for length in sorted({run.length for run in chosen.values()}):
         of = [where(chosen.values(), length=length, pattern=name) for name in NAMES]
         least = [min((run.ratio for run in some), default=math.nan) for some in of]
         rows.append((length, *(number(ratio, 2) for ratio in least), verdict(min(least), 0.95)))
     yield from table(("positions", *NAMES, "met"), rows)
-    yield "Blocks are chosen from; and beat in every case both full attention and one with a mask from:\n"
+    yield "Lengths from which blocks are chosen, and from which they are always the fastest (full, masked or blocks):\n"
     yield from table(("pattern", "k", "chosen from", "fastest from"), thresholds(runs))
 
 
@@ -233,8 +237,8 @@ def libraries(runs: list[Run]) -> Iterator[str]:
     most = max(run.threads for run in runs)
     ours = {(run.pattern, *run.case): run for run in where(runs, way="blocks", k=K)}
     yield "## Other libraries\n"
-    yield f"k = {K}, threads: {most}; × is their time by ours. Asked of lucidrains' local-attention at 4096 positions:"
-    yield "at least 1.6, and of its memory at most 0.4.\n"
+    yield f"k = {K}, threads: {most}; × is their time divided by ours. Required, compared with local-attention by"
+    yield "lucidrains at 4096 positions: at least 1.6, with at most 0.4 of its memory.\n"
     rows = []
     for run in where(runs, threads=most):
         own = ours.get((run.pattern, *run.case))
@@ -243,7 +247,7 @@ def libraries(runs: list[Run]) -> Iterator[str]:
             passes = "both passes" if run.both else "forward"
             ratio = number(run.seconds / own.seconds)
             rows.append((run.way, run.pattern, side(run.causal), passes, run.length, ratio, number(share, 2)))
-    yield from table(("library", "pattern", "side", "passes", "positions", "×", "memory, ours by theirs"), rows)
+    yield from table(("library", "pattern", "side", "passes", "positions", "×", "memory, ours / theirs"), rows)
 
 
 def by_length(runs: list[Run]) -> Iterator[str]:

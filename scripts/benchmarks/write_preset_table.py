@@ -38,17 +38,18 @@ RUNS = "yes"
 TEXT = """\
 # Every attention in every architecture
 
-`python train.py model=MODEL attention=PRESET` for each pair below. In `rnn` and `conv` the attention reads the source;
-in `transformer` it is the self-attention of both sides, causal in the decoder, and `attention@cross_attention=PRESET`
-reads the source ([architectures.md](architectures.md)).
+This table shows which combinations of `python train.py model=MODEL attention=PRESET` run. In `rnn` and `conv` models
+the preset is the attention to the source; in `transformer` it is the self-attention of encoder and decoder, causal in
+the decoder, and `attention@cross_attention=PRESET` selects the attention to the source
+([architectures.md](architectures.md)).
 
-**yes**: a small model of it was composed and built, every weight got a finite gradient, one step of training changed
-the model, and greedy search took two steps. Anything else is the sentence that refuses it before training.
-{runs} of {cells} run.
+**yes** means that a small model was composed and built, every weight got a finite gradient, one training step changed
+the model, and greedy search took two steps. Any other entry is the message that refuses the combination before
+training. {runs} of {cells} combinations run.
 
 {table}
 
-Made by `python -m scripts.benchmarks.write_preset_table`; a test makes it again.
+Made by `python -m scripts.benchmarks.write_preset_table`; a test checks that it is up to date.
 """
 
 

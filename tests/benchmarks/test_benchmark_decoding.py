@@ -120,6 +120,6 @@ def test_the_page_says_ratios_of_median_and_fastest_turns(tmp_path: Path) -> Non
         "| plain cached loop | 1.25 | 1.50 | 200 | 333 | 98.5% | 30.00 |",
     ]
     assert "| ours | 4.00 ms | 6.00 ms | 1.50 |" in rows
-    assert "1 layers of each side add nothing" in page
+    assert "for their cost: 1 on each side" in page
     assert "](decoding.png)" in page
     assert (tmp_path / "decoding.png").stat().st_size > 1000
