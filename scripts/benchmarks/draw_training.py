@@ -30,8 +30,9 @@ target tokens, padding included. The speed in tokens/s counts the tokens of both
 are tied; dropout {dropout}, label smoothing {smoothing}, gradients clipped at {clip}, Adam; float32, {processor},
 torch {torch}, Python {python}.
 
-- Every program is a process that waits for its turn. The programs run one after the other; after at least {warm_up}
-  updates each has {turns}. With one thread a turn is measured in processor time, with two in wall-clock time.
+- Every program is a process that waits for its turn. The programs run one after the other.
+  The turns, after at least {warm_up} updates: {turns}.
+  With one thread a turn is measured in processor time, with two in wall-clock time.
 - Tokens/s are those of the median turn. The seconds are per token, as the median of the ratios to our turn of the same
   round; within a round, ours and the plain loops read the same batches in the same order.
 - The time of the first update is counted from the command to the end of that update, with the vocabulary and the

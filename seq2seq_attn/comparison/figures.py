@@ -186,7 +186,7 @@ def verdict(figures: Figures) -> list[str]:
     speed = "tokens_per_second"
     if len(figures.rows) > 2 and all(speed in own for own in figures.means.values()):
         front = [row.label for row in efficient(figures, figures.rows, speed, lower=False)]
-        lines.append(f"Not beaten in BLEU by one that trains as fast: {listed(front)}.")
+        lines.append(f"Pareto front of BLEU and training speed: {listed(front)}.")
     return lines
 
 
@@ -203,13 +203,13 @@ def lead(figures: Figures) -> str:
 
 
 def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
-    """Return which rows are significantly better and worse than the baseline, and which are not told apart from it."""
+    """Return which rows are significantly better or worse than the baseline, and which are not."""
     found = figures.differences
     better = [row.label for row in others if found[row.label].significant and found[row.label].value > 0]
     open_ = [row.label for row in others if not found[row.label].significant]
     worse = len(others) - len(better) - len(open_)
     parts = [f"better: {listed(better)}"] if better else []
-    parts += [f"not told apart from it: {listed(open_)}"] if open_ else []
+    parts += [f"no significant difference: {listed(open_)}"] if open_ else []
     if worse == len(others):
         whom = others[0].label if worse == 1 else f"all {worse} others"
         return f"{figures.baseline} is better than {whom} beyond the chance of the sentences."

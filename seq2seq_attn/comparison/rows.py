@@ -145,9 +145,7 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
     alone = sum(len(row.runs) == 1 for row in rows)
     if alone:
         whose = "Every row has" if alone == len(rows) else f"{alone} of {len(rows)} rows have"
-        found.append(
-            f"{whose} one seed: how far another seed would move a figure is not known, and no p-value says it."
-        )
+        found.append(f"{whose} one seed: the spread between seeds is unknown, and no p-value accounts for it.")
     own = [settings(row.runs[0].config) for row in rows]
     options = [option for option in differing(own) if by == "folder" or option.partition(".")[0] != "attention"]
     if options:
@@ -160,7 +158,7 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
                 "may not be comparable."
             )
     if any(run.memory_is_bound for run in runs):
-        found.append("≤: a job of a sweep inherits the peak memory of earlier jobs of its process.")
+        found.append("≤: an upper bound, because the jobs of a sweep share one process and its peak memory.")
     return found
 
 

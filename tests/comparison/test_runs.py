@@ -56,7 +56,7 @@ def test_a_baseline_that_is_repeated_has_no_p_value(tmp_path: Path) -> None:
     write_run(tmp_path / "b", "b", spoilt(4))
     group = only_group(tmp_path, baseline="a")
     assert group.differences["b"] == (0.0, 0.0, 0.0, None, False)
-    assert "Against a: not told apart from it: b." in figures_of_group.verdict(group)
+    assert "Against a: no significant difference: b." in figures_of_group.verdict(group)
 
 
 def test_holm_stops_at_the_first_p_value_that_may_be_chance() -> None:
@@ -167,7 +167,7 @@ def test_the_verdict_tells_better_from_worse_and_from_neither(tmp_path: Path) ->
         write_run(tmp_path / name, name, hypotheses)
     first, second, _ = figures_of_group.verdict(only_group(tmp_path, baseline="base"))
     assert first == f"Highest BLEU: good, 100.0, {100 - bleu_of(spoilt(3, 1)):.1f} above near."
-    assert second == "Against base: better: good; not told apart from it: near; worse: the other 1."
+    assert second == "Against base: better: good; no significant difference: near; worse: the other 1."
 
 
 def test_a_run_that_diverged_stands_last(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_memory_of_a_job_that_follows_others_in_its_process_is_a_bound(
     (folder / "hydra.yaml").write_text(yaml.safe_dump({"hydra": hydra}), encoding="utf-8")
     group = only_group(tmp_path)
     assert f"| {shown} |" in script.markdown_page([group], [], "page.html")
-    assert any("inherits the peak memory" in note for note in group.notes) == shown.startswith("≤")
+    assert any("share one process" in note for note in group.notes) == shown.startswith("≤")
 
 
 def test_translations_of_other_results_are_pointed_out(tmp_path: Path) -> None:

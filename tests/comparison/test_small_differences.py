@@ -42,7 +42,7 @@ def test_below_1_bleu_and_below_a_twentieth_no_difference_is_significant(tmp_pat
     (found,) = group.differences.values()
     assert (found.p, found.significant) == (pytest.approx(1 / 201), False)
     assert found.value == pytest.approx(-0.49, abs=0.01)
-    assert "not told apart from it: b" in " ".join(script.html_page([group], [], 0).split())
+    assert "no significant difference: b" in " ".join(script.html_page([group], [], 0).split())
     assert significance.is_notable(1.0, 0.9)
     assert not significance.is_notable(0.99, 0.03)
     assert not significance.is_notable(30.0, 30.04)
