@@ -45,7 +45,7 @@ the decoder, and `attention@cross_attention=PRESET` selects the attention to the
 
 **yes** means that a small model was composed and built, every weight got a finite gradient, one training step changed
 the model, and greedy search took two steps. Any other entry is the message that refuses the combination before
-training. {runs} of {cells} combinations run.
+training. In total, {runs} of {cells} run.
 
 {table}
 

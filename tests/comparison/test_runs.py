@@ -93,7 +93,7 @@ def test_runs_that_differ_in_seed_and_folder_alone_share_a_row(sweep: Path) -> N
         ("poor", [1]),
     ]
     assert [note for note in group.notes if "Rows differ" in note] == []
-    assert group.notes[0].startswith("2 of 3 rows have one seed: how far")
+    assert group.notes[0].startswith("2 of 3 rows have one seed: the spread")
 
 
 def test_another_setting_is_a_row_of_its_own_that_says_so(tmp_path: Path) -> None:
