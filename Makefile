@@ -1,9 +1,9 @@
-# Every target makes the virtual environment that it needs; `make` alone lists the targets.
+# Each target creates the virtual environment that it needs. `make` alone lists the targets.
 
-PYTHON ?= python3# any Python from 3.11 on
-ATTENTION ?= bahdanau# a file of conf/attention
+PYTHON ?= python3# Python 3.11 or newer
+ATTENTION ?= bahdanau# a preset: the name of a file in conf/attention
 OVERRIDES ?=# of train.py, as in: make train OVERRIDES="trainer.max_epochs=1 seed=3"
-TEST_WORKERS ?= 2# 0: none beside pytest itself
+TEST_WORKERS ?= 2# processes of pytest-xdist; 0: no extra process
 VENV := .venv
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -13,29 +13,29 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
 
-train: $(VENV)/.installed ## train on the small corpus of the repository: make train ATTENTION=sparse
+train: $(VENV)/.installed ## train on the included corpus: make train ATTENTION=luong_general
 	$(VENV)/bin/python train.py attention=$(ATTENTION) $(OVERRIDES)
 
-test: $(VENV)/.installed-dev ## run the tests, but for the slow ones
+test: $(VENV)/.installed-dev ## run all tests but the slow ones
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS)
 
 test-slow: $(VENV)/.installed-dev ## run the tests that take minutes
 	$(VENV)/bin/python -m pytest -m slow
 
-check: $(VENV)/.installed-dev ## format, lint, types, import layers, tests: all that a commit must pass
+check: $(VENV)/.installed-dev ## check format, lint, types and import layers, and run the tests: what a commit must pass
 	$(VENV)/bin/python -m ruff format --check
 	$(VENV)/bin/python -m ruff check
 	$(VENV)/bin/python -m mypy
 	$(VENV)/bin/python -m scripts.checks.import_layers
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS)
 
-nightly: check test-slow ## what CI runs at night: the checks and every test, the slow ones too
+nightly: check test-slow ## run what CI runs at night: the checks and all tests, the slow ones too
 
-format: $(VENV)/.installed-dev ## format the code and mend what lint can mend
+format: $(VENV)/.installed-dev ## format the code and fix what lint can fix
 	$(VENV)/bin/python -m ruff check --fix
 	$(VENV)/bin/python -m ruff format
 
-clean: ## remove the virtual environment and the caches, but never a run
+clean: ## remove the virtual environment and the caches; runs are kept
 	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache
 
 $(VENV)/bin/python:
