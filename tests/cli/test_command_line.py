@@ -78,7 +78,7 @@ def completed(*words: str) -> list[str]:
         (["translate.py", "input=./conf/train."], ["input=./conf/train.yaml"]),
         (["evaluate.py", "ck"], ["ckpt_path="]),
         (["evaluate.py", "ckpt_path=./con"], ["ckpt_path=./conf", "ckpt_path=./constraints.txt"]),
-        (["evaluate.py", "data=mul"], ["data=multi30k"]),
+        (["evaluate.py", "data=mul"], ["data=multi30k", "data=multi30k_tok"]),
     ],
 )
 def test_options_choices_and_files_complete_in_bash(words: list[str], candidates: list[str]) -> None:
