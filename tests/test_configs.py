@@ -9,9 +9,7 @@ from hydra.errors import ConfigCompositionException
 OVERRIDES = [
     ("attention=hard", "attention.num_heads=3", "model.encoder.dim=14", "encoder@model.encoder=conv"),
     ("model.decoder.dim=7", "model=transformer", "position=rotary", "attention/score=additive", "trainer=cpu"),
-    ("paths.run_dir='/a b/[c]'", "choices.model=null", "callback=[seeding,checkpoint]", "optimizer.betas=[0.5,0.9]"),
     ("+callback.killed={_target_:small_run.Killed,hook:a,step:1}", "seed=5", "search=beam", "search.beam_size=7"),
-    ("attention=hard", "attention/score=dot", "model=conv", "seed=2", "attention.num_heads=2"),
     ("attention=sparse", "model=conv", "model.encoder.num_layers=2", "attention.pattern.k=2"),
     ("attention=alternating", "~attention.pattern.patterns.local", "+attention.score.query_dim=9", "seed=3"),
     ("encoder@model.encoder=conv", "decoder@model.decoder=rnn_luong", "attention=local", "model.decoder.dim=6"),

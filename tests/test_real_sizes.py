@@ -35,6 +35,7 @@ FEW = {
     "batch_tokens": 200, "trainer.max_steps": 1, "trainer.limit_val_batches": 1, "trainer.limit_test_batches": 1,
     "trainer.enable_progress_bar": False, "tokenizer.vocab_size": 150, "data.val_sentences": 3,
     "data.test_sentences": 3, "search.limits.max_length": 3, "logger.wandb.offline": True, "bootstrap": 10,
+    "search.num_samples": 3, "search.candidates.num_samples": 3,
 }  # fmt: skip
 PAIRS = {"train": 150, "val": 3, "test": 3, "unseen": 3}  # the shortest of the demo corpus
 CAPTIONS = {"train": "train", "val": "val", "test": "test_2016_flickr", "unseen": "test_2017_flickr"}
@@ -104,13 +105,16 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(corpora: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where a command is typed; data=demo is its first few hundred pairs."""
+def folder(corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a command is typed; data=demo is its first few hundred pairs.
+
+    The folder of a run stays: a logger may write into it for a moment longer.
+    """
     monkeypatch.chdir(corpora)
-    Path("run").mkdir()
+    Path("run").symlink_to(tmp_path)
     monkeypatch.setattr(demo, "CHECKOUT_FOLDER", corpora / "demo")
     yield corpora
-    shutil.rmtree(corpora / "run")
+    (corpora / "run").unlink()
 
 
 def shortened(name: str, overrides: list[str]) -> DictConfig:
@@ -128,7 +132,7 @@ def shortened(name: str, overrides: list[str]) -> DictConfig:
 
 def one_step(overrides: list[str], run_dir: str = "run") -> dict[str, Any]:
     config = shortened("train", overrides)
-    config.paths.run_dir = run_dir
+    config.paths.run_dir = str(Path(run_dir).resolve())
     with open_dict(config):
         config.callback.pop("attention_map")  # to draw one takes longer than all the rest
     return train(config)

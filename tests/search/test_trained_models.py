@@ -16,7 +16,7 @@ from seq2seq_attn.search.search import Hypothesis, TargetVocabulary
 
 ATTENTIONS = ("bahdanau", "hard", "local_p", "sparse", "synthesizer_dense")
 MODELS = [(name, attention) for name in ("rnn", "conv", "transformer") for attention in ATTENTIONS]
-QUICK = [("rnn", "bahdanau"), ("transformer", "sparse")]
+QUICK = {("rnn", "bahdanau"): ("greedy", "diverse"), ("transformer", "sparse"): ("beam", "sampling")}
 SEARCHES = {
     "greedy": ["search=greedy"],
     "beam": ["search=beam", "search.beam_size=4", "search.num_best=3"],
@@ -27,10 +27,20 @@ TARGET = TargetVocabulary(BOS, EOS, (0, 1, 2), list)
 STEPS = 120
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(m, marks=[] if m in QUICK else pytest.mark.slow, id="-".join(m)) for m in MODELS],
-)
+def every(of_search: bool) -> Any:
+    """All models, with all searches; those that are not quick are slow."""
+    if not of_search:
+        cases = [pytest.param(m, marks=[] if m in QUICK else pytest.mark.slow, id="-".join(m)) for m in MODELS]
+        return pytest.mark.parametrize("model", cases, indirect=True)
+    cases = [
+        pytest.param(m, search, marks=[] if search in QUICK.get(m, ()) else pytest.mark.slow, id="-".join([*m, search]))
+        for m in MODELS
+        for search in SEARCHES
+    ]
+    return pytest.mark.parametrize(("model", "search"), cases, indirect=["model"])
+
+
+@pytest.fixture(scope="module")
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A model in float32, as in use; trained once for all workers."""
     name, attention = request.param
@@ -38,7 +48,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     trained = model_for(name, f"attention={attention}")
 
     def make(folder: Path) -> None:
-        exact_match("copy", trained, steps=STEPS)
+        exact_match("copy", trained, steps=STEPS, count=32)
         torch.save(trained.state_dict(), folder / "weights.pt")
 
     folder = shared_folder(tmp_path_factory, f"copying_{name}_{attention}", make)
@@ -73,7 +83,7 @@ def same(ours: list[list[Hypothesis]], theirs: list[list[Hypothesis]]) -> None:
             assert a.score == pytest.approx(b.score, abs=1e-4)
 
 
-@pytest.mark.parametrize("search", list(SEARCHES))
+@every(of_search=True)
 def test_translations_are_the_same_at_batch_1_7_and_64_in_any_order_and_among_longer_ones(
     model: Any, search: str
 ) -> None:
@@ -88,7 +98,7 @@ def test_translations_are_the_same_at_batch_1_7_and_64_in_any_order_and_among_lo
     same(found(model, search, [*longer, *batch], 100)[len(longer) :], expected)
 
 
-@pytest.mark.parametrize("search", list(SEARCHES))
+@every(of_search=True)
 def test_the_log_probability_of_every_hypothesis_is_that_of_forced_scoring(model: Any, search: str) -> None:
     batch = rows(64)
     pairs = [(row, one) for row, of_row in zip(batch, found(model, search, batch, 64), strict=True) for one in of_row]
@@ -102,6 +112,7 @@ def test_the_log_probability_of_every_hypothesis_is_that_of_forced_scoring(model
     torch.testing.assert_close(reported, forced, rtol=0, atol=1e-4)
 
 
+@every(of_search=False)
 @torch.inference_mode()
 def test_a_reordered_state_equals_a_recomputed_one(model: Any) -> None:
     batch, width = rows(5), 3
