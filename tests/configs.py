@@ -63,6 +63,8 @@ def with_options(*overrides: str) -> DictConfig:
         return compose_here(*overrides)
     for group, node in NODES.items():
         others = tuple(override for override in overrides if not override.startswith(f"{group}="))
+        if "@" in group and "model" in groups:  # a model sets values of its encoder and decoder
+            continue
         if others and groups.count(group) == 1:
             (chosen,) = set(overrides) - set(others)
             config = deepcopy(with_options(*others))

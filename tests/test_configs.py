@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from configs import NODES, compose_here, compose_train, options, sets_a_value
+from configs import compose_here, compose_train, options, sets_a_value
 from hydra.errors import ConfigCompositionException
 
 OVERRIDES = [
@@ -12,6 +12,7 @@ OVERRIDES = [
     ("+callback.killed={_target_:small_run.Killed,hook:a,step:1}", "seed=5", "search=beam", "search.beam_size=7"),
     ("attention=sparse", "model=conv", "model.encoder.num_layers=2", "attention.pattern.k=2"),
     ("attention=alternating", "~attention.pattern.patterns.local", "+attention.score.query_dim=9", "seed=3"),
+    ("model=conv", "encoder@model.encoder=transformer", "decoder@model.decoder=rnn", "seed=4"),
     ("encoder@model.encoder=conv", "decoder@model.decoder=rnn_luong", "attention=local", "model.decoder.dim=6"),
     ("debug=fast", "trainer.max_steps=3", "logger=[tensorboard]", "ckpt_path=${paths.run_dir}/x"),
 ]
@@ -24,12 +25,19 @@ def test_a_config_whose_values_are_set_later_is_the_one_that_hydra_composes(over
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("group", list(NODES))
-@pytest.mark.parametrize("model", options("model"))
-def test_a_node_is_the_same_beside_every_model(group: str, model: str) -> None:
-    for option in options(group.partition("@")[0]):
-        overrides = (f"{group}={option}", f"model={model}")
+@pytest.mark.parametrize("preset", options("attention"))
+def test_a_preset_of_attention_is_the_same_node_beside_every_model(preset: str) -> None:
+    for model in options("model"):
+        overrides = (f"attention={preset}", f"model={model}")
         assert compose_train(*overrides) == compose_here(*overrides)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder", options("encoder"))
+@pytest.mark.parametrize("decoder", options("decoder"))
+def test_an_encoder_is_the_same_node_beside_every_decoder(encoder: str, decoder: str) -> None:
+    overrides = (f"encoder@model.encoder={encoder}", f"decoder@model.decoder={decoder}", "attention=local")
+    assert compose_train(*overrides) == compose_here(*overrides)
 
 
 def test_what_hydra_refuses_is_refused_with_its_sentence() -> None:

@@ -80,3 +80,8 @@ def test_a_line_of_a_hundred_thousand_tokens_is_dropped_with_or_without_blanks()
 def test_limits_that_no_pair_can_meet_are_refused(settings, sentence):
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         Cleaning(**settings)
+
+
+def test_a_pair_of_exactly_the_greatest_ratio_stays():
+    even, uneven = pair("a b", "c d e f"), pair("a b", "c d e f g")
+    assert Cleaning(max_ratio=2).drop([even, uneven])[0] == [even]

@@ -31,7 +31,8 @@ def test_inverse_sqrt_rises_to_the_rate_and_falls_with_the_root_of_the_step() ->
 def test_cosine_rises_to_the_rate_and_falls_to_nothing() -> None:
     found = rates(partial(cosine, warmup_steps=2, total_steps=10), 10)
     assert found[:2] == [0.5, 1.0]
-    assert found[5] == pytest.approx(0.5)  # half-way between the peak and the end
+    assert found[3] == pytest.approx(0.5 + 0.5 * 2**-0.5)  # a quarter of the way from the peak to the end
+    assert found[5] == pytest.approx(0.5)  # half-way
     assert found[9] == pytest.approx(0.0)
 
 
