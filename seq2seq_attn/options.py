@@ -90,7 +90,7 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
             if OmegaConf.is_config(value):  # choices refer to what a config composed outside of Hydra lacks
                 value = OmegaConf.to_container(value, resolve=name != "choices")
             check(name, value, kind)
-    for name, callback in (config.callback or {}).items() if "callback" in types else ():
+    for name, callback in (config.get("callback") or {}).items() if "callback" in types else ():
         figures = dict.fromkeys([*MONITORED, *(f"val/{metric}" for metric in config.get("metric") or ())])
         if (monitor := callback.get("monitor", "step")) not in figures:
             raise UserError(f"callback.{name}.monitor={shown(monitor)} must be one of {', '.join(figures)}")

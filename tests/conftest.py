@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import warnings
 from collections.abc import Iterator
@@ -36,6 +37,18 @@ def reproducible(one_thread: None) -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch.set_num_threads(1)  # whatever a test has chosen
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """Restore what a command that ran in this process has set of the package's loggers."""
+    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "seq2seq_attn"]
+    loggers = [logging.getLogger(name) for name in {"seq2seq_attn", *names}]
+    before = [(logger.level, logger.disabled, logger.propagate) for logger in loggers]
+    yield
+    for logger, (level, disabled, propagate) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.disabled, logger.propagate = disabled, propagate
 
 
 @pytest.fixture

@@ -28,3 +28,5 @@ def one_rank(
     os.environ |= {"LOCAL_RANK": str(rank), "RANK": str(rank)}
     torch.set_num_threads(1)
     torch.save(work(*arguments), folder / f"{rank}.pt")
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()  # rank 0 holds the store, through which the others may still be connecting

@@ -100,7 +100,7 @@ def test_the_mean_stays_in_its_own_precision(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("momentum", [-0.1, 1.0])
 def test_a_momentum_that_never_starts_the_mean_is_refused(momentum: float) -> None:
-    sentence = f"^momentum={momentum} of the baseline is not from 0 to below 1; take one that is, such as 0.9$"
+    sentence = f"^momentum={momentum} of the baseline is not from 0 to below 1; give one that is, such as 0.9$"
     with pytest.raises(UserError, match=sentence):
         Reinforce(momentum=momentum)
 
