@@ -1,7 +1,7 @@
 """The type and the range of every option, checked before anything reads one.
 
-Types are those of the constructor that a `_target_` names, or are listed here for options of the first level. A new
-number takes one name more in `RANGES`.
+Types are those of the constructor that a `_target_` names, or are listed here for options of the first level. The range
+of a number is that of `RANGES`, or stands in the constructor: `sharpness: Annotated[float, "(0, inf)"]`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
@@ -100,6 +100,8 @@ def check(key: str, value: Any, kind: Any) -> None:
     """Check an option and those inside of it."""
     ends = (key.split(".", start)[-1] for start in range(key.count(".") + 1))  # from the longest
     interval = next((INTERVALS[end] for end in ends if end in INTERVALS), None)
+    if get_origin(kind) is Annotated:
+        kind, interval = get_args(kind)
     if value == "???":
         if key.endswith("_vocab_size"):
             return  # the tokenizer knows it
@@ -173,7 +175,7 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"{key}._target_={shown(node['_target_'])} is no class or function to import") from error
     try:
         arguments = inspect.signature(target).parameters
-        types = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+        types = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
     except (NameError, ValueError):  # a name for type checkers alone, a class in C
         return {}
     if any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values()):

@@ -6,7 +6,7 @@ import copy
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import pytest
 import yaml
@@ -74,23 +74,28 @@ def test_every_option_declares_its_type_and_a_number_its_range() -> None:
     found = every_option()
     assert len(found) > 300
     for path, default, kind in found:
-        kinds = kinds_in(kind)
+        plain, interval = get_args(kind) if get_origin(kind) is Annotated else (kind, interval_of(path))
+        kinds = kinds_in(plain)
         assert kind is not Any or isinstance(default, str), f"{path} has no type; add it to options.py"
         if not (isinstance(default, str) and default.startswith(("${", "???"))):
             check(path, default, kind)
-        for value, said in outside(path, kinds):
+        for value, said in outside(path, kinds, interval):
             with pytest.raises(UserError, match=rf"^{path}=.* must be .*{re.escape(said)}"):
                 check(path, [value, value] if kinds & {list, tuple} else value, kind)
 
 
-def outside(path: str, kinds: set[Any]) -> Iterator[tuple[Any, str]]:
+def interval_of(path: str) -> str | None:
+    """The interval that the longest end of an option's path has in `RANGES`."""
+    names = path.split(".")
+    ends = (".".join(names[start:]) for start in range(len(names)))
+    return next((INTERVALS[end] for end in ends if end in INTERVALS), None)
+
+
+def outside(path: str, kinds: set[Any], interval: str | None) -> Iterator[tuple[Any, str]]:
     """Values that an option refuses, and what its sentence says of them."""
     choices = [get_args(kind) for kind in kinds if get_origin(kind) is Literal]
     if kinds & {int, float}:
-        names = path.split(".")
-        ends = (".".join(names[start:]) for start in range(len(names)))
-        interval = next((INTERVALS[end] for end in ends if end in INTERVALS), None)
-        assert interval is not None, f"{path} has no range; add its name to RANGES of options.py"
+        assert interval is not None, f"{path} has no range; annotate the argument, as Annotated[float, '(0, inf)']"
         low, high = map(float, interval[1:-1].split(","))
         refused = [int(low) - 1, high + 1, math.nan]
         refused += [low] * (interval[0] == "(") + [high] * (interval[-1] == ")")
@@ -99,6 +104,20 @@ def outside(path: str, kinds: set[Any]) -> Iterator[tuple[Any, str]]:
         yield 99999, "bool"
     elif choices and str not in kinds:
         yield "nope", str(choices[0][0])
+
+
+class Sharpened:
+    """An option whose range stands in its constructor."""
+
+    def __init__(self, *, sharpness: Annotated[float, "(0, inf)"]) -> None: ...
+
+
+def test_a_range_in_the_constructor_holds() -> None:
+    node = {"_target_": f"{__name__}.Sharpened", "sharpness": 10.0}
+    check("part", node, object)
+    for value in (0.0, -1.0, math.nan, "abc"):
+        with pytest.raises(UserError, match=r"^part\.sharpness=.+ must be float in \(0, inf\)"):
+            check("part", node | {"sharpness": value}, object)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -20,6 +20,7 @@ from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.distributed.collectives import of_all_ranks
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.metric.corpus_metric import CorpusMetric
 from seq2seq_attn.metric.token_mean import TokenMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
@@ -246,7 +247,7 @@ class TranslationModule(pl.LightningModule):
         figures, signatures = self.figures.setdefault(stage, {}), self.signatures.setdefault(stage, {})
         for name, metric in self.stage_metrics(stage).items():
             value = metric.compute()
-            if name not in MEANS:
+            if isinstance(metric, CorpusMetric):
                 signatures[name] = metric.signature()
             if name == "nll":
                 name, value = "ppl", value.exp()
