@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 LINE_END = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]")  # and what else separates rows or columns
@@ -24,3 +26,15 @@ def plain_console(**options: Any) -> Console:
     from rich.console import Console  # 0.1 s that an import of an attention layer does not pay
 
     return Console(markup=False, emoji=False, **options)
+
+
+def new_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> Table:
+    """Return Rich's table; all columns but the first are right-aligned, as numbers are."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right" if table.columns else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table

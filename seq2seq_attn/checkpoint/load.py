@@ -88,6 +88,21 @@ def load(path: str) -> Loaded:
     return Loaded(model.eval(), tokenizer, config)
 
 
+def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
+    """Load the best weights of a run; those that training left unvalidated are saved and validated first."""
+    best, last = folder / BEST, folder / LAST
+    had_best, had_last = trainer.strategy.broadcast((best.exists(), last.exists()))
+    validated = module.validated_step == trainer.global_step and had_best
+    if not (validated and had_last):
+        trainer.save_checkpoint(last)
+    if not validated:
+        score = trainer.checkpoint_callback.best_model_score if trainer.checkpoint_callback else None
+        found = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
+        if not had_best or score is None or (found and found[0]["val/bleu"] > float(score)):
+            trainer.save_checkpoint(best)
+    module.load_state_dict(read_checkpoint(best)["state_dict"])
+
+
 def check_config(config: dict[str, Any], file: Path) -> None:
     """Refuse options that are missing or of wrong types, and parts that are of no slot."""
     check_saved_options(config, {"model": dict, "search": dict, "data.cleaning": dict} | LANGUAGES, file)

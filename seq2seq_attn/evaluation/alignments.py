@@ -26,8 +26,7 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.reading import read_lines, read_pairs
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
 from seq2seq_attn.errors import UserError, reports_user_errors
-from seq2seq_attn.evaluation.report import new_table
-from seq2seq_attn.text import plain_console
+from seq2seq_attn.text import new_table, plain_console
 
 GOLD = Path(__file__).parents[2] / "docs/benchmarks/tatoeba_alignments.tsv"
 DIGITS = 16  # of the hash
@@ -69,10 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Agreement]:
         "diagonal, equal words first": [equal_or_diagonal(*both) for both in words],
     }
     judged = {name: agreement(found, pairs) for name, found in links.items()}
-    table = new_table("links of", ["number", "precision", "recall", "error rate"])
-    for name, (number, *percents) in judged.items():
-        table.add_row(name, str(number), *(f"{percent:.1f}" for percent in percents))
-    plain_console().print(table)
+    rows = [(name, str(found.links), *(f"{percent:.1f}" for percent in found[1:])) for name, found in judged.items()]
+    plain_console().print(new_table(["links of", "number", "precision", "recall", "error rate"], rows))
     in_training = sum(pair.source in seen for pair in pairs)
     print(f"{len(pairs)} of {total} pairs are in {chosen.corpus}; {in_training} of them were trained on")
     return judged

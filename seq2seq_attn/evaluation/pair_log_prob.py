@@ -20,13 +20,12 @@ from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.evaluation.report import new_table
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.inference.output import written
 from seq2seq_attn.inference.translator import CONTROL
 from seq2seq_attn.paths import given_path
-from seq2seq_attn.text import plain_console
+from seq2seq_attn.text import new_table, plain_console
 from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
 from seq2seq_attn.training.results import display_path
 
@@ -168,16 +167,14 @@ def read(file: str) -> Iterator[Line]:
 def print_sums(file: Path, sums: dict[str, Any]) -> None:
     """Print the sums, their mean over tokens and the perplexity."""
     per_token = sums["log_prob"] / sums["tokens"]
-    table = new_table("result", ["value"])
-    for name, value in {
+    rows = {
         "pairs": f"{sums['pairs']:,}",
         "tokens, end tokens included": f"{sums['tokens']:,}",
         "log_prob, nats": f"{sums['log_prob']:,.2f}",
         "log_prob of a token": f"{per_token:.4f}",
         "perplexity": f"{math.exp(-per_token):,.2f}",
-    }.items():
-        table.add_row(name, value)
+    }
     console = plain_console()
-    console.print(table)
+    console.print(new_table(["result", "value"], rows.items()))
     console.print("\nlog_prob, tokens, log_prob of a token, a line for each pair:", highlight=False)
     console.print(display_path(file), highlight=False, soft_wrap=True)

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.table import Table
-
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.metric.attention import AttentionFigures
@@ -17,7 +15,7 @@ from seq2seq_attn.metric.by_length import LENGTHS, score_by_length
 from seq2seq_attn.metric.confidence import confidence
 from seq2seq_attn.metric.length_ratio import length_ratio
 from seq2seq_attn.metric.repetition import repetition
-from seq2seq_attn.text import plain_console
+from seq2seq_attn.text import new_table, plain_console
 from seq2seq_attn.training.provenance import provenance
 from seq2seq_attn.training.results import display_path
 from seq2seq_attn.training.translation_module import MEANS, TranslationModule
@@ -111,10 +109,8 @@ def print_report(run_dir: Path, report: dict[str, Any]) -> None:
     console.print(title, highlight=False)  # above the table, whose own title is cut to its width
 
     def print_table(head: str, rows: list[str], cell: Callable[[str, dict[str, Any]], str], prefix: str = "") -> None:
-        table = new_table(head, list(splits))
-        for row in rows:
-            table.add_row(prefix + row, *(cell(row, split) for split in columns))
-        console.print(table)
+        cells = [[prefix + row, *(cell(row, split) for split in columns)] for row in rows]
+        console.print(new_table([head, *splits], cells))
 
     print_table("result", [name for name in first if name not in NESTED], lambda name, split: shown(name, split[name]))
     if report["bootstrap"]:
@@ -142,15 +138,6 @@ def of_length(words: str, split: dict[str, Any]) -> str:
     """Return BLEU of a bucket and the number of its sentences, or nothing where it has none."""
     found = [bucket for bucket in split["bleu_by_length"] if bucket["words"] == words]
     return "".join(f"{bucket['score']:.2f} ({bucket['sentences']:,})" for bucket in found)
-
-
-def new_table(first: str, names: list[str]) -> Table:
-    """Return a table whose columns after the first are numbers."""
-    table = Table()
-    table.add_column(first)
-    for name in names:
-        table.add_column(name, justify="right")
-    return table
 
 
 def shown(name: str, value: Any) -> str:

@@ -77,11 +77,13 @@ class CTranslate2Engine(Engine):
             prefixes or attention.
     """
 
+    max_length: int
+
     def __init__(self, paths: Sequence[str], *, device: torch.device, num_threads: int | None) -> None:
         if len(paths) != 1:
             raise UserError("engine=ctranslate2 knows no ensembles; give one ckpt_path, or leave out engine")
         folder, ctranslate2 = given_path(paths[0], "ckpt_path"), import_ctranslate2()
-        self.tokenizer, self.config, self._max_length = read_exported(folder)
+        self.tokenizer, self.config, self.max_length = read_exported(folder)
         banned = self.tokenizer.target_tokens(list(TargetVocabulary.of(self.tokenizer).banned_ids))
         self._suppressed = [[token] for token in banned]
         tokens = self.tokenizer.target_tokens(list(range(self.tokenizer.target_vocab_size)))
@@ -93,10 +95,6 @@ class CTranslate2Engine(Engine):
             compute_type="float32",
             intra_threads=num_threads or 0,
         )
-
-    @property
-    def max_length(self) -> int:
-        return self._max_length
 
     def __call__(
         self, sources: list[list[int]], search: Search, prefixes: list[list[int]] | None = None

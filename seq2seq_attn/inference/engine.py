@@ -17,12 +17,13 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class Engine(ABC):
-    """A trained model that translates token ids by a search."""
+    """A trained model that translates token ids by a search.
 
-    @property
-    @abstractmethod
-    def max_length(self) -> int | None:
-        """The most tokens of a source, end token included; None for no limit."""
+    Attributes:
+        max_length: the most tokens of a source, end token included; None for no limit.
+    """
+
+    max_length: int | None
 
     @abstractmethod
     def __call__(
@@ -41,11 +42,7 @@ class TorchEngine(Engine):
 
     def __init__(self, model: DecodingModel, tokenizer: SentencePieceTokenizer, device: torch.device) -> None:
         self.model, self.tokenizer, self.device = model, tokenizer, device
-        self._max_length = model.max_length  # asked once: it walks through all modules
-
-    @property
-    def max_length(self) -> int | None:
-        return self._max_length
+        self.max_length = model.max_length
 
     def __call__(
         self, sources: list[list[int]], search: Search, prefixes: list[list[int]] | None = None

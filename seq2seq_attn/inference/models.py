@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from seq2seq_attn.checkpoint.ensemble import load_ensemble
-from seq2seq_attn.checkpoint.load import find_checkpoint
+from seq2seq_attn.checkpoint.load import find_checkpoint, load
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
@@ -33,10 +32,25 @@ class Models(NamedTuple):
 
 
 def load_models(paths: Sequence[str], device: str) -> Models:
-    """Load checkpoints onto the CPU."""
+    """Load the checkpoints of some run folders or .ckpt files, which must have one tokenizer, onto the CPU.
+
+    Raises:
+        UserError: if two tokenizers differ, or there is no path.
+    """
+    if not paths:
+        raise UserError("ckpt_path=[] names no checkpoint; give a run folder or a .ckpt file, or several")
     chosen = choose_device(device)
     files = [find_checkpoint(path) for path in paths]
-    return Models(files, *load_ensemble([str(file) for file in files]), chosen)
+    loaded = [load(str(file)) for file in files]
+    first = loaded[0]
+    for file, other in zip(files, loaded, strict=True):
+        if other.tokenizer.fingerprint != first.tokenizer.fingerprint:
+            raise UserError(
+                f"{files[0]} and {file} have different tokenizers, and an ensemble needs one; give runs of the same "
+                "data and tokenizer options"
+            )
+    model = first.model if len(loaded) == 1 else Ensemble([member.model for member in loaded]).eval()
+    return Models(files, model, first.tokenizer, first.config, chosen)
 
 
 def choose_device(name: str) -> torch.device:

@@ -17,7 +17,6 @@ from seq2seq_attn.checkpoint.resume import LIMITS, Change, Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.position_encoding import PositionEncoding
-from seq2seq_attn.training.recipe import check_recipe
 from seq2seq_attn.training.translation_module import TranslationModule
 
 SLOTS = {
@@ -36,9 +35,9 @@ NAMED = 4  # differences, at most
 
 def check_config(composed: DictConfig) -> None:
     """Refuse options that do not fit one another, before anything is read."""
-    typed = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
-    check_recipe()
-    check_slots(OmegaConf.to_yaml(composed.model, resolve=False), typed)
+    if HydraConfig.initialized():
+        check_recipe(HydraConfig.get().runtime)
+        check_slots(OmegaConf.to_yaml(composed.model, resolve=False), list(HydraConfig.get().overrides.task))
     check_metrics(composed.data, composed.get("metric") or {})
 
 
@@ -49,6 +48,15 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
         check_changes(resumed)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
+
+
+def check_recipe(runtime: Any) -> None:
+    """Refuse a recipe that does not exist: Hydra leaves it out, as the recipe of a corpus and a model is optional."""
+    name, pair = runtime.choices.get("recipe"), f"{runtime.choices.get('data')}_{runtime.choices.get('model')}"
+    folders = [Path(source.path) / "recipe" for source in runtime.config_sources if source.schema == "file"]
+    names = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
+    if name not in (None, pair, *names):
+        raise UserError(f"There is no recipe '{name}'; choose from: {', '.join(names)}")
 
 
 def check_slots(model: str, overrides: list[str]) -> None:

@@ -6,22 +6,20 @@ import json
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import OmegaConf
-from rich.table import Table
 from torch import nn
 
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.text import plain_console
-from seq2seq_attn.training.recipe import print_missing_recipe
+from seq2seq_attn.text import new_table, plain_console
 from seq2seq_attn.training.translation_module import TranslationModule
 
 PACKAGES = (
@@ -37,20 +35,10 @@ def record_start(run_dir: Path, module: TranslationModule, datamodule: Translati
     OmegaConf.save(OmegaConf.create(module.config), run_dir / "config.yaml")
     written = json.dumps(provenance(datamodule.corpus), indent=2, ensure_ascii=False)
     (run_dir / "provenance.json").write_text(f"{written}\n", "utf-8")
-    print_table(f"Data: {datamodule.corpus.direction}", ("what", "count"), data_counts(datamodule))
     parts = f"{type(module.model.encoder).__name__} → {type(module.model.decoder).__name__}"
-    print_table(f"Model: {parts}", ("parameters of", "count"), model_counts(module.model))
-    print_missing_recipe(module.config)
-
-
-def print_table(title: str, columns: tuple[str, str], rows: Mapping[str, str]) -> None:
-    """Print names and values, the values right-aligned."""
-    table = Table(title=title, title_justify="left")
-    table.add_column(columns[0])
-    table.add_column(columns[1], justify="right")
-    for name, value in rows.items():
-        table.add_row(name, value)
-    plain_console().print(table)
+    console, counts = plain_console(), data_counts(datamodule)
+    console.print(new_table(("what", "count"), counts.items(), f"Data: {datamodule.corpus.direction}"))
+    console.print(new_table(("parameters of", "count"), model_counts(module.model).items(), f"Model: {parts}"))
 
 
 def data_counts(datamodule: TranslationDataModule) -> dict[str, str]:

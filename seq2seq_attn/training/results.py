@@ -15,8 +15,7 @@ from seq2seq_attn import markdown
 from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.callback.validation_time import ValidationTime
 from seq2seq_attn.data.corpus import LoadedCorpus
-from seq2seq_attn.text import LINE_END, plain_console, printable
-from seq2seq_attn.training.provenance import print_table
+from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
 LOGGED_ROWS = 200  # of a test set; translations.tsv has them all
@@ -129,8 +128,8 @@ def print_results(run_dir: Path, results: dict[str, Any]) -> None:
     title = f"{results['model']} · attention={results['attention']}"
     shown = {name: shown_value(name, value) for name, value in results.items() if not name.endswith("_signature")}
     folder = display_path(run_dir)
-    print_table(title, ("result", "value"), shown)
     console = plain_console()
+    console.print(new_table(("result", "value"), shown.items(), title))
     for name, value in results.items():
         if name.endswith("_signature"):
             console.print(f"{name}: {value}", highlight=False, soft_wrap=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from seq2seq_attn.checkpoint.checkpoint_file import BEST, LAST, prepare_run_folder
-from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.checkpoint.checkpoint_file import prepare_run_folder
+from seq2seq_attn.checkpoint.load import load_best
 from seq2seq_attn.checkpoint.resume import results_of_complete, starting_point
-from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.ranks import ending_together
 from seq2seq_attn.distributed.run_folder import announce
 from seq2seq_attn.distributed.sweep_job import sweep_job
@@ -20,7 +18,6 @@ from seq2seq_attn.training.checks import check_config, check_run
 from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.provenance import record_start
 from seq2seq_attn.training.results import collect_results, record_results
-from seq2seq_attn.training.translation_module import TranslationModule
 
 
 def train(composed: DictConfig) -> dict[str, Any]:
@@ -44,26 +41,9 @@ def train(composed: DictConfig) -> dict[str, Any]:
         del resumed  # its tensors
         with sweep_job(), ending_together(trainer):
             trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
-            best = best_checkpoint(trainer, module, datamodule, run_dir)
-            module.load_state_dict(read_checkpoint(best)["state_dict"])
+            load_best(trainer, module, datamodule, run_dir / "checkpoints")
             trainer.test(module, datamodule=datamodule, verbose=False)
             results = collect_results(trainer, module)
         if trainer.is_global_zero:
             record_results(run_dir, results, module, datamodule.corpus, trainer.loggers)
         return results
-
-
-def best_checkpoint(trainer: Any, module: TranslationModule, datamodule: TranslationDataModule, run_dir: Path) -> Path:
-    """Return the best checkpoint; weights that training left unvalidated are saved and validated first."""
-    best, last = run_dir / "checkpoints" / BEST, run_dir / "checkpoints" / LAST
-    had_best, had_last = trainer.strategy.broadcast((best.exists(), last.exists()))
-    validated = module.validated_step == trainer.global_step and had_best
-    if not (validated and had_last):
-        trainer.save_checkpoint(last)
-    if validated:
-        return best
-    score = trainer.checkpoint_callback.best_model_score if trainer.checkpoint_callback else None
-    found = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
-    if not had_best or score is None or (found and found[0]["val/bleu"] > float(score)):
-        trainer.save_checkpoint(best)
-    return best

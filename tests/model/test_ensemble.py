@@ -12,8 +12,8 @@ from search.test_greedy import BOS, EOS, MASK, SOURCE, TARGET, peaked
 from small_checkpoint import SENTENCES, write_checkpoint
 from torch import Tensor
 
-from seq2seq_attn.checkpoint.ensemble import load_ensemble
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.models import load_models
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble, log_mean_probability
 
@@ -97,13 +97,13 @@ def test_vocabularies_of_different_sizes_are_refused() -> None:
 def test_checkpoints_of_one_tokenizer_are_loaded_together(tmp_path: Path) -> None:
     for seed in (0, 1):
         write_checkpoint(tmp_path / f"{seed}" / "checkpoints" / "best.ckpt", seed=seed)
-    loaded = load_ensemble([str(tmp_path / "0"), str(tmp_path / "1" / "checkpoints" / "best.ckpt")])
+    loaded = load_models([str(tmp_path / "0"), str(tmp_path / "1" / "checkpoints" / "best.ckpt")], "cpu")
     assert isinstance(loaded.model, Ensemble)
     assert not loaded.model.training
     weights = [member.output.weight for member in loaded.model.members]
     assert len(weights) == 2
     assert (weights[0] - weights[1]).abs().max() > 0.01
-    assert isinstance(load_ensemble([str(tmp_path / "0")]).model, EncoderDecoder)
+    assert isinstance(load_models([str(tmp_path / "0")], "cpu").model, EncoderDecoder)
     (ids,) = loaded.tokenizer.encode_source(["the dog"])
     found = built(composed("search.limits.max_length=11").search)(
         loaded.model, torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool), TARGET
@@ -115,9 +115,9 @@ def test_checkpoints_of_two_tokenizers_are_refused_by_name(tmp_path: Path) -> No
     write_checkpoint(tmp_path / "a.ckpt")
     write_checkpoint(tmp_path / "b.ckpt", sentences=[*SENTENCES, "grün"])
     with pytest.raises(UserError, match=r"a\.ckpt and .*b\.ckpt have different tokenizers, and an ensemble needs one"):
-        load_ensemble([str(tmp_path / "a.ckpt"), str(tmp_path / "a.ckpt"), str(tmp_path / "b.ckpt")])
+        load_models([str(tmp_path / "a.ckpt"), str(tmp_path / "a.ckpt"), str(tmp_path / "b.ckpt")], "cpu")
 
 
 def test_no_checkpoint_is_refused() -> None:
     with pytest.raises(UserError, match=r"^ckpt_path=\[\] names no checkpoint; give a run folder or a \.ckpt file"):
-        load_ensemble([])
+        load_models([], "cpu")
