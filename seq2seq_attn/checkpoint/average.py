@@ -7,14 +7,13 @@ it holds no state of an optimizer, so no run resumes from it.
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from seq2seq_attn.checkpoint.checkpoint_file import LAST, PREVIOUS, write_checkpoint
+from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint
 from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -53,51 +52,32 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
         return files
     if len(paths) != 1 or not Path(paths[0]).is_dir():
         raise UserError(f"--last and --best choose from one run folder, got {' '.join(paths)}")
-    saved = files_by_step(Path(paths[0]))
-    ranks = {step: float(step) for step in saved} if best is None else scores(Path(paths[0]), saved)
+    saved = validated(Path(paths[0]))
+    ranks = {step: float(step) if best is None else bleu for step, (_, bleu) in saved.items()}
     count = last if best is None else best
     assert count is not None
     if not 2 <= count <= len(ranks):
         raise UserError(
-            f"{paths[0]} has {len(ranks)} checkpoints of different steps, and --last or --best takes 2 at least and no "
-            f"more than these, got {count}; a run keeps its last ten with callback=[default,history]"
+            f"{paths[0]} has {len(ranks)} checkpoints of different validations, and --last or --best takes 2 at least "
+            f"and no more than these, got {count}; a run keeps its last ten with callback=[default,history]"
         )
-    return [saved[step] for step in sorted(sorted(ranks, key=ranks.__getitem__)[-count:])]
+    return [saved[step][0] for step in sorted(sorted(ranks, key=ranks.__getitem__)[-count:])]
 
 
-def files_by_step(run: Path) -> dict[int, Path]:
-    """Return one checkpoint of each step at which the run saved any; averages are left out.
+def validated(run: Path) -> dict[int, tuple[Path, float]]:
+    """Return a checkpoint of each step at which the run was validated, and its BLEU.
 
-    A checkpoint that was saved by the clock or at a signal is left out too if metrics.csv has no validation there:
-    `--last N` is the average of the last N validations.
+    Averages are left out, and so is what was saved by the clock or at a signal: `--last N` is the average of the last N
+    validations.
     """
     folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
-    file = run / "metrics.csv"
-    validated = validations(file, "val/loss") if file.is_file() else None
-    found: dict[int, Path] = {}
+    found: dict[int, tuple[Path, float]] = {}
     for file in sorted(folder.glob("*.ckpt")):
         checkpoint = read_checkpoint(file)
-        if "averaged" in checkpoint:
-            continue
-        step = checkpoint["global_step"]
-        if file.name not in (LAST, PREVIOUS) or validated is None or step in validated:
-            found.setdefault(step, file)
+        state = checkpoint.get("resume")
+        if state is not None and state["validated_step"] == checkpoint["global_step"]:
+            found.setdefault(checkpoint["global_step"], (file, float(state["metrics"]["val/bleu"])))
     return found
-
-
-def scores(run: Path, steps: dict[int, Path]) -> dict[int, float]:
-    """Return the validation BLEU of those steps that were validated."""
-    file = run / "metrics.csv"
-    if not file.is_file():
-        raise UserError(f"{run} has no metrics.csv, where --best finds the validation BLEU; use --last")
-    bleu = validations(file, "val/bleu")
-    return {step: bleu[step] for step in steps if step in bleu}
-
-
-def validations(file: Path, metric: str) -> dict[int, float]:
-    """Return a metric by the step of a checkpoint, which counts the steps done; a row counts from 0."""
-    with file.open(encoding="utf-8", newline="") as rows:
-        return {int(row["step"]) + 1: float(row[metric]) for row in csv.DictReader(rows) if row.get(metric)}
 
 
 def averaged(files: list[Path]) -> dict[str, Any]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import codecs
 import gzip
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import plain_console
@@ -126,19 +126,7 @@ def line_count(total: int | None, shown: bool) -> Iterator[Callable[[int], None]
     Args:
         total: the number of lines, where it is known.
     """
-    columns = [*([BarColumn()] if total else []), TextColumn("{task.description}")]
+    columns = [BarColumn(), MofNCompleteColumn(), TextColumn("lines"), TimeElapsedColumn(), TimeRemainingColumn()]
     # Rich keeps what others print to standard error above the bar.
     with Progress(*columns, console=plain_console(stderr=True), disable=not shown) as progress:
-        task, started, done = progress.add_task("0 lines", total=total), time.perf_counter(), 0
-
-        def advance(more: int) -> None:
-            nonlocal done
-            done += more
-            progress.update(task, completed=done, description=describe(done, total, time.perf_counter() - started))
-
-        yield advance
-
-
-def describe(done: int, total: int | None, seconds: float) -> str:
-    of = f" of {total:,}" if total else ""
-    return f"{done:,}{of} lines, {done / max(seconds, 1e-9):,.1f} lines/s"
+        yield partial(progress.advance, progress.add_task("lines", total=total))

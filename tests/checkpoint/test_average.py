@@ -18,21 +18,21 @@ from seq2seq_attn.search.search import TargetVocabulary
 BIAS = "model.output.bias"
 
 
-def with_bias(file: Path, value: float, **extra: Any) -> Path:
-    """A checkpoint whose output bias is one number, with more tensors or keys."""
-    checkpoint = write_checkpoint(file, step=extra.pop("step", 1))
+def with_bias(file: Path, value: float, *, step: int = 1, bleu: float | None = None, **extra: Any) -> Path:
+    """A checkpoint whose output bias is one number, with more tensors, and the BLEU of its step if validated."""
+    checkpoint = write_checkpoint(file, step=step)
     checkpoint["state_dict"][BIAS].fill_(value)
     checkpoint["state_dict"] |= extra
+    if bleu is not None:
+        checkpoint["resume"] = {"validated_step": step, "metrics": {"val/bleu": torch.tensor(bleu)}}
     torch.save(checkpoint, file)
     return file
 
 
 def run_of(folder: Path, bleu: dict[int, float]) -> Path:
     """A run that kept a checkpoint of every step, whose bias is the step."""
-    for step in bleu:
-        with_bias(folder / "checkpoints" / f"epoch=0-step={step}.ckpt", float(step), step=step)
-    rows = [f"{step - 1},0.5,,\n{step - 1},,2.5,{score}\n" for step, score in bleu.items()]
-    (folder / "metrics.csv").write_text("step,train/loss,val/loss,val/bleu\n" + "".join(rows))
+    for step, score in bleu.items():
+        with_bias(folder / "checkpoints" / f"epoch=0-step={step}.ckpt", float(step), step=step, bleu=score)
     return folder
 
 
@@ -85,7 +85,7 @@ def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
 
 def test_a_run_gives_its_last_or_those_of_best_validation_bleu(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {1: 30.0, 5: 10.0, 8: 20.0, 11: 25.0})
-    with_bias(run / "checkpoints" / "last.ckpt", 11.0, step=11)
+    with_bias(run / "checkpoints" / "last.ckpt", 11.0, step=11, bleu=25.0)
     assert mean_bias(run, "--last", 3, run / "checkpoints" / "average.ckpt") == (5 + 8 + 11) / 3
     assert mean_bias(run, "--best", 2, tmp_path / "best.ckpt") == (1 + 11) / 2
     # an average is none of the run's own
@@ -97,11 +97,12 @@ def test_a_run_gives_its_last_or_those_of_best_validation_bleu(tmp_path: Path) -
 
 def test_what_was_saved_by_the_clock_is_left_out(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {2: 30.0, 5: 10.0})
-    with_bias(run / "checkpoints" / "previous.ckpt", 4.0, step=4)
-    with_bias(run / "checkpoints" / "last.ckpt", 9.0, step=9)
+    for name, step in (("previous.ckpt", 4), ("last.ckpt", 9)):
+        file = with_bias(run / "checkpoints" / name, float(step), step=step, bleu=10.0)
+        checkpoint = read_checkpoint(file)
+        checkpoint["resume"]["validated_step"] = 2
+        torch.save(checkpoint, file)
     assert mean_bias(run, "--last", 2, tmp_path / "validated.ckpt") == (2 + 5) / 2
-    (run / "metrics.csv").unlink()  # nothing is known of any
-    assert mean_bias(run, "--last", 3, tmp_path / "any.ckpt") == (4 + 5 + 9) / 3
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -122,11 +123,9 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
     assert "an average is of two files at least, all different" in refused(capsys, a, a, *out)
     assert f"--last and --best choose from one run folder, got {a}" in refused(capsys, a, "--last", 2, *out)
     few = refused(capsys, run, "--last", 3, *out)
-    assert f"{run} has 2 checkpoints of different steps" in few
+    assert f"{run} has 2 checkpoints of different validations" in few
     assert "no more than these, got 3; a run keeps its last ten with callback=[default,history]" in few
     assert "is there already; give a new file, or delete it" in refused(capsys, run, "--last", 2, "--output", a)
-    (run / "metrics.csv").unlink()
-    assert f"{run} has no metrics.csv, where --best finds the" in refused(capsys, run, "--best", 2, *out)
     assert not (tmp_path / "out.ckpt").exists()
 
 

@@ -13,7 +13,7 @@ from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import lines
-from seq2seq_attn.inference.lines import Line, count_lines, describe, opened, read_lines, windows
+from seq2seq_attn.inference.lines import Line, count_lines, opened, read_lines, windows
 from seq2seq_attn.inference.translator import Translation
 
 with warnings.catch_warnings():
@@ -125,11 +125,6 @@ def test_lines_read_ahead_fill_the_batches_that_are_sorted() -> None:
     assert lines_ahead({"read_ahead": 7, "batch_sentences": 11, "batch_tokens": None}) == 77
     assert lines_ahead({"read_ahead": 1, "batch_sentences": 1, "batch_tokens": None}) == 1
     assert lines_ahead({"read_ahead": 3, "batch_sentences": 11, "batch_tokens": 40}) == 9
-
-
-def test_progress_says_lines_and_lines_a_second() -> None:
-    assert describe(1234, None, 10.0) == "1,234 lines, 123.4 lines/s"
-    assert describe(0, 5000, 0.0) == "0 of 5,000 lines, 0.0 lines/s"
 
 
 def test_lines_are_counted_in_plain_files_only(tmp_path: Path) -> None:
