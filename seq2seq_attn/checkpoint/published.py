@@ -34,16 +34,29 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     config["data"] = {key: None if key in POSITIONS else value for key, value in config["data"].items()}
     if "trainer" in checkpoint["config"]:
         config["trainer"] = {"precision": checkpoint["config"]["trainer"]["precision"]}
-    tokenizer = dict(checkpoint["tokenizer"])
-    models = {side: tokenizer.pop(f"{side}_model") for side in MODEL_FILES}
     folder.mkdir(parents=True)
     # save_file would leave it to its owner alone
     (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
-    for side, name in MODEL_FILES.items():
-        (folder / name).write_bytes(models[side].numpy().tobytes())
+    tokenizer = write_tokenizer(checkpoint["tokenizer"], folder)
     settings = {"format": checkpoint["format"], "tied": tied, "tokenizer": tokenizer, "config": config}
     written = json.dumps(settings, indent=2, ensure_ascii=False)
     (folder / SETTINGS).write_text(written + "\n", encoding="utf-8")
+
+
+def write_tokenizer(state: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Write the models of a tokenizer for SentencePiece, and return its settings."""
+    settings = dict(state)
+    for side, name in MODEL_FILES.items():
+        (folder / name).write_bytes(settings.pop(f"{side}_model").numpy().tobytes())
+    return settings
+
+
+def tokenizer_state(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the state of a tokenizer from its settings and the models in a folder."""
+    return settings | {
+        f"{side}_model": torch.frombuffer(bytearray((folder / name).read_bytes()), dtype=torch.uint8)
+        for side, name in MODEL_FILES.items()
+    }
 
 
 def untied(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -74,14 +87,10 @@ def read_published(file: Path) -> dict[str, Any]:
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         weights = load_file(file)
         weights |= {name: weights[first] for name, first in settings["tied"].items()}
-        models = {
-            f"{side}_model": torch.frombuffer(bytearray((folder / name).read_bytes()), dtype=torch.uint8)
-            for side, name in MODEL_FILES.items()
-        }
         return {
             "format": settings["format"],
             "config": settings["config"],
-            "tokenizer": settings["tokenizer"] | models,
+            "tokenizer": tokenizer_state(settings["tokenizer"], folder),
             "state_dict": {PREFIX + name: weight for name, weight in weights.items()},
         }
     except (OSError, KeyError, TypeError, AttributeError, ValueError, SafetensorError) as error:

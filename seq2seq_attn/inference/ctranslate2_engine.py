@@ -13,6 +13,7 @@ import torch
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.checkpoint.admitted import build
 from seq2seq_attn.checkpoint.load import read_tokenizer
+from seq2seq_attn.checkpoint.published import tokenizer_state
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.engine import Engine
 from seq2seq_attn.paths import given_path
@@ -29,7 +30,6 @@ FORMAT = 1
 SETTINGS = "seq2seq_attn.json"  # beside CTranslate2's own files: cleaning, tokenizer and search
 LEAST_POWER = 1e-9  # length^power is 1 in float32; with a power of 0 CTranslate2 would stop early
 LONG_PATIENCE = 2.0  # for patience=null; of 1,000 sentences of Multi30k all translations were those of our search
-MODEL_FILES = {"source": "source.model", "target": "target.model"}  # SentencePiece's
 
 
 class Exported(NamedTuple):
@@ -165,11 +165,8 @@ def read_exported(folder: Path) -> Exported:
     file = folder / SETTINGS
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
-        models = {
-            f"{side}_model": torch.frombuffer(bytearray((folder / name).read_bytes()), dtype=torch.uint8)
-            for side, name in MODEL_FILES.items()
-        }
-    except (OSError, ValueError) as error:
+        state = tokenizer_state(settings["tokenizer"], folder)
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"ckpt_path={folder} is not a folder of seq2seq-attn export ctranslate2 ({error}); write one with it, or "
             "translate without engine=ctranslate2"
@@ -181,7 +178,7 @@ def read_exported(folder: Path) -> Exported:
     config = settings["config"]
     build(config["search"], "search", file)
     build(config["data"]["cleaning"], "cleaning", file)
-    return Exported(read_tokenizer({**settings["tokenizer"], **models}, file), config, settings["positions"])
+    return Exported(read_tokenizer(state, file), config, settings["positions"])
 
 
 def map_search(search: Search) -> MappedSearch:

@@ -20,11 +20,12 @@ from seq2seq_attn.attention.normalizer.softmax import SoftmaxNormalizer
 from seq2seq_attn.attention.pattern.full import FullPattern
 from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
 from seq2seq_attn.checkpoint.load import Loaded, load
+from seq2seq_attn.checkpoint.published import write_tokenizer
 from seq2seq_attn.decoder.transformer import DecoderLayer, TransformerDecoder
 from seq2seq_attn.encoder.transformer import TransformerEncoder
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.feed_forward.gated import GatedFeedForward
-from seq2seq_attn.inference.ctranslate2_engine import FORMAT, MODEL_FILES, SETTINGS, import_ctranslate2
+from seq2seq_attn.inference.ctranslate2_engine import FORMAT, SETTINGS, import_ctranslate2
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.nn.residual import Residual
 from seq2seq_attn.position.learned import LearnedPosition
@@ -68,14 +69,11 @@ def export(loaded: Loaded, folder: Path, positions: int = POSITIONS) -> None:
     spec.optimize()  # a tied matrix is written once
     folder.mkdir(parents=True)
     spec.save(str(folder))
-    tokenizer, config = loaded.tokenizer, loaded.config
-    state = tokenizer.get_state()
-    for side in MODEL_FILES:
-        (folder / MODEL_FILES[side]).write_bytes(state.pop(f"{side}_model").numpy().tobytes())
+    config = loaded.config
     settings = {
         "format": FORMAT,
         "positions": min(positions, loaded.model.max_length or positions),
-        "tokenizer": state,
+        "tokenizer": write_tokenizer(loaded.tokenizer.get_state(), folder),
         "config": {"search": config["search"], "data": {"cleaning": config["data"]["cleaning"]}},
     }
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

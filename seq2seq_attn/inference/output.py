@@ -6,9 +6,10 @@ import gzip
 import io
 import os
 import re
+import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, final
@@ -181,7 +182,5 @@ def open_raw(option: str, path: str) -> tuple[OutputFile, Path | None, Path]:
     part = final_name.with_name(f".{token_hex(8)}.part")
     raw = OutputFile(option, path, part, "x")
     if replaced is not None:
-        with suppress(PermissionError):
-            os.fchown(raw.fileno(), replaced.st_uid, replaced.st_gid)
-        os.fchmod(raw.fileno(), stat.S_IMODE(replaced.st_mode))
+        shutil.copymode(path, part)
     return raw, part, final_name

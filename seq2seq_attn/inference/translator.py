@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -17,7 +16,7 @@ from seq2seq_attn.inference.choose_search import WantedSearch, choose_search
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq_attn.inference.engine import Engine, TorchEngine
 from seq2seq_attn.inference.models import choose_device, load_models
-from seq2seq_attn.search.search import Hypothesis, Search
+from seq2seq_attn.search.search import Hypothesis
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # tabs and line feeds are blanks
@@ -57,7 +56,6 @@ class Translator:
     def __init__(self, engine: Engine, tokenizer: SentencePieceTokenizer, config: dict[str, Any]) -> None:
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
         self._cleaning: Cleaning = instantiate(config["data"]["cleaning"], _convert_="all")
-        self._chosen: tuple[WantedSearch, Search] | None = None
 
     @classmethod
     def load(
@@ -116,7 +114,7 @@ class Translator:
         notes: list[list[str]] = [[] for _ in texts]
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
-        chosen, results = self._search(search), [[EMPTY]] * len(texts)
+        chosen, results = choose_search(search, self.config["search"]), [[EMPTY]] * len(texts)
         for rows in cut_batches(
             [len(tokens) + 1 if tokens else 0 for tokens in sources],
             batch_sentences=batch_sentences,
@@ -143,12 +141,6 @@ class Translator:
         else:
             target = [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
         return self._attention(source, target)
-
-    def _search(self, wanted: WantedSearch) -> Search:
-        """Return the search of the call before, where the same is wanted."""
-        if self._chosen is None or self._chosen[0] != wanted:
-            self._chosen = deepcopy(wanted), choose_search(wanted, self.config["search"])
-        return self._chosen[1]
 
     def _attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         return self.engine.attention(source, target) if source else []

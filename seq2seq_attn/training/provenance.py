@@ -6,7 +6,7 @@ import json
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -61,19 +61,12 @@ def model_counts(model: EncoderDecoder) -> dict[str, str]:
 
 def parameters_by_part(model: EncoderDecoder) -> dict[str, int]:
     """Return the parameters of each part; a shared one counts once. Those of attention are among the others."""
-    seen: set[int] = set()
-    counts = {name.replace("_", " "): count_new(part.parameters(), seen) for name, part in model.named_children()}
-    attentions = [part for part in model.modules() if isinstance(part, Attention)]
-    counts["of which attention"] = count_new((p for part in attentions for p in part.parameters()), set())
-    counts["all"] = count_new(model.parameters(), set())
-    return {name: count for name, count in counts.items() if count}
-
-
-def count_new(parameters: Iterable[nn.Parameter], seen: set[int]) -> int:
-    """Count the numbers of the parameters that are not in `seen` yet, and add them to it."""
-    new = {id(parameter): parameter.numel() for parameter in parameters if id(parameter) not in seen}
-    seen.update(new)
-    return sum(new.values())
+    counts: Counter[str] = Counter()
+    for name, parameter in model.named_parameters():
+        counts[name.partition(".")[0].replace("_", " ")] += parameter.numel()
+    attentions = nn.ModuleList(part for part in model.modules() if isinstance(part, Attention))
+    of_attention = sum(parameter.numel() for parameter in attentions.parameters())
+    return dict(counts) | ({"of which attention": of_attention} if of_attention else {}) | {"all": counts.total()}
 
 
 def provenance(corpus: LoadedCorpus) -> dict[str, Any]:

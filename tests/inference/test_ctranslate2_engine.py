@@ -12,16 +12,10 @@ import torch
 from small_transformer import decoded, search_of, sentences, small_transformer, taught
 
 from seq2seq_attn.checkpoint.load import Loaded
+from seq2seq_attn.checkpoint.published import MODEL_FILES
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import export_ctranslate2
-from seq2seq_attn.inference.ctranslate2_engine import (
-    FORMAT,
-    MODEL_FILES,
-    SETTINGS,
-    CTranslate2Engine,
-    map_search,
-    read_exported,
-)
+from seq2seq_attn.inference.ctranslate2_engine import FORMAT, SETTINGS, CTranslate2Engine, map_search, read_exported
 
 CPU = torch.device("cpu")
 BEAM = ("search=beam", "search.beam_size=5", "search.patience=1.0", "search.limits.max_length=20")
