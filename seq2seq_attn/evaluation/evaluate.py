@@ -18,7 +18,7 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.pair_log_prob import score
-from seq2seq_attn.evaluation.report import Evaluated, build_report, print_report, write_report
+from seq2seq_attn.evaluation.report import build_report, print_report, write_report
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
@@ -61,17 +61,19 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)
     corpus: LoadedCorpus = instantiate(chosen["data"], _convert_="all").load()
     check_languages(corpus, models)
-    evaluated = run_tests(config, chosen, models, corpus)
+    module, attention = run_tests(config, chosen, models, corpus)
     run_dir = Path(config.paths.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
-    write_translations(run_dir, evaluated.module, corpus)
-    report = build_report(evaluated, models, corpus, chosen, config.bootstrap)
+    write_translations(run_dir, module, corpus)
+    report = build_report(module, attention, models, corpus, chosen, config.bootstrap)
     write_report(run_dir, report)
     print_report(run_dir, report)
     return report
 
 
-def run_tests(config: DictConfig, chosen: dict[str, Any], models: Models, corpus: LoadedCorpus) -> Evaluated:
+def run_tests(
+    config: DictConfig, chosen: dict[str, Any], models: Models, corpus: LoadedCorpus
+) -> tuple[TranslationModule, dict[str, AttentionFigures]]:
     """Test the splits that are asked for, as at the end of a run; then read their references once more for attention.
 
     The attention figures of an ensemble are the mean of its members'.
@@ -98,7 +100,6 @@ def run_tests(config: DictConfig, chosen: dict[str, Any], models: Models, corpus
     )
     trainer = build_trainer(models.device, chosen["precision"])
     trainer.test(module, datamodule=datamodule, verbose=False)
-    figures = module.figures
     models.model.to(models.device)  # the trainer has moved it to the CPU
     attention = {name: AttentionFigures() for name in names}
     with torch.inference_mode(), trainer.precision_plugin.test_step_context():
@@ -107,7 +108,7 @@ def run_tests(config: DictConfig, chosen: dict[str, Any], models: Models, corpus
                 for model in models.members:
                     decoded = model(batch.source, batch.source_mask, batch.target_input, need_weights=True)
                     attention[name].update(decoded.weights, batch.source_mask, batch.target_mask)
-    return Evaluated(module, figures, attention)
+    return module, attention
 
 
 def build_trainer(device: torch.device, precision: Any) -> pl.Trainer:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.inference.models import Models
@@ -24,21 +24,13 @@ PERCENT = ("accuracy", "repetition", "attention_coverage")  # shares of 1
 NESTED = ("confidence", "signatures", "bleu_by_length")  # shown in tables and lines of their own
 
 
-class Evaluated(NamedTuple):
-    """The results of the tests, by the name of the test set.
-
-    Attributes:
-        module: its translations, metrics and signatures.
-        figures: by their name in the log.
-    """
-
-    module: TranslationModule
-    figures: dict[str, dict[str, float]]
-    attention: dict[str, AttentionFigures]
-
-
 def build_report(
-    evaluated: Evaluated, models: Models, corpus: LoadedCorpus, chosen: dict[str, Any], bootstrap: int
+    module: TranslationModule,
+    attention: dict[str, AttentionFigures],
+    models: Models,
+    corpus: LoadedCorpus,
+    chosen: dict[str, Any],
+    bootstrap: int,
 ) -> dict[str, Any]:
     """Return the figures of every split with all that is needed to reproduce them, as plain data.
 
@@ -55,7 +47,7 @@ def build_report(
         "num_parameters": sum(p.numel() for p in models.model.parameters()),
         "languages": [corpus.source_language, corpus.target_language],
         "direction": corpus.direction,
-        "splits": {name: split_report(evaluated, corpus, name, bootstrap) for name in evaluated.module.test_names},
+        "splits": {name: split_report(name, module, attention[name], corpus, bootstrap) for name in module.test_names},
         "data": chosen["data"],
         "search": chosen["search"],
         "batch_tokens": chosen["batch_tokens"],
@@ -70,9 +62,10 @@ def sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def split_report(evaluated: Evaluated, corpus: LoadedCorpus, name: str, bootstrap: int) -> dict[str, Any]:
+def split_report(
+    name: str, module: TranslationModule, attention: AttentionFigures, corpus: LoadedCorpus, bootstrap: int
+) -> dict[str, Any]:
     """Return sizes, figures, their intervals and signatures, and BLEU by the length of the source."""
-    module, attention = evaluated.module, evaluated.attention[name]
     split, translations = corpus.splits[name], module.translations[name]
     rows = sorted(translations)
     hypotheses, references = [translations[row] for row in rows], [split.references[row] for row in rows]
@@ -83,7 +76,7 @@ def split_report(evaluated: Evaluated, corpus: LoadedCorpus, name: str, bootstra
     return {
         "sentences": len(rows),
         "references": {"min": min(numbers), "max": max(numbers)},
-        **evaluated.figures[name],
+        **module.figures[name],
         "length_ratio": length_ratio(metrics["bleu"], hypotheses, references),
         "repetition": repetition(hypotheses),
         "attention_entropy": attention.entropy,

@@ -50,8 +50,18 @@ def label_smoothed_cross_entropy(
     return Loss(smoothed, nll.sum(), nll, by_token, len(target), correct)
 
 
+class GradientTakenForward(torch.autograd.Function):
+    """A loss of an output layer whose forward pass saves its gradients by hidden states, weight and bias."""
+
+    @staticmethod
+    @once_differentiable  # to it, the saved gradients would be constants
+    def backward(ctx: Any, grad_smoothed: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias = (grad * grad_smoothed.to(grad.dtype) for grad in ctx.saved_tensors)
+        return hidden, weight, bias, None, None, None
+
+
 @final
-class ChunkedCrossEntropy(torch.autograd.Function):
+class ChunkedCrossEntropy(GradientTakenForward):
     """The exact loss; the gradient is computed in the forward pass, while a chunk's probabilities are in memory."""
 
     @staticmethod
@@ -89,12 +99,6 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         by_token = (1 - smoothing) * nll + smoothing * spread_by_token
         ctx.mark_non_differentiable(nll, by_token)
         return smoothed, nll, by_token, correct
-
-    @staticmethod
-    @once_differentiable  # to it, the saved gradients would be constants
-    def backward(ctx: Any, grad_smoothed: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias = (grad * grad_smoothed.to(grad.dtype) for grad in ctx.saved_tensors)
-        return hidden, weight, bias, None, None, None
 
 
 def accumulate(grads: list[Tensor], rows: slice, delta: Tensor, hidden: Tensor, weight: Tensor) -> None:

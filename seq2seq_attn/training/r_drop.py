@@ -8,11 +8,10 @@ from typing import Any, final
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.nn.precision import at_least_float32
-from seq2seq_attn.training.loss import CHUNK, Loss, accumulate
+from seq2seq_attn.training.loss import CHUNK, GradientTakenForward, Loss, accumulate
 
 
 def twice(batch: Batch) -> Batch:
@@ -42,7 +41,7 @@ def r_drop_cross_entropy(
 
 
 @final
-class ChunkedRDrop(torch.autograd.Function):
+class ChunkedRDrop(GradientTakenForward):
     """Exact; as in `ChunkedCrossEntropy`, the gradient is taken on the way forward, through both distributions."""
 
     @staticmethod
@@ -81,12 +80,6 @@ class ChunkedRDrop(torch.autograd.Function):
         by_token = (1 - smoothing) * nll + rest_by_token
         ctx.mark_non_differentiable(nll, by_token)
         return (1 - smoothing) * nll.sum() + rest, nll, by_token
-
-    @staticmethod
-    @once_differentiable  # to it, the saved gradients would be constants
-    def backward(ctx: Any, grad_smoothed: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias = (grad * grad_smoothed.to(grad.dtype) for grad in ctx.saved_tensors)
-        return hidden, weight, bias, None, None, None
 
 
 def symmetric_divergence(

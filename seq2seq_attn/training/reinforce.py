@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.distributed.collectives import sum_over_ranks
-from seq2seq_attn.errors import UserError
 
 
 @final
@@ -24,10 +23,7 @@ class Reinforce(nn.Module):
     several processes read at once count as one, and each process keeps the same mean.
 
     Args:
-        momentum: share of the running mean that a batch keeps; 0.9 in the paper.
-
-    Raises:
-        UserError: for a momentum that never starts the mean, or is no share.
+        momentum: share of the running mean that a batch keeps, below 1; 0.9 in the paper.
     """
 
     running_reward: Tensor
@@ -35,10 +31,6 @@ class Reinforce(nn.Module):
 
     def __init__(self, *, momentum: float) -> None:
         super().__init__()
-        if not 0 <= momentum < 1:
-            raise UserError(
-                f"momentum={momentum} of the baseline is not from 0 to below 1; give one that is, such as 0.9"
-            )
         self.momentum = momentum
         self.register_buffer("running_reward", torch.zeros(()))
         self.register_buffer("running_tokens", torch.zeros(()))

@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.normalizer import hard
 from seq2seq_attn.data.collate import collate_pairs
-from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.r_drop import twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -96,13 +95,6 @@ def test_the_mean_stays_in_its_own_precision(dtype: torch.dtype) -> None:
     assert found.item() == -1.75
     assert reinforce.running_reward.dtype == reinforce.running_tokens.dtype == torch.float32
     assert (reinforce.running_reward / reinforce.running_tokens).item() == -2
-
-
-@pytest.mark.parametrize("momentum", [-0.1, 1.0])
-def test_a_momentum_that_never_starts_the_mean_is_refused(momentum: float) -> None:
-    sentence = f"^momentum={momentum} of the baseline is not from 0 to below 1; give one that is, such as 0.9$"
-    with pytest.raises(UserError, match=sentence):
-        Reinforce(momentum=momentum)
 
 
 def training_loss(logits: Tensor, target: Tensor, smoothing: float, alpha: float) -> Tensor:
