@@ -18,7 +18,7 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.pair_log_prob import score
-from seq2seq_attn.evaluation.report import build_report, print_report, write_report
+from seq2seq_attn.evaluation.report import build_report, record_report
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
@@ -66,8 +66,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     run_dir.mkdir(parents=True, exist_ok=True)
     write_translations(run_dir, module, corpus)
     report = build_report(module, attention, models, corpus, chosen, config.bootstrap)
-    write_report(run_dir, report)
-    print_report(run_dir, report)
+    record_report(run_dir, report)
     return report
 
 

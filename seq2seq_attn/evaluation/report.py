@@ -87,12 +87,9 @@ def split_report(
     }
 
 
-def write_report(run_dir: Path, report: dict[str, Any]) -> None:
+def record_report(run_dir: Path, report: dict[str, Any]) -> None:
+    """Write the report, and print its figures, BLEU by length, signatures and the folder."""
     (run_dir / "evaluation.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
-
-
-def print_report(run_dir: Path, report: dict[str, Any]) -> None:
-    """Print figures, BLEU by length, signatures and the folder."""
     console, choices, splits = plain_console(), report["choices"], report["splits"]
     first, columns = next(iter(splits.values())), list(splits.values())
     title = f"{choices['model']} · attention={choices['attention']} · data={choices['data']}"

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -20,13 +20,6 @@ from seq2seq_attn.text import plain_console
 MOST_BYTES = 1 << 20  # of a line; the rest is left out
 MOST_SKIPPED = 1 << 30  # bytes left out of a line, after which the file is taken to be endless, as /dev/zero is
 MOST_CHARACTERS = 1 << 21  # of a window
-
-
-@runtime_checkable
-class Stream(Protocol):
-    """A file open for bytes, or the buffer of standard input."""
-
-    def readline(self, size: int, /) -> bytes: ...
 
 
 class Line(NamedTuple):
@@ -51,8 +44,11 @@ def opened(option: str, path: str | None, standard: Any = None) -> AbstractConte
         raise UserError(f"{option}={path} cannot be read ({error.strerror})") from error
 
 
-def read_lines(stream: Stream, name: str) -> Iterator[Line]:
+def read_lines(stream: Any, name: str) -> Iterator[Line]:
     """Yield lines, which end at line feeds only; bytes that are not UTF-8 are replaced.
+
+    Args:
+        stream: a file open for bytes, or the buffer of standard input.
 
     Raises:
         UserError: if a gz file is broken, a line has no end, or reading fails.
@@ -74,7 +70,7 @@ def read_lines(stream: Stream, name: str) -> Iterator[Line]:
         raise UserError(f"{name} cannot be read ({error.strerror})") from error
 
 
-def skip_line(stream: Stream, location: str) -> bool:
+def skip_line(stream: Any, location: str) -> bool:
     """Read to the end of the line, and return whether there was more than the line end."""
     skipped = 0
     while rest := stream.readline(MOST_BYTES):

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import choose_search
-from seq2seq_attn.inference.lines import Line, Stream, count_lines, line_count, opened, read_lines, windows
+from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
 from seq2seq_attn.inference.output import TranslationFiles
 from seq2seq_attn.inference.translator import Translation, Translator
 from seq2seq_attn.options import TRANSLATE, check_options
@@ -86,11 +86,7 @@ def lines_ahead(options: dict[str, Any]) -> int:
 
 
 def answers(
-    answer: Callable[..., list[Translation]],
-    source: Stream,
-    name: str,
-    most_lines: int,
-    prefixes: Iterator[Line] | None,
+    answer: Callable[..., list[Translation]], source: Any, name: str, most_lines: int, prefixes: Iterator[Line] | None
 ) -> Iterator[tuple[list[Line], list[Translation]]]:
     """Yield each window of lines with its translations; changes to a line are noted on standard error."""
     for lines in windows(read_lines(source, name), most_lines):
