@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.training.translation_module import TranslationModule
 
+log = logging.getLogger(__name__)
 SLOTS = {
     "self_attention": "a Transformer's encoder or decoder",
     "cross_attention": "a Transformer's decoder",
@@ -49,12 +51,14 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
 
 
 def check_recipe(runtime: Any) -> None:
-    """Refuse a recipe that does not exist: Hydra leaves it out, as the recipe of a corpus and a model is optional."""
+    """Refuse a recipe that does not exist, and name a corpus and a model that have none: Hydra leaves both out."""
     name, pair = runtime.choices.get("recipe"), f"{runtime.choices.get('data')}_{runtime.choices.get('model')}"
     folders = [Path(source.path) / "recipe" for source in runtime.config_sources if source.schema == "file"]
     names = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
     if name not in (None, pair, *names):
         raise UserError(f"There is no recipe '{name}'; choose from: {', '.join(names)}")
+    if name == pair and name not in names:
+        log.info(f"No recipe conf/recipe/{name}.yaml: sizes and schedule are the defaults, unless set")
 
 
 def check_slots(model: str, overrides: list[str]) -> None:

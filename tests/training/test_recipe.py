@@ -1,4 +1,4 @@
-"""A recipe that does not exist is refused, and one that is left out is not."""
+"""A corpus and a model without a recipe are named at the start, and a recipe that does not exist is refused."""
 
 from __future__ import annotations
 
@@ -17,12 +17,21 @@ def check(*overrides: str) -> None:
     check_recipe(config.hydra.runtime)
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [[], ["recipe=none"], ["~recipe"], ["recipe=tatoeba_rnn"], ["data=multi30k_tok"], ["data=parallel", "model=conv"]],
-)
-def test_a_recipe_that_exists_or_is_left_out_is_accepted(overrides: list[str]) -> None:
-    check(*overrides)
+@pytest.mark.parametrize("overrides", [[], ["recipe=none"], ["~recipe"], ["recipe=tatoeba_rnn"], ["data=multi30k_tok"]])
+def test_a_recipe_that_exists_or_is_left_out_needs_no_word(
+    overrides: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        check(*overrides)
+    assert caplog.messages == []
+
+
+def test_a_pair_without_a_recipe_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        check("data=parallel", "model=conv")
+    assert caplog.messages == [
+        "No recipe conf/recipe/parallel_conv.yaml: sizes and schedule are the defaults, unless set"
+    ]
 
 
 def test_a_recipe_that_does_not_exist_is_refused() -> None:
