@@ -51,9 +51,8 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[0, inf)": """lr eps weight_decay gradient_clip_val r_drop_alpha log_prob_weight entropy_weight alpha diversity
         coverage_penalty max_relative_length min_relative_length limit_train_batches limit_val_batches
         limit_test_batches limit_predict_batches overfit_batches""",
-    "(0, inf)": """base temperature length_ratio qk_scale every_minutes search.patience deviations beta
-        val_check_interval""",
-    "[1, inf)": "max_ratio ratio",
+    "(0, inf)": """base temperature length_ratio qk_scale every_minutes search.patience beta val_check_interval""",
+    "[1, inf)": "max_ratio",
     "[1, 3]": "source_column target_column",
     "[1, 1000]": """num_threads num_layers num_heads num_nodes beam_size num_best num_groups num_samples char_order
         source_vocab_size target_vocab_size""",
@@ -61,7 +60,7 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[-1, 1000]": "devices save_top_k",
     "[1, 16384]": "dim embedding_dim hidden_dim ff_dim rank factors kernel_size",
     "[1, 1000000]": """batch_tokens batch_sentences read_ahead max_source_tokens val_sentences test_sentences vocab_size
-        max_length max_distance k min_words max_words max_characters skip_nonfinite.limit window_steps
+        max_length max_distance k min_words max_words max_characters skip_nonfinite.limit
         accumulate_grad_batches check_val_every_n_epoch""",
     "[0, 1000000]": """min_length max_extra_length top_k bootstrap num_sentences min_tokens max_tokens warm_up_steps
         steps operator_steps operators""",
