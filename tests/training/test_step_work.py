@@ -22,9 +22,7 @@ from seq2seq_attn.training.translation_module import TranslationModule
 
 WAITS = ("item", "tolist", "cpu", "numpy", "__bool__", "__float__", "__int__", "__index__")
 EVERY = 7  # steps between two that are logged
-CALLBACKS = (
-    "callback=[seeding,gradient_norm,skip_nonfinite,throughput,checkpoint,autosave,early_stopping,progress]"
-)
+CALLBACKS = "callback=[seeding,gradient_norm,skip_nonfinite,throughput,checkpoint,autosave,early_stopping,progress]"
 TRANSFORMER = (
     "model=transformer", "attention=multihead", "model.encoder.num_layers=1", "model.decoder.num_layers=1",
     "feed_forward.ff_dim=13", "batch_tokens=120", "model.dropout=0.0",
