@@ -9,9 +9,9 @@ import pytorch_lightning as pl
 import torch
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.translation_table import spread
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.collate import collate
+from seq2seq_attn.data.data_module import evenly_spread
 from seq2seq_attn.metric.attention import AttentionFigures
 
 
@@ -43,9 +43,9 @@ class AttentionEntropy(pl.Callback):
     def _batches(self, datamodule: Any, tokenizer: Any) -> Iterator[Batch]:
         """Yield the same batches in every process, so that all log the same value."""
         split = datamodule.encoded("val")
-        rows = spread(len(split), self.num_sentences)
+        rows = evenly_spread(self.num_sentences, len(split))
         source, target = split.source_lengths[rows], split.target_lengths[rows]
         limit = datamodule.eval_batch_tokens
+        specials = {"pad_id": tokenizer.pad_id, "bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
         for chosen in TokenBatchSampler(source, target, batch_tokens=limit, shuffle=False, seed=0):
-            specials = {"pad_id": tokenizer.pad_id, "bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
-            yield collate(split, [rows[number] for number in chosen], **specials)
+            yield collate(split, rows[chosen].tolist(), **specials)

@@ -11,9 +11,6 @@ import pytorch_lightning as pl
 from seq2seq_attn.alignment.forced_attention import attention_along
 from seq2seq_attn.alignment.heat_map import save_attention_map
 from seq2seq_attn.callback.translation_table import has_whole_model, logged_step, translate
-from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.search.search import Search
-from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +49,7 @@ class AttentionMap(pl.Callback):
         folder = self.folder / f"step_{trainer.global_step:06d}"
         model, tokenizer = pl_module.model, pl_module.tokenizer
         for number, (sentence, tokens) in enumerate(self._sources(trainer, tokenizer)):
-            best = best_translation(model, tokenizer, pl_module.search, tokens)
+            (best,) = translate(model, tokenizer, pl_module.search, [tokens])
             for slot, weights, source, target in attention_along(model, tokenizer, tokens, best):
                 if slot.partition("/")[0] not in self.slots:
                     continue
@@ -76,10 +73,3 @@ class AttentionMap(pl.Callback):
             )
         fitting.sort(key=lambda pair: -min(len(pair[1]), self.min_tokens))
         return fitting[: self.num_sentences]
-
-
-def best_translation(
-    model: EncoderDecoder, tokenizer: SentencePieceTokenizer, search: Search, tokens: list[int]
-) -> list[int]:
-    """Return the token ids that the search finds for one encoded sentence."""
-    return translate(model, tokenizer, search, [tokens])[0]

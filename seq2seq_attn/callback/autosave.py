@@ -9,8 +9,6 @@ from typing import Any, final
 import pytorch_lightning as pl
 import torch
 
-from seq2seq_attn.errors import UserError
-
 CLOCK_EVERY = 8  # batches between two readings of the clock, on which ranks have to agree
 
 
@@ -25,9 +23,6 @@ class Autosave(pl.Callback):
     """
 
     def __init__(self, *, folder: str, every_steps: int | None, every_minutes: float | None) -> None:
-        for name, interval in (("every_steps", every_steps), ("every_minutes", every_minutes)):
-            if interval is not None and interval <= 0:
-                raise UserError(f"callback.autosave.{name}={interval} is no interval; use a positive one, or null")
         self.folder, self.every_steps, self.every_minutes = Path(folder), every_steps, every_minutes
         self._due = False
         self._saved_at = 0.0

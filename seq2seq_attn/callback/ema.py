@@ -35,14 +35,9 @@ class EMA(pl.Callback):
 
     Attributes:
         updates: how many the average is of.
-
-    Raises:
-        UserError: for a decay outside of 0 to below 1.
     """
 
     def __init__(self, *, decay: float) -> None:
-        if not 0 <= decay < 1:
-            raise UserError(f"callback.ema.decay={decay} is not from 0 to below 1; take one that is, such as 0.999")
         self.decay, self.updates = decay, 0
         self._step = 0
         self._weights: dict[str, nn.Parameter] = {}

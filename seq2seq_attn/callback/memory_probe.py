@@ -22,7 +22,7 @@ class MemoryProbe(pl.Callback):
 
     They are the batch of most padded tokens and that of most tokens times length, which the attention weights take.
     Subword sampling may make a later batch longer. If memory runs out, here or later, one sentence names the override
-    that helps. A sharded model is not tried, because its ranks could not stop together.
+    that helps. A sharded model is not tried.
 
     Args:
         on_cpu: try there too, where the system may end the process before anything can be reported.
@@ -37,65 +37,34 @@ class MemoryProbe(pl.Callback):
             return
         loader = trainer.train_dataloader
         before = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
-        sentence = None
         with isolate_rng():
             for rows in largest(loader.batch_sampler):
-                sentence = sentence or self._try(trainer, pl_module, loader.dataset, rows)
+                try_batch(trainer, pl_module, loader.dataset.__getitems__(rows))
         for buffer, content in before:
             buffer.data.copy_(content)
         if pl_module.device.type == "cuda":
             torch.cuda.empty_cache()
-        if trainer.strategy.reduce_boolean_decision(sentence is not None, all=False):
-            raise UserError(sentence or "another device has too little memory for the longest batch")
 
     def on_exception(self, trainer: Any, pl_module: pl.LightningModule, exception: BaseException) -> None:
         if is_out_of_memory(exception):
-            half = max(1, trainer.datamodule.batch_tokens // 2)
+            half, steps = max(1, trainer.datamodule.batch_tokens // 2), 2 * trainer.accumulate_grad_batches
             # The command prints a UserError among the causes; raising it here would keep Lightning from cleaning up.
             exception.__cause__ = UserError(
-                f"{pl_module.device} has too little memory for a batch; {way_out(trainer, half)}"
+                f"{pl_module.device} has too little memory for a batch; use batch_tokens={half}, with "
+                f"trainer.accumulate_grad_batches={steps} for updates of the same size"
             )
 
-    def _try(self, trainer: Any, pl_module: Any, dataset: Any, rows: list[int]) -> str | None:
-        """Return the error of a batch that does not fit, with the size of the part that does, found by halving."""
-        whole = dataset.__getitems__(rows)
-        size = (
-            f"{pl_module.device} has too little memory for a batch of {len(whole)} sentence pairs of "
-            f"{whole.source.shape[1]} and {whole.target_input.shape[1]} tokens"
-        )
-        batch = whole
-        while not fits(trainer, pl_module, batch):
-            rows = rows[: len(rows) // 2]
-            if not rows:
-                return f"{size}, or for one of them; leave long sentences out by a smaller data.cleaning.max_words"
-            batch = dataset.__getitems__(rows)
-        if batch is whole:
-            return None
-        return f"{size}; {way_out(trainer, batch.source.numel() + batch.target_input.numel())}"
 
-
-def way_out(trainer: Any, tokens: int) -> str:
-    steps = -(-trainer.datamodule.batch_tokens // tokens) * trainer.accumulate_grad_batches
-    return f"use batch_tokens={tokens}, with trainer.accumulate_grad_batches={steps} for updates of the same size"
-
-
-def fits(trainer: Any, pl_module: Any, batch: Batch) -> bool:
-    """Whether a step on the batch fits into the device, with all that is in its memory at a later step."""
+def try_batch(trainer: Any, pl_module: Any, batch: Batch) -> None:
+    """Run forward and backward with all in the device's memory that is there at a later step."""
     copies = (0 if trainer.optimizers[0].state else 2) + (trainer.accumulate_grad_batches > 1)
-    try:
-        # Adam's two moments, and accumulated gradients
-        held = [torch.empty_like(p) for p in pl_module.parameters() for _ in range(copies)]
-        with trainer.precision_plugin.train_step_context():
-            loss, _ = pl_module.loss(pl_module.training_batch(batch.to(pl_module.device)))
-        loss.smoothed.backward()
-        del held
-        return True
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        return False
-    finally:
-        pl_module.zero_grad(set_to_none=True)
+    # Adam's two moments, and accumulated gradients
+    held = [torch.empty_like(p) for p in pl_module.parameters() for _ in range(copies)]
+    with trainer.precision_plugin.train_step_context():
+        loss, _ = pl_module.loss(pl_module.training_batch(batch.to(pl_module.device)))
+    loss.smoothed.backward()
+    del held
+    pl_module.zero_grad(set_to_none=True)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -53,8 +53,6 @@ class SkipNonfinite(pl.Callback):
     """
 
     def __init__(self, *, limit: int, file: str) -> None:
-        if limit < 1:
-            raise UserError(f"callback.skip_nonfinite.limit={limit} ends a run before its first step; use 1 or more")
         self.limit, self.file = limit, Path(file)
         self.skipped_in_a_row = 0
         self._skipped: list[Step] = []

@@ -1,4 +1,4 @@
-"""Tokens per second: real source and target tokens, without padding and without validation time."""
+"""Tokens per second: real source and target tokens, without padding and without validation time, which is apart."""
 
 from __future__ import annotations
 
@@ -22,27 +22,36 @@ class Throughput(pl.Callback):
     Attributes:
         tokens, padded_tokens: of all training steps so far, on all processes.
         seconds: of those steps, data loading included.
+        validation_seconds: of all validations: searches, metrics, and the pictures of callbacks that precede this one.
     """
 
     def __init__(self) -> None:
         self.tokens = self.padded_tokens = 0
-        self.seconds = 0.0
+        self.seconds = self.validation_seconds = 0.0
         self._logged = (0, 0, 0.0)
         self._start = 0.0
         self._uncounted: Tensor | None = None  # on the device, and of this process alone
 
     def state_dict(self) -> dict[str, Any]:
         self._count()
-        return {"total": (self.tokens, self.padded_tokens, self.seconds), "logged": self._logged}
+        total = (self.tokens, self.padded_tokens, self.seconds)
+        return {"total": total, "logged": self._logged, "validation_seconds": self.validation_seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.tokens, self.padded_tokens, self.seconds = state_dict["total"]
         self._logged = state_dict["logged"]
+        self.validation_seconds = state_dict["validation_seconds"]
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         self._start = time.perf_counter()
 
-    on_validation_end = on_train_epoch_start
+    on_validation_start = on_train_epoch_start
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        now = time.perf_counter()
+        if not trainer.sanity_checking:
+            self.validation_seconds += now - self._start
+        self._start = now
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
         real = batch.source_lengths.sum() + batch.target_lengths.sum()

@@ -9,6 +9,7 @@ import torch
 from pytorch_lightning.strategies import FSDPStrategy
 
 from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.data.data_module import evenly_spread
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.search.search import Search, TargetVocabulary
 from seq2seq_attn.text import printable
@@ -41,8 +42,10 @@ class TranslationTable(pl.Callback):
         if not (self.log_text and loggers and has_whole_model(trainer)):
             return
         split, step = trainer.datamodule.corpus.splits["val"], logged_step(trainer)
-        chosen = spread(len(split), self.num_sentences)
-        hypotheses = translations(pl_module, [split.sources[row] for row in chosen])
+        chosen = evenly_spread(self.num_sentences, len(split))
+        model, tokenizer = pl_module.model, pl_module.tokenizer
+        sources = tokenizer.encode_source([split.sources[row] for row in chosen])
+        hypotheses = tokenizer.decode_target(translate(model, tokenizer, pl_module.search, sources))
         for row, hypothesis in zip(chosen, hypotheses, strict=True):
             texts = (split.sources[row], split.references[row][0], hypothesis)
             self.rows.append([trainer.current_epoch, step, *map(printable, texts)])
@@ -62,19 +65,6 @@ def logged_step(trainer: Any) -> int:
     Lightning 2.6 counts it in a private attribute, and passes it to loggers alone.
     """
     return int(trainer.fit_loop.epoch_loop._batches_that_stepped)
-
-
-def spread(length: int, count: int) -> list[int]:
-    """Return that many positions of a list, evenly spread from the first; all of a short list."""
-    count = min(count, length)
-    return [number * length // count for number in range(count)]
-
-
-def translations(pl_module: Any, sources: list[str]) -> list[str]:
-    """Translate sentences by the search of a run."""
-    tokenizer = pl_module.tokenizer
-    encoded = tokenizer.encode_source(sources)
-    return tokenizer.decode_target(translate(pl_module.model, tokenizer, pl_module.search, encoded))
 
 
 @torch.inference_mode()

@@ -39,9 +39,6 @@ class TranslationDataModule(pl.LightningDataModule):
 
     Attributes:
         test_names: names of the test sets, in order.
-
-    Raises:
-        UserError: if `val_sentences` is less than 1.
     """
 
     def __init__(
@@ -189,11 +186,9 @@ class TranslationDataModule(pl.LightningDataModule):
         )
 
 
-def evenly_spread(val_sentences: int, total: int) -> Int64[np.ndarray, "rows"]:
-    """Return `val_sentences` row numbers, evenly spread over `total` rows; all rows if there are fewer."""
-    if val_sentences < 1:
-        raise UserError(f"val_sentences={val_sentences} leaves nothing to validate on; use 1 or more, or null for all")
-    count = min(val_sentences, total)
+def evenly_spread(count: int, total: int) -> Int64[np.ndarray, "rows"]:
+    """Return `count` row numbers, evenly spread over `total` rows from the first; all rows if there are fewer."""
+    count = min(count, total)
     return np.arange(count) * total // count
 
 

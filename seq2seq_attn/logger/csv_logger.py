@@ -12,6 +12,8 @@ from typing import Any, final
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
+from seq2seq_attn.files import sync
+
 log = logging.getLogger(__name__)
 
 
@@ -73,7 +75,7 @@ class CsvLogger(Logger):
     def sync(self) -> None:
         """Wait until all rows are on the disk, not only in the system's cache."""
         if self.rows:
-            sync_to_disk(self.file)
+            sync(self.file)
 
     def _write_waiting(self) -> None:
         assert self._columns is not None
@@ -100,7 +102,7 @@ class CsvLogger(Logger):
             writer = csv.DictWriter(file, columns)
             writer.writeheader()
             writer.writerows(rows)
-        sync_to_disk(part)
+        sync(part)
         part.replace(self.file)
 
 
@@ -111,8 +113,3 @@ def read_rows(file: Path) -> list[dict[str, str]]:
     with file.open(encoding="utf-8", newline="") as lines:
         rows = csv.DictReader(line for line in lines if line.endswith("\n"))
         return [{name: value for name, value in row.items() if value} for row in rows]
-
-
-def sync_to_disk(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())

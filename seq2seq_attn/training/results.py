@@ -13,7 +13,6 @@ from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 
 from seq2seq_attn import markdown
 from seq2seq_attn.callback.throughput import Throughput
-from seq2seq_attn.callback.validation_time import ValidationTime
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -28,7 +27,6 @@ def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         results |= {f"{stage}/{name}": value for name, value in module.figures[stage].items()}
         results |= {f"{stage}/{name}_signature": signature for name, signature in module.signatures[stage].items()}
     counted = next((c for c in trainer.callbacks if isinstance(c, Throughput)), Throughput())
-    validated = next((c for c in trainer.callbacks if isinstance(c, ValidationTime)), None)
     decoded = sum(len(rows) for rows in module.translations.values())
     return results | {
         "seed": module.config["seed"],
@@ -37,7 +35,7 @@ def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         "steps": trainer.global_step,
         "tokens_per_second": counted.tokens / max(counted.seconds, 1e-9),
         "train_seconds": counted.seconds,
-        **({} if validated is None else validation_figures(validated.seconds, counted.seconds)),
+        **validation_figures(counted.validation_seconds, counted.seconds),
         "padding_share": 1 - counted.tokens / max(counted.padded_tokens, 1),
         "decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9),
         "peak_memory_bytes": peak_memory_bytes(),

@@ -198,12 +198,6 @@ def test_saved_within_a_validation_the_raw_weights_are_still_the_raw_ones(tmp_pa
     assert saved["state_dict"]["weight"].tolist() == pytest.approx([1.9] * 3)
 
 
-@pytest.mark.parametrize("decay", [-0.1, 1.0])
-def test_a_decay_that_is_no_share_is_refused(decay: float) -> None:
-    with pytest.raises(ValueError, match=f"^callback.ema.decay={decay} is not from 0 to below 1; take one that is"):
-        EMA(decay=decay)
-
-
 def test_weights_in_parts_are_refused() -> None:
     trainer: Any = SimpleNamespace(strategy=object())
     with pytest.raises(ValueError, match=r"^callback=ema averages whole weights, of which each device has a part"):

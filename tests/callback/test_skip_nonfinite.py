@@ -216,10 +216,3 @@ def test_a_fused_optimizer_of_torch_2_13_skips_by_found_inf(optimizer: Any) -> N
     fused.step()
     assert weight.tolist() == [1.0] * 3
     assert not skip_on_device(optimizer([weight], lr=0.1, fused=False), torch.tensor(1.0))
-
-
-def test_a_limit_of_no_step_is_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"^callback.skip_nonfinite.limit=0 ends a run before its first step; use 1 or more$"
-    ):
-        SkipNonfinite(limit=0, file="nowhere")

@@ -10,7 +10,12 @@ import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.demos.boring_classes import BoringModel
 
-from seq2seq_attn.callback.translation_table import COLUMNS, TranslationTable, logged_step, spread
+from seq2seq_attn.callback.translation_table import COLUMNS, TranslationTable, logged_step
+from seq2seq_attn.data.data_module import evenly_spread
+
+MODULE: Any = SimpleNamespace(
+    model=None, search=None, tokenizer=SimpleNamespace(encode_source=list, decode_target=list)
+)
 
 
 class Taker:
@@ -48,18 +53,18 @@ def trainer_at(epoch: int, step: int, loggers: list[Any], first: bool = True) ->
 
 @pytest.fixture
 def shouting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A translator that only shouts."""
-    found = "seq2seq_attn.callback.translation_table.translations"
-    monkeypatch.setattr(found, lambda _, sources: [source.upper() for source in sources])
+    """A model that only shouts, with a tokenizer of whole sentences."""
+    found = "seq2seq_attn.callback.translation_table.translate"
+    monkeypatch.setattr(found, lambda model, tokenizer, search, sources: [source.upper() for source in sources])
 
 
 @pytest.mark.usefixtures("shouting")
 def test_each_validation_adds_its_rows_and_a_run_that_goes_on_has_the_earlier_ones() -> None:
     taker, table = Taker(), TranslationTable(log_text=True, num_sentences=3)
-    table.on_validation_end(trainer_at(0, 4, [object(), taker]), None)
+    table.on_validation_end(trainer_at(0, 4, [object(), taker]), MODULE)
     again = TranslationTable(log_text=True, num_sentences=3)
     again.load_state_dict(table.state_dict())
-    again.on_validation_end(trainer_at(1, 9, [taker]), None)
+    again.on_validation_end(trainer_at(1, 9, [taker]), MODULE)
     rows = [
         [epoch, step, f"source {row}", f"reference {row}", f"SOURCE {row}"]
         for epoch, step in ((0, 4), (1, 9))
@@ -74,7 +79,7 @@ def test_no_control_character_of_a_sentence_reaches_a_table() -> None:
     trainer = trainer_at(0, 4, [taker])
     pairs = trainer.datamodule.corpus.splits["val"]
     pairs.sources[0], pairs.references[0][0] = "a\x1b[31m\tb", "\u202ec\nd"
-    TranslationTable(log_text=True, num_sentences=1).on_validation_end(trainer, None)
+    TranslationTable(log_text=True, num_sentences=1).on_validation_end(trainer, MODULE)
     ((_, _, rows, _),) = taker.tables
     assert rows == [[0, 4, "a\ufffd[31m b", "\ufffdc d", "A\ufffd[31M B"]]
 
@@ -82,10 +87,10 @@ def test_no_control_character_of_a_sentence_reaches_a_table() -> None:
 @pytest.mark.usefixtures("shouting")
 def test_nothing_is_translated_where_text_is_kept_away_or_nobody_takes_a_table() -> None:
     taker = Taker()
-    TranslationTable(log_text=False, num_sentences=3).on_validation_end(trainer_at(0, 4, [taker]), None)
+    TranslationTable(log_text=False, num_sentences=3).on_validation_end(trainer_at(0, 4, [taker]), MODULE)
     kept = TranslationTable(log_text=True, num_sentences=3)
-    kept.on_validation_end(trainer_at(0, 4, [object()]), None)
-    kept.on_validation_end(trainer_at(0, 4, [taker], first=False), None)
+    kept.on_validation_end(trainer_at(0, 4, [object()]), MODULE)
+    kept.on_validation_end(trainer_at(0, 4, [taker], first=False), MODULE)
     assert taker.tables == []
     assert kept.state_dict() == {"rows": []}
 
@@ -118,4 +123,4 @@ def test_pictures_and_tables_have_the_step_of_the_scalars_in_lightning_2_6(every
     ("length", "count", "positions"), [(11, 3, [0, 3, 7]), (3, 3, [0, 1, 2]), (2, 5, [0, 1]), (0, 5, [])]
 )
 def test_positions_are_spread_evenly_and_each_once(length: int, count: int, positions: list[int]) -> None:
-    assert spread(length, count) == positions
+    assert evenly_spread(count, length).tolist() == positions

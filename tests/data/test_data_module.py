@@ -12,7 +12,6 @@ from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.demo import DemoCorpus
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
-from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -80,13 +79,6 @@ def test_as_many_validation_sentences_as_there_are_is_all_of_them(corpus, tmp_pa
     module = make(corpus, tmp_path, val_sentences=val_sentences)
     assert sorted(rows_of(module.val_dataloader())) == list(range(17))
     assert module.test_names == ["test", "test_unseen"]
-
-
-def test_no_validation_sentence_is_refused(corpus, tmp_path):
-    with pytest.raises(
-        UserError, match=r"^val_sentences=0 leaves nothing to validate on; use 1 or more, or null for all$"
-    ):
-        make(corpus, tmp_path, val_sentences=0)
 
 
 def test_encodings_are_kept_and_damaged_ones_made_again(corpus, tmp_path):

@@ -14,7 +14,7 @@ from small_run import KilledError, assert_same_run, results, rows, run_here, wri
 from seq2seq_attn.checkpoint.load import read_checkpoint
 
 SHARE = "val_sentences=5"
-CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,early_stopping,validation_time]"
+CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,early_stopping]"
 seen: list[list[int]] = []
 
 
