@@ -9,9 +9,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from seq2seq_attn.errors import UserError, reports_user_errors
-from seq2seq_attn.logger.wandb_logger import STEP
-from seq2seq_attn.logger.wandb_server import unreachable
+from seq2seq_attn.errors import UserError, one_line, reports_user_errors
+from seq2seq_attn.logger.wandb_logger import STEP, has_key
 
 CURVES = {
     "Validation": ["val/bleu", "val/chrf", "val/loss", "val/ppl", "val/accuracy", "val/attention_entropy"],
@@ -29,9 +28,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--name", default="Attentions compared", help="of the view (default: %(default)s)")
     options = parser.parse_args(arguments)
     workspace = layout(*parts(options.project), name=options.name, group=options.group)
-    if reason := unreachable():
-        raise UserError(f"W&B: {reason}; a dashboard needs an account")
-    print(workspace.save().url)
+    if not has_key():
+        raise UserError("W&B: no key is set (WANDB_API_KEY, or `wandb login`); a dashboard needs an account")
+    try:
+        saved = workspace.save()
+    except Exception as error:  # of W&B, of its server or of the network
+        raise UserError(f"W&B: {one_line(error)}; the dashboard is not saved") from error
+    print(saved.url)
 
 
 def parts(project: str) -> tuple[str, str]:

@@ -17,8 +17,8 @@ from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities import rank_zero_only
 
+from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.logger.csv_logger import read_rows
-from seq2seq_attn.logger.wandb_server import unreachable
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class WandbRun(WandbLogger):
             "resume": "allow",
             "group": group or sweep_name(),
             "tags": [tag for tag in tags if tag],
-            "mode": "offline" if offline or is_away(save_dir) else None,
+            "mode": "offline" if offline else None,
             "settings": settings,
         }
         self._run: Any = None
@@ -125,11 +125,16 @@ class WandbRun(WandbLogger):
         try:
             if wandb.run is not None:  # a run of this process that failed
                 wandb.run.finish(exit_code=1)
+            if self._options["mode"] is None and not has_key():
+                raise UserError("no key is set (WANDB_API_KEY, or `wandb login`)")
             run = wandb.init(**self._options)
         except Exception as error:
             if self._options["mode"] == "offline":
                 return disabled(error)
-            warn_offline(str(error), str(self.save_dir))
+            log.warning(
+                f"W&B: {one_line(error)}; this run is kept offline in {self.save_dir}/wandb, send it later with "
+                "`wandb sync`"
+            )
             self._options["mode"] = "offline"
             end_process()  # it holds the run's id
             return self._start()
@@ -167,18 +172,10 @@ def sweep_name() -> str | None:
     return None
 
 
-@rank_zero_only
-def is_away(save_dir: str) -> bool:
-    if os.environ.get("WANDB_MODE", "online") != "online":
-        return False  # the environment has chosen
-    reason = unreachable()
-    if reason is not None:
-        warn_offline(reason, save_dir)
-    return reason is not None
-
-
-def warn_offline(reason: str, save_dir: str) -> None:
-    log.warning(f"W&B: {reason}; this run is kept offline in {save_dir}/wandb, send it later with `wandb sync`")
+def has_key() -> bool:
+    """Return whether there is a key, or the environment's mode needs none; `wandb.init` would ask for one."""
+    wandb.setup().settings.silent = True  # or the login asks the server for the user's name
+    return os.environ.get("WANDB_MODE", "online") != "online" or wandb.login(prompt=False, verify=False)
 
 
 def disabled(error: Exception) -> Any:

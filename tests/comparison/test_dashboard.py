@@ -24,7 +24,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr(workspaces.interface.internal, "upsert_view2", upsert)
     monkeypatch.setattr(workspaces.Workspace, "url", property(lambda self: f"https://any/{self.entity}"))
-    monkeypatch.setattr(dashboard, "unreachable", lambda: None)
+    monkeypatch.setattr(dashboard, "has_key", lambda: True)
     return views
 
 
@@ -79,8 +79,10 @@ def test_a_project_without_its_entity_is_refused(
 def test_without_an_account_nothing_is_sent(
     sent: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(dashboard, "unreachable", lambda: "no key is set")
+    monkeypatch.setattr(dashboard, "has_key", lambda: False)
     with pytest.raises(SystemExit, match="2"):
         dashboard.main(["my-team/seq2seq-attn"])
-    assert "W&B: no key is set; a dashboard needs an account" in capsys.readouterr().err
+    assert (
+        "W&B: no key is set (WANDB_API_KEY, or `wandb login`); a dashboard needs an account" in capsys.readouterr().err
+    )
     assert sent == []

