@@ -1,6 +1,7 @@
 """User errors in a command line: Hydra's message as one sentence, with the closest name that there is."""
 
 import re
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,31 @@ from yaml import YAMLError
 
 from seq2seq_attn.errors import causes, command, sentence_of
 
+SYNONYMS = {  # names that other toolkits have for an option, by its last word
+    "lr learning_rate": "optimizer.lr=...",
+    "epochs num_epochs n_epochs num_train_epochs": "trainer.max_epochs=...",
+    "steps num_steps train_steps max_train_steps updates max_updates": "trainer.max_steps=...",
+    "batch batch_size max_tokens tokens_per_batch": "batch_tokens=..., which counts padded source and target tokens",
+    "beam beams beam_size beam_width num_beams": "search=beam search.beam_size=...",
+    "heads n_heads nhead attention_heads": "attention.num_heads=...",
+    "layers n_layers num_layers": "model.encoder.num_layers=... model.decoder.num_layers=...",
+    "hidden_size hidden_dim d_model dim": "model.encoder.dim=... model.decoder.dim=...",
+    "dropout": "model.encoder.dropout=... model.decoder.dropout=..., or attention.dropout=... of the weights",
+    "ffn_dim d_ff dim_feedforward": "feed_forward.ff_dim=...",
+    "warmup warmup_steps": "scheduler=inverse_sqrt scheduler.warmup_steps=...",
+    "gpus gpu num_gpus": "trainer.devices=...",
+    "fp16 bf16 amp": "trainer.precision=16-mixed or bf16-mixed",
+    "clip grad_clip clip_grad_norm max_grad_norm": "trainer.gradient_clip_val=...",
+    "grad_accum gradient_accumulation_steps update_freq": "trainer.accumulate_grad_batches=...",
+    "wandb use_wandb": "logger=wandb",
+    "tensorboard": "logger=tensorboard",
+    "vocab vocab_size src_vocab_size": "tokenizer.vocab_size=...",
+    "train_file train_path dataset": "data=parallel data.train=FILE",
+    "output_dir save_dir out_dir": "hydra.run.dir=FOLDER",
+    "checkpoint load_from restore resume_from": "ckpt_path=RUN",
+}
+MEANT = {word: option for words, option in SYNONYMS.items() for word in words.split()}
+
 
 def sentence_of_composition(error: Exception, directory: Path, config_name: str, overrides: list[str]) -> str | None:
     """Return the sentence for an error from before the job; None for a bug."""
@@ -21,7 +47,7 @@ def sentence_of_composition(error: Exception, directory: Path, config_name: str,
     if isinstance(error, MissingConfigException):
         group, _, name = (error.missing_cfg_file or "").rpartition("/")
         choices = error.options or sorted(path.stem for path in (directory / group).glob("*.yaml"))
-        return f"There is no {group or 'config'} '{name}'; choose from: {', '.join(choices)}"
+        return f"There is no {group or 'config'} '{name}'; {closest_choice(name, choices)}"
     if isinstance(error, OSError) and error.filename:  # Hydra makes the run folder before the job
         return f"{error.filename} cannot be made ({error.strerror}); give another hydra.run.dir"
     if not (isinstance(error, HydraException | OmegaConfBaseException | YAMLError) or raised_by_hydra(error)):
@@ -35,11 +61,39 @@ def sentence_of_composition(error: Exception, directory: Path, config_name: str,
             callback = found[1].removeprefix("callback.").partition(".")[0]
             if f"callback.{callback}" not in names and (directory / "callback" / f"{callback}.yaml").is_file():
                 return f"'{callback}' is a callback that is not chosen; add it with callback=[default,{callback}]"
-            close = get_close_matches(found[1], names, n=1)
-            guess = f"did you mean '{names[close[0]] or close[0]}'? " if close else ""
-            return f"There is no option '{found[1]}'; {guess}`{command()} --cfg job` lists them."
+            return (
+                f"There is no option '{found[1]}'; {closest_option(found[1], names)}`{command()} --cfg job` lists them."
+            )
     where = "" if isinstance(error, HydraException) else f"Hydra cannot read {' '.join(overrides) or config_name}: "
     return f"{where}{message.rstrip('.')}; `{command()} --help` lists the choices, `{command()} --cfg job` the options"
+
+
+def closest_choice(name: str, choices: Sequence[str]) -> str:
+    """Return the closest choice, whatever its case and underscores, and else all of them."""
+    plain = {plain_name(choice): choice for choice in choices}
+    close = get_close_matches(plain_name(name), plain, n=1, cutoff=0.75)
+    return f"did you mean '{plain[close[0]]}'?" if close else f"choose from: {', '.join(choices)}"
+
+
+def plain_name(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def closest_option(key: str, names: Mapping[str, str | None]) -> str:
+    """Return a question that names the option meant: a synonym's, one of the same last word, or the closest.
+
+    Args:
+        names: how each option is written, by its path; None: as its path.
+    """
+    close = get_close_matches(key, names, n=1, cutoff=0.8)
+    last = key.rpartition(".")[2]
+    if not close and last in MEANT and names.get(re.split(r"[.=]", MEANT[last])[0]):
+        return f"did you mean {MEANT[last]}? "
+    same = sorted(path for path in names if path.rpartition(".")[2] == last and not path.startswith("hydra."))
+    if not close and 0 < len(same) <= 3:
+        return f"did you mean {' or '.join(repr(names[path] or path) for path in same)}? "
+    close = close or get_close_matches(key, names, n=1)
+    return f"did you mean '{names[close[0]] or close[0]}'? " if close else ""
 
 
 def option_names(directory: Path, config_name: str, overrides: list[str]) -> dict[str, str]:

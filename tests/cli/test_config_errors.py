@@ -1,12 +1,15 @@
-"""A callback that is typed as an option is answered with the way to add it."""
+"""An option or a choice that does not exist is answered with the one that was probably meant."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from configs import CONF, composed
-from hydra.errors import ConfigCompositionException
+from hydra import compose, initialize_config_dir
+from hydra.errors import ConfigCompositionException, MissingConfigException
 
-from seq2seq_attn.cli.config_errors import sentence_of_composition
+from seq2seq_attn.cli.config_errors import MEANT, option_names, sentence_of_composition
 
 
 @pytest.mark.parametrize(
@@ -19,3 +22,58 @@ def test_a_callback_that_is_not_chosen_is_named_with_the_way_to_add_it(override:
     assert sentence_of_composition(caught.value, CONF, "train", [override]) == (
         f"'{name}' is a callback that is not chosen; add it with callback=[default,{name}]"
     )
+
+
+def sentence(override: str, config_name: str = "train") -> str:
+    """Return the sentence that answers an override which does not compose."""
+    with (
+        initialize_config_dir(version_base="1.3", config_dir=str(CONF)),
+        pytest.raises((ConfigCompositionException, MissingConfigException)) as caught,
+    ):
+        compose(config_name, [override])
+    found = sentence_of_composition(caught.value, CONF, config_name, [override])
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("lr=0.1", "optimizer.lr=..."),
+        ("epochs=3", "trainer.max_epochs=..."),
+        ("batch_size=32", "batch_tokens=..., which counts padded source and target tokens"),
+        ("optimizer.learning_rate=0.1", "optimizer.lr=..."),
+        ("search.beam_size=5", "search=beam search.beam_size=..."),
+        ("trainer.max_epoch=3", "'trainer.max_epochs'"),
+        ("max_epochs=3", "'trainer.max_epochs'"),
+        ("warm_up_step=3", "'scheduler.warmup_steps'"),
+    ],
+)
+def test_an_option_of_another_name_is_answered_with_ours(override: str, meant: str) -> None:
+    assert f"; did you mean {meant}? `" in sentence(override)
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("attention=multi_head", "There is no attention 'multi_head'; did you mean 'multihead'?"),
+        ("attention=bahdanaw", "There is no attention 'bahdanaw'; did you mean 'bahdanau'?"),
+        ("model=Transformer", "There is no model 'Transformer'; did you mean 'transformer'?"),
+        ("model=lstm", "There is no model 'lstm'; choose from: conv, rnn, transformer"),
+    ],
+)
+def test_a_choice_that_is_nearly_one_is_answered_with_it(override: str, meant: str) -> None:
+    assert sentence(override) == meant
+
+
+def test_a_synonym_of_an_option_that_a_command_lacks_is_not_offered() -> None:
+    assert "optimizer" not in sentence("lr=0.1", "translate")
+    assert "search=beam search.beam_size" in sentence("beam_size=3", "translate")
+
+
+def test_every_synonym_names_options_and_choices_that_exist() -> None:
+    overrides = ["search=beam", "scheduler=inverse_sqrt", "data=parallel", "logger=[wandb,tensorboard]"]
+    names = option_names(CONF, "train", overrides)
+    found = {override for meant in MEANT.values() for override in re.findall(r"(\S+?)=", meant)}
+    assert len(found) > 15
+    assert found <= names.keys() | {"data", "logger", "search", "scheduler"}

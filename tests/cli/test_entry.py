@@ -110,8 +110,8 @@ def run_by_shell(folder: Path, *arguments: str, wrapper: str = 'exec "$@"') -> s
         ),
         ("hydra.job.chdr=1", f"There is no option 'hydra.job.chdr'; did you mean 'hydra.job.chdir'? {HELP}"),
         ("qqqq=1", f"There is no option 'qqqq'; {HELP}"),
-        ("attention=sparze", "There is no attention 'sparze'; choose from: bahdanau, sparse\n"),
-        ("attention/score=dott", "There is no attention/score 'dott'; choose from: additive, dot\n"),
+        ("attention=sparze", "There is no attention 'sparze'; did you mean 'sparse'?\n"),
+        ("attention/score=dott", "There is no attention/score 'dott'; did you mean 'dot'?\n"),
         ("metric=[bleu,chrff]", "There is no metric 'chrff'; choose from: bleu, chrf\n"),
         (
             "encoder=rnn",
@@ -160,7 +160,7 @@ def run_by_shell(folder: Path, *arguments: str, wrapper: str = 'exec "$@"') -> s
             "Hydra cannot read app: Only one of --run, --multirun, --cfg, --info and --shell_completion can be "
             f"specified; {LISTED}",
         ),
-        ("-m attention=sparse,sparze", "There is no attention 'sparze'; choose from: bahdanau, sparse\n"),
+        ("-m attention=sparse,sparze", "There is no attention 'sparze'; did you mean 'sparse'?\n"),
         ("seed=2", "seed 2 is taken; use seed=3\n"),
         ("seed=3", "a part refuses; take another\n"),
         (
