@@ -87,7 +87,8 @@ def closest_option(key: str, names: Mapping[str, str | None]) -> str:
     """
     close = get_close_matches(key, names, n=1, cutoff=0.8)
     last = key.rpartition(".")[2]
-    if not close and last in MEANT and names.get(re.split(r"[.=]", MEANT[last])[0]):
+    first = re.split(r"[.=]", MEANT.get(last, ""))[0]
+    if not close and (names.get(first) or f"hydra.runtime.choices.{first}" in names):
         return f"did you mean {MEANT[last]}? "
     same = sorted(path for path in names if path.rpartition(".")[2] == last and not path.startswith("hydra."))
     if not close and 0 < len(same) <= 3:

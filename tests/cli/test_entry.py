@@ -112,7 +112,7 @@ def run_by_shell(folder: Path, *arguments: str, wrapper: str = 'exec "$@"') -> s
         ("qqqq=1", f"There is no option 'qqqq'; {HELP}"),
         ("attention=sparze", "There is no attention 'sparze'; did you mean 'sparse'?\n"),
         ("attention/score=dott", "There is no attention/score 'dott'; did you mean 'dot'?\n"),
-        ("metric=[bleu,chrff]", "There is no metric 'chrff'; choose from: bleu, chrf\n"),
+        ("metric=[bleu,chrff]", "There is no metric 'chrff'; did you mean 'chrf'?\n"),
         (
             "encoder=rnn",
             "Could not override 'encoder'. No match in the defaults list. To append to your default list use "
@@ -124,7 +124,7 @@ def run_by_shell(folder: Path, *arguments: str, wrapper: str = 'exec "$@"') -> s
             f"use +attention@cross=sparse; {LISTED}",
         ),
         ("metric=[1,2]", f"Hydra cannot read metric=[1,2]: argument of type 'int' is not iterable; {LISTED}"),
-        ("--config-name=ap", "There is no config 'ap'; choose from: app, asks, other, spoilt\n"),
+        ("--config-name=ap", "There is no config 'ap'; did you mean 'app'?\n"),
         ("--config-name=other", "There is no attention 'vanished'; choose from: bahdanau, sparse\n"),
         (
             "--config-name=asks",
