@@ -2,4 +2,6 @@
 
 from seq2seq_attn.cli.command import main
 
+__spec__ = None  # type: ignore[assignment]  # Lightning then starts the other processes of a run by sys.argv
+
 main()

@@ -87,7 +87,11 @@ def one_line(text: Any) -> str:
     return str(text).strip().partition("\n")[0].rstrip(".")
 
 
-def command() -> str:
-    """Return the command as the user typed it: `python train.py`, or the name of an installed command."""
-    name = Path(sys.argv[0]).name
-    return f"python {name}" if name.endswith(".py") else name
+def command(name: str | None = None) -> str:
+    """Return the command as it was typed, `python train.py` or `seq2seq-attn train`, or another in the same form."""
+    path = Path(sys.argv[0])
+    if path.parent == Path(__file__).parent / "cli":
+        return f"seq2seq-attn {name or path.stem}"
+    if name is not None:
+        return f"python {name}.py"
+    return f"python {path.name}" if path.suffix == ".py" else path.name

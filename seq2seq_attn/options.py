@@ -157,7 +157,9 @@ def described(kind: Any, interval: str | None) -> str:
         return f"a group with _target_ and _partial_={str(kind is not object).lower()}"
     text = "null" if kind is NoneType else inspect.formatannotation(kind).replace("typing.", "")
     if get_origin(kind) in (Union, UnionType):
-        text = " | ".join(described(one, None) for one in get_args(kind))
+        # sorted: Python gives a union of the same types in the order of whichever was made first
+        inner = sorted(get_args(kind), key=lambda one: (one is NoneType, str(one)))
+        text = " | ".join(described(one, None) for one in inner)
     return f"{text} in {interval}" if interval else text
 
 

@@ -1,4 +1,4 @@
-"""The folder of the YAML files, and paths that a user gives."""
+"""The folders of the YAML files and of the demo corpus, and paths that a user gives."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ def conf_directory() -> Path:
     package = Path(__file__).parent
     inside = package / "conf"
     return inside if inside.is_dir() else package.parent / "conf"
+
+
+def demo_directory() -> Path:
+    """Return the demo corpus inside the package (an installed wheel), else in `data` (a checkout)."""
+    inside = Path(__file__).parent / "demo_corpus"
+    return inside if inside.is_dir() else Path(__file__).parents[1] / "data" / "demo"
 
 
 def given_path(path: Any, option: str) -> Path:

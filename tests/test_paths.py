@@ -70,5 +70,5 @@ def test_a_home_is_that_of_the_user_and_other_paths_stay(tmp_path: Path, monkeyp
 def test_a_name_too_long_is_a_path_that_is_not_there() -> None:
     with pytest.raises(UserError, match=r"^ckpt_path=x+ does not exist; give a run folder"):
         find_checkpoint("x" * 300)
-    with pytest.raises(UserError, match=r"^data=demo: the folder x+ does not exist; run from a checkout"):
+    with pytest.raises(UserError, match=r"^data=demo: the folder x+ does not exist; set data.path"):
         DemoCorpus(path="x" * 300, source_language="en", target_language="fr", cleaning=Cleaning()).load()

@@ -112,7 +112,7 @@ def folder(corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     """
     monkeypatch.chdir(corpora)
     Path("run").symlink_to(tmp_path)
-    monkeypatch.setattr(demo, "CHECKOUT_FOLDER", corpora / "demo")
+    monkeypatch.setattr(demo, "demo_directory", lambda: corpora / "demo")
     yield corpora
     (corpora / "run").unlink()
 

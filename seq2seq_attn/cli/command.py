@@ -6,10 +6,14 @@ import sys
 from difflib import get_close_matches
 from importlib import import_module
 
+from seq2seq_attn import __version__
 from seq2seq_attn.errors import UserError, reports_user_errors
 
 NAME = "seq2seq-attn"
 SUBCOMMANDS = {  # name: the module whose main() it runs
+    "train": "cli.train",
+    "translate": "cli.translate",
+    "evaluate": "cli.evaluate",
     "align": "evaluation.alignments",
     "average": "checkpoint.average",
     "compare lengths": "comparison.lengths",
@@ -32,6 +36,9 @@ def main() -> None:
         UserError: if there is none of that name.
     """
     words = sys.argv[1:]
+    if words == ["--version"]:
+        print(f"{NAME} {__version__}")
+        return
     if not words or words[0] in ("-h", "--help"):
         print(f"Usage: {NAME} SUBCOMMAND ...; {NAME} SUBCOMMAND --help explains one\n")
         print(*(f"  {name}" for name in SUBCOMMANDS), sep="\n")
@@ -43,5 +50,8 @@ def main() -> None:
         )
         guess = f"; did you mean '{close[0]}'?" if close else f"; choose from: {', '.join(SUBCOMMANDS)}"
         raise UserError(f"There is no subcommand '{words[0]}'{guess}")
-    sys.argv = [f"{NAME} {name}", *words[len(name.split()) :]]
-    import_module(f"seq2seq_attn.{SUBCOMMANDS[name]}").main()
+    module = import_module(f"seq2seq_attn.{SUBCOMMANDS[name]}")
+    # Lightning starts the other processes of a run by argv[0], so that of a training is a file
+    program = str(module.__file__) if SUBCOMMANDS[name].startswith("cli.") else f"{NAME} {name}"
+    sys.argv = [program, *words[len(name.split()) :]]
+    module.main()

@@ -1,9 +1,8 @@
-"""The small generated English-French corpus in `data/demo` of the checkout."""
+"""The small generated English-French corpus that the package includes."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
@@ -11,10 +10,9 @@ from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.reading import orient, read_pairs
 from seq2seq_attn.data.splitting import clean_splits
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.paths import given_path
+from seq2seq_attn.paths import demo_directory, given_path
 
 FILES = {"train": "train.tsv", "val": "val.tsv", "test": "test.tsv", "test_unseen": "unseen.tsv"}
-CHECKOUT_FOLDER = Path(__file__).resolve().parents[2] / "data" / "demo"
 
 
 @final
@@ -22,18 +20,18 @@ class DemoCorpus(Corpus):
     """The demo corpus.
 
     Args:
-        path: folder with train.tsv, val.tsv, test.tsv and unseen.tsv; None: `data/demo` of the checkout.
+        path: folder with train.tsv, val.tsv, test.tsv and unseen.tsv; None: the included one.
     """
 
     def __init__(self, *, path: str | None, source_language: str, target_language: str, cleaning: Cleaning) -> None:
-        self.folder = CHECKOUT_FOLDER if path is None else given_path(path, "data.path")
+        self.folder = demo_directory() if path is None else given_path(path, "data.path")
         self.source_language, self.target_language = source_language, target_language
         self.cleaning = cleaning
 
     def load(self) -> LoadedCorpus:
         if not os.path.isdir(self.folder):  # Path.is_dir raises for a name that is too long
             raise UserError(
-                f"data=demo: the folder {self.folder} does not exist; run from a checkout, or set data.path=FOLDER to "
+                f"data=demo: the folder {self.folder} does not exist; set data.path=FOLDER to "
                 f"a folder with {', '.join(FILES.values())}"
             )
         languages = (self.source_language, self.target_language)

@@ -16,7 +16,7 @@ from pytorch_lightning.callbacks import RichProgressBar
 from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, record_report
 from seq2seq_attn.inference.models import Models, load_models
@@ -43,7 +43,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     """
     check_options(config, EVALUATE)
     if OmegaConf.is_missing(config, "ckpt_path"):
-        raise UserError("evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file")
+        raise UserError(f"{command('evaluate')} needs ckpt_path=RUN, a run folder or a .ckpt file")
     quieten()
     if config.num_threads:
         torch.set_num_threads(config.num_threads)

@@ -16,7 +16,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.alignment.forced_attention import SlotMap
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
 from seq2seq_attn.inference.output import TranslationFiles
@@ -37,7 +37,7 @@ PROMPT = "> "
 def translate(config: DictConfig) -> None:
     """Translate every line; an empty line stays one, and the order is kept."""
     if OmegaConf.is_missing(config, "ckpt_path"):
-        raise UserError("translate.py needs ckpt_path=RUN, a run folder or a .ckpt file")
+        raise UserError(f"{command('translate')} needs ckpt_path=RUN, a run folder or a .ckpt file")
     check_options(config, TRANSLATE)
     options: Any = OmegaConf.to_container(config, resolve=True)
     options |= {name: str(given_path(options[name], name)) for name in FILES if options[name] is not None}

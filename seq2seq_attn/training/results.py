@@ -14,6 +14,7 @@ from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 from seq2seq_attn import markdown
 from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.errors import command
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -131,7 +132,7 @@ def print_results(run_dir: Path, results: dict[str, Any]) -> None:
     for name, value in results.items():
         if name.endswith("_signature"):
             console.print(f"{name}: {value}", highlight=False, soft_wrap=True)
-    following = f'Next: echo "Where is the library?" | python translate.py ckpt_path={folder}'
+    following = f'Next: echo "Where is the library?" | {command("translate")} ckpt_path={folder}'
     console.print(f"\nRun folder: {folder}\n{following}", highlight=False, soft_wrap=True)
 
 

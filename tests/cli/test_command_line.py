@@ -14,6 +14,8 @@ from child import done
 from configs import CONF, ROOT, options
 from omegaconf import OmegaConf
 
+from seq2seq_attn import __version__
+
 COMMANDS = ("train", "translate", "evaluate")
 each_command = pytest.mark.parametrize("name", COMMANDS)
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONUTF8": "1"}
@@ -83,3 +85,19 @@ def completed(*words: str) -> list[str]:
 )
 def test_options_choices_and_files_complete_in_bash(words: list[str], candidates: list[str]) -> None:
     assert completed("python", *words) == candidates
+
+
+@each_command
+def test_the_command_of_the_package_is_the_script_of_the_checkout(name: str) -> None:
+    package = ROOT / "seq2seq_attn" / "__main__.py"
+    composed = done(package, name, "--cfg", "job", folder=ROOT)
+    assert (composed.returncode, composed.stdout) == (0, answer(name, "--cfg", "job"))
+    refused = done(package, name, "colour=blue", folder=ROOT)
+    assert refused.returncode == 2
+    assert refused.stderr.endswith(f"`seq2seq-attn {name} --cfg job` lists them.\n")
+
+
+def test_the_command_names_its_version() -> None:
+    assert (
+        done(ROOT / "seq2seq_attn" / "__main__.py", "--version", folder=ROOT).stdout == f"seq2seq-attn {__version__}\n"
+    )

@@ -53,7 +53,7 @@ from configs import ROOT
             ["translate.py", "ckpt_path=no/such/run"],
             "ckpt_path=no/such/run does not exist; give a run folder (runs/train/...) or a .ckpt file",
         ),
-        (["translate.py"], "translate.py needs ckpt_path=RUN, a run folder or a .ckpt file"),
+        (["translate.py"], "python translate.py needs ckpt_path=RUN, a run folder or a .ckpt file"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(

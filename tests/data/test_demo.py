@@ -76,7 +76,7 @@ def test_the_fingerprint_is_of_the_content(folder):
 
 def test_a_missing_folder_is_one_sentence(tmp_path):
     sentence = (
-        f"data=demo: the folder {tmp_path}/none does not exist; run from a checkout, or set data.path=FOLDER to a "
+        f"data=demo: the folder {tmp_path}/none does not exist; set data.path=FOLDER to a "
         "folder with train.tsv, val.tsv, test.tsv, unseen.tsv"
     )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):

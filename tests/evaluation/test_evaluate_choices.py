@@ -82,7 +82,7 @@ def test_the_cache_is_that_of_this_machine_and_the_rest_is_that_of_the_run() -> 
 
 
 def test_a_missing_checkpoint_is_asked_for() -> None:
-    with pytest.raises(UserError, match=r"^evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file$"):
+    with pytest.raises(UserError, match=r"^python evaluate.py needs ckpt_path=RUN, a run folder or a .ckpt file$"):
         evaluate(OmegaConf.create({"ckpt_path": "???"}))
 
 
