@@ -41,7 +41,7 @@ def test_a_recipe_gives_way_to_the_command_line() -> None:
 def test_a_callback_is_added_after_the_others_and_one_is_left_out_by_name() -> None:
     default = list(composed().callback)
     assert default[0] == "seeding"
-    assert list(composed("callback=[default,history,ema]").callback) == [*default, "history", "ema"]
+    assert list(composed("callback=[default,ema]").callback) == [*default, "ema"]
     assert list(composed("~callback.progress").callback) == [name for name in default if name != "progress"]
     assert (
         composed("callback=[default,ema]", "callback.early_stopping.patience=3").callback.early_stopping.patience == 3

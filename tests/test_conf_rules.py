@@ -193,5 +193,8 @@ def test_presets_of_attention_have_the_same_options_and_set_nothing_inside_a_par
 def test_packages_that_are_installed_are_the_folders_that_exist():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
     folders = [path.parent for path in (ROOT / "seq2seq_attn").rglob("*.py")]
-    found = {".".join(folder.relative_to(ROOT).parts) for folder in folders} | {"seq2seq_attn.conf"}
+    found = {".".join(folder.relative_to(ROOT).parts) for folder in folders} | {
+        "seq2seq_attn.conf",
+        "seq2seq_attn.demo_corpus",
+    }
     assert sorted(listed) == sorted(found)

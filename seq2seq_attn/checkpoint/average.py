@@ -59,7 +59,7 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
     if not 2 <= count <= len(ranks):
         raise UserError(
             f"{paths[0]} has {len(ranks)} checkpoints of different validations, and --last or --best takes 2 at least "
-            f"and no more than these, got {count}; a run keeps its last ten with callback=[default,history]"
+            f"and no more than these, got {count}; a run keeps its last five with callback.history.save_top_k=5"
         )
     return [saved[step][0] for step in sorted(sorted(ranks, key=ranks.__getitem__)[-count:])]
 

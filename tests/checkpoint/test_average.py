@@ -124,12 +124,12 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
     assert f"--last and --best choose from one run folder, got {a}" in refused(capsys, a, "--last", 2, *out)
     few = refused(capsys, run, "--last", 3, *out)
     assert f"{run} has 2 checkpoints of different validations" in few
-    assert "no more than these, got 3; a run keeps its last ten with callback=[default,history]" in few
+    assert "no more than these, got 3; a run keeps its last five with callback.history.save_top_k=5" in few
     assert "is there already; give a new file, or delete it" in refused(capsys, run, "--last", 2, "--output", a)
     assert not (tmp_path / "out.ckpt").exists()
 
 
-HISTORY = ("callback=[default,history]", "callback.history.save_top_k=5")
+HISTORY = ("callback.history.save_top_k=5",)
 
 
 @pytest.mark.slow

@@ -13,8 +13,7 @@ from seq2seq_attn.cli.config_errors import MEANT, option_names, sentence_of_comp
 
 
 @pytest.mark.parametrize(
-    ("override", "name"),
-    [("profile=true", "profile"), ("compile=true", "compile"), ("callback.history.save_top_k=3", "history")],
+    ("override", "name"), [("profile=true", "profile"), ("compile=true", "compile"), ("callback.ema.decay=0.9", "ema")]
 )
 def test_a_callback_that_is_not_chosen_is_named_with_the_way_to_add_it(override: str, name: str) -> None:
     with pytest.raises(ConfigCompositionException, match="Could not override") as caught:

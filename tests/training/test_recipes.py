@@ -76,7 +76,7 @@ def test_a_recipe_has_the_size_of_the_papers_model(recipe: str, millions: float)
 
 
 REGULARISERS = {
-    "plain": [], "ema": ["callback=[default,history,ema]"], "r_drop": ["r_drop_alpha=5.0"],
+    "plain": [], "ema": ["callback=[default,ema]"], "r_drop": ["r_drop_alpha=5.0"],
     "token_dropout": ["token_dropout.source=0.1", "token_dropout.target=0.1"],
     "sampling": ["tokenizer.sampling_alpha=0.2"],
 }  # fmt: skip
