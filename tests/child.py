@@ -32,6 +32,7 @@ class Child:
 
     Args:
         stdout: an open file; None: what is printed is kept.
+        stdin: what the command may read.
         own_python: start Python anew, for what beartype's decorators or this process's state would change.
     """
 
@@ -43,9 +44,13 @@ class Child:
         environment: Mapping[str, str] | None = None,
         stdout: int | None = None,
         own_python: bool = False,
+        stdin: bytes = b"",
     ) -> None:
-        self._files: list[IO[bytes]] = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
-        streams = [stdout if stdout is not None else self._files[0].fileno(), self._files[1].fileno()]
+        self._files: list[IO[bytes]] = [tempfile.TemporaryFile() for _ in range(3)]  # noqa: SIM115
+        self._files[2].write(stdin)
+        self._files[2].seek(0)
+        streams = [self._files[2].fileno(), self._files[0].fileno() if stdout is None else stdout]
+        streams.append(self._files[1].fileno())
         self.pid = os.fork()
         if self.pid == 0:
             gc.freeze()  # or a collection would touch, and so copy, all that the tests have made
@@ -58,11 +63,13 @@ class Child:
             file.seek(0)
             said.append(file.read().decode())
             file.close()
-        return Done(code, *said)
+        return Done(code, *said[:2])
 
 
-def done(script: Path, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Done:
-    return Child(script, arguments, folder, environment).wait()
+def done(
+    script: Path, *arguments: str, folder: Path, environment: Mapping[str, str] | None = None, stdin: bytes = b""
+) -> Done:
+    return Child(script, arguments, folder, environment, stdin=stdin).wait()
 
 
 def run_script(
@@ -72,8 +79,7 @@ def run_script(
     try:
         os.setsid()
         os.chdir(folder)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for descriptor, stream in zip((1, 2), streams, strict=True):
+        for descriptor, stream in enumerate(streams):
             os.dup2(stream, descriptor)
         sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
