@@ -46,7 +46,7 @@ def logged(
     folder = tmp_path_factory.mktemp("logged")
     chosen = ["logger=[tensorboard,wandb]", "logger.wandb.offline=true", "logger.wandb.name=any", "log_text=false"]
     shown = "callback=[attention_map,translation_table,checkpoint,autosave]"
-    chosen = chosen[: 3 if request.param else 4]
+    chosen = ["search.limits.max_length=7", *chosen[: 3 if request.param else 4]]
     run_here(folder, *pairs, *chosen, shown, "attention=bahdanau", "choices.attention=bahdanau", "trainer.max_steps=2")
     end_process()
     return folder, request.param

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from configs import ROOT
+from forked import ended, forked
 from logger.test_wandb_resume import logger_of
 from logger.test_wandb_run import files, read, values
 
@@ -99,6 +99,7 @@ def test_without_a_key_a_run_is_kept_offline(
     assert_is_kept_offline(tmp_path / "run", caplog, "no key is set (WANDB_API_KEY, or `wandb login`)")
 
 
+@pytest.mark.slow  # it is waited for as for a server that says nothing
 def test_a_refused_connection_is_said_and_the_run_kept_offline(
     tmp_path: Path, with_key: Callable[[str], None], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_server_that_says_nothing_is_not_waited_for(
     assert_is_kept_offline(tmp_path, caplog, "127.0.0.1:")
 
 
+@pytest.mark.slow  # it is waited for as for one that says nothing
 def test_a_server_that_answers_but_starts_no_run_is_not_waited_for(
     tmp_path: Path, with_key: Callable[[str], None], caplog: pytest.LogCaptureFixture, silent: str
 ) -> None:
@@ -138,37 +140,25 @@ def test_an_offline_run_leaves_the_next_one_its_choice(tmp_path: Path, monkeypat
     assert "WANDB_MODE" not in os.environ
 
 
-DEATH = """
-import os, signal, subprocess, sys
-from pathlib import Path
-from seq2seq_attn.logger.wandb_logger import WandbRun
-
-def logger_of(folder):
-    return WandbRun(
-        save_dir=str(folder), project="any", name="any", group=None, tags=[], offline=True, resume=None
-    )
-
-folder = Path(sys.argv[1])
-logger = logger_of(folder / "first")
-logger.log_metrics({"train/loss": 1.0}, step=0)
-children = subprocess.check_output(["ps", "-o", "pid=", "-o", "comm=", "--ppid", str(os.getpid())], text=True)
-(core,) = [int(line.split()[0]) for line in children.splitlines() if "wandb-core" in line]
-os.kill(core, signal.SIGKILL)
-for step in range(1, 40):
-    logger.log_metrics({"train/loss": 1.0}, step=step)
-    logger.log_table("any", columns=["a"], data=[["b"]], step=step)
-logger.finish()
-second = logger_of(folder / "second")
-second.log_metrics({"train/loss": 2.0}, step=0)
-second.finish()
-"""
-
-
-def test_training_goes_on_when_wandbs_process_dies_and_the_next_run_has_a_new_one(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", DEATH, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("W&B: nothing more can be logged") == 1
+def test_training_goes_on_when_wandbs_process_dies_and_the_next_run_has_a_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert ended(forked(lambda: die_and_go_on(tmp_path, caplog))) == 0
     (file,) = files(tmp_path / "second")
     assert values(read(file).history, "train/loss") == {0: 2.0}
+
+
+def die_and_go_on(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logger = logger_of(folder / "first")
+    logger.log_metrics({"train/loss": 1.0}, step=0)
+    children = subprocess.check_output(["ps", "-o", "pid=", "-o", "comm=", "--ppid", str(os.getpid())], text=True)
+    (core,) = [int(line.split()[0]) for line in children.splitlines() if "wandb-core" in line]
+    os.kill(core, signal.SIGKILL)
+    for step in range(1, 40):
+        logger.log_metrics({"train/loss": 1.0}, step=step)
+        logger.log_table("any", columns=["a"], data=[["b"]], step=step)
+    logger.finish()
+    second = logger_of(folder / "second")
+    second.log_metrics({"train/loss": 2.0}, step=0)
+    second.finish()
+    assert caplog.text.count("W&B: nothing more can be logged") == 1

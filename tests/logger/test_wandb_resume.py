@@ -16,6 +16,7 @@ from seq2seq_attn.logger.wandb_logger import WandbRun, end_process
 SHOWN = "gradient_norm,throughput,attention_entropy,translation_table"
 LOGGED = [
     "logger=[tensorboard,wandb]", "logger.wandb.offline=true", "logger.wandb.name=any", "resume=auto",
+    "search.limits.max_length=7",
     "trainer.log_every_n_steps=2", "trainer.max_steps=9", "trainer.val_check_interval=3",
     "callback.autosave.every_steps=2", f"callback=[seeding,{SHOWN},checkpoint,autosave,early_stopping]",
 ]  # fmt: skip

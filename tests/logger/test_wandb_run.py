@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from child import done
 from configs import ROOT
 from google.protobuf.message import DecodeError
 from logger.test_loggers import records
+from shared_folder import shared_folder
 from small_run import SMALL
+
+from seq2seq_attn.logger.wandb_logger import end_process
 
 AXIS = "trainer/global_step"
 SHOWN = "gradient_norm,throughput,attention_entropy,attention_map,translation_table"
@@ -71,19 +72,17 @@ def values(history: list[dict[str, Any]], name: str) -> dict[int, Any]:
 @pytest.fixture(scope="module")
 def sweep(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> list[Logged]:
     """Two jobs of one process; each is validated after its second and fourth update."""
-    folder = tmp_path_factory.mktemp("sweep") / "of_seeds"
     chosen = ["logger=wandb", "logger.wandb.offline=true", "seed=1,2", "attention=luong_dot"]
-    steps = ["trainer.max_steps=4", "trainer.val_check_interval=2"]
+    steps = ["trainer.max_steps=4", "trainer.val_check_interval=2", "search.limits.max_length=7"]
     callbacks = f"callback=[seeding,{SHOWN},checkpoint,autosave]"
-    done = subprocess.run(
-        [sys.executable, "train.py", "-m", f"hydra.sweep.dir={folder}", *SMALL, *pairs, *steps, *chosen, callbacks],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"COLUMNS": "120"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+
+    def make(folder: Path) -> None:
+        end_process()  # W&B's process of these tests, which a child would speak to
+        given = ["-m", f"hydra.sweep.dir={folder}", *SMALL, *pairs, *steps, *chosen, callbacks]
+        answer = done(ROOT / "train.py", *given, folder=ROOT)
+        assert answer.returncode == 0, answer.stderr
+
+    folder = shared_folder(tmp_path_factory, "of_seeds", make)
     (first,), (second,) = files(folder / "0"), files(folder / "1")
     return [read(first), read(second)]
 

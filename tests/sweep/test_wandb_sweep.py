@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
+from child import done
 from configs import ROOT, composed, options
 from logger.test_wandb_run import files, read, values
 from training.test_run import SMALL
 from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
-from seq2seq_attn.logger.wandb_logger import SUMMARIES
+from seq2seq_attn.logger.wandb_logger import SUMMARIES, end_process
 
 SWEEP = yaml.safe_load((ROOT / "examples" / "wandb_sweep.yaml").read_text("utf-8"))
 
@@ -62,9 +60,9 @@ def test_the_agents_command_line_is_a_run_of_the_id_that_it_waits_for(tmp_path: 
     here = [f"hydra.run.dir={tmp_path}/{folder}", "debug=fast", *SMALL, "data=parallel", *pairs]
     here += ["tokenizer.vocab_size=40"]
     agent = {"WANDB_MODE": "offline", "WANDB_RUN_ID": "asked4it", "WANDB_SWEEP_ID": "any", "WANDB_PROJECT": "its-own"}
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run([*words, *here], cwd=ROOT, env=os.environ | agent | {"PATH": path}, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
+    end_process()  # W&B's process of other tests, which a child would speak to
+    answer = done(ROOT / words[2], *words[3:], *here, folder=ROOT, environment=agent)
+    assert answer.returncode == 0, answer.stderr
     (file,) = files(tmp_path / "runs" / "wandb" / "asked4it")
     run = read(file)
     assert (run.run.run_id, run.run.project, run.run.sweep_id) == ("asked4it", "its-own", "any")
