@@ -71,24 +71,19 @@ SCENARIOS = {  # an epoch has 7 batches; what the run is of, and where it dies i
 }
 
 
-FAST = ("within epochs, a validation and the test", "read twice, with words dropped")
-
-
-@pytest.fixture(scope="module")
-def whole(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run that was never stopped, saved after its validations alone: saving more often changes nothing."""
-    folder = tmp_path_factory.mktemp("whole")
-    run_here(folder, *pairs)
-    return folder
+FAST = (
+    "within epochs, a validation and the test",
+)  # the others draw from the same generators, and save the same state
 
 
 @pytest.mark.parametrize(
     "scenario", [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in SCENARIOS]
 )
 def test_a_run_that_died_and_was_resumed_is_the_run_that_never_died(
-    scenario: str, tmp_path: Path, pairs: list[str], whole: Path
+    scenario: str, tmp_path: Path, pairs: list[str], trained_run: Path
 ) -> None:
     options, stops = SCENARIOS[scenario]
+    whole = trained_run  # saved after its validations alone: saving more often changes nothing
     if set(options) - {EVERY_TWO}:
         whole = tmp_path / "whole"
         run_here(whole, *pairs, *options)
@@ -98,7 +93,7 @@ def test_a_run_that_died_and_was_resumed_is_the_run_that_never_died(
 
 @pytest.mark.parametrize("position", [None, pytest.param(0, marks=pytest.mark.slow)], ids=["one bit flipped", "empty"])
 def test_a_run_whose_last_checkpoint_is_broken_goes_on_exactly_from_the_one_before(
-    position: int | None, tmp_path: Path, pairs: list[str], whole: Path, caplog: pytest.LogCaptureFixture
+    position: int | None, tmp_path: Path, pairs: list[str], trained_run: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:13}"
     with pytest.raises(KilledError):
@@ -114,7 +109,7 @@ def test_a_run_whose_last_checkpoint_is_broken_goes_on_exactly_from_the_one_befo
     run_here(tmp_path / "broken", *pairs, "resume=auto")
     (named,) = [record.getMessage() for record in caplog.records if str(last) in record.getMessage()]
     assert named.endswith("; previous.ckpt is taken instead")
-    assert_same_run(tmp_path / "broken", whole)
+    assert_same_run(tmp_path / "broken", trained_run)
 
 
 def test_a_complete_run_is_not_run_again(tmp_path: Path, pairs: list[str], capsys: pytest.CaptureFixture[str]) -> None:

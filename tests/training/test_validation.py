@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from small_run import KilledError, assert_same_run, results, rows, run_here, write_pairs
+from small_run import KilledError, assert_same_run, results, rows, run_here
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
 
-SHARE = "val_sentences=5"
-CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,early_stopping]"
+SHARE = ["val_sentences=5", "trainer.max_epochs=2"]
 seen: list[list[int]] = []
 
 
@@ -28,34 +27,44 @@ class Seen(pl.Callback):
         seen[-1] += batch.index.tolist()
 
 
-def test_every_validation_reads_the_same_share_and_the_best_is_scored_on_all(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def shared(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[int]]]:
+    """A run of two epochs, and what its validations have read."""
     seen.clear()
-    folder = tmp_path / "run"
-    run_here(folder, *write_pairs(tmp_path), SHARE, CALLBACKS, f"+callback.seen._target_={__name__}.Seen")
-    assert [sorted(of) for of in seen] == [[0, 4, 9, 13, 18]] * 3  # of 23, in each of three epochs
+    folder = tmp_path_factory.mktemp("shared")
+    run_here(folder, *pairs, *SHARE, f"+callback.seen._target_={__name__}.Seen")
+    return folder, list(seen)
+
+
+def test_every_validation_reads_the_same_share_and_the_best_is_scored_on_all(
+    shared: tuple[Path, list[list[int]]],
+) -> None:
+    folder, read = shared
+    assert [sorted(of) for of in read] == [[0, 4, 9, 13, 18]] * 2  # of 23, in each of two epochs
     found = results(folder)
     assert {"val/bleu", "val/loss", "val/ppl", "val/bleu_signature", "test/bleu"} <= set(found)
     assert len((folder / "translations_val.tsv").read_text(encoding="utf-8").splitlines()) == 23
     assert 0 < json.loads((folder / "results.json").read_text(encoding="utf-8"))["validation_share"] < 1
     # the score on all is no point of the curve
-    assert len([row for row in rows(folder) if row.get("val/bleu")]) == 3
+    assert len([row for row in rows(folder) if row.get("val/bleu")]) == 2
 
 
-def test_a_run_killed_within_such_a_validation_and_at_its_end_resumes_exactly(tmp_path: Path) -> None:
-    pairs = write_pairs(tmp_path)
-    second = run_here(tmp_path / "whole", *pairs, SHARE)["steps"] // 3 * 2  # the end of the second epoch
+def test_a_run_killed_within_such_a_validation_and_at_its_end_resumes_exactly(
+    shared: tuple[Path, list[list[int]]], pairs: list[str], tmp_path: Path
+) -> None:
+    first = results(shared[0])["steps"] // 2  # the end of the first epoch
     for hook in ("validation", "validation_end"):
-        killed = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{second}}}"
+        killed = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{first}}}"
         with pytest.raises(KilledError):
-            run_here(tmp_path / "parts", *pairs, SHARE, killed, "resume=auto")
-    run_here(tmp_path / "parts", *pairs, SHARE, "resume=auto")
-    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+            run_here(tmp_path / "parts", *pairs, *SHARE, killed, "resume=auto")
+    run_here(tmp_path / "parts", *pairs, *SHARE, "resume=auto")
+    assert_same_run(shared[0], tmp_path / "parts")
 
 
 @pytest.mark.parametrize("tested", ["null", "0"])
-def test_a_run_without_any_validation_ends_with_its_last_weights(tmp_path: Path, tested: str) -> None:
+def test_a_run_without_any_validation_ends_with_its_last_weights(tested: str, pairs: list[str], tmp_path: Path) -> None:
     limits = ("trainer.limit_val_batches=0", f"trainer.limit_test_batches={tested}", "trainer.max_epochs=1")
-    found = run_here(tmp_path / "run", *write_pairs(tmp_path), *limits)
+    found = run_here(tmp_path / "run", *pairs, *limits)
     assert found["steps"] > 0
     assert ("test/bleu" in found) == (tested == "null")
     checkpoints = tmp_path / "run" / "checkpoints"
