@@ -50,35 +50,34 @@ def test_ten_trials_find_a_better_value_than_the_first(folder: Path) -> None:
 
 def test_a_study_that_was_killed_goes_on_and_draws_what_it_would_have_drawn(folder: Path, tmp_path: Path) -> None:
     whole = write_app(tmp_path / "whole")
-    overrides = (*STUDY, "hydra.sweeper.n_trials=5", "hydra.sweeper.n_startup_trials=2", "resume=auto")
+    overrides = (*STUDY, "hydra.sweeper.n_trials=4", "hydra.sweeper.n_startup_trials=2", "resume=auto")
     assert swept(whole, *overrides)[0] == 0
-    for job in (0, 3):
-        kill_in_job(folder, job, *overrides)
+    kill_in_job(folder, 2, *overrides)
     code, out, _ = swept(folder, *overrides)
     assert code == 0
     assert trials(folder) == trials(whole)
-    assert len(trials(folder)) == best(folder)["complete"] == 5
-    assert [told(folder, job)["overrides"] for job in range(5)] == [told(whole, job)["overrides"] for job in range(5)]
+    assert len(trials(folder)) == best(folder)["complete"] == 4
+    assert [told(folder, job)["overrides"] for job in range(4)] == [told(whole, job)["overrides"] for job in range(4)]
     assert "job 0: complete, skipped" in out
 
 
 def test_more_trials_go_on_from_those_that_are_there(folder: Path) -> None:
+    assert swept(folder, *STUDY, "hydra.sweeper.n_trials=1", "resume=auto")[0] == 0
     assert swept(folder, *STUDY, "hydra.sweeper.n_trials=2", "resume=auto")[0] == 0
-    assert swept(folder, *STUDY, "hydra.sweeper.n_trials=3", "resume=auto")[0] == 0
-    assert begun(folder) == [1, 1, 1]
+    assert begun(folder) == [1, 1]
 
 
 def test_a_trial_that_fails_counts_as_failed_and_is_not_repeated(folder: Path) -> None:
     study = (*STUDY, "do=choice(work,bug)", "hydra.sweeper.n_startup_trials=10", "resume=auto")
-    code, _, error = swept(folder, *study, "hydra.sweeper.n_trials=6")
+    code, _, error = swept(folder, *study, "hydra.sweeper.n_trials=4")
     states = [state for state, _, _ in trials(folder)]
     assert code == 2
     assert {"FAIL", "COMPLETE"} == set(states)
     assert best(folder)["complete"] == states.count("COMPLETE")
-    assert f"{states.count('FAIL')} of 6 jobs failed" in error[-1]
-    assert swept(folder, *study, "hydra.sweeper.n_trials=7")[0] == 2
-    assert [state for state, _, _ in trials(folder)][:6] == states
-    assert begun(folder) == [1] * 7
+    assert f"{states.count('FAIL')} of 4 jobs failed" in error[-1]
+    assert swept(folder, *study, "hydra.sweeper.n_trials=5")[0] == 2
+    assert [state for state, _, _ in trials(folder)][:4] == states
+    assert begun(folder) == [1] * 5
 
 
 def test_a_study_of_something_else_is_refused(folder: Path) -> None:
