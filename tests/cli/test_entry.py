@@ -96,80 +96,84 @@ def run_by_shell(folder: Path, *arguments: str, wrapper: str = 'exec "$@"') -> s
     return subprocess.run(command, env=environment, capture_output=True, timeout=60, text=True, cwd=folder)
 
 
+MISTAKES = [
+    ("attenton=sparse", f"There is no option 'attenton'; did you mean 'attention'? {HELP}"),
+    ("trainer.max_stpes=1", f"There is no option 'trainer.max_stpes'; did you mean 'trainer.max_steps'? {HELP}"),
+    ("attention/scroe=dot", f"There is no option 'attention/scroe'; did you mean 'attention/score'? {HELP}"),
+    (
+        "attention=sparse attention.score.widht=3",
+        f"There is no option 'attention.score.widht'; did you mean 'attention.score.width'? {HELP}",
+    ),
+    ("attention=sparze", "There is no attention 'sparze'; did you mean 'sparse'?\n"),
+    ("metric=[bleu,chrff]", "There is no metric 'chrff'; did you mean 'chrf'?\n"),
+    (
+        "encoder=rnn",
+        "Could not override 'encoder'. No match in the defaults list. To append to your default list use "
+        f"+encoder=rnn; {LISTED}",
+    ),
+    ("--config-name=other", "There is no attention 'vanished'; choose from: bahdanau, sparse\n"),
+    (
+        "seed",
+        "Error parsing override 'seed' missing EQUAL at '<EOF>' See "
+        f"https://hydra.cc/docs/1.2/advanced/override_grammar/basic for details; {LISTED}",
+    ),
+    ("seed=2", "seed 2 is taken; use seed=3\n"),
+    ("seed=3", "a part refuses; take another\n"),
+    (
+        "copy.score.hidden_dim=5",
+        f"There is no option 'copy.score.hidden_dim'; did you mean 'attention.score.hidden_dim'? {HELP}",
+    ),
+    ("seed=6", "The option 'needed' has no value; set it: `python app.py needed=...`\n"),
+    ("seed=${sed}", "The option 'seed' cannot be worked out: Interpolation key 'sed' not found\n"),
+    ("qqqq=1", f"There is no option 'qqqq'; {HELP}"),
+    ("--config-name=ap", "There is no config 'ap'; did you mean 'app'?\n"),
+]
+LIKE_THEM = [  # of the same kinds
+    ("trianer.max_steps=1", f"There is no option 'trianer.max_steps'; did you mean 'trainer.max_steps'? {HELP}"),
+    ("metric/bleu=1", f"There is no option 'metric/bleu'; did you mean 'metric.bleu'? {HELP}"),
+    ("hydra.job.chdr=1", f"There is no option 'hydra.job.chdr'; did you mean 'hydra.job.chdir'? {HELP}"),
+    ("attention/score=dott", "There is no attention/score 'dott'; did you mean 'dot'?\n"),
+    (
+        "attention@cross=sparse",
+        "Could not override 'attention@cross'. Did you mean to override attention? To append to your default list "
+        f"use +attention@cross=sparse; {LISTED}",
+    ),
+    ("metric=[1,2]", f"Hydra cannot read metric=[1,2]: argument of type 'int' is not iterable; {LISTED}"),
+    (
+        "--config-name=asks",
+        f"You must specify 'experiment', e.g, experiment=<OPTION> Available options: broken; {LISTED}",
+    ),
+    (
+        "seed=1,2",
+        "Ambiguous value for argument 'seed=1,2' 1. To use it as a list, use key=[value1,value2] 2. To use it as "
+        "string, quote the value: key=\\'value1,value2\\' 3. To sweep over it, add --multirun to your command "
+        f"line; {LISTED}",
+    ),
+    ("seed=range(3)", f"Sweep parameters 'seed=range(3)' requires --multirun; {LISTED}"),
+    (
+        "+seed=2",
+        "Could not append to config. An item is already at 'seed'. Either remove + prefix: 'seed=2' Or add a "
+        f"second + to add or override 'seed': '++seed=2'; {LISTED}",
+    ),
+    (
+        "attention=3",
+        f"Hydra cannot read attention=3: Config group override must be a string or a list. Got int; {LISTED}",
+    ),
+    (
+        "hydra.job.chdir=often",
+        "Error merging override hydra.job.chdir=often: Value 'often' is not a valid bool (type str); " + LISTED,
+    ),
+    (
+        "--run --cfg=job",
+        "Hydra cannot read app: Only one of --run, --multirun, --cfg, --info and --shell_completion can be "
+        f"specified; {LISTED}",
+    ),
+    ("-m attention=sparse,sparze", "There is no attention 'sparze'; did you mean 'sparse'?\n"),
+]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ("attenton=sparse", f"There is no option 'attenton'; did you mean 'attention'? {HELP}"),
-        ("trainer.max_stpes=1", f"There is no option 'trainer.max_stpes'; did you mean 'trainer.max_steps'? {HELP}"),
-        ("trianer.max_steps=1", f"There is no option 'trianer.max_steps'; did you mean 'trainer.max_steps'? {HELP}"),
-        ("attention/scroe=dot", f"There is no option 'attention/scroe'; did you mean 'attention/score'? {HELP}"),
-        ("metric/bleu=1", f"There is no option 'metric/bleu'; did you mean 'metric.bleu'? {HELP}"),
-        (
-            "attention=sparse attention.score.widht=3",
-            f"There is no option 'attention.score.widht'; did you mean 'attention.score.width'? {HELP}",
-        ),
-        ("hydra.job.chdr=1", f"There is no option 'hydra.job.chdr'; did you mean 'hydra.job.chdir'? {HELP}"),
-        ("qqqq=1", f"There is no option 'qqqq'; {HELP}"),
-        ("attention=sparze", "There is no attention 'sparze'; did you mean 'sparse'?\n"),
-        ("attention/score=dott", "There is no attention/score 'dott'; did you mean 'dot'?\n"),
-        ("metric=[bleu,chrff]", "There is no metric 'chrff'; did you mean 'chrf'?\n"),
-        (
-            "encoder=rnn",
-            "Could not override 'encoder'. No match in the defaults list. To append to your default list use "
-            f"+encoder=rnn; {LISTED}",
-        ),
-        (
-            "attention@cross=sparse",
-            "Could not override 'attention@cross'. Did you mean to override attention? To append to your default list "
-            f"use +attention@cross=sparse; {LISTED}",
-        ),
-        ("metric=[1,2]", f"Hydra cannot read metric=[1,2]: argument of type 'int' is not iterable; {LISTED}"),
-        ("--config-name=ap", "There is no config 'ap'; did you mean 'app'?\n"),
-        ("--config-name=other", "There is no attention 'vanished'; choose from: bahdanau, sparse\n"),
-        (
-            "--config-name=asks",
-            f"You must specify 'experiment', e.g, experiment=<OPTION> Available options: broken; {LISTED}",
-        ),
-        (
-            "seed",
-            "Error parsing override 'seed' missing EQUAL at '<EOF>' See "
-            f"https://hydra.cc/docs/1.2/advanced/override_grammar/basic for details; {LISTED}",
-        ),
-        (
-            "seed=1,2",
-            "Ambiguous value for argument 'seed=1,2' 1. To use it as a list, use key=[value1,value2] 2. To use it as "
-            "string, quote the value: key=\\'value1,value2\\' 3. To sweep over it, add --multirun to your command "
-            f"line; {LISTED}",
-        ),
-        ("seed=range(3)", f"Sweep parameters 'seed=range(3)' requires --multirun; {LISTED}"),
-        (
-            "+seed=2",
-            "Could not append to config. An item is already at 'seed'. Either remove + prefix: 'seed=2' Or add a "
-            f"second + to add or override 'seed': '++seed=2'; {LISTED}",
-        ),
-        (
-            "attention=3",
-            f"Hydra cannot read attention=3: Config group override must be a string or a list. Got int; {LISTED}",
-        ),
-        (
-            "hydra.job.chdir=often",
-            "Error merging override hydra.job.chdir=often: Value 'often' is not a valid bool (type str); " + LISTED,
-        ),
-        (
-            "--run --cfg=job",
-            "Hydra cannot read app: Only one of --run, --multirun, --cfg, --info and --shell_completion can be "
-            f"specified; {LISTED}",
-        ),
-        ("-m attention=sparse,sparze", "There is no attention 'sparze'; did you mean 'sparse'?\n"),
-        ("seed=2", "seed 2 is taken; use seed=3\n"),
-        ("seed=3", "a part refuses; take another\n"),
-        (
-            "copy.score.hidden_dim=5",
-            f"There is no option 'copy.score.hidden_dim'; did you mean 'attention.score.hidden_dim'? {HELP}",
-        ),
-        ("seed=6", "The option 'needed' has no value; set it: `python app.py needed=...`\n"),
-        ("seed=${sed}", "The option 'seed' cannot be worked out: Interpolation key 'sed' not found\n"),
-    ],
+    ("arguments", "sentence"), [*MISTAKES, *(pytest.param(*row, marks=pytest.mark.slow) for row in LIKE_THEM)]
 )
 def test_a_mistake_is_one_sentence_on_standard_error(folder, arguments, sentence):
     result = run(folder, *arguments.split())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 from child import done
 from configs import ROOT
+
+slow = partial(pytest.param, marks=pytest.mark.slow)  # what training/test_checks.py refuses in the same words
 
 
 @pytest.mark.parametrize(
@@ -25,12 +28,12 @@ from configs import ROOT
             ["train.py", "metric=[chrf]"],
             "metric lacks bleu, by which the best checkpoint is chosen; use metric=[bleu,...]",
         ),
-        (
+        slow(
             ["train.py", "position=rotary"],
             "position=rotary would change nothing: this model has no position, which a Transformer or ConvS2S has; "
             "leave it out, or use model=transformer",
         ),
-        (
+        slow(
             ["train.py", "model=conv", "position=alibi"],
             "position=alibi tells self-attention how far apart two positions are, and this model has no "
             "self-attention; use position=sinusoidal, learned or none",
@@ -40,7 +43,7 @@ from configs import ROOT
             "position=rotary acts on an inner product of queries and keys, which AdditiveScore is not; use "
             "attention/score=scaled_dot, or position=alibi or position=sinusoidal",
         ),
-        (
+        slow(
             ["train.py", "attention=luong_location", "attention.score.max_length=5"],
             "the model has positions for 5 tokens, and a sentence of train has 23; give the option max_length=23 or "
             "more (attention.score.max_length, position.max_length), or drop long sentences with data.cleaning",
