@@ -23,6 +23,7 @@ from seq2seq_attn.training.translation_module import TranslationModule
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SHORT = ["trainer.max_steps=3", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"]
+SHORT += ["search.limits.max_length=3"]
 TRIED = ["callback=[memory_probe,checkpoint,autosave]", "callback.memory_probe.on_cpu=true"]
 UNTRIED = ["callback=[checkpoint,autosave]"]
 TOO_LITTLE = (

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 CALLBACKS = "callback=[seeding,skip_nonfinite,checkpoint,autosave]"
 SHORT = [
     CALLBACKS, "trainer.max_steps=7", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1",
-    "+callback.onlooker._target_=callback.faulty.Onlooker",
+    "search.limits.max_length=3", "+callback.onlooker._target_=callback.faulty.Onlooker",
 ]  # fmt: skip
 
 

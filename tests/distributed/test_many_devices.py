@@ -67,7 +67,7 @@ def module(lr: float = 0.1, dropout: float = 0.0) -> TranslationModule:
     return TranslationModule(
         model=model,
         tokenizer=tokenizer(),
-        search=built(composed("search.limits.max_length=23").search),
+        search=built(composed("search.limits.max_length=11").search),
         metrics={"bleu": built(composed().metric.bleu)},
         test_names=["test", "test_unseen"],
         optimizer=partial(torch.optim.SGD, lr=lr),
@@ -148,7 +148,7 @@ def test_one_process_with_all_batches_is_several_processes_or_accumulated_batche
     ((expected, loss),) = on_ranks(1, one_update, tmp_path, tmp_path, 1, 1)
     assert len(expected) > 10
     assert min(gradient.abs().max() for gradient in expected.values()) > 1e-6
-    for ranks, accumulated in [(1, 4), (2, 1), (2, 2)]:
+    for ranks, accumulated in [(1, 4), (2, 2)]:
         for gradients, found in on_ranks(ranks, one_update, tmp_path, tmp_path, ranks, accumulated):
             for name, gradient in gradients.items():
                 torch.testing.assert_close(gradient, expected[name], rtol=0, atol=1e-10)
@@ -231,7 +231,7 @@ def test_all_processes_stop_early_at_the_same_step_and_decode_as_long_as_the_slo
 
 
 def hurried(folder: Path, ranks: int) -> int:
-    training = trainer(ranks, max_epochs=-1, max_time={"seconds": 1}, limit_val_batches=0)
+    training = trainer(ranks, max_epochs=-1, max_time={"milliseconds": 300}, limit_val_batches=0)
     training.fit(module(dropout=0.1), datamodule=data(folder))
     return training.global_step
 
