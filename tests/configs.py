@@ -16,7 +16,16 @@ from omegaconf.errors import OmegaConfBaseException
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
-NODES = {"attention": "attention", "encoder@model.encoder": "model.encoder", "decoder@model.decoder": "model.decoder"}
+NODES = {"encoder@model.encoder": "model.encoder", "decoder@model.decoder": "model.decoder"}
+# Groups whose node is composed without the rest of train.yaml, which neither changes it nor is changed by it.
+ALONE = {
+    "attention": "attention",
+    "attention@self_attention": "self_attention",
+    "attention@cross_attention": "cross_attention",
+    "position": "position",
+    "search": "search",
+}
+ANY_NODE = ("+", "~", "recipe", "experiment", "debug", "hydra")  # overrides that may change any node
 
 
 def options(group: str) -> list[str]:
@@ -40,11 +49,15 @@ def compose_train(*overrides: str) -> DictConfig:
     values = [override for override in overrides if sets_a_value(override)]
     config = deepcopy(with_options(*(override for override in overrides if override not in values)))
     try:
-        for value in OverridesParser.create().parse_overrides(values):
-            OmegaConf.update(config, value.key_or_group, value.value())
+        set_values(config, values)
     except (HydraException, OmegaConfBaseException):  # Hydra has its own sentence for it
         return compose_here(*overrides)
     return config
+
+
+def set_values(config: DictConfig, overrides: list[str]) -> None:
+    for value in OverridesParser.create().parse_overrides(overrides) if overrides else []:
+        OmegaConf.update(config, value.key_or_group, value.value())
 
 
 def sets_a_value(override: str) -> bool:
@@ -57,13 +70,20 @@ def sets_a_value(override: str) -> bool:
 def with_options(*overrides: str) -> DictConfig:
     """Return the composed options. What is one node beside every other option is composed once for all of them."""
     groups = [override.partition("=")[0] for override in overrides]
-    if "attention" in groups and any(group.startswith(("attention/", "attention@")) for group in groups):
+    if any(group.startswith(ANY_NODE) or ("@" in group and group not in ALONE | NODES) for group in groups):
         return compose_here(*overrides)
-    if any(group.startswith(("+", "~", "recipe", "debug", "hydra")) for group in groups):  # which may change any node
-        return compose_here(*overrides)
+    for group, node in ALONE.items():
+        own = [override for override in overrides if override.startswith((f"{group}=", f"{group}/"))]
+        if groups.count(group) == 1:  # and the parts that replace its own
+            config = deepcopy(with_options(*(override for override in overrides if override not in own)))
+            chosen = OmegaConf.select(compose_alone(group, *own), node)
+            OmegaConf.update(
+                config, node, chosen, merge=False, force_add=True
+            )  # self_attention is not there by default
+            return config
     for group, node in NODES.items():
         others = tuple(override for override in overrides if not override.startswith(f"{group}="))
-        if "@" in group and "model" in groups:  # a model sets values of its encoder and decoder
+        if "model" in groups:  # which sets values of its encoder and decoder
             continue
         if others and groups.count(group) == 1:
             (chosen,) = set(overrides) - set(others)
@@ -71,6 +91,13 @@ def with_options(*overrides: str) -> DictConfig:
             OmegaConf.update(config, node, OmegaConf.select(with_options(chosen), node), merge=False)
             return config
     return compose_here(*overrides)
+
+
+@cache
+def compose_alone(group: str, *overrides: str) -> DictConfig:
+    """Return the choice of a group, with its parts, and nothing else of `train.yaml`, which takes a quarter as long."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose(overrides=[f"+{o}" if o.startswith(f"{group}=") else o for o in overrides])
 
 
 def compose_here(*overrides: str) -> DictConfig:
@@ -83,9 +110,19 @@ def built(node: DictConfig) -> Any:
     return instantiate(OmegaConf.to_container(node, resolve=True), _convert_="all")
 
 
-def attention_of(preset: str, *overrides: str, **sizes: int) -> Any:
+def attention_of(preset: str, *overrides: str, **sizes: Any) -> Any:
     """One attention layer from its preset."""
-    return built(composed("callback=[]", f"attention={preset}", *overrides).attention)(layer=0, **sizes)
+    return attention_factory(preset, *overrides)(layer=0, **sizes)
+
+
+@cache
+def attention_factory(preset: str, *overrides: str) -> Any:
+    """Return what makes layers of the preset with overrides of attention alone; their parts are new in each layer."""
+    values = [override for override in overrides if sets_a_value(override)]
+    parts = [override for override in overrides if override not in values]
+    config = deepcopy(compose_alone("attention", f"attention={preset}", *parts))
+    set_values(config, values)
+    return built(config.attention)
 
 
 def model_of(*overrides: str, source_vocab_size: int = 17, target_vocab_size: int = 19) -> Any:

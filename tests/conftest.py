@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+import yaml
 from shared_folder import shared_folder
 
 if TYPE_CHECKING:
     from seq2seq_attn.checkpoint.load import Loaded
+
+# The same loader in C, from which OmegaConf derives its own: Hydra composes train.yaml in two thirds of the time.
+yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]
 
 
 @pytest.fixture(scope="session", autouse=True)

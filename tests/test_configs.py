@@ -14,6 +14,16 @@ OVERRIDES = [
     ("attention=alternating", "~attention.pattern.patterns.local", "+attention.score.query_dim=9", "seed=3"),
     ("model=conv", "encoder@model.encoder=transformer", "decoder@model.decoder=rnn", "seed=4"),
     ("encoder@model.encoder=conv", "decoder@model.decoder=rnn_luong", "attention=local", "model.decoder.dim=6"),
+    ("attention=luong_dot", "attention/pattern=local", "attention@cross_attention=sparse", "model=conv", "seed=6"),
+    (
+        "attention@self_attention=luong_general",
+        "model=transformer",
+        "search=mbr",
+        "search@search.candidates=sampling",
+        "seed=7",
+    ),
+    ("search=mbr", "search@search.candidates=sampling", "seed=3"),
+    ("experiment=tatoeba_best", "attention=local", "position=rotary", "search=greedy", "seed=8"),
     ("debug=fast", "trainer.max_steps=3", "logger=[tensorboard]", "ckpt_path=${paths.run_dir}/x"),
 ]
 

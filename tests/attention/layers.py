@@ -1,28 +1,28 @@
-"""Layers of every preset, eight heads of two, whose configuration is composed once."""
+"""Layers of every preset, eight heads of two."""
 
 from __future__ import annotations
 
-from functools import cache, partial
 from typing import Any
 
+from configs import attention_of
+
 from seq2seq_attn.attention import CrossAttention, SelfAttention
-from seq2seq_attn.attention.build import compose_factory, no_relative
+from seq2seq_attn.attention.build import no_relative
 
 HEADS, WIDTH = 8, 16
-SIZES = {"query_dim": WIDTH, "key_dim": WIDTH, "value_dim": WIDTH, "layer": 0}
 
 
-@cache
-def factory(preset: str) -> partial[Any]:
-    return compose_factory(preset, f"num_heads={HEADS}")
+def layer(preset: str, **options: Any) -> Any:
+    sizes = {"query_dim": WIDTH, "key_dim": WIDTH, "value_dim": WIDTH}
+    return attention_of(preset, f"attention.num_heads={HEADS}", **sizes, **options)
 
 
 def self_layer(preset: str) -> SelfAttention:
-    return SelfAttention(factory(preset)(**SIZES, relative=no_relative)).eval()
+    return SelfAttention(layer(preset, relative=no_relative)).eval()
 
 
 def cross_layer(preset: str) -> CrossAttention:
-    return CrossAttention(factory(preset)(**SIZES)).eval()
+    return CrossAttention(layer(preset)).eval()
 
 
 def by_blocks(layer: Any) -> Any:
