@@ -57,36 +57,35 @@ def gradients(loss: Tensor, *of: Tensor) -> list[Tensor]:
     return [torch.zeros_like(x) if g is None else g for g, x in zip(found, of, strict=True)]
 
 
-@pytest.mark.parametrize("need_weights", [False, True])
 @pytest.mark.parametrize("heads", HEADS)
 @pytest.mark.parametrize("preset", PRESETS)
-def test_cross_attention_equals_its_formula_values_and_gradients(preset: str, heads: int, need_weights: bool) -> None:
+def test_cross_attention_equals_its_formula_values_and_gradients(preset: str, heads: int) -> None:
     attention, query, keys, values = cross(preset, heads)
-    inputs = [x.requires_grad_() for x in (query, keys, values)]
+    parameters = [x.requires_grad_() for x in (query, keys, values)] + list(attention.parameters())
     expected, expected_weights = attend(attention, query, keys, values, MASK, causal=False)
-    found = attention(query, attention.prepare(keys, values, MASK), need_weights=need_weights)
-    torch.testing.assert_close(found.context, expected, rtol=0, atol=1e-12)
-    if need_weights:
-        torch.testing.assert_close(found.weights, expected_weights, rtol=0, atol=1e-12)
-    parameters = [*inputs, *attention.parameters()]
     upstream = torch.randn_like(expected)
-    for ours, theirs in zip(
-        gradients((found.context * upstream).sum(), *parameters),
-        gradients((expected * upstream).sum(), *parameters),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-11)
+    theirs = gradients((expected * upstream).sum(), *parameters)
+    for need_weights in (False, True):
+        found = attention(query, attention.prepare(keys, values, MASK), need_weights=need_weights)
+        assert_near(found.context, expected, 1e-12, f"need_weights={need_weights}")
+        if need_weights:
+            assert_near(found.weights, expected_weights, 1e-12, "weights")
+        for ours, other in zip(gradients((found.context * upstream).sum(), *parameters), theirs, strict=True):
+            assert_near(ours, other, 1e-11, f"gradients, need_weights={need_weights}")
 
 
-@pytest.mark.parametrize("need_weights", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_causal_self_attention_equals_its_formula(preset: str, masked: bool, need_weights: bool) -> None:
+def test_causal_self_attention_equals_its_formula(preset: str) -> None:
     attention, x = rows_match_keys(preset, heads=3)
-    mask = MASK if masked else None
-    expected, _ = attend(attention, x, x, x, mask, causal=True)
-    found = attention.attend_self(x, mask, causal=True, need_weights=need_weights).context
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    for mask in (None, MASK):
+        expected, _ = attend(attention, x, x, x, mask, causal=True)
+        for need_weights in (False, True):
+            found = attention.attend_self(x, mask, causal=True, need_weights=need_weights).context
+            assert_near(found, expected, 1e-12, f"masked={mask is not None}, need_weights={need_weights}")
+
+
+def assert_near(found: Tensor, expected: Tensor, atol: float, case: str) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=atol, msg=lambda message: f"{case}: {message}")
 
 
 @pytest.mark.parametrize("preset", PRESETS)

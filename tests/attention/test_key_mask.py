@@ -33,8 +33,14 @@ def same(left: Any, right: Any) -> None:
     assert left.weights is None or torch.equal(left.weights, right.weights)
 
 
-@pytest.mark.parametrize("lengths", [LENGTHS, LENGTHS_OF_QUERIES], ids=["sentences", "queries"])
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(
+    ("preset", "lengths"),  # half of the presets with each; the other half is slow
+    [
+        pytest.param(preset, lengths, id=f"{preset}-{of}", marks=[] if (i + j) % 2 else pytest.mark.slow)
+        for i, preset in enumerate(PRESETS)
+        for j, (of, lengths) in enumerate({"sentences": LENGTHS, "queries": LENGTHS_OF_QUERIES}.items())
+    ],
+)
 def test_lengths_are_the_mask_of_the_first_keys(preset: str, lengths: Tensor) -> None:
     layer, mask = cross_layer(preset), as_mask(lengths)
     query, keys = torch.randn(B, T, WIDTH), torch.randn(B, S, WIDTH)

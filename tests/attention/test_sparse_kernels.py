@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import pytest
@@ -122,9 +123,16 @@ def test_blocks_of_long_sequences_equal_a_dense_float64_softmax(data: Any) -> No
     drawn(data, longest=1200)
 
 
-@pytest.mark.parametrize("dtype", list(TOLERANCES))
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("k", [2, 5, 32, 67])
+# Each pair of k, dtype and causal; the rest of the crossings is slow.
+TILED = [
+    pytest.param(k, causal, dtype, marks=[] if (i + j + causal) % 2 else pytest.mark.slow)
+    for i, k in enumerate((2, 5, 32, 67))
+    for j, dtype in enumerate(TOLERANCES)
+    for causal in (False, True)
+]
+
+
+@pytest.mark.parametrize(("k", "causal", "dtype"), TILED)
 @kinds
 def test_tiles_in_the_middle_and_at_both_ends_equal_a_dense_softmax(
     kind: Any, k: int, causal: bool, dtype: torch.dtype
@@ -221,22 +229,21 @@ def test_real_keys_behind_padding_are_declined(kind: Any) -> None:
     assert block_product(*tensors, mask, False, kind(k=4, length_ratio=1.0).block_groups, rows_match_keys=False) is None
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("target", "source"), [(131, 131), (67, 131), (131, 67), (1, 5), (1, 1), (40, 2)])
 @pytest.mark.parametrize("k", [1, 2, 13, 40, 200])
 @kinds
-def test_blocks_hold_each_pair_that_is_seen_once_and_no_other(
-    kind: Any, k: int, target: int, source: int, causal: bool
-) -> None:
-    pattern = kind(k=k, length_ratio=1.0)
-    found = torch.zeros(target, source, dtype=torch.int64)
-    for part in pattern.block_groups(target, source, causal):
-        rows = torch.cat([block.row_positions(found.device).flatten() for block in part])
-        assert len(rows) == len(rows.unique()), "a row stands in two blocks of a part"
-        for block in part:
-            where = block.row_positions(found.device)[:, :, None], block.key_positions(found.device)[:, None]
-            found.index_put_(where, block.seen(found.device).long(), accumulate=True)
-    assert torch.equal(found, allowed_pairs(pattern, target, source, causal, [source])[0, 0].long())
+def test_blocks_hold_each_pair_that_is_seen_once_and_no_other(kind: Any, k: int) -> None:
+    pattern, device = kind(k=k, length_ratio=1.0), torch.device("cpu")
+    lengths = [(131, 131), (67, 131), (131, 67), (1, 5), (1, 1), (40, 2)]
+    for (target, source), causal in product(lengths, (False, True)):
+        case = f"{target} rows, {source} keys, causal={causal}"
+        found = torch.zeros(target, source, dtype=torch.int64)
+        for part in pattern.block_groups(target, source, causal):
+            rows = torch.cat([block.row_positions(device).flatten() for block in part])
+            assert len(rows) == len(rows.unique()), f"a row stands in two blocks of a part: {case}"
+            for block in part:
+                where = block.row_positions(device)[:, :, None], block.key_positions(device)[:, None]
+                found.index_put_(where, block.seen(device).long(), accumulate=True)
+        assert torch.equal(found, allowed_pairs(pattern, target, source, causal, [source])[0, 0].long()), case
 
 
 @pytest.mark.parametrize(("kind", "pairs"), [(LocalPattern, 96), (AtrousPattern, 32), (SparsePattern, 126)])

@@ -12,7 +12,7 @@ import sacrebleu
 import torch
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 from configs import CONF
-from evaluation.learned import best_validation, clauses, columns, evaluated, learn, report, sacrebleu_command, write
+from evaluation.learned import best_validation, clauses, columns, evaluated, report, sacrebleu_command, write
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from training.test_run import command
@@ -29,8 +29,8 @@ with warnings.catch_warnings():
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return learn(tmp_path_factory.mktemp("learned"))
+def run(learned_run: Path) -> Path:
+    return learned_run
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 import torch
-from small_transformer import decoded, search_of, sentences, small_transformer, taught
+from small_transformer import decoded, search_of, sentences, small_transformer
 
 from seq2seq_attn.checkpoint.load import Loaded
 from seq2seq_attn.checkpoint.published import MODEL_FILES
@@ -27,8 +27,8 @@ def ctranslate2() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Loaded:
-    return taught()
+def loaded(taught_transformer: Loaded) -> Loaded:
+    return taught_transformer
 
 
 @pytest.fixture(scope="module")

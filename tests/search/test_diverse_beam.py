@@ -109,7 +109,7 @@ def test_scores_have_no_penalties() -> None:
     assert second.score == pytest.approx(math.log(0.9 * 0.4) / 3, rel=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 999),
     even=st.booleans(),
@@ -204,7 +204,7 @@ def by_definition(
     return sorted(merged.values(), key=lambda hypothesis: -hypothesis[2])[:num_best]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 999),
     even=st.booleans(),

@@ -90,8 +90,8 @@ def test_translations_are_the_same_at_batch_1_7_and_64_in_any_order_and_among_lo
     batch = rows(64)
     expected = found(model, search, batch, 64)
     assert len({tuple(best.token_ids) for best, *_ in expected}) > 32
-    same(found(model, search, batch[:20], 1), expected[:20])
-    same(found(model, search, batch, 7), expected)
+    same(found(model, search, batch[:8], 1), expected[:8])
+    same(found(model, search, batch[:25], 7), expected[:25])
     same(found(model, search, batch[::-1], 64)[::-1], expected)
     longer = [[*row[:-1], *row[:-1], *row] for row in batch if len(row) == LONGEST + 1]
     assert longer
