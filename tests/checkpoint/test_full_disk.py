@@ -1,4 +1,4 @@
-"""A disk that is full or may not be written: one sentence, and the last good checkpoint stands."""
+"""A disk that is full or may not be written: one sentence, and the last good checkpoint remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No line stops `translate`: whatever stands in it, a line comes out, instead, and what was changed is said."""
+"""No line stops `translate`: whatever a line contains, one comes out, and what was changed is said."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_steps_that_are_done_again_stand_once_and_as_if_the_run_was_never_stoppe
 
 def events(run: Path) -> dict[str, list[tuple[int, Any]]]:
     """Of TensorBoard's files, by tag: step and value, or the picture's or the text's bytes."""
-    for file in (run / "tensorboard").glob("events.*"):  # read by name, and within a second 10 would stand before 9
+    for file in (run / "tensorboard").glob("events.*"):  # read by name: of one second, 10 would precede 9
         file.rename(file.with_name(f"{file.stem}.{int(file.suffix[1:]):06d}"))
     found = EventAccumulator(str(run / "tensorboard"), size_guidance=dict.fromkeys(("scalars", "tensors", "images"), 0))
     found.Reload()
