@@ -1,7 +1,7 @@
 """The type and the range of every option, checked before anything reads one.
 
 Types are those of the constructor that a `_target_` names, or are listed here for options of the first level. The range
-of a number is that of `RANGES`, or stands in the constructor: `sharpness: Annotated[float, "(0, inf)"]`.
+of a number is that of `RANGES`, or is given in the constructor: `sharpness: Annotated[float, "(0, inf)"]`.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def described(kind: Any, interval: str | None) -> str:
         return f"a group with _target_ and _partial_={str(kind is not object).lower()}"
     text = "null" if kind is NoneType else inspect.formatannotation(kind).replace("typing.", "")
     if get_origin(kind) in (Union, UnionType):
-        # sorted: Python gives a union of the same types in the order of whichever was made first
+        # sorted: Python caches a union, so its order is that of the first equal one
         inner = sorted(get_args(kind), key=lambda one: (one is NoneType, str(one)))
         text = " | ".join(described(one, None) for one in inner)
     return f"{text} in {interval}" if interval else text

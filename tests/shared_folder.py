@@ -1,4 +1,4 @@
-"""Folders that are made once for the whole test run, by whichever of its processes needs one first."""
+"""Folders that are made once for the whole test run, by the first process that needs one."""
 
 from __future__ import annotations
 

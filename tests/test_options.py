@@ -107,7 +107,7 @@ def outside(path: str, kinds: set[Any], interval: str | None) -> Iterator[tuple[
 
 
 class Sharpened:
-    """An option whose range stands in its constructor."""
+    """A part whose constructor gives the range of its option."""
 
     def __init__(self, *, sharpness: Annotated[float, "(0, inf)"]) -> None: ...
 

@@ -68,10 +68,12 @@ def chunks(path: Path) -> Iterator[bytes]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path} is a damaged gzip file ({error}); delete it and get it again") from error
     except FileNotFoundError as error:
-        raise UserError(f"{path} does not exist; check data.path") from error
+        raise UserError(f"{path} does not exist; check data.path, or data.train, data.val and data.test") from error
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
         why = getattr(error, "strerror", None) or error
-        raise UserError(f"{path} cannot be read ({why}); check data.path") from error
+        raise UserError(
+            f"{path} cannot be read ({why}); check data.path, or data.train, data.val and data.test"
+        ) from error
 
 
 def read_pairs(

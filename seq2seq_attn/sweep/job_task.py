@@ -1,4 +1,4 @@
-"""The task of a sweep's job, with its record and its output file, in whichever process a launcher runs it."""
+"""The task of a sweep's job, with its record and its output file, run in any process that a launcher chooses."""
 
 from __future__ import annotations
 

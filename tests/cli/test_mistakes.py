@@ -21,7 +21,7 @@ slow = partial(pytest.param, marks=pytest.mark.slow)  # what training/test_check
         ),
         (
             ["train.py", "data=tatoeba", "data.path=no/such/file.txt"],
-            "no/such/file.txt does not exist; check data.path",
+            "no/such/file.txt does not exist; check data.path, or data.train, data.val and data.test",
         ),
         (["train.py", "tokenizer.vocab_size=1000000"], None),
         (

@@ -70,8 +70,8 @@ def test_an_empty_file_is_refused(tmp_path):
 
 
 def test_what_is_not_a_file_is_refused(tmp_path):
-    refuses(tmp_path / "none.tsv", " does not exist; check data.path")
-    refuses(tmp_path, " cannot be read (Is a directory); check data.path")
+    refuses(tmp_path / "none.tsv", " does not exist; check data.path, or data.train, data.val and data.test")
+    refuses(tmp_path, " cannot be read (Is a directory); check data.path, or data.train, data.val and data.test")
 
 
 def test_pipes_devices_and_loops_are_refused_before_they_are_read(tmp_path):
@@ -81,7 +81,10 @@ def test_pipes_devices_and_loops_are_refused_before_they_are_read(tmp_path):
     for device in ("/dev/zero", "/dev/null", "/dev/full"):
         refuses(Path(device), sentence)
     (tmp_path / "loop").symlink_to("loop")
-    refuses(tmp_path / "loop", " cannot be read (Too many levels of symbolic links); check data.path")
+    refuses(
+        tmp_path / "loop",
+        " cannot be read (Too many levels of symbolic links); check data.path, or data.train, data.val and data.test",
+    )
 
 
 @pytest.mark.parametrize("name", ["pairs.tsv", "pairs.tsv.gz"])

@@ -42,7 +42,7 @@ def model_for(name: str, *overrides: str) -> Any:
 
 
 def sentences(count: int, generator: torch.Generator, longest: int = LONGEST) -> tuple[Tensor, Tensor]:
-    """Random tokens, and how many of them stand in each row."""
+    """Return random tokens and the length of each row."""
     tokens = torch.randint(FIRST, VOCABULARY, (count, longest), generator=generator)
     return tokens, torch.randint(2, longest + 1, (count,), generator=generator)
 
