@@ -59,11 +59,11 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
         limit_test_batches limit_predict_batches overfit_batches""",
     "(0, inf)": """base temperature length_ratio qk_scale every_minutes search.patience beta val_check_interval""",
     "[1, inf)": "max_ratio",
-    "[1, 1000]": """num_threads num_layers num_heads num_nodes beam_size num_best num_groups num_samples char_order
-        max_ngram_order source_vocab_size target_vocab_size source_column target_column""",
+    "[1, 1000]": """num_threads num_layers num_heads num_kv_heads num_nodes beam_size num_best num_groups num_samples
+        char_order max_ngram_order source_vocab_size target_vocab_size source_column target_column""",
     "[0, 1000]": "gpus no_repeat_ngram word_order alignment_layer alignment_head refresh_rate",
     "[-1, 1000]": "devices save_top_k",
-    "[1, 16384]": "dim embedding_dim hidden_dim ff_dim rank factors kernel_size",
+    "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",
     "[1, 1000000]": """batch_tokens batch_sentences batch_size read_ahead max_source_tokens val_sentences
         test_sentences vocab_size max_length max_distance k min_words max_words max_characters skip_nonfinite.limit
         accumulate_grad_batches check_val_every_n_epoch steps""",

@@ -11,7 +11,14 @@ from omegaconf import OmegaConf
 
 GROUPS = ("attention", "data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer", "debug", "recipe")
 LISTS = ("metric", "callback", "logger")
-PARTS = ("attention/score", "attention/pattern", "attention/normalizer", "data/cleaning")
+PARTS = (
+    "attention/score",
+    "attention/pattern",
+    "attention/normalizer",
+    "attention/mix",
+    "attention/gate",
+    "data/cleaning",
+)
 SLOTS = ("encoder@model.encoder", "decoder@model.decoder")
 
 

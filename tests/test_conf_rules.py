@@ -23,7 +23,7 @@ OWN_FOLDERS = (
     "search",
     "tokenizer",
 )
-PARTS = ("attention/normalizer", "attention/pattern", "attention/score")
+PARTS = ("attention/gate", "attention/mix", "attention/normalizer", "attention/pattern", "attention/score")
 KEYED_FOLDERS = ("callback", "metric")  # several files are picked at once, so each is one named key
 SELECTIONS = {  # several parts chosen by one name
     "callback/default": [],

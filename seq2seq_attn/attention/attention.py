@@ -1,4 +1,4 @@
-"""Attention: the module in which a score, a pattern and a normalizer meet."""
+"""Attention: the module in which a score, a pattern, a normalizer, a mix and a gate meet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Literal, final
 import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq_attn.attention.backend import blocks, dense, fused, step
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
@@ -20,6 +19,7 @@ from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
+from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
 BACKENDS = (step.attend, fused.attend, blocks.attend, dense.attend)  # the first that serves a request is taken
@@ -29,17 +29,26 @@ BACKENDS = (step.attend, fused.attend, blocks.attend, dense.attend)  # the first
 class Attention(nn.Module):
     """Multi-head attention of a score, a pattern and a normalizer. Vaswani et al. 2017, 3.2, arXiv:1706.03762.
 
+    Heads of queries may share heads of keys and values: all of them one (multi-query attention, Shazeer 2019,
+    arXiv:1911.02150), or each group its own (grouped-query attention, Ainslie et al. 2023, arXiv:2305.13245).
+
     Args:
         query_dim, key_dim, value_dim: widths of the inputs.
         layer: number of the layer in its encoder or decoder, from 0; a pattern may depend on it.
         relative: builds the relative position encoding of self-attention; None: cross-attention.
-        score, pattern, normalizer: the parts, each a partial that takes the sizes its signature names.
+        score, pattern, normalizer, mix, gate: the parts, each a partial that takes the sizes its signature names.
+            mix: None: each head has weights of its own. gate: None: the context passes as it is.
         num_heads: None: as many heads as divide what is cut into heads (`query_dim` and, unless they are projected,
             the values) and leave each head at least 64 of `query_dim`; at least one.
-        project_values: learn a projection of the values and one of the output (Vaswani et al. 2017), or
-            neither (Bahdanau, Luong): the values are then cut into heads as they are.
+        num_kv_heads: number of heads of keys and values, which divides `num_heads`; None: `num_heads`.
+        head_dim: width of a head of queries, keys and projected values; None: query_dim / num_heads.
+        project_values: learn a projection of the values (Vaswani et al. 2017), or not (Bahdanau, Luong): the values
+            are then cut into heads as they are.
+        project_output: learn a projection of the joined heads to `query_dim`; None: as `project_values`.
         dropout: probability of dropping a weight. projection_dropout: of dropping a number of the projected output.
-        qkv_bias: whether the projections have a bias. qk_scale: factor of a scaled score; None: the score's default.
+        qkv_bias: whether the projections of queries, keys and values have a bias. output_bias: whether that of the
+            output has one; None: as `qkv_bias`.
+        qk_scale: factor of a scaled score; None: the score's default.
         backend: "auto" takes the fastest backend that serves a request. "dense" computes every request over all pairs
             by the score's own `prepare_query`, `prepare_keys` and `forward`: for debugging and for comparison.
 
@@ -65,17 +74,42 @@ class Attention(nn.Module):
         qk_scale: float | None,
         backend: Literal["auto", "dense"],
         relative: Callable[..., Any] | None = None,
+        mix: partial[Any] | None = None,
+        gate: partial[Any] | None = None,
+        num_kv_heads: int | None = None,
+        head_dim: int | None = None,
+        project_output: bool | None = None,
+        output_bias: bool | None = None,
     ) -> None:
         super().__init__()
-        self.context_dim = query_dim if project_values else value_dim
-        self.num_heads = most_heads(query_dim, self.context_dim) if num_heads is None else num_heads
-        check_heads("query_dim" if project_values else "value_dim", self.context_dim, self.num_heads)
-        if qk_scale is not None and "scale" not in named_arguments(score):
+        sets = 1 if mix is None else mix.func.score_heads_per_head  # type: ignore[attr-defined]
+        cut = query_dim if project_values else value_dim
+        self.num_heads = most_heads(query_dim // sets, cut) if num_heads is None else num_heads
+        self.num_kv_heads = self.num_heads if num_kv_heads is None else num_kv_heads
+        check_heads("attention.num_heads", self.num_heads, self.num_kv_heads, option="num_kv_heads")
+        if not project_values:
+            check_heads("value_dim", value_dim, self.num_kv_heads)
+        elif head_dim is None:
+            check_heads("query_dim", query_dim, self.num_heads)
+        width = query_dim // self.num_heads if head_dim is None else head_dim
+        value_width = width if project_values else value_dim // self.num_kv_heads
+        total = query_dim if head_dim is None else self.num_heads * head_dim
+        if mix is not None and sets > 1 and total % (self.num_heads * sets):
             raise UserError(
-                f"{score.func.__name__} takes no attention.qk_scale={qk_scale}; use attention/score=scaled_dot"
+                f"{mix.func.__name__} cuts each head of queries and keys into {sets}, which attention.num_heads="
+                f"{self.num_heads} heads of {total} numbers together do not allow; change attention.num_heads, "
+                "attention.head_dim or the model's width"
             )
-        sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads}
-        self.score = build_part(score, **sizes, bias=qkv_bias, scale=qk_scale)
+        check_taken(score, qk_scale=qk_scale, num_kv_heads=num_kv_heads, head_dim=head_dim)
+        sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads * sets}
+        self.score = build_part(
+            score,
+            **sizes,
+            num_kv_heads=None if num_kv_heads is None else num_kv_heads * sets,
+            head_dim=None if head_dim is None else head_dim // sets,
+            bias=qkv_bias,
+            scale=qk_scale,
+        )
         self.pattern = build_part(pattern, **sizes).for_layer(layer)
         if relative is not None and self.pattern.length_ratio != 1:
             raise UserError(
@@ -83,27 +117,57 @@ class Attention(nn.Module):
                 "differ; leave it at 1.0 where a sentence attends to itself"
             )
         self.normalizer = build_part(normalizer, **sizes)
+        self.mix = self.gate = None
+        joined = self.num_heads * value_width
+        if mix is not None:
+            heads = {"num_heads": self.num_heads, "head_dim": width // sets, "value_head_dim": value_width}
+            self.mix = build_part(mix, **heads, layer=layer)
+        if gate is not None:
+            self.gate = build_part(gate, query_dim=query_dim, context_dim=joined, num_heads=self.num_heads)
         self.dropout, self.backend = dropout, backend
         self.project_values = self.project_output = None
         if project_values:
-            self.project_values = nn.Linear(value_dim, query_dim, bias=qkv_bias)
-            self.project_output = nn.Sequential(
-                nn.Linear(query_dim, query_dim, bias=qkv_bias), nn.Dropout(projection_dropout)
-            )
+            self.project_values = nn.Linear(value_dim, self.num_kv_heads * width, bias=qkv_bias)
+        if project_values if project_output is None else project_output:
+            bias = qkv_bias if output_bias is None else output_bias
+            self.project_output = nn.Sequential(nn.Linear(joined, query_dim, bias=bias), nn.Dropout(projection_dropout))
+        self.context_dim = joined if self.project_output is None else query_dim
         self.relative = None
         if relative is not None:
-            self.relative = relative(num_heads=self.num_heads, head_dim=query_dim // self.num_heads)
-        if self.relative is not None and self.relative.needs_inner_product and not self.score.inner_product:
+            if self.context_dim != query_dim:
+                raise UserError(
+                    f"the heads of self-attention are {joined} wide together, and its input is {query_dim}; set "
+                    "attention.project_output=true, or give attention.head_dim and attention.num_heads that multiply "
+                    f"to {query_dim}"
+                )
+            self.relative = relative(num_heads=self.num_heads * sets, head_dim=width // sets)
+        if self.relative is not None:
+            self._check_relative(self.relative, value_width, width // sets)
+
+    def _check_relative(self, relative: RelativeEncoding, value_width: int, width: int) -> None:
+        """Refuse a relative position encoding that does not go with the score or with the values."""
+        if relative.needs_inner_product and not self.score.inner_product:
             raise UserError(
-                f"position={self.relative.option} acts on an inner product of queries and keys, which "
+                f"position={relative.option} acts on an inner product of queries and keys, which "
                 f"{type(self.score).__name__} is not; use attention/score=scaled_dot, or position=alibi or "
                 "position=sinusoidal"
+            )
+        if relative.adds_context and value_width != width:
+            raise UserError(
+                f"position={relative.option} adds to values as wide as the keys, and here a head has values of width "
+                f"{value_width} and keys of width {width}; set position.values=false"
             )
 
     @property
     def reads_query(self) -> bool:
-        """Whether the content of a query changes the weights; False where they depend on positions alone."""
-        return self.score.reads_query or self.pattern.reads_query
+        """Whether the content of a query changes its context; False where that depends on positions alone."""
+        return self.score.reads_query or self.pattern.reads_query or self.gate is not None
+
+    @property
+    def sums_to_one(self) -> bool:
+        """Whether the weights of a query that sees a key are a distribution: not negative, with the sum 1."""
+        mixed = self.mix is not None and not self.mix.sums_to_one
+        return self.normalizer.sums_to_one and not mixed and not self.pattern.reweighs
 
     def prepare(
         self,
@@ -126,12 +190,12 @@ class Attention(nn.Module):
         if one_input and self.backend != "dense" and keys.shape[:2].numel() >= MIN_PACKED_ROWS:
             packed = pack_source(self.score, self.project_values)
         if packed is not None:
-            projected_keys, values = F.linear(keys, *packed).chunk(2, -1)
+            projected_keys, values = packed.project(keys)
             prepared = self.score.split_keys(projected_keys)
         else:
             values, prepared = keys if values is None else values, self.score.prepare_keys(keys)
             values = values if self.project_values is None else self.project_values(values)
-        return Memory(self._rotate(prepared, start), split_heads(values, self.num_heads), visible)
+        return Memory(self._rotate(prepared, start), split_heads(values, self.num_kv_heads), visible)
 
     def forward(
         self,
@@ -196,8 +260,8 @@ class Attention(nn.Module):
             packed = self.packed()
         if packed is None:
             return self._rotate(self.score.prepare_query(x), start), self.prepare(x, mask=mask, start=start)
-        query, keys, values = F.linear(x, *packed).chunk(3, -1)
-        memory = Memory(self._rotate(self.score.split_keys(keys), start), split_heads(values, self.num_heads), mask)
+        query, keys, values = packed.project(x)
+        memory = Memory(self._rotate(self.score.split_keys(keys), start), split_heads(values, self.num_kv_heads), mask)
         return self._rotate(self.score.split_query(query), start), memory
 
     def _rotate(self, prepared: tuple[Tensor, ...], start: int) -> tuple[Tensor, ...]:
@@ -213,22 +277,35 @@ class Attention(nn.Module):
         if mask is not None and mask.dim() == 3:
             check_rows(mask, request.query.shape[1])
         dropout = self.dropout if self.training else 0.0
-        parts = Parts(self.score, self.pattern, self.normalizer, self.relative, dropout)
+        parts = Parts(self.score, self.pattern, self.normalizer, self.mix, self.relative, dropout)
         # The fast backends handle neither empty tensors nor vmap, and return no weights.
         if self.backend == "dense" or request.need_weights or request.empty or inside_func_transform():
-            return self._combine_heads(dense.attend(parts, request))
+            return self._combine_heads(request.query, dense.attend(parts, request))
         for attend in BACKENDS:
             output = attend(parts, request)
             if output is not None:
-                return self._combine_heads(output)
+                return self._combine_heads(request.query, output)
         raise AssertionError("the dense backend serves every request")
 
-    def _combine_heads(self, output: HeadOutput) -> Attended:
-        """Join the heads, project the output, and sum the log-probabilities of the heads."""
+    def _combine_heads(self, query: Float[Tensor, "batch target query_dim"], output: HeadOutput) -> Attended:
+        """Join the heads, gate and project the output, and sum the log-probabilities of the heads."""
         context, weights, log_prob, entropy = output
-        context = join_heads(context)
+        context = join_heads(context if self.mix is None else self.mix.context(context))
+        if self.gate is not None:
+            context = self.gate(query, context)
         if self.project_output is not None:
             context = self.project_output(context) if self.training else self.project_output[0](context)
         return Attended(
             context, weights, None if log_prob is None else log_prob.sum(1), None if entropy is None else entropy.sum(1)
         )
+
+
+def check_taken(score: partial[Any], *, qk_scale: float | None, num_kv_heads: int | None, head_dim: int | None) -> None:
+    """Refuse options of the score that are given, but that its constructor does not take."""
+    given = {"scale": ("qk_scale", qk_scale), "num_kv_heads": ("num_kv_heads", num_kv_heads)}
+    given["head_dim"] = ("head_dim", head_dim)
+    for argument, (option, value) in given.items():
+        if value is not None and argument not in named_arguments(score):
+            raise UserError(
+                f"{score.func.__name__} takes no attention.{option}={value}; use attention/score=scaled_dot"
+            )

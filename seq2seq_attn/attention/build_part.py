@@ -15,7 +15,7 @@ def named_arguments(part: partial[Any]) -> set[str]:
 
 
 def build_part(part: partial[Any], **sizes: Any) -> Any:
-    """Build a score, pattern or normalizer from its partial and the sizes that its parent knows.
+    """Build a part of an attention from its partial and the sizes that its parent knows.
 
     Raises:
         UserError: if the configuration sets a size that the parent passes.

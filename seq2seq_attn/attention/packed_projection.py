@@ -9,6 +9,7 @@ from typing import NamedTuple, final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seq2seq_attn.attention.score.score import Score
 
@@ -28,20 +29,29 @@ class PackableScore(Score, ABC):
         """The projections of queries and of keys."""
 
     @abstractmethod
-    def split_query(self, projected: Float[Tensor, "batch target query_dim"]) -> tuple[Tensor, ...]:
+    def split_query(self, projected: Float[Tensor, "batch target heads_width"]) -> tuple[Tensor, ...]:
         """Return what `prepare_query` makes of a projected and scaled query."""
 
     @abstractmethod
-    def split_keys(self, projected: Float[Tensor, "batch source query_dim"]) -> tuple[Tensor, ...]:
+    def split_keys(self, projected: Float[Tensor, "batch source heads_width"]) -> tuple[Tensor, ...]:
         """Return what `prepare_keys` makes of projected keys."""
 
 
 @final
 class PackedProjection(NamedTuple):
-    """The projections of queries, keys and values stacked; the query's rows carry the scale of the scores."""
+    """The projections of queries, keys and values stacked; the query's rows carry the scale of the scores.
+
+    Attributes:
+        widths: number of rows of each projection.
+    """
 
     weight: Float[Tensor, "rows dim"]
     bias: Float[Tensor, "rows"] | None
+    widths: tuple[int, ...]
+
+    def project(self, x: Float[Tensor, "batch length dim"]) -> tuple[Float[Tensor, "batch length _"], ...]:
+        """Return each projection of the input."""
+        return F.linear(x, self.weight, self.bias).split(self.widths, -1)
 
 
 def pack(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
@@ -62,8 +72,9 @@ def pack_source(score: Score, project_values: nn.Linear | None) -> PackedProject
 def stack(linears: Sequence[nn.Linear], scale: float = 1.0) -> PackedProjection:
     """Stack weights and biases, the first multiplied by `scale`."""
     first, *others = linears
+    widths = tuple(linear.out_features for linear in linears)
     weight = torch.cat([first.weight if scale == 1.0 else first.weight * scale, *(x.weight for x in others)])
     if first.bias is None:
-        return PackedProjection(weight, None)
+        return PackedProjection(weight, None, widths)
     bias = first.bias if scale == 1.0 else first.bias * scale
-    return PackedProjection(weight, torch.cat([bias, *(x.bias for x in others)]))
+    return PackedProjection(weight, torch.cat([bias, *(x.bias for x in others)]), widths)

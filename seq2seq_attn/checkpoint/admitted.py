@@ -37,6 +37,8 @@ SLOTS = {  # the folder of a slot's classes, and their base class, by name: a tr
     "pattern": PATTERN,
     "patterns": PATTERN,
     "normalizer": ("attention.normalizer", "seq2seq_attn.attention.normalizer.normalizer.Normalizer"),
+    "mix": ("attention.mix", "seq2seq_attn.attention.mix.mix.Mix"),
+    "gate": ("attention.gate", "seq2seq_attn.attention.gate.gate.Gate"),
     "position": ("position", "seq2seq_attn.position.position_encoding.PositionEncoding"),
     "feed_forward": ("feed_forward", "torch.nn.Module"),
     "search": SEARCH,

@@ -145,9 +145,22 @@ def check_attention(option: str, attention: Attention) -> None:
                 f"{option}.{part} is {type(given).__name__}, and CTranslate2 knows {option}/{part}={name} only; train "
                 "with that, or translate without it"
             )
-    if attention.project_values is None:
+    for part in ("mix", "gate"):
+        given = getattr(attention, part)
+        if given is not None:
+            raise UserError(
+                f"{option}.{part} is {type(given).__name__}, and CTranslate2 knows none; train with "
+                f"{option}/{part}=null, or translate without it"
+            )
+    for name in ("project_values", "project_output"):
+        if getattr(attention, name) is None:
+            raise UserError(f"{option}.{name}=false is not known to CTranslate2; train with {option}.{name}=true")
+    query, keys = attention.score.projections
+    if not query.out_features == keys.out_features == query.in_features:
         raise UserError(
-            f"{option}.project_values=false is not known to CTranslate2; train with {option}.project_values=true"
+            f"{option}.num_kv_heads={attention.num_kv_heads} and {option}.head_dim="
+            f"{query.out_features // attention.num_heads} are not exported to CTranslate2; train with "
+            f"{option}.num_kv_heads=null and {option}.head_dim=null, or translate without it"
         )
 
 

@@ -33,12 +33,24 @@ def most_heads(query_dim: int, value_dim: int) -> int:
     return next((heads for heads in range(query_dim // 64, 1, -1) if both % heads == 0), 1)
 
 
-def check_heads(name: str, dim: int, num_heads: int) -> None:
-    """Raise a UserError if the number of heads does not divide the width."""
+def check_heads(name: str, dim: int, num_heads: int, option: str = "num_heads") -> None:
+    """Raise a UserError if the number of heads, the value of `option`, does not divide the width."""
     if dim % num_heads:
-        raise UserError(
-            f"attention.num_heads={num_heads} does not divide {name}={dim}; use a number of heads that does"
-        )
+        raise UserError(f"attention.{option}={num_heads} does not divide {name}={dim}; use a number of heads that does")
+
+
+def matmul_groups(
+    x: Float[Tensor, "*batch heads rows inner"], shared: Float[Tensor, "*batch kv_heads inner columns"]
+) -> Float[Tensor, "*batch heads rows columns"]:
+    """Return the product of each head with the head that its group shares; groups are neighbours.
+
+    The rows of a group become rows of one product, so that nothing shared is copied.
+    """
+    heads, groups = x.shape[-3], shared.shape[-3]
+    if heads == groups:
+        return x @ shared
+    product = x.unflatten(-3, (groups, heads // groups)).flatten(-3, -2) @ shared
+    return product.unflatten(-2, (heads // groups, x.shape[-2])).flatten(-4, -3)
 
 
 @final

@@ -44,7 +44,7 @@ REFERENCES = {
     "feed_forward": "${feed_forward}",
     "self_attention": "${oc.select:self_attention,${attention}}",
 }
-ATTENTION_PARTS = {part: (part, f"attention/{part}") for part in ("score", "pattern", "normalizer")}
+ATTENTION_PARTS = {part: (part, f"attention/{part}") for part in ("score", "pattern", "normalizer", "mix", "gate")}
 CHILDREN = {  # parts that a part chooses in its own defaults list: by name, the entry there and the group
     "model": {side: (f"/{side}@{side}", side) for side in ("encoder", "decoder")},
     "attention": ATTENTION_PARTS,
@@ -141,6 +141,8 @@ def store_part(slot: str, group: str, name: str, node: dict[str, Any]) -> None:
         if isinstance(node.get(child), dict):
             ConfigStore.instance().store(name, node.pop(child), group=child_group)
             entries.append({entry: name})
+        elif child_group in ("attention/mix", "attention/gate"):  # which a preset may lack; `null` is its choice
+            entries.append({entry: None})
     ConfigStore.instance().store(name, node | {"defaults": [*entries, "_self_"]}, group=group)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from attention.mix_formulas import CONTEXTS, GATES, MIXES
 from attention.normalizer_formulas import NORMALIZERS
 from attention.pattern_formulas import SEES, factor
 from attention.score_formulas import LOOKS, SCORES, Pair
@@ -23,23 +24,31 @@ def attend(
     masks = mask[:, None].expand(-1, target, -1) if mask.dim() == 2 else mask
     if attention.project_values is not None:
         values = attention.project_values(values)
+    mix, gate, sets = type(attention.mix).__name__, attention.gate, 1
+    if attention.mix is not None:
+        sets = attention.mix.score_heads_per_head
     weights = torch.zeros(batch, heads, target, source)
     contexts = []
     for b in range(batch):
         real = masks[b].any(0).nonzero()
         length = int(real.max()) + 1 if len(real) else 0
         for t in range(target):
-            for h in range(heads):
+            rows = []
+            for h in range(heads * sets):
                 end = t + 1 if causal else length
-                pairs = [Pair(query[b, t], keys[b, s], t, s, end, h, heads) for s in range(source)]
-                pairs = [pair for pair in pairs if masks[b, t, pair.s] and not (causal and pair.s > t)]
-                shares = weigh(attention, pairs)
-                value = values[b].chunk(heads, -1)[h]
+                pairs = [Pair(query[b, t], keys[b, s], t, s, end, h, heads * sets) for s in range(source)]
+                rows.append([pair for pair in pairs if masks[b, t, pair.s] and not (causal and pair.s > t)])
+            shared = [weigh(attention, pairs) for pairs in rows] if attention.mix is None else mixed(attention, rows)
+            joined = []
+            for h, shares in enumerate(shared):
+                value = values[b].chunk(attention.num_kv_heads, -1)[h * attention.num_kv_heads // heads]
                 context = torch.zeros_like(value[0])
                 for s, share in shares.items():
                     weights[b, h, t, s] = share.detach()
                     context = context + share * value[s]
-                contexts.append(context)
+                joined.append(CONTEXTS[mix](attention.mix, context) if mix in CONTEXTS else context)
+            context = torch.cat(joined)
+            contexts.append(context if gate is None else GATES[type(gate).__name__](gate, query[b, t], context, heads))
     context = torch.cat(contexts).view(batch, target, -1)
     return (context if attention.project_output is None else attention.project_output(context)), weights
 
@@ -54,3 +63,16 @@ def weigh(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
     scores = torch.stack([SCORES[type(score).__name__](score, pair) for pair in seen])
     shares = NORMALIZERS[type(normalizer).__name__](scores)
     return {p.s: share * factor(pattern, p) for p, share in zip(seen, shares, strict=True)}
+
+
+def mixed(attention: Any, rows: list[list[Pair]]) -> list[dict[int, Tensor]]:
+    """Weights of the keys that a query sees, of all heads; every head sees the same keys."""
+    score, pattern = attention.score, attention.pattern
+    rows = [[p for p in pairs if SEES[type(pattern).__name__](pattern, p)] for pairs in rows]
+    seen = rows[0]
+    if not seen:
+        return [{}] * attention.num_heads
+    scores = [torch.stack([SCORES[type(score).__name__](score, pair) for pair in pairs]) for pairs in rows]
+    normalize = NORMALIZERS[type(attention.normalizer).__name__]
+    weights = MIXES[type(attention.mix).__name__](attention.mix, scores, normalize)
+    return [{p.s: share * factor(pattern, p) for p, share in zip(seen, row, strict=True)} for row in weights]

@@ -42,8 +42,9 @@ def general(score: Any, pair: Pair) -> Tensor:
 
 
 def scaled_dot(score: Any, pair: Pair) -> Tensor:
-    query, key = head_of(score.project_query(pair.q), pair), head_of(score.project_key(pair.k), pair)
-    return query @ key / math.sqrt(len(query))
+    query, keys = head_of(score.project_query(pair.q), pair), score.project_key(pair.k)
+    groups = len(keys) // len(query)  # heads of keys, each for as many heads of queries
+    return query @ keys.chunk(groups)[pair.head * groups // pair.heads] / math.sqrt(len(query))
 
 
 def uniform(score: Any, pair: Pair) -> Tensor:

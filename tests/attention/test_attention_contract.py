@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("double")
 
 NARROW = {"local", "atrous", "sparse", "alternating", "local_m", "local_p"}  # presets that do not see all
 LIGHT = {"local_p", "fixed_patterns"}  # presets whose rows may sum to less than 1
+SIGNED = {"talking_heads", "differential"}  # presets whose weights may be negative, and have any sum
 
 
 def build(preset: str, heads: int, **sizes: int) -> Any:
@@ -27,12 +28,15 @@ def build(preset: str, heads: int, **sizes: int) -> Any:
         overrides += [f"attention.pattern.patterns.{name}.k=2" for name in ("local", "atrous")]
     elif preset in NARROW:
         overrides.append("attention.pattern.k=2")
-    return attention_of(preset, *overrides, **sizes).eval()
+    attention = attention_of(preset, *overrides, **sizes).eval()
+    for parameter in [] if attention.mix is None else attention.mix.parameters():
+        torch.nn.init.normal_(parameter)  # a matrix over the heads is the identity at first
+    return attention
 
 
 def at_least(preset: str, heads: int) -> int:
-    """Seven heads of the fixed patterns are not learned."""
-    return heads + 7 if preset == "fixed_patterns" else heads
+    """Seven heads of the fixed patterns are not learned; two heads of keys each serve as many heads of queries."""
+    return {"fixed_patterns": heads + 7, "grouped_query": 2 * heads}.get(preset, heads)
 
 
 def cross(preset: str, heads: int = 1) -> tuple[Any, Tensor, Tensor, Tensor]:
@@ -92,7 +96,10 @@ def assert_near(found: Tensor, expected: Tensor, atol: float, case: str) -> None
 def test_rows_sum_to_one_and_padding_weighs_exactly_nothing(preset: str) -> None:
     attention, query, keys, values = cross(preset)
     weights = attention(query, attention.prepare(keys, values, MASK), need_weights=True).weights
-    if preset in LIGHT:
+    if preset in SIGNED:
+        assert not attention.sums_to_one
+        assert (weights.sum(-1) - 1).abs().max() > 1e-3
+    elif preset in LIGHT:
         assert (weights.sum(-1) <= 1 + 1e-12).all()
         assert (weights.sum(-1) > 0).any()
     else:

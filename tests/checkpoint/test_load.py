@@ -109,6 +109,7 @@ def changed(file: Path, option: str, value: Any) -> None:
 GROUPS = {
     "model": "model", "encoder": "encoder", "decoder": "decoder", "attention": "cross_attention",
     "attention/score": "score", "attention/pattern": "pattern", "attention/normalizer": "normalizer",
+    "attention/mix": "mix", "attention/gate": "gate",
     "position": "position", "feed_forward": "feed_forward", "search": "search", "metric": "metric",
     "search/length_penalty": "length_penalty", "data": "data", "data/cleaning": "cleaning",
 }  # fmt: skip

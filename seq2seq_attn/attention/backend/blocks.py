@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import Block
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
+from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import intersect_masks
 
 MAX_TILE_NUMBERS = 2**22  # held at once by a score that is wider than its pairs; 16 MiB in float32
@@ -36,7 +37,7 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
     )
     scores, allowed = blocks.scores(parts, request.prepared)
     scores = scores.expand(len(request.memory.values), *scores.shape[1:])
-    weights, log_prob, entropy = parts.normalizer(scores, allowed)
+    weights, log_prob, entropy = parts.normalize(scores, allowed)
     added = parts.relative.context if parts.relative is not None and parts.relative.adds_context else None
     context = blocks.context(F.dropout(weights, parts.dropout), added)
     return HeadOutput(context, None, log_prob, entropy)
@@ -113,7 +114,7 @@ class BlockedScores:
             for block, rows in zip(group, block_weights, strict=True):
                 positions = self._positions(block)
                 shares = rows[..., : block.keys].unflatten(2, (block.repeats, block.rows)).movedim(2, 1)
-                context = shares @ gather((self.memory.values,), positions.key)[0]
+                context = matmul_groups(shares, gather((self.memory.values,), positions.key)[0])
                 if added is not None:
                     context = context + added(shares, positions.query, positions.key)
                 group_contexts.append(flatten_blocks(context, context.shape[-1]))

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.state import QueryKeyPositions
+from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import intersect_masks
 
 
@@ -37,19 +38,19 @@ def allowed_pairs(
 def weigh(
     parts: Parts,
     request: Request,
-    scores: Float[Tensor, "#batch heads target source"],
-    allowed: Bool[Tensor, "#batch #heads #target #source"] | None,
-    values: Float[Tensor, "batch heads source width"],
+    scores: Float[Tensor, "#batch score_heads target source"],
+    allowed: Bool[Tensor, "#batch #score_heads #target #source"] | None,
+    values: Float[Tensor, "batch kv_heads source width"],
     positions: QueryKeyPositions,
     centre: Tensor | None = None,
 ) -> HeadOutput:
     """Normalize the scores and average the values."""
     scores = scores.expand(len(request.query), *scores.shape[1:])
-    weights, log_prob, entropy = parts.normalizer(scores, allowed)
+    weights, log_prob, entropy = parts.normalize(scores, allowed)
     if centre is not None and parts.pattern.reweighs:
         weights = parts.pattern.reweigh(weights, centre, positions.key)
     dropped = F.dropout(weights, parts.dropout)
-    context = dropped @ values
+    context = matmul_groups(dropped, values)
     if parts.relative is not None and parts.relative.adds_context:
         context = context + parts.relative.context(dropped, positions.query, positions.key)
     return HeadOutput(context, weights if request.need_weights else None, log_prob, entropy)

@@ -46,8 +46,8 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
 def fused_attention(
     pattern: Pattern,
     query: Float[Tensor, "batch heads target width"],
-    keys: Float[Tensor, "batch heads source width"],
-    values: Float[Tensor, "batch heads source value_width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    values: Float[Tensor, "batch kv_heads source value_width"],
     mask: Bool[Tensor, "batch source"] | None,
     *,
     causal: bool,
@@ -79,14 +79,15 @@ def fused_attention(
 
 def full_attention(
     query: Float[Tensor, "batch heads target width"],
-    keys: Float[Tensor, "batch heads source width"],
-    values: Float[Tensor, "batch heads source value_width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    values: Float[Tensor, "batch kv_heads source value_width"],
     mask: Bool[Tensor, "batch source"] | None,
     causal: bool,
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend without a pattern."""
     if mask is None:
-        return F.scaled_dot_product_attention(query, keys, values, is_causal=causal, scale=1.0)
+        grouped = query.shape[1] != keys.shape[1]
+        return F.scaled_dot_product_attention(query, keys, values, is_causal=causal, scale=1.0, enable_gqa=grouped)
     allowed = mask.unsqueeze(1).unsqueeze(2)
     if causal:
         length = keys.shape[2]
@@ -96,12 +97,13 @@ def full_attention(
 
 def masked_product(
     query: Float[Tensor, "batch heads target width"],
-    keys: Float[Tensor, "batch heads source width"],
-    values: Float[Tensor, "batch heads source value_width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    values: Float[Tensor, "batch kv_heads source value_width"],
     allowed: Bool[Tensor, "#batch 1 #target source"] | Float[Tensor, "#batch 1 #target source"] | None,
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend under a mask, boolean or of 0 and -inf; a row that sees nothing gets zeros, not NaN."""
-    return F.scaled_dot_product_attention(query, keys, values, attn_mask=allowed, scale=1.0)
+    grouped = query.shape[1] != keys.shape[1]  # the kernel reads a head of keys for several of queries, uncopied
+    return F.scaled_dot_product_attention(query, keys, values, attn_mask=allowed, scale=1.0, enable_gqa=grouped)
 
 
 def pattern_bias(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seq2seq_attn.attention.normalizer.normalizer import Normalizer
+from seq2seq_attn.attention.mix.mix import Mix
+from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
@@ -20,6 +21,7 @@ class Parts(NamedTuple):
     """The parts of a layer that decide its weights.
 
     Attributes:
+        mix: None: each head has weights of its own.
         relative: the relative position encoding of self-attention; None: there is none.
         dropout: probability of dropping a weight in this call, 0 in evaluation.
     """
@@ -27,6 +29,7 @@ class Parts(NamedTuple):
     score: Score
     pattern: Pattern
     normalizer: Normalizer
+    mix: Mix | None
     relative: RelativeEncoding | None
     dropout: float
 
@@ -35,7 +38,7 @@ class Parts(NamedTuple):
         """Whether the context is softmax(query keys^T) values and nothing more, which fused kernels compute."""
         plain = self.relative is None or not (self.relative.biases or self.relative.adds_context)
         softmax = self.score.inner_product and self.normalizer.is_softmax and not self.pattern.reweighs
-        return softmax and plain and self.dropout == 0
+        return softmax and plain and self.dropout == 0 and self.mix is None
 
     def scores(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions, dtype: torch.dtype
@@ -46,6 +49,20 @@ class Parts(NamedTuple):
             return scores
         content = query[0] if self.relative.needs_inner_product else None
         return scores + self.relative.bias(content, positions.query, positions.key).to(scores.dtype)
+
+    def normalize(
+        self,
+        scores: Float[Tensor, "batch score_heads target keys"],
+        allowed: Bool[Tensor, "#batch #score_heads #target keys"] | None,
+    ) -> Normalized:
+        """Return the weights of the values; the rows are those of all pairs or of blocks."""
+        if self.mix is None:
+            return self.normalizer(scores, allowed)
+        weights, log_prob, entropy = self.normalizer(self.mix.before(scores), allowed)
+        weights = self.mix.after(weights)
+        if allowed is not None and allowed.shape[1] in (1, weights.shape[1]):
+            weights = weights.masked_fill(~allowed, 0.0)
+        return Normalized(weights, log_prob, entropy)
 
 
 @final
@@ -125,5 +142,5 @@ class HeadOutput(NamedTuple):
 
     context: Float[Tensor, "batch heads target width"]
     weights: Float[Tensor, "batch heads target source"] | None = None
-    log_prob: Float[Tensor, "batch heads target"] | None = None
-    entropy: Float[Tensor, "batch heads target"] | None = None
+    log_prob: Float[Tensor, "batch score_heads target"] | None = None
+    entropy: Float[Tensor, "batch score_heads target"] | None = None

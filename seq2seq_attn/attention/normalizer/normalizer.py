@@ -28,9 +28,11 @@ class Normalizer(nn.Module, ABC):
 
     Attributes:
         is_softmax: whether the weights are a softmax, which fused kernels compute.
+        sums_to_one: whether the weights of a row that sees a key sum to 1.
     """
 
     is_softmax: ClassVar[bool] = False
+    sums_to_one: ClassVar[bool] = True
 
     @abstractmethod
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:

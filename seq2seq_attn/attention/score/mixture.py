@@ -25,10 +25,11 @@ class MixtureScore(Score):
 
     Args:
         scores: partials by name, each of which takes the sizes that its signature names.
-        bias, scale: passed to the scores that take them (`attention.qkv_bias`, `attention.qk_scale`).
+        num_kv_heads, head_dim, bias, scale: passed to the scores that take them (`attention.num_kv_heads`,
+            `attention.head_dim`, `attention.qkv_bias`, `attention.qk_scale`).
 
     Raises:
-        UserError: for an empty mixture, a score that hides positions, or a scale that no score takes.
+        UserError: for an empty mixture, a score that hides positions, or an option that no score takes.
     """
 
     def __init__(
@@ -37,13 +38,16 @@ class MixtureScore(Score):
         query_dim: int,
         key_dim: int,
         num_heads: int,
+        num_kv_heads: int | None,
+        head_dim: int | None,
         bias: bool,
         scale: float | None,
         scores: dict[str, partial[Any]],
     ) -> None:
         super().__init__()
-        check_scores(scores, scale)
-        sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads, "bias": bias, "scale": scale}
+        optional = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "scale": scale}
+        check_scores(scores, optional)
+        sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads, "bias": bias, **optional}
         self.scores = nn.ModuleDict({name: build_part(score, **sizes) for name, score in scores.items()})
         self.logits = nn.Parameter(torch.zeros(len(scores), num_heads))
         self.query_parts = sum(score.query_parts for score in self._each())
@@ -77,7 +81,7 @@ class MixtureScore(Score):
         return reduce(torch.add, mixed)  # some have a batch of 1
 
 
-def check_scores(scores: dict[str, partial[Any]], scale: float | None) -> None:
+def check_scores(scores: dict[str, partial[Any]], optional: dict[str, Any]) -> None:
     if not scores:
         raise UserError("a mixture needs scores; add one with attention/score@attention.score.scores.first=SCORE")
     for name, score in scores.items():
@@ -87,5 +91,9 @@ def check_scores(scores: dict[str, partial[Any]], scale: float | None) -> None:
                 f"a mixture adds scores, but {kind.__name__} hides positions; "
                 f"take another score than attention.score.scores.{name}, or use it alone"
             )
-    if scale is not None and not any("scale" in named_arguments(score) for score in scores.values()):
-        raise UserError(f"no score of the mixture takes attention.qk_scale={scale}; add scaled_dot, or leave it null")
+    for name, value in optional.items():
+        if value is not None and not any(name in named_arguments(score) for score in scores.values()):
+            option = "qk_scale" if name == "scale" else name
+            raise UserError(
+                f"no score of the mixture takes attention.{option}={value}; add scaled_dot, or leave it null"
+            )

@@ -10,27 +10,42 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.packed_projection import PackableScore
 from seq2seq_attn.attention.state import QueryKeyPositions
-from seq2seq_attn.nn.heads import check_heads, split_heads
+from seq2seq_attn.nn.heads import check_heads, matmul_groups, split_heads
 
 
 @final
 class ScaledDotScore(PackableScore):
-    """Heads of width d_k = query_dim / num_heads.
+    """Heads of width d_k.
 
     Args:
+        num_kv_heads: number of heads of keys, each for a group of query heads (`attention.num_kv_heads`); None:
+            `num_heads`.
+        head_dim: d_k (`attention.head_dim`); None: query_dim / num_heads.
         bias: whether the two projections have a bias (`attention.qkv_bias`).
         scale: factor of the inner product (`attention.qk_scale`); None: 1 / sqrt(d_k).
     """
 
     inner_product: ClassVar[bool] = True
 
-    def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None) -> None:
+    def __init__(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int,
+        num_kv_heads: int | None,
+        head_dim: int | None,
+        bias: bool,
+        scale: float | None,
+    ) -> None:
         super().__init__()
-        check_heads("query_dim", query_dim, num_heads)
-        self.num_heads = num_heads
-        self.scale = scale if scale is not None else (query_dim // num_heads) ** -0.5
-        self.project_query = nn.Linear(query_dim, query_dim, bias=bias)
-        self.project_key = nn.Linear(key_dim, query_dim, bias=bias)
+        if head_dim is None:
+            check_heads("query_dim", query_dim, num_heads)
+            head_dim = query_dim // num_heads
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads or num_heads
+        self.scale = scale if scale is not None else head_dim**-0.5
+        self.project_query = nn.Linear(query_dim, self.num_heads * head_dim, bias=bias)
+        self.project_key = nn.Linear(key_dim, self.num_kv_heads * head_dim, bias=bias)
         for projection in (self.project_query, self.project_key):
             nn.init.xavier_uniform_(projection.weight)
             if bias:
@@ -52,20 +67,20 @@ class ScaledDotScore(PackableScore):
 
     def prepare_keys(
         self, keys: Float[Tensor, "batch source key_dim"]
-    ) -> tuple[Float[Tensor, "batch heads source width"]]:
+    ) -> tuple[Float[Tensor, "batch kv_heads source width"]]:
         return self.split_keys(self.project_key(keys))
 
     def split_query(
-        self, projected: Float[Tensor, "batch target query_dim"]
+        self, projected: Float[Tensor, "batch target heads_width"]
     ) -> tuple[Float[Tensor, "batch heads target width"]]:
         return (split_heads(projected, self.num_heads),)
 
     def split_keys(
-        self, projected: Float[Tensor, "batch source query_dim"]
-    ) -> tuple[Float[Tensor, "batch heads source width"]]:
-        return (split_heads(projected, self.num_heads),)
+        self, projected: Float[Tensor, "batch source heads_width"]
+    ) -> tuple[Float[Tensor, "batch kv_heads source width"]]:
+        return (split_heads(projected, self.num_kv_heads),)
 
     def forward(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
-        return query[0] @ keys[0].mT
+        return matmul_groups(query[0], keys[0].mT)

@@ -19,7 +19,8 @@ class Score(nn.Module, ABC):
     Scores are always finite: the normalizer hides keys.
 
     Attributes:
-        inner_product: whether `forward` is `query[0] @ keys[0].mT`, with any scale folded into the query.
+        inner_product: whether `forward` is `query[0] @ keys[0].mT`, with any scale folded into the query; a head of
+            keys may serve several of queries (`matmul_groups`).
         reads_query: whether the scores depend on the content of a query.
         max_length: number of positions that it has scores for; None: any.
         query_parts, key_parts: number of tensors that `prepare_query` and `prepare_keys` return.

@@ -21,8 +21,8 @@ FREE_POSITIONS = 32
 
 def block_product(
     query: Float[Tensor, "batch heads target width"],
-    keys: Float[Tensor, "batch heads source width"],
-    values: Float[Tensor, "batch heads source value_width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    values: Float[Tensor, "batch kv_heads source value_width"],
     mask: Bool[Tensor, "batch source"] | None,
     causal: bool,
     cut: CutIntoBlocks,
@@ -48,7 +48,12 @@ def block_product(
         ]
     width, value_width = query.shape[-1], values.shape[-1]
     query, keys, values = (widen(x, max(width, value_width)) for x in (query, keys, values))
-    return BlockAttention.apply(query, keys, values, groups)[..., :value_width]
+    heads, shared = query.shape[1], keys.shape[1]
+    if heads == shared:
+        return BlockAttention.apply(query, keys, values, groups)[..., :value_width]
+    members = query.unflatten(1, (shared, heads // shared)).unbind(2)  # query heads that read the same keys, uncopied
+    contexts = [BlockAttention.apply(member, keys, values, groups) for member in members]
+    return torch.stack(contexts, 2).flatten(1, 2)[..., :value_width]
 
 
 def runs(lengths: Sequence[int]) -> Iterator[tuple[int, int]]:

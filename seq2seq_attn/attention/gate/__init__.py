@@ -1,0 +1,1 @@
+"""Gates of the context by the query."""

@@ -1,0 +1,1 @@
+"""Maps over the heads of scores and weights."""
