@@ -80,7 +80,7 @@ def sizes(config: DictConfig) -> str:
 
 def attentions() -> list[Row]:
     """A row for each preset, in alphabetical order."""
-    head = ("`attention=`", "what it is", "score", "pattern", "normalizer")
+    head = ("`attention=`", "what it is", "score", "pattern", "normalizer", "mix, gate")
     return [head, *(attention(path) for path in sorted((CONF / "attention").glob("*.yaml")))]
 
 
@@ -88,7 +88,8 @@ def attention(path: Path) -> Row:
     defaults = yaml.safe_load(path.read_text(encoding="utf-8"))["defaults"]
     parts = {part: name for entry in defaults if isinstance(entry, dict) for part, name in entry.items()}
     chosen = (f"`{parts[part]}`" for part in ("score", "pattern", "normalizer"))
-    return (f"`{path.stem}`", purpose(path), *chosen)
+    others = ", ".join(f"`{parts[part]}`" for part in ("mix", "gate") if parts[part] is not None)
+    return (f"`{path.stem}`", purpose(path), *chosen, others)
 
 
 def purpose(path: Path) -> str:

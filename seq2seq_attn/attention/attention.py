@@ -13,12 +13,13 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.backend import blocks, dense, fused, step
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.build_part import build_part, named_arguments
+from seq2seq_attn.attention.head_sizes import HeadSizes, head_sizes
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.packed_projection import PackedProjection, pack, pack_source
 from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.func_transforms import inside_func_transform
-from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
+from seq2seq_attn.nn.heads import join_heads, split_heads
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
@@ -82,52 +83,44 @@ class Attention(nn.Module):
         output_bias: bool | None = None,
     ) -> None:
         super().__init__()
-        sets = 1 if mix is None else mix.func.score_heads_per_head  # type: ignore[attr-defined]
-        cut = query_dim if project_values else value_dim
-        self.num_heads = most_heads(query_dim // sets, cut) if num_heads is None else num_heads
-        self.num_kv_heads = self.num_heads if num_kv_heads is None else num_kv_heads
-        check_heads("attention.num_heads", self.num_heads, self.num_kv_heads, option="num_kv_heads")
-        if not project_values:
-            check_heads("value_dim", value_dim, self.num_kv_heads)
-        elif head_dim is None:
-            check_heads("query_dim", query_dim, self.num_heads)
-        width = query_dim // self.num_heads if head_dim is None else head_dim
-        value_width = width if project_values else value_dim // self.num_kv_heads
-        total = query_dim if head_dim is None else self.num_heads * head_dim
-        if mix is not None and sets > 1 and total % (self.num_heads * sets):
-            raise UserError(
-                f"{mix.func.__name__} cuts each head of queries and keys into {sets}, which attention.num_heads="
-                f"{self.num_heads} heads of {total} numbers together do not allow; change attention.num_heads, "
-                "attention.head_dim or the model's width"
-            )
+        sizes = head_sizes(
+            query_dim=query_dim,
+            value_dim=value_dim,
+            project_values=project_values,
+            num_heads=num_heads,
+            num_kv_heads=num_kv_heads,
+            head_dim=head_dim,
+            mix=mix,
+        )
+        sets, joined = sizes.sets, sizes.joined_width
+        self.num_heads, self.num_kv_heads = sizes.num_heads, sizes.num_kv_heads
         check_taken(score, qk_scale=qk_scale, num_kv_heads=num_kv_heads, head_dim=head_dim)
-        sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads * sets}
+        of_score = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads * sets}
         self.score = build_part(
             score,
-            **sizes,
+            **of_score,
             num_kv_heads=None if num_kv_heads is None else num_kv_heads * sets,
-            head_dim=None if head_dim is None else head_dim // sets,
+            head_dim=None if head_dim is None else sizes.score_width,
             bias=qkv_bias,
             scale=qk_scale,
         )
-        self.pattern = build_part(pattern, **sizes).for_layer(layer)
+        self.pattern = build_part(pattern, **of_score).for_layer(layer)
         if relative is not None and self.pattern.length_ratio != 1:
             raise UserError(
                 f"attention.pattern.length_ratio={self.pattern.length_ratio} is for cross-attention, where two lengths "
                 "differ; leave it at 1.0 where a sentence attends to itself"
             )
-        self.normalizer = build_part(normalizer, **sizes)
+        self.normalizer = build_part(normalizer, **of_score)
         self.mix = self.gate = None
-        joined = self.num_heads * value_width
         if mix is not None:
-            heads = {"num_heads": self.num_heads, "head_dim": width // sets, "value_head_dim": value_width}
-            self.mix = build_part(mix, **heads, layer=layer)
+            widths = {"head_dim": sizes.score_width, "value_head_dim": sizes.value_width}
+            self.mix = build_part(mix, num_heads=self.num_heads, **widths, layer=layer)
         if gate is not None:
             self.gate = build_part(gate, query_dim=query_dim, context_dim=joined, num_heads=self.num_heads)
         self.dropout, self.backend = dropout, backend
         self.project_values = self.project_output = None
         if project_values:
-            self.project_values = nn.Linear(value_dim, self.num_kv_heads * width, bias=qkv_bias)
+            self.project_values = nn.Linear(value_dim, self.num_kv_heads * sizes.value_width, bias=qkv_bias)
         if project_values if project_output is None else project_output:
             bias = qkv_bias if output_bias is None else output_bias
             self.project_output = nn.Sequential(nn.Linear(joined, query_dim, bias=bias), nn.Dropout(projection_dropout))
@@ -140,11 +133,11 @@ class Attention(nn.Module):
                     "attention.project_output=true, or give attention.head_dim and attention.num_heads that multiply "
                     f"to {query_dim}"
                 )
-            self.relative = relative(num_heads=self.num_heads * sets, head_dim=width // sets)
+            self.relative = relative(num_heads=self.num_heads * sets, head_dim=sizes.score_width)
         if self.relative is not None:
-            self._check_relative(self.relative, value_width, width // sets)
+            self._check_relative(self.relative, sizes)
 
-    def _check_relative(self, relative: RelativeEncoding, value_width: int, width: int) -> None:
+    def _check_relative(self, relative: RelativeEncoding, sizes: HeadSizes) -> None:
         """Refuse a relative position encoding that does not go with the score or with the values."""
         if relative.needs_inner_product and not self.score.inner_product:
             raise UserError(
@@ -152,10 +145,10 @@ class Attention(nn.Module):
                 f"{type(self.score).__name__} is not; use attention/score=scaled_dot, or position=alibi or "
                 "position=sinusoidal"
             )
-        if relative.adds_context and value_width != width:
+        if relative.adds_context and sizes.value_width != sizes.score_width:
             raise UserError(
                 f"position={relative.option} adds to values as wide as the keys, and here a head has values of width "
-                f"{value_width} and keys of width {width}; set position.values=false"
+                f"{sizes.value_width} and keys of width {sizes.score_width}; set position.values=false"
             )
 
     @property

@@ -31,7 +31,15 @@ def found(attention: Any, query: Tensor, keys: Tensor, from_rows: int, how: str)
 
 @pytest.mark.parametrize("how", ["cross", "self"])
 @pytest.mark.parametrize(
-    "overrides", [[], ["attention.qkv_bias=false"], ["attention.qk_scale=0.7"]], ids=["plain", "no_bias", "scale"]
+    "overrides",
+    [
+        [],
+        ["attention.qkv_bias=true"],
+        ["attention.qk_scale=0.7"],
+        ["attention.num_kv_heads=1", "attention.head_dim=5"],
+        ["attention/mix=differential", "attention.qkv_bias=true"],
+    ],
+    ids=" ".join,
 )
 def test_joined_projections_equal_those_one_by_one(
     how: str, overrides: list[str], monkeypatch: pytest.MonkeyPatch
