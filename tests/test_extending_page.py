@@ -36,7 +36,8 @@ COMMANDS = [line for language, block in BLOCKS if not language for line in block
 PACKAGES = ["mine", "own_attention"]
 CHOSEN = [
     "--config-dir", "conf", "attention/score=laplace", "attention/pattern=others", "attention/normalizer=taylor",
-    "metric=[bleu,character_bleu]", "metric.character_bleu.order=3", "data=bars", "data.folder=corpus",
+    "attention/mix=drop_head", "attention/gate=tanh", "metric=[bleu,character_bleu]",
+    "metric.character_bleu.order=3", "data=bars", "data.folder=corpus",
     "model=transformer", "model.encoder.num_layers=1", "model.decoder.num_layers=1", "attention.num_heads=2",
     "cross_attention.num_heads=2", "paths.cache_dir=cache", "hydra.run.dir=run", "resume=auto",
 ]  # fmt: skip
@@ -176,6 +177,14 @@ def test_build_attention_finds_parts_of_another_folder(importable: Path) -> None
     torch.testing.assert_close(attention(sentence, need_weights=True).weights, expected)
     causal = attention(sentence, causal=True, need_weights=True)
     assert (causal.weights[:, :, 0] == 0).all()
+    changed = ("mix=drop_head", "mix.probability=0.5", "gate=tanh")
+    attention = build_attention("multihead", *changed, dim=6, num_heads=2, config_dir=importable / "conf").attention
+    assert (attention.mix.probability, attention.gate.alpha.item(), attention.sums_to_one) == (0.5, 0.0, False)
+    attention.gate.alpha.data += 1
+    dropped = attention.train().attend_self(torch.randn(50, 5, 6), need_weights=True)
+    heads = dropped.weights.sum(-1)
+    assert set(heads.round(decimals=4).unique().tolist()) == {0.0, 2.0}
+    assert (dropped.context[(heads[:, :, 0] == 0).all(1)] == 0).all()
     with pytest.raises(UserError, match=r"does not take score=laplac"):
         build_attention("multihead", "score=laplac", dim=6, config_dir=importable / "conf")
     with pytest.raises(UserError, match=r"^config_dir=nowhere is no folder; give one with YAML files"):

@@ -72,6 +72,8 @@ MISPLACED = {  # by the option: classes of ours that are not for this slot, and 
     "model.decoder.attention.score": [{"_target_": "seq2seq_attn.attention.pattern.full.FullPattern"}],
     "model.decoder.attention.pattern": [{"_target_": "seq2seq_attn.attention.score.dot.DotScore"}],
     "model.decoder.attention.normalizer": [{"_target_": "torch.nn.Softmax"}],
+    "model.decoder.attention.mix": [{"_target_": "seq2seq_attn.attention.gate.sigmoid.SigmoidGate"}],
+    "model.decoder.attention.gate": [{"_target_": "seq2seq_attn.attention.mix.talking_heads.TalkingHeadsMix"}],
     "model.decoder.position": [{"_target_": "seq2seq_attn.encoder.rnn.RNNEncoder"}],
     "search": [WRITES, {"_target_": "seq2seq_attn.search.limits.Limits"}],
     "search.limits": [{"_target_": OURS}, [[{"_target_": "seq2seq_attn.search.finished.Finished"}]]],

@@ -93,6 +93,10 @@ def test_an_override_changes_one_part_of_the_parent(tmp_path: Path) -> None:
     changed = model("attention/score@cross_attention.score=general", "attention@self_attention=none")
     assert changed["decoder"]["cross_attention"]["score"]["_target_"].endswith("GeneralScore")
     assert changed["encoder"]["self_attention"]["score"]["_target_"].endswith("UniformScore")
+    changed = model("attention/mix=talking_heads", "attention/gate@cross_attention.gate=sigmoid")
+    assert changed["encoder"]["self_attention"]["mix"]["_target_"].endswith("TalkingHeadsMix")
+    assert "gate" not in changed["encoder"]["self_attention"]
+    assert changed["decoder"]["cross_attention"]["gate"]["_target_"].endswith("SigmoidGate")
     assert "length_penalty" in of(compose_child(run, "search/length_penalty=mean").search)
     assert model("decoder@model.decoder=rnn")["encoder"] == parent["model"]["encoder"]
     assert model("model=conv") == of(compose_here("recipe=none", "model=conv").model)
