@@ -76,7 +76,7 @@ def build(encoder: str, decoder: str, attention: str, *overrides: str) -> Any:
 
 @cache
 def built_once(encoder: str, decoder: str, attention: str, *overrides: str) -> Any:
-    if attention in {"fixed_patterns", "grouped_query"}:  # eight heads
+    if attention in {"fixed_patterns", "grouped_query", "differential"}:  # eight heads, or an even width
         overrides = ("model.embedding_dim=16", "model.encoder.dim=16", "model.decoder.dim=16", *overrides)
     return model_of(
         f"encoder@model.encoder={encoder}", f"decoder@model.decoder={decoder}", f"attention={attention}", *overrides
