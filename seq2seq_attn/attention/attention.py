@@ -14,12 +14,14 @@ from torch.nn import functional as F
 from seq2seq_attn.attention.backend import blocks, dense, fused, step
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.build_part import build_part, named_arguments
+from seq2seq_attn.attention.history import History, check_no_history, reads_history
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.packed_projection import PackedProjection, pack, pack_source
-from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses
+from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
+from seq2seq_attn.nn.precision import at_least_float32
 
 MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
 BACKENDS = (step.attend, fused.attend, blocks.attend, dense.attend)  # the first that serves a request is taken
@@ -100,6 +102,10 @@ class Attention(nn.Module):
                 "position=sinusoidal"
             )
 
+        self.reads_history = reads_history(self.score, self.normalizer)
+        if relative is not None:
+            check_no_history(self)
+
     @property
     def reads_query(self) -> bool:
         """Whether the content of a query changes the weights; False where they depend on positions alone."""
@@ -141,6 +147,7 @@ class Attention(nn.Module):
         start: int = 0,
         causal: bool = False,
         need_weights: bool = False,
+        history: History | None = None,
     ) -> Attended:
         """Return the context of each query.
 
@@ -150,14 +157,30 @@ class Attention(nn.Module):
             start: position of the first query in its sentence.
             causal: a query at position t attends to keys 0..t only.
             need_weights: return the weights, too; they are computed over all pairs, whatever the pattern offers.
+            history: of a layer that reads the weights of the steps before, which goes step by step, the output of the
+                last step; None: these are the first steps.
         """
+        if self.reads_history and query.shape[1] != 1:
+            return self._step_by_step(query, memory, start, causal, need_weights, history)
         sentences = len(memory.values)
         hypotheses = len(query) != sentences
         if hypotheses:
             query = query.reshape(sentences, -1, query.shape[2])
         prepared = self._rotate(self.score.prepare_query(query), start)
-        attended = self._attend(Request(query, prepared, memory, start, causal, need_weights, same_position=hypotheses))
+        request = Request(query, prepared, memory, start, causal, need_weights, same_position=hypotheses)
+        if self.reads_history:
+            history = self.first_history(memory) if history is None else history
+            attended = self._attend_with(history.by_sentence(sentences) if hypotheses else history, request)
+        else:
+            attended = self._attend(request)
         return flatten_hypotheses(attended) if hypotheses else attended
+
+    def first_history(self, memory: Memory) -> History | None:
+        """Return the history before the first step; None for a layer that reads none."""
+        if not self.reads_history:
+            return None
+        zeros = at_least_float32(memory.values).new_zeros(len(memory.values), self.num_heads, 1, memory.source)
+        return History.first(self.score, self.normalizer, zeros)
 
     def attend_self(
         self,
@@ -183,6 +206,23 @@ class Attention(nn.Module):
             memory = past.append(memory)
         attended = self._attend(Request(x, prepared, memory, start, causal, need_weights, rows_match_keys=past is None))
         return attended._replace(memory=memory)
+
+    def _step_by_step(
+        self, query: Tensor, memory: Memory, start: int, causal: bool, need_weights: bool, history: History | None
+    ) -> Attended:
+        """Attend from one query after another, each with the history of those before it."""
+        steps: list[Attended] = []
+        for row, one in enumerate(query.split(1, 1)):
+            given = memory.for_query(row)
+            steps.append(self(one, given, start=start + row, causal=causal, need_weights=need_weights, history=history))
+            history = steps[-1].history
+        return join_steps(steps)
+
+    def _attend_with(self, history: History, request: Request) -> Attended:
+        """Attend in one step with a history, by the dense backend, whose weights the next history is made of."""
+        attended = self._attend(request._replace(history=history, need_weights=True))
+        after = history.next(self.score, self.normalizer, attended.weights)
+        return attended._replace(history=after, weights=attended.weights if request.need_weights else None)
 
     def packed(self) -> PackedProjection | None:
         """Return one matrix for queries, keys and values of one input; None where they are not all linear."""

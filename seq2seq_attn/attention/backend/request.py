@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.score import Score
@@ -38,10 +39,18 @@ class Parts(NamedTuple):
         return softmax and plain and self.dropout == 0
 
     def scores(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions, dtype: torch.dtype
+        self,
+        query: tuple[Tensor, ...],
+        keys: tuple[Tensor, ...],
+        positions: QueryKeyPositions,
+        dtype: torch.dtype,
+        history: History | None = None,
     ) -> Float[Tensor, "*batch heads target source"]:
         """Return the scores, plus the bias of the relative position encoding, of all pairs or in blocks."""
-        scores = self.score(query, keys, positions).to(dtype)
+        if history is None or history.score is None:
+            scores = self.score(query, keys, positions).to(dtype)
+        else:
+            scores = self.score(query, keys, positions, history.score).to(dtype)
         if self.relative is None or not self.relative.biases:
             return scores
         content = query[0] if self.relative.needs_inner_product else None
@@ -70,6 +79,7 @@ class Request(NamedTuple):
     need_weights: bool
     same_position: bool = False
     rows_match_keys: bool = False
+    history: History | None = None
 
     @property
     def target(self) -> int:
