@@ -160,7 +160,7 @@ class Attention(nn.Module):
             history: of a layer that reads the weights of the steps before, which goes step by step, the output of the
                 last step; None: these are the first steps.
         """
-        if self.reads_history and query.shape[1] != 1:
+        if self.reads_history and query.shape[1] > 1:
             return self._step_by_step(query, memory, start, causal, need_weights, history)
         sentences = len(memory.values)
         hypotheses = len(query) != sentences
@@ -220,8 +220,9 @@ class Attention(nn.Module):
 
     def _attend_with(self, history: History, request: Request) -> Attended:
         """Attend in one step with a history, by the dense backend, whose weights the next history is made of."""
-        attended = self._attend(request._replace(history=history, need_weights=True))
-        after = history.next(self.score, self.normalizer, attended.weights)
+        rows = request.query.shape[1]  # none, or the hypotheses of a sentence
+        attended = self._attend(request._replace(history=history.first_rows(rows), need_weights=True))
+        after = history.next(self.score, self.normalizer, attended.weights) if rows else history
         return attended._replace(history=after, weights=attended.weights if request.need_weights else None)
 
     def packed(self) -> PackedProjection | None:

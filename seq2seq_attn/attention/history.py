@@ -20,7 +20,7 @@ class ReadsHistory:
     step. A normalizer also takes `in_search` (see `History`).
     """
 
-    def first_history(self, zeros: Float[Tensor, "batch heads 1 source"]) -> Float[Tensor, "batch heads 1 source"]:
+    def first_history(self, zeros: Float[Tensor, "*rows source"]) -> Float[Tensor, "*rows source"]:
         """Return the history before the first step."""
         return zeros
 
@@ -62,6 +62,10 @@ class History:
     def select(self, rows: Int[Tensor, "rows"]) -> History:
         """Return the hypotheses `rows`, in that order."""
         return self._each(lambda history: history[rows])
+
+    def first_rows(self, count: int) -> History:
+        """Return the history of the first queries of each sentence."""
+        return self._each(lambda history: history[:, :, :count])
 
     def by_sentence(self, sentences: int) -> History:
         """Turn hypotheses that are neighbours into queries of one sentence."""

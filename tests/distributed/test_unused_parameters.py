@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from configs import model_of, options
+from configs import attentions_at_once, model_of, options, reads_history
 from distributed.ranks import on_ranks
 from distributed.test_many_devices import connect, data, tokenizer
 from torch import Tensor, nn
@@ -68,4 +68,11 @@ def test_ddp_finds_no_unused_parameter_in_an_attention_that_could_have_one(atten
 
 @pytest.mark.slow
 def test_ddp_finds_no_unused_parameter_in_any_attention(tmp_path: Path) -> None:
-    check_no_parameter_is_unused(tmp_path, options("model"), options("attention"))
+    check_no_parameter_is_unused(tmp_path, options("model"), attentions_at_once())
+
+
+@pytest.mark.slow
+def test_ddp_finds_no_unused_parameter_in_an_attention_that_reads_its_history(tmp_path: Path) -> None:
+    reading = [preset for preset in options("attention") if reads_history(preset)]
+    assert reading
+    check_no_parameter_is_unused(tmp_path, ["rnn"], reading)

@@ -43,7 +43,7 @@ class MonotonicNormalizer(ReadsHistory, Normalizer):
             raise UserError(f"attention.normalizer.noise={noise} is a standard deviation; take 0 or more")
         self.offset, self.noise = nn.Parameter(torch.tensor(float(offset))), noise
 
-    def first_history(self, zeros: Float[Tensor, "batch heads 1 source"]) -> Float[Tensor, "batch heads 1 source"]:
+    def first_history(self, zeros: Float[Tensor, "*rows source"]) -> Float[Tensor, "*rows source"]:
         """Return a walk that stopped at the first key."""
         return (torch.arange(zeros.shape[-1], device=zeros.device) == 0).to(zeros.dtype).expand_as(zeros)
 
@@ -54,6 +54,8 @@ class MonotonicNormalizer(ReadsHistory, Normalizer):
         history: Float[Tensor, "*rows keys"] | None = None,
         in_search: bool = False,
     ) -> Normalized:
+        if scores.shape[-1] == 0:  # nothing to shift
+            return Normalized(scores)
         wide = at_least_float32(scores) + self.offset
         if self.training and self.noise > 0:
             wide = wide + self.noise * torch.randn_like(wide)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import final
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -48,7 +47,7 @@ class LocationSensitiveScore(ReadsHistory, Score):
                 "least 1, and the kernel odd, so that it has a centre; take 10 and 5"
             )
         self.additive = AdditiveScore(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads, hidden_dim=hidden_dim)
-        width = self.additive.vector.shape[1]
+        self.num_filters, width = num_filters, self.additive.vector.shape[1]
         self.convolution = nn.Conv1d(
             num_heads, num_heads * num_filters, kernel_size, padding=kernel_size // 2, groups=num_heads, bias=False
         )
@@ -84,5 +83,5 @@ class LocationSensitiveScore(ReadsHistory, Score):
         if source == 0:  # a convolution refuses it
             return weights.new_zeros(batch, heads, target, 0, self.additive.vector.shape[1])
         found = self.convolution(weights.transpose(1, 2).flatten(0, 1))  # (batch * target, heads * filters, source)
-        found = found.view(batch, target, heads, -1, source).permute(0, 2, 1, 4, 3)
+        found = found.view(batch, target, heads, self.num_filters, source).permute(0, 2, 1, 4, 3)
         return self.from_features(found.flatten(2, 3)).unflatten(2, (target, source))
