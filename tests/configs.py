@@ -10,11 +10,11 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from hydra.utils import get_class, instantiate
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from seq2seq_attn.attention.history import ReadsHistory
+from seq2seq_attn.attention.build import reads_history
 
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
@@ -35,15 +35,6 @@ def options(group: str) -> list[str]:
     names = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
     assert names, f"conf/{group} has no options"
     return names
-
-
-@cache
-def reads_history(preset: str) -> bool:
-    """Whether a part of this attention reads the weights of the steps before, so that it goes step by step."""
-    chosen = OmegaConf.load(CONF / "attention" / f"{preset}.yaml").defaults
-    parts = {part: option for entry in chosen if not isinstance(entry, str) for part, option in entry.items()}
-    files = [CONF / "attention" / part / f"{parts[part]}.yaml" for part in ("score", "normalizer") if part in parts]
-    return any(issubclass(get_class(OmegaConf.load(file)._target_), ReadsHistory) for file in files)
 
 
 def attentions_at_once() -> list[str]:

@@ -263,25 +263,24 @@ class Attended(NamedTuple):
 
 def flatten_hypotheses(attended: Attended) -> Attended:
     """Turn hypotheses that were queries of one sentence into rows of one query each."""
-    _, weights, log_prob, entropy, memory, history = attended
-    return Attended(
-        attended.context.flatten(0, 1).unsqueeze(1),
-        None if weights is None else weights.transpose(1, 2).flatten(0, 1).unsqueeze(2),
-        None if log_prob is None else log_prob.reshape(-1, 1),
-        None if entropy is None else entropy.reshape(-1, 1),
-        memory,
-        None if history is None else history.by_hypothesis(),
+    context, weights, log_prob, entropy, *_ = attended
+    return attended._replace(
+        context=context.flatten(0, 1).unsqueeze(1),
+        weights=None if weights is None else weights.transpose(1, 2).flatten(0, 1).unsqueeze(2),
+        log_prob=None if log_prob is None else log_prob.reshape(-1, 1),
+        entropy=None if entropy is None else entropy.reshape(-1, 1),
+        history=None if attended.history is None else attended.history.by_hypothesis(),
     )
 
 
 def join_steps(steps: Sequence[Attended]) -> Attended:
     """Return the outputs of several steps as one, with the history of the last."""
-    context = torch.cat([step.context for step in steps], 1)
     weights, log_prob, entropy = (
         None if getattr(steps[0], name) is None else torch.cat([getattr(step, name) for step in steps], dim)
         for name, dim in (("weights", 2), ("log_prob", 1), ("entropy", 1))
     )
-    return Attended(context, weights, log_prob, entropy, history=steps[-1].history)
+    context = torch.cat([step.context for step in steps], 1)
+    return steps[-1]._replace(context=context, weights=weights, log_prob=log_prob, entropy=entropy)
 
 
 def sum_present(parts: Iterable[Float[Tensor, "batch length"] | None]) -> Float[Tensor, "batch length"] | None:

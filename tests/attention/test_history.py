@@ -8,11 +8,11 @@ import pytest
 import torch
 from attention.formulas import attend
 from attention.history_formulas import walk
-from configs import attention_of, built, composed, model_of, options, reads_history
+from configs import attention_of, built, composed, model_of, options
 from torch import Tensor
 
 from seq2seq_attn.attention import Attention
-from seq2seq_attn.attention.build import build_attention
+from seq2seq_attn.attention.build import build_attention, reads_history
 from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.normalizer.monotonic import MonotonicNormalizer, linear_recurrence
 from seq2seq_attn.errors import UserError

@@ -9,10 +9,11 @@ import jaxtyping
 import pytest
 import torch
 from attention.layers import WIDTH, cross_layer, self_layer
-from configs import options, reads_history
+from configs import options
 from torch import Tensor
 
 from seq2seq_attn.attention import build_attention
+from seq2seq_attn.attention.build import reads_history
 from seq2seq_attn.attention.key_mask import INTEGERS
 from seq2seq_attn.errors import UserError
 

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 from attention.layers import HEADS, WIDTH, by_blocks, cross_layer, self_layer
-from configs import options, reads_history
+from configs import options
 from torch import Tensor
+
+from seq2seq_attn.attention.build import reads_history
 
 PRESETS = options("attention")
 # Sentences, queries, keys.

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from configs import attentions_at_once, model_of, options, reads_history
+from configs import attentions_at_once, model_of, options
 from distributed.ranks import on_ranks
 from distributed.test_many_devices import connect, data, tokenizer
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from seq2seq_attn.attention.build import reads_history
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss

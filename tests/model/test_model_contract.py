@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from configs import model_of, options, reads_history
+from configs import model_of, options
 from torch import Tensor
 
+from seq2seq_attn.attention.build import reads_history
 from seq2seq_attn.model.decoding_model import Step
 
 ENCODERS, DECODERS, ATTENTIONS = options("encoder"), options("decoder"), options("attention")
