@@ -69,9 +69,9 @@ class LocationSensitiveScore(ReadsHistory, Score):
         keys: tuple[Tensor, ...],
         positions: QueryKeyPositions,
         history: Float[Tensor, "batch heads target source"] | None = None,
-    ) -> Float[Tensor, "batch heads target source"]:
-        if history is None:
-            history = keys[0].new_zeros(len(keys[0]), self.additive.num_heads, 1, keys[0].shape[2])
+    ) -> Float[Tensor, "*batch heads target source"]:
+        if history is None:  # features of 0
+            return vector_of_tanh(self.additive.vector, query[0] + self.from_features.bias.unsqueeze(-2), keys[0])
         features = self.features(history.to(keys[0].dtype))
         return vector_of_tanh(self.additive.vector, query[0], keys[0], features)
 
