@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import torch
 from jaxtyping import Bool, Float
@@ -37,7 +37,7 @@ class MonotonicNormalizer(ReadsHistory, Normalizer):
 
     sums_to_one: ClassVar[bool] = False
 
-    def __init__(self, *, offset: float, noise: float) -> None:
+    def __init__(self, *, offset: Annotated[float, "[-100, 100]"], noise: Annotated[float, "[0, inf)"]) -> None:
         super().__init__()
         if noise < 0:
             raise UserError(f"attention.normalizer.noise={noise} is a standard deviation; take 0 or more")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Float
@@ -32,7 +32,13 @@ class CoverageScore(ReadsHistory, Score):
     """
 
     def __init__(
-        self, *, query_dim: int, key_dim: int, num_heads: int, hidden_dim: int | None, max_fertility: float | None
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int,
+        hidden_dim: int | None,
+        max_fertility: Annotated[float | None, "(0, inf)"],
     ) -> None:
         super().__init__()
         self.additive = AdditiveScore(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads, hidden_dim=hidden_dim)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ class LocationSensitiveScore(ReadsHistory, Score):
         key_dim: int,
         num_heads: int,
         hidden_dim: int | None,
-        num_filters: int,
+        num_filters: Annotated[int, "[1, 1000]"],
         kernel_size: int,
     ) -> None:
         super().__init__()
