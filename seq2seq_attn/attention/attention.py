@@ -169,18 +169,14 @@ class Attention(nn.Module):
         prepared = self._rotate(self.score.prepare_query(query), start)
         request = Request(query, prepared, memory, start, causal, need_weights, same_position=hypotheses)
         if self.reads_history:
-            history = self.first_history(memory) if history is None else history
-            attended = self._attend_with(history.by_sentence(sentences) if hypotheses else history, request)
+            attended = self._attend_with(history or self._first_history(memory), request)
         else:
             attended = self._attend(request)
         return flatten_hypotheses(attended) if hypotheses else attended
 
     def first_history(self, memory: Memory) -> History | None:
         """Return the history before the first step; None for a layer that reads none."""
-        if not self.reads_history:
-            return None
-        zeros = at_least_float32(memory.values).new_zeros(len(memory.values), self.num_heads, 1, memory.source)
-        return History.first(self.score, self.normalizer, zeros)
+        return self._first_history(memory) if self.reads_history else None
 
     def attend_self(
         self,
@@ -218,10 +214,17 @@ class Attention(nn.Module):
             history = steps[-1].history
         return join_steps(steps)
 
+    def _first_history(self, memory: Memory) -> History:
+        zeros = at_least_float32(memory.values).new_zeros(len(memory.values), self.num_heads, 1, memory.source)
+        return History.first(self.score, self.normalizer, zeros)
+
     def _attend_with(self, history: History, request: Request) -> Attended:
         """Attend in one step with a history, by the dense backend, whose weights the next history is made of."""
+        if request.same_position:
+            history = history.by_sentence(len(request.query))
         rows = request.query.shape[1]  # none, or the hypotheses of a sentence
         attended = self._attend(request._replace(history=history.first_rows(rows), need_weights=True))
+        assert attended.weights is not None
         after = history.next(self.score, self.normalizer, attended.weights) if rows else history
         return attended._replace(history=after, weights=attended.weights if request.need_weights else None)
 

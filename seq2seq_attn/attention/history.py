@@ -48,16 +48,15 @@ class History:
     @classmethod
     def first(cls, score: nn.Module, normalizer: nn.Module, zeros: Float[Tensor, "batch heads 1 source"]) -> History:
         """Return the history before the first step."""
-        return cls(*(p.first_history(zeros) if isinstance(p, ReadsHistory) else None for p in (score, normalizer)))
+        return cls(first_of(score, zeros), first_of(normalizer, zeros))
 
     def next(
         self, score: nn.Module, normalizer: nn.Module, weights: Float[Tensor, "batch heads target source"]
     ) -> History:
         """Return the history after a step with these weights."""
-        parts = []
-        for part, history in ((score, self.score), (normalizer, self.normalizer)):
-            parts.append(None if history is None else part.next_history(history, weights))
-        return replace(self, score=parts[0], normalizer=parts[1])
+        return replace(
+            self, score=next_of(score, self.score, weights), normalizer=next_of(normalizer, self.normalizer, weights)
+        )
 
     def select(self, rows: Int[Tensor, "rows"]) -> History:
         """Return the hypotheses `rows`, in that order."""
@@ -76,8 +75,20 @@ class History:
         return self._each(lambda history: history.transpose(1, 2).flatten(0, 1).unsqueeze(2))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> History:
-        parts = (None if history is None else change(history) for history in (self.score, self.normalizer))
-        return History(*parts, in_search=self.in_search)
+        score, normalizer = (None if part is None else change(part) for part in (self.score, self.normalizer))
+        return History(score, normalizer, self.in_search)
+
+
+def first_of(part: nn.Module, zeros: Float[Tensor, "batch heads 1 source"]) -> Tensor | None:
+    return part.first_history(zeros) if isinstance(part, ReadsHistory) else None
+
+
+def next_of(
+    part: nn.Module,
+    history: Float[Tensor, "batch heads target source"] | None,
+    weights: Float[Tensor, "batch heads target source"],
+) -> Tensor | None:
+    return part.next_history(history, weights) if isinstance(part, ReadsHistory) and history is not None else None
 
 
 def reads_history(score: nn.Module, normalizer: nn.Module) -> bool:

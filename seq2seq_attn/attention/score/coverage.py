@@ -65,7 +65,7 @@ class CoverageScore(ReadsHistory, Score):
         self, keys: Float[Tensor, "batch source key_dim"]
     ) -> tuple[Float[Tensor, "batch heads source _"], ...]:
         prepared = self.additive.prepare_keys(keys)
-        if self.fertility is None:
+        if self.fertility is None or self.max_fertility is None:
             return prepared
         return (*prepared, self.max_fertility * split_heads(self.fertility(keys).sigmoid(), self.num_heads))
 

@@ -71,6 +71,7 @@ class LocationSensitiveScore(ReadsHistory, Score):
         history: Float[Tensor, "batch heads target source"] | None = None,
     ) -> Float[Tensor, "*batch heads target source"]:
         if history is None:  # features of 0
+            assert self.from_features.bias is not None
             return vector_of_tanh(self.additive.vector, query[0] + self.from_features.bias.unsqueeze(-2), keys[0])
         features = self.features(history.to(keys[0].dtype))
         return vector_of_tanh(self.additive.vector, query[0], keys[0], features)
