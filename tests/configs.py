@@ -14,6 +14,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from seq2seq_attn.attention.build import reads_history
+
 ROOT = Path(__file__).parents[1]
 CONF = ROOT / "conf"
 NODES = {"encoder@model.encoder": "model.encoder", "decoder@model.decoder": "model.decoder"}
@@ -33,6 +35,11 @@ def options(group: str) -> list[str]:
     names = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
     assert names, f"conf/{group} has no options"
     return names
+
+
+def attentions_at_once() -> list[str]:
+    """Names of the attentions that serve a whole sentence at once, and so self-attention and every decoder."""
+    return [preset for preset in options("attention") if not reads_history(preset)]
 
 
 @cache

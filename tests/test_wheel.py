@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from configs import ROOT, options
+from configs import ROOT, attentions_at_once
 
 CODE = """
 import pathlib, torch, seq2seq_attn
@@ -38,7 +38,7 @@ def test_an_installed_wheel_needs_no_checkout(tmp_path: Path) -> None:
     subprocess.run([*pip, "install", "--no-deps", "--target", str(installed), str(wheel)], check=True, timeout=300)
     shutil.rmtree(source)
     assert (installed / "seq2seq_attn" / "evaluation" / "tatoeba_alignments.tsv").is_file()
-    presets = options("attention")
+    presets = attentions_at_once()
     lines = subprocess.run(
         [sys.executable, "-c", CODE.format(presets=presets)],
         cwd=tmp_path,

@@ -14,9 +14,10 @@ from seq2seq_attn.attention.backend import blocks, dense, fused, step
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.head_sizes import HeadSizes, head_sizes
+from seq2seq_attn.attention.history import History, check_no_history, reads_history
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.packed_projection import PackedProjection, pack, pack_source
-from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses
+from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.heads import join_heads, split_heads
@@ -136,6 +137,14 @@ class Attention(nn.Module):
             self.relative = relative(num_heads=self.num_heads * sets, head_dim=sizes.score_width)
         if self.relative is not None:
             self._check_relative(self.relative, sizes)
+        self.reads_history = reads_history(self.score, self.normalizer)
+        if relative is not None:
+            check_no_history(self)
+        if self.reads_history and self.mix is not None:
+            raise UserError(
+                f"{type(self.mix).__name__} mixes the weights that the next step would read; use attention/mix=null, or "
+                "an attention that does not read the weights of the steps before"
+            )
 
     def _check_relative(self, relative: RelativeEncoding, sizes: HeadSizes) -> None:
         """Refuse a relative position encoding that does not go with the score or with the values."""
@@ -198,6 +207,7 @@ class Attention(nn.Module):
         start: int = 0,
         causal: bool = False,
         need_weights: bool = False,
+        history: History | None = None,
     ) -> Attended:
         """Return the context of each query.
 
@@ -207,14 +217,26 @@ class Attention(nn.Module):
             start: position of the first query in its sentence.
             causal: a query at position t attends to keys 0..t only.
             need_weights: return the weights, too; they are computed over all pairs, whatever the pattern offers.
+            history: of a layer that reads the weights of the steps before, which goes step by step, the output of the
+                last step; None: these are the first steps.
         """
+        if self.reads_history and query.shape[1] > 1:
+            return self._step_by_step(query, memory, start, causal, need_weights, history)
         sentences = len(memory.values)
         hypotheses = len(query) != sentences
         if hypotheses:
             query = query.reshape(sentences, -1, query.shape[2])
         prepared = self._rotate(self.score.prepare_query(query), start)
-        attended = self._attend(Request(query, prepared, memory, start, causal, need_weights, same_position=hypotheses))
+        request = Request(query, prepared, memory, start, causal, need_weights, same_position=hypotheses)
+        if self.reads_history:
+            attended = self._attend_with(history or self._first_history(memory), request)
+        else:
+            attended = self._attend(request)
         return flatten_hypotheses(attended) if hypotheses else attended
+
+    def first_history(self, memory: Memory) -> History | None:
+        """Return the history before the first step; None for a layer that reads none."""
+        return self._first_history(memory) if self.reads_history else None
 
     def attend_self(
         self,
@@ -240,6 +262,31 @@ class Attention(nn.Module):
             memory = past.append(memory)
         attended = self._attend(Request(x, prepared, memory, start, causal, need_weights, rows_match_keys=past is None))
         return attended._replace(memory=memory)
+
+    def _step_by_step(
+        self, query: Tensor, memory: Memory, start: int, causal: bool, need_weights: bool, history: History | None
+    ) -> Attended:
+        """Attend from one query after another, each with the history of those before it."""
+        steps: list[Attended] = []
+        for row, one in enumerate(query.split(1, 1)):
+            given = memory.for_query(row)
+            steps.append(self(one, given, start=start + row, causal=causal, need_weights=need_weights, history=history))
+            history = steps[-1].history
+        return join_steps(steps)
+
+    def _first_history(self, memory: Memory) -> History:
+        zeros = at_least_float32(memory.values).new_zeros(len(memory.values), self.num_heads, 1, memory.source)
+        return History.first(self.score, self.normalizer, zeros)
+
+    def _attend_with(self, history: History, request: Request) -> Attended:
+        """Attend in one step with a history, by the dense backend, whose weights the next history is made of."""
+        if request.same_position:
+            history = history.by_sentence(len(request.query))
+        rows = request.query.shape[1]  # none, or the hypotheses of a sentence
+        attended = self._attend(request._replace(history=history.first_rows(rows), need_weights=True))
+        assert attended.weights is not None
+        after = history.next(self.score, self.normalizer, attended.weights) if rows else history
+        return attended._replace(history=after, weights=attended.weights if request.need_weights else None)
 
     def packed(self) -> PackedProjection | None:
         """Return one matrix for queries, keys and values of one input; None where they are not all linear."""

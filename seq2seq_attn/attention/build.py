@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
+from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.cross_attention import CrossAttention
+from seq2seq_attn.attention.history import ReadsHistory
 from seq2seq_attn.attention.self_attention import SelfAttention
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import conf_directory, search_path
@@ -121,6 +123,22 @@ def compose_factory(preset: str, *overrides: str, config_dir: str | Path | None 
             why = " ".join(str(error).partition("Config search path")[0].split())
             raise UserError(f"attention '{preset}' does not take {', '.join(overrides)}: {why}") from error
     return instantiate(node, _convert_="all")
+
+
+def reads_history(option: str, folder: str = "attention") -> bool:
+    """Return whether a preset, or an option of a part of one, reads the weights of the steps before.
+
+    Such an attention goes step by step: it serves the RNN decoders, and neither self-attention nor other decoders.
+    """
+    from hydra.utils import get_class
+    from omegaconf import OmegaConf
+
+    node = OmegaConf.load(conf_directory() / folder / f"{option}.yaml")
+    kind = get_class(node._target_)
+    if not issubclass(kind, Attention):
+        return issubclass(kind, ReadsHistory)
+    chosen = [(part, name) for entry in node.defaults if entry != "_self_" for part, name in entry.items()]
+    return any(reads_history(name, f"{folder}/{part}") for part, name in chosen if name is not None)
 
 
 def in_full(override: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import NamedTuple, final
 
@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from seq2seq_attn.attention.history import History
 from seq2seq_attn.errors import UserError
 
 SHORT = 64  # positions up to which copying is as fast as reading a buffer with gaps: 64 rows on two CPU cores
@@ -77,6 +78,12 @@ class Memory:
         index = window if isinstance(window, slice) else window.to(self.values.device)
         mask = None if self.mask is None else self.mask[..., index]
         return Memory(tuple(k[:, :, index] for k in self.keys), self.values[:, :, index], mask)
+
+    def for_query(self, row: int) -> Memory:
+        """Return the memory with the mask of one query, where each has its own."""
+        if self.mask is None or self.mask.dim() == 2:
+            return self
+        return replace(self, mask=self.mask[:, row : row + 1])
 
     def append(self, new: Memory) -> Memory:
         """Append keys and values, for causal self-attention one step at a time.
@@ -243,6 +250,7 @@ class Attended(NamedTuple):
         weights: before dropout; None: not asked for.
         log_prob, entropy: of a normalizer that samples, summed over heads, in nats.
         memory: of self-attention, the past of its next step.
+        history: for the next step, of a layer that reads the weights of the steps before.
     """
 
     context: Float[Tensor, "batch target context_dim"]
@@ -250,18 +258,29 @@ class Attended(NamedTuple):
     log_prob: Float[Tensor, "batch target"] | None = None
     entropy: Float[Tensor, "batch target"] | None = None
     memory: Memory | None = None
+    history: History | None = None
 
 
 def flatten_hypotheses(attended: Attended) -> Attended:
     """Turn hypotheses that were queries of one sentence into rows of one query each."""
-    _, weights, log_prob, entropy, memory = attended
-    return Attended(
-        attended.context.flatten(0, 1).unsqueeze(1),
-        None if weights is None else weights.transpose(1, 2).flatten(0, 1).unsqueeze(2),
-        None if log_prob is None else log_prob.reshape(-1, 1),
-        None if entropy is None else entropy.reshape(-1, 1),
-        memory,
+    context, weights, log_prob, entropy, *_ = attended
+    return attended._replace(
+        context=context.flatten(0, 1).unsqueeze(1),
+        weights=None if weights is None else weights.transpose(1, 2).flatten(0, 1).unsqueeze(2),
+        log_prob=None if log_prob is None else log_prob.reshape(-1, 1),
+        entropy=None if entropy is None else entropy.reshape(-1, 1),
+        history=None if attended.history is None else attended.history.by_hypothesis(),
     )
+
+
+def join_steps(steps: Sequence[Attended]) -> Attended:
+    """Return the outputs of several steps as one, with the history of the last."""
+    weights, log_prob, entropy = (
+        None if getattr(steps[0], name) is None else torch.cat([getattr(step, name) for step in steps], dim)
+        for name, dim in (("weights", 2), ("log_prob", 1), ("entropy", 1))
+    )
+    context = torch.cat([step.context for step in steps], 1)
+    return steps[-1]._replace(context=context, weights=weights, log_prob=log_prob, entropy=entropy)
 
 
 def sum_present(parts: Iterable[Float[Tensor, "batch length"] | None]) -> Float[Tensor, "batch length"] | None:

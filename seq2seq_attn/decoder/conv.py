@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.history import check_no_history
 from seq2seq_attn.attention.state import Attended, Memory, sum_present
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
@@ -130,6 +131,7 @@ class DecoderLayer(nn.Module):
     def __init__(self, *, attention: Attention, input_dim: int, dim: int, kernel_size: int, dropout: float) -> None:
         super().__init__()
         self.convolution = GatedConvolution(dim=dim, kernel_size=kernel_size, dropout=dropout)
+        check_no_history(attention)
         self.attention = attention
         self.project_query = None
         if attention.reads_query:

@@ -30,6 +30,10 @@ class DecoderState(ABC):
         """Return the state of the sentences `rows`, in that order, if each has one hypothesis."""
         return self.branch(rows).keep(rows)
 
+    def for_search(self) -> DecoderState:
+        """Return the state for a search, which chooses the tokens, instead of a given target."""
+        return self
+
 
 class Decoded(NamedTuple):
     """The output of a decoder.

@@ -64,16 +64,22 @@ class RNNDecoder(Decoder):
 
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
-        return RNNState(memory, self.stack.start(encoded.summary), next_position=0)
+        history = self.attention.first_history(memory)
+        return RNNState(memory, self.stack.start(encoded.summary), next_position=0, history=history)
 
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
     ) -> Decoded:
-        layers, hidden, contexts, step_outputs = state.layers, [], [], StepOutputs()
+        layers, history, hidden, contexts, step_outputs = state.layers, state.history, [], [], StepOutputs()
         for step, known in enumerate(self.stack.known(embedded)):
             attended = self.attention(
-                layers[-1][0].unsqueeze(1), state.memory, start=state.next_position + step, need_weights=need_weights
+                layers[-1][0].unsqueeze(1),
+                state.memory,
+                start=state.next_position + step,
+                need_weights=need_weights,
+                history=history,
             )
+            history = attended.history
             context = attended.context.squeeze(1)
             output, layers = self.stack(known, context, layers)
             hidden.append(output)
@@ -81,5 +87,5 @@ class RNNDecoder(Decoder):
             step_outputs.add(attended)
         features = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
         output = self.dropout(torch.tanh(self.readout(features)))
-        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1])
+        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=history)
         return Decoded(output, after, *step_outputs.join("cross/0"))

@@ -69,18 +69,24 @@ class RNNConditionalDecoder(Decoder):
 
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
-        return RNNState(memory, self.stack.start(encoded.summary), next_position=0)
+        history = self.attention.first_history(memory)
+        return RNNState(memory, self.stack.start(encoded.summary), next_position=0, history=history)
 
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
     ) -> Decoded:
         assert self.reader.known is not None
-        layers, hidden, contexts, step_outputs = state.layers, [], [], StepOutputs()
+        layers, history, hidden, contexts, step_outputs = state.layers, state.history, [], [], StepOutputs()
         for step, known in enumerate(self.reader.known(embedded).unbind(1)):
             read = self.reader(known, None, layers[0])
             attended = self.attention(
-                read[0].unsqueeze(1), state.memory, start=state.next_position + step, need_weights=need_weights
+                read[0].unsqueeze(1),
+                state.memory,
+                start=state.next_position + step,
+                need_weights=need_weights,
+                history=history,
             )
+            history = attended.history
             context = attended.context.squeeze(1)
             output, layers = self.stack(None, context, (read, *layers[1:]))
             hidden.append(output)
@@ -88,5 +94,5 @@ class RNNConditionalDecoder(Decoder):
             step_outputs.add(attended)
         features = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
         output = self.dropout(torch.tanh(self.readout(features)))
-        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1])
+        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=history)
         return Decoded(output, after, *step_outputs.join("cross/0"))

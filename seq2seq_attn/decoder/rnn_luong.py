@@ -28,7 +28,8 @@ class RNNLuongDecoder(Decoder):
         residual, layer_norm: see `Stack`.
         dropout: dropout between layers and of h~.
         input_feeding: whether h~_{t-1} is part of the input (section 3.3). Without it, all queries are known in
-            advance and attention is called once.
+            advance and attention is called once; an attention that reads the weights of the steps before goes step by
+            step in that call.
     """
 
     def __init__(
@@ -67,9 +68,8 @@ class RNNLuongDecoder(Decoder):
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
         layers = self.stack.start(encoded.summary)
-        return RNNState(
-            memory, layers, next_position=0, feed=torch.zeros_like(layers[-1][0]) if self.input_feeding else None
-        )
+        feed = torch.zeros_like(layers[-1][0]) if self.input_feeding else None
+        return RNNState(memory, layers, next_position=0, feed=feed, history=self.attention.first_history(memory))
 
     def forward(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
@@ -81,25 +81,32 @@ class RNNLuongDecoder(Decoder):
             output, layers = self.stack(known, None, layers)
             hidden.append(output)
         queries = torch.stack(hidden, 1)
-        attended = self.attention(queries, state.memory, start=state.next_position, need_weights=need_weights)
+        attended = self.attention(
+            queries, state.memory, start=state.next_position, need_weights=need_weights, history=state.history
+        )
         step_outputs = StepOutputs()
         step_outputs.add(attended)
         combined = self.dropout(torch.tanh(self.combine(torch.cat([attended.context, queries], -1))))
-        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1])
+        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=attended.history)
         return Decoded(combined, after, *step_outputs.join("cross/0"))
 
     def _step_by_step(
         self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, need_weights: bool
     ) -> Decoded:
-        layers, feed, outputs, step_outputs = state.layers, state.feed, [], StepOutputs()
+        layers, feed, history, outputs, step_outputs = state.layers, state.feed, state.history, [], StepOutputs()
         for step, known in enumerate(self.stack.known(embedded)):
             query, layers = self.stack(known, feed, layers)
             attended = self.attention(
-                query.unsqueeze(1), state.memory, start=state.next_position + step, need_weights=need_weights
+                query.unsqueeze(1),
+                state.memory,
+                start=state.next_position + step,
+                need_weights=need_weights,
+                history=history,
             )
+            history = attended.history
             features = torch.cat([attended.context.squeeze(1), query], -1)
             feed = self.dropout(torch.tanh(self.combine(features)))
             outputs.append(feed)
             step_outputs.add(attended)
-        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], feed)
+        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], feed, history)
         return Decoded(torch.stack(outputs, 1), after, *step_outputs.join("cross/0"))

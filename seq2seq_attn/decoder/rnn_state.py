@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.state import Attended, Memory
 from seq2seq_attn.decoder.decoder import DecoderState
 from seq2seq_attn.decoder.stack import StackState
@@ -21,19 +22,26 @@ class RNNState(DecoderState):
 
     Attributes:
         feed: the last attentional state h~, with input feeding; None without.
+        history: of an attention that reads the weights of the steps before; None: it reads none.
     """
 
     memory: Memory
     layers: StackState
     next_position: int
     feed: Float[Tensor, "batch feed_dim"] | None = None
+    history: History | None = None
 
     def branch(self, rows: Int[Tensor, "rows"]) -> RNNState:
         layers = tuple(tuple(tensor[rows] for tensor in layer) for layer in self.layers)
-        return replace(self, layers=layers, feed=None if self.feed is None else self.feed[rows])
+        feed = None if self.feed is None else self.feed[rows]
+        history = None if self.history is None else self.history.select(rows)
+        return replace(self, layers=layers, feed=feed, history=history)
 
     def keep(self, sentences: Int[Tensor, "sentences"]) -> RNNState:
         return replace(self, memory=self.memory.select(sentences))
+
+    def for_search(self) -> RNNState:
+        return replace(self, history=None if self.history is None else replace(self.history, in_search=True))
 
 
 @final

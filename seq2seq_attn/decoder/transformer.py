@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.history import check_no_history
 from seq2seq_attn.attention.packed_projection import PackedProjection
 from seq2seq_attn.attention.state import Attended, Memory, sum_present
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
@@ -135,6 +136,7 @@ class DecoderLayer(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
+        check_no_history(cross_attention)
         self.self_attention, self.cross_attention = self_attention, cross_attention
         self.feed_forward = feed_forward
         width = cross_attention.context_dim  # the width of the values if they are not projected

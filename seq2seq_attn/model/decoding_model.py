@@ -33,7 +33,7 @@ class DecodingModel(ABC):
 
     @abstractmethod
     def encode(self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]) -> Any:
-        """Return a `DecoderState` before the first token, with one hypothesis for each sentence."""
+        """Return a `DecoderState` before the first token of a search, with one hypothesis for each sentence."""
 
     @abstractmethod
     def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:

@@ -96,8 +96,8 @@ class EncoderDecoder(nn.Module, DecodingModel):
         return min((length for length in lengths if length is not None), default=None)
 
     def encode(self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]) -> Any:
-        """Return the decoder's state before the first token."""
-        return self.decoder.initial_state(self._read(source, mask))
+        """Return the decoder's state before the first token of a search."""
+        return self.decoder.initial_state(self._read(source, mask)).for_search()
 
     def decode(self, target_input: Int[Tensor, "batch target"], state: Any, *, need_weights: bool = False) -> Decoded:
         """Return the decoder's output for the tokens that follow the state: a whole target or a single step."""

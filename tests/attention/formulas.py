@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from attention.history_formulas import HISTORY_NORMALIZERS, HISTORY_SCORES, Past
 from attention.mix_formulas import CONTEXTS, GATES, MIXES
 from attention.normalizer_formulas import NORMALIZERS
 from attention.pattern_formulas import SEES, factor
@@ -32,15 +33,20 @@ def attend(
     for b in range(batch):
         real = masks[b].any(0).nonzero()
         length = int(real.max()) + 1 if len(real) else 0
+        past: list[Past] = [[] for _ in range(heads)]
         for t in range(target):
             rows = []
             for h in range(heads * sets):
                 end = t + 1 if causal else length
                 pairs = [Pair(query[b, t], keys[b, s], t, s, end, h, heads * sets) for s in range(source)]
                 rows.append([pair for pair in pairs if masks[b, t, pair.s] and not (causal and pair.s > t)])
-            shared = [weigh(attention, pairs) for pairs in rows] if attention.mix is None else mixed(attention, rows)
+            if attention.mix is None:
+                shared = [weigh(attention, pairs, past[h]) for h, pairs in enumerate(rows)]
+            else:
+                shared = mixed(attention, rows)
             joined = []
             for h, shares in enumerate(shared):
+                past[h].append(shares)
                 value = values[b].chunk(attention.num_kv_heads, -1)[h * attention.num_kv_heads // heads]
                 context = torch.zeros_like(value[0])
                 for s, share in shares.items():
@@ -53,14 +59,20 @@ def attend(
     return (context if attention.project_output is None else attention.project_output(context)), weights
 
 
-def weigh(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
-    """Weight of each key that a query sees, by its position."""
+def weigh(attention: Any, pairs: list[Pair], past: Past) -> dict[int, Tensor]:
+    """Weight of each key that a query sees, by its position; `past` are those of the head's queries before."""
     score, pattern, normalizer = attention.score, attention.pattern, attention.normalizer
     looks = LOOKS.get(type(score).__name__, lambda score, pair: True)
     seen = [p for p in pairs if SEES[type(pattern).__name__](pattern, p) and looks(score, p)]
     if not seen:
         return {}
-    scores = torch.stack([SCORES[type(score).__name__](score, pair) for pair in seen])
+    if reading := HISTORY_SCORES.get(type(score).__name__):
+        scores = torch.stack([reading(score, pair, past) for pair in seen])
+    else:
+        scores = torch.stack([SCORES[type(score).__name__](score, pair) for pair in seen])
+    if walking := HISTORY_NORMALIZERS.get(type(normalizer).__name__):
+        found = walking(normalizer, {p.s: x for p, x in zip(seen, scores, strict=True)}, past)
+        return {p.s: found[p.s] * factor(pattern, p) for p in seen}
     shares = NORMALIZERS[type(normalizer).__name__](scores)
     return {p.s: share * factor(pattern, p) for p, share in zip(seen, shares, strict=True)}
 

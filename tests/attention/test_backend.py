@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 from attention.layers import WIDTH, by_blocks, cross_layer, self_layer
-from configs import model_of, options
+from configs import attentions_at_once, model_of
 from torch import Tensor
 
 from seq2seq_attn.attention import Attention
 
-PRESETS = options("attention")
+PRESETS = attentions_at_once()
 METHODS = {"prepare_query", "prepare_keys", "forward"}
 LENGTHS = torch.tensor([13, 6, 0])
 MASK = torch.arange(13) < LENGTHS[:, None]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from attention.layers import WIDTH, by_blocks, cross_layer, self_layer
-from configs import options
+from configs import attentions_at_once
 from torch import Tensor
 from torch.func import functional_call, grad, jacrev, vmap
 
 from seq2seq_attn.attention.normalizer.entmax import Entmax
 
-PRESETS = options("attention")
+PRESETS = attentions_at_once()
 V, B, N, T = 3, 2, 9, 5
 MASKS = torch.arange(N) < torch.tensor([[9, 4], [5, 9], [0, 7]])[..., None]
 pytestmark = [

@@ -11,7 +11,10 @@ from configs import CONF, attention_of, built, options
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from seq2seq_attn.attention.build import reads_history
+
 SPARSE = {"sparsemax": 1.0, "entmax15": 2.0}  # how far below the best a score weighs nothing
+ROWWISE = [option for option in options("attention/normalizer") if not reads_history(option, "attention/normalizer")]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 
@@ -48,7 +51,7 @@ def test_sparse_weights_by_hand(option: str, scores: list[float], weights: list[
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
-@pytest.mark.parametrize("option", [option for option in options("attention/normalizer") if "hard" not in option])
+@pytest.mark.parametrize("option", [option for option in ROWWISE if "hard" not in option])
 def test_weights_and_gradients_equal_the_formula_of_what_is_seen(option: str, scale: float) -> None:
     scores, allowed = (scale * torch.randn(3, 5, 7)).requires_grad_(), mask_with_a_blind_row(3, 5, 7)
     normalizer, upstream = normalizer_of(option), torch.randn(3, 5, 7)
@@ -89,7 +92,7 @@ def test_gradients_are_those_of_finite_differences(option: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("option", options("attention/normalizer"))
+@pytest.mark.parametrize("option", ROWWISE)
 def test_hidden_weighs_exactly_nothing_at_every_dtype(option: str, dtype: torch.dtype) -> None:
     # The hidden score is the largest of a row, then those that are seen stand as low as float16 goes.
     scores = torch.tensor(
@@ -108,7 +111,7 @@ def test_hidden_weighs_exactly_nothing_at_every_dtype(option: str, dtype: torch.
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("option", options("attention/normalizer"))
+@pytest.mark.parametrize("option", ROWWISE)
 def test_a_hidden_key_is_as_good_as_none(option: str) -> None:
     scores, allowed = torch.randn(3, 5, 7), torch.arange(7) < 4
     normalizer = normalizer_of(option)
@@ -142,7 +145,7 @@ def test_adding_the_same_to_all_scores_changes_nothing(option: str) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 4e-3)])
-@pytest.mark.parametrize("option", options("attention/normalizer"))
+@pytest.mark.parametrize("option", ROWWISE)
 def test_lower_precision_errs_by_its_last_digit_only(option: str, dtype: torch.dtype, tolerance: float) -> None:
     # Sums over 1009 keys and squares of them, which half precision would lose.
     scores = torch.randn(5, 1009).to(dtype)
@@ -153,7 +156,7 @@ def test_lower_precision_errs_by_its_last_digit_only(option: str, dtype: torch.d
     assert (found.double().sum(-1) - 1).abs().max() < 5 * tolerance
 
 
-@pytest.mark.parametrize("option", [option for option in options("attention/normalizer") if option != "softmax"])
+@pytest.mark.parametrize("option", [option for option in ROWWISE if option != "softmax"])
 def test_the_kernel_of_softmax_serves_softmax_only(option: str) -> None:
     attention = attention_of(
         "multihead", f"attention/normalizer={option}", query_dim=128, key_dim=128, value_dim=128

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from configs import CONF, ROOT, attention_of, composed, options
+from configs import CONF, ROOT, attention_of, attentions_at_once, composed, options
 from hydra import compose, initialize_config_dir, version
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -48,13 +48,12 @@ main()
 """
 
 
-def taking_turns(turn: int) -> list[Any]:
+def taking_turns(turn: int, names: list[str]) -> list[Any]:
     """Return the presets; every second one is slow, for it takes its turn with the other kind of layer."""
-    presets = enumerate(options("attention"))
-    return [pytest.param(name, marks=pytest.mark.slow if i % 2 != turn else []) for i, name in presets]
+    return [pytest.param(name, marks=pytest.mark.slow if i % 2 != turn else []) for i, name in enumerate(names)]
 
 
-@pytest.mark.parametrize("name", taking_turns(0))
+@pytest.mark.parametrize("name", taking_turns(0, attentions_at_once()))
 def test_every_preset_is_the_self_attention_that_a_model_gets(name: str) -> None:
     torch.manual_seed(3)
     ours = build_attention(name, dim=24)
@@ -67,7 +66,7 @@ def test_every_preset_is_the_self_attention_that_a_model_gets(name: str) -> None
         assert torch.equal(found, theirs.attend_self(x, MASK, causal=causal).context)
 
 
-@pytest.mark.parametrize("name", taking_turns(1))
+@pytest.mark.parametrize("name", taking_turns(1, options("attention")))
 def test_every_preset_is_the_cross_attention_that_a_model_gets(name: str) -> None:
     torch.manual_seed(3)
     ours = build_attention(name, query_dim=16, key_dim=16, value_dim=40)

@@ -64,6 +64,51 @@ def test_additive_score_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor([[[[3 * math.tanh(0.0), 3 * math.tanh(2.0)]]]]))
 
 
+def test_coverage_by_hand() -> None:
+    # The first key has the weights 0.5 and 0.25 behind it and a fertility of 2 sigmoid(0) = 1: a coverage of 0.75.
+    score = attention_of("coverage", query_dim=1, key_dim=1, value_dim=1).score
+    score.additive.project_query.weight.data = torch.tensor([[2.0]])
+    score.additive.project_key.weight.data = torch.tensor([[-1.0]])
+    score.additive.vector.data, score.from_coverage.data = torch.tensor([[3.0]]), torch.tensor([[-4.0]])
+    query, keys = score.prepare_query(torch.tensor([[[1.0]]])), score.prepare_keys(torch.tensor([[[2.0], [0.0]]]))
+    history = torch.zeros(1, 1, 1, 2)
+    for weights in ([0.5, 0.5], [0.25, 0.0]):
+        history = score.next_history(history, torch.tensor([[[weights]]]))
+    expected = [3 * math.tanh(0.0 - 4 * 0.75), 3 * math.tanh(2.0 - 4 * 0.5)]
+    torch.testing.assert_close(score(query, keys, NOWHERE, history), torch.tensor([[[expected]]]))
+
+
+def test_location_sensitive_score_by_hand() -> None:
+    # A filter of (1, 0, 0) reads the weight of the key before: the last step looked at key 0, so key 1 gets 5.
+    options = ("attention.score.num_filters=1", "attention.score.kernel_size=3")
+    score = attention_of("location_sensitive", *options, query_dim=1, key_dim=1, value_dim=1).score
+    for weight in (score.additive.project_query.weight, score.additive.project_key.weight):
+        weight.data = torch.zeros(1, 1)
+    score.convolution.weight.data = torch.tensor([[[1.0, 0.0, 0.0]]])
+    score.from_features.weight.data, score.from_features.bias.data = torch.tensor([[[5.0]]]), torch.tensor([[0.5]])
+    score.additive.vector.data = torch.tensor([[3.0]])
+    keys = score.prepare_keys(torch.ones(1, 3, 1))
+    found = score(score.prepare_query(torch.ones(1, 1, 1)), keys, NOWHERE, torch.tensor([[[[0.8, 0.2, 0.0]]]]))
+    expected = [3 * math.tanh(0.5 + 5 * before) for before in (0.0, 0.8, 0.2)]
+    torch.testing.assert_close(found, torch.tensor([[[expected]]]))
+
+
+def test_monotonic_weights_by_hand() -> None:
+    # p = (1/2, 1/4, 3/4). The walk starts at key 0: 1/2, then 1/2 . 1/4, then 1/2 . 3/4 . 3/4. The next step starts
+    # where this one stopped: q = (1/2, 1/2 . 1/2 + 1/8, 3/4 . 3/8 + 9/32).
+    normalizer = attention_of("monotonic", "attention.normalizer.offset=0.0", query_dim=1, key_dim=1, value_dim=1)
+    normalizer, scores = normalizer.normalizer.eval(), torch.tensor([[[[0.5, 0.25, 0.75]]]]).logit()
+    first = normalizer(scores, None, normalizer.first_history(torch.zeros(1, 1, 1, 3))).weights
+    torch.testing.assert_close(first, torch.tensor([[[[1 / 2, 1 / 8, 9 / 32]]]]))
+    second = normalizer(scores, None, normalizer.next_history(first, first)).weights
+    torch.testing.assert_close(second, torch.tensor([[[[1 / 4, 3 / 32, 27 / 64]]]]))
+    # In a search, p is rounded: the first key above 1/2 is key 2, and there it stays.
+    hard = normalizer(scores, None, first, in_search=True).weights
+    assert (hard[..., :2] == 0).all()
+    start = normalizer.first_history(torch.zeros(1, 1, 1, 3))
+    assert normalizer(scores, None, start, in_search=True).weights.tolist() == [[[[0.0, 0.0, 1.0]]]]
+
+
 def test_general_score_by_hand() -> None:
     score = attention_of("luong_general", query_dim=2, key_dim=2, value_dim=2).score
     score.project_key.weight.data = torch.tensor([[1.0, 2.0], [3.0, 4.0]])

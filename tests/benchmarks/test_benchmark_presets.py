@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from comparison.made_runs import spoilt, write_run
-from configs import options as choices
+from configs import attentions_at_once
 from training.test_tables import TINY, write_captions
 
 from scripts.benchmarks import presets as script
 
 FEW = ("multihead", "none", "bahdanau", "synthesizer_factorized_dense")  # of few weights and of many
-PRESETS = [pytest.param(p, marks=[] if p in FEW else pytest.mark.slow) for p in choices("attention")]
+PRESETS = [pytest.param(p, marks=[] if p in FEW else pytest.mark.slow) for p in attentions_at_once()]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from configs import model_of, options
+from configs import attentions_at_once, model_of, options
 from distributed.ranks import on_ranks
 from distributed.test_many_devices import connect, data, tokenizer
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from seq2seq_attn.attention.build import reads_history
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
@@ -68,4 +69,11 @@ def test_ddp_finds_no_unused_parameter_in_an_attention_that_could_have_one(atten
 
 @pytest.mark.slow
 def test_ddp_finds_no_unused_parameter_in_any_attention(tmp_path: Path) -> None:
-    check_no_parameter_is_unused(tmp_path, options("model"), options("attention"))
+    check_no_parameter_is_unused(tmp_path, options("model"), attentions_at_once())
+
+
+@pytest.mark.slow
+def test_ddp_finds_no_unused_parameter_in_an_attention_that_reads_its_history(tmp_path: Path) -> None:
+    reading = [preset for preset in options("attention") if reads_history(preset)]
+    assert reading
+    check_no_parameter_is_unused(tmp_path, ["rnn"], reading)

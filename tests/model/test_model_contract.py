@@ -14,12 +14,18 @@ import torch
 from configs import model_of, options
 from torch import Tensor
 
+from seq2seq_attn.attention.build import reads_history
 from seq2seq_attn.model.decoding_model import Step
 
 ENCODERS, DECODERS, ATTENTIONS = options("encoder"), options("decoder"), options("attention")
 CROSSINGS = [(encoder, decoder) for encoder in ENCODERS for decoder in DECODERS]
-# Every attention in every decoder, and every combination with one attention that fits all of them.
-MODELS = [(decoder.partition("_")[0], decoder, attention) for decoder in DECODERS for attention in ATTENTIONS]
+# Every attention in every decoder that takes it, and every combination with one attention that fits all of them.
+MODELS = [
+    (decoder.partition("_")[0], decoder, attention)
+    for decoder in DECODERS
+    for attention in ATTENTIONS
+    if decoder.startswith("rnn") or not reads_history(attention)
+]
 MODELS += [(*crossing, "bahdanau") for crossing in CROSSINGS if crossing[0] != crossing[1].partition("_")[0]]
 LAWS = ("steps", "padding", "causality", "gradients", "weights", "hypotheses")
 
@@ -95,7 +101,7 @@ def hidden(model: Any, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
 def check_steps(model: Any) -> None:
     expected = hidden(model, SOURCE, SOURCE_MASK, TARGET)
     with torch.inference_mode():
-        state, steps = model.encode(SOURCE, SOURCE_MASK), []
+        state, steps = model.decoder.initial_state(model._read(SOURCE, SOURCE_MASK)), []  # of a given target
         for t in range(TARGET.shape[1]):
             decoded = model.decode(TARGET[:, t : t + 1], state)
             state = decoded.state

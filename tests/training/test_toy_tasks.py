@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from configs import built, composed, options
+from configs import attentions_at_once, built, composed, options
 from torch import Tensor
 
 from seq2seq_attn.batch import Batch
@@ -125,8 +125,10 @@ def test_without_positions_the_order_of_the_source_changes_nothing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rnn", "transformer"])
-@pytest.mark.parametrize("attention", options("attention"))
+@pytest.mark.parametrize(
+    ("attention", "name"),
+    [(preset, "rnn") for preset in options("attention")] + [(preset, "transformer") for preset in attentions_at_once()],
+)
 def test_every_attention_learns_to_reverse_exactly(attention: str, name: str) -> None:
     overrides = [f"attention={attention}"]
     if attention == "fixed_patterns":

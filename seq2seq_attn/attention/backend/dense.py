@@ -15,7 +15,7 @@ from seq2seq_attn.nn.masked import intersect_masks
 def attend(parts: Parts, request: Request) -> HeadOutput:
     """Score every key for every query and hide what mask, causality, pattern or score do not allow."""
     memory, positions = request.memory, request.positions()
-    scores = parts.scores(request.prepared, memory.keys, positions, memory.values.dtype)
+    scores = parts.scores(request.prepared, memory.keys, positions, memory.values.dtype, request.history)
     centre = None
     if not parts.pattern.sees_all:
         centre = parts.pattern.centre(request.query, positions.query, positions.end)
@@ -46,7 +46,7 @@ def weigh(
 ) -> HeadOutput:
     """Normalize the scores and average the values."""
     scores = scores.expand(len(request.query), *scores.shape[1:])
-    weights, log_prob, entropy = parts.normalize(scores, allowed)
+    weights, log_prob, entropy = parts.normalize(scores, allowed, request.history)
     if centre is not None and parts.pattern.reweighs:
         weights = parts.pattern.reweigh(weights, centre, positions.key)
     dropped = F.dropout(weights, parts.dropout)

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.mix.mix import Mix
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern
@@ -41,10 +42,18 @@ class Parts(NamedTuple):
         return softmax and plain and self.dropout == 0 and self.mix is None
 
     def scores(
-        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions, dtype: torch.dtype
+        self,
+        query: tuple[Tensor, ...],
+        keys: tuple[Tensor, ...],
+        positions: QueryKeyPositions,
+        dtype: torch.dtype,
+        history: History | None = None,
     ) -> Float[Tensor, "*batch heads target source"]:
         """Return the scores, plus the bias of the relative position encoding, of all pairs or in blocks."""
-        scores = self.score(query, keys, positions).to(dtype)
+        if history is None or history.score is None:
+            scores = self.score(query, keys, positions).to(dtype)
+        else:
+            scores = self.score(query, keys, positions, history.score).to(dtype)
         if self.relative is None or not self.relative.biases:
             return scores
         content = query[0] if self.relative.needs_inner_product else None
@@ -54,8 +63,11 @@ class Parts(NamedTuple):
         self,
         scores: Float[Tensor, "batch score_heads target keys"],
         allowed: Bool[Tensor, "#batch #score_heads #target keys"] | None,
+        history: History | None = None,
     ) -> Normalized:
         """Return the weights of the values; the rows are those of all pairs or of blocks."""
+        if history is not None and history.normalizer is not None:
+            return self.normalizer(scores, allowed, history.normalizer, history.in_search)
         if self.mix is None:
             return self.normalizer(scores, allowed)
         weights, log_prob, entropy = self.normalizer(self.mix.before(scores), allowed)
@@ -87,6 +99,7 @@ class Request(NamedTuple):
     need_weights: bool
     same_position: bool = False
     rows_match_keys: bool = False
+    history: History | None = None
 
     @property
     def target(self) -> int:

@@ -53,9 +53,11 @@ def vector_of_tanh(
     vector: Float[Tensor, "heads width"],
     query: Float[Tensor, "*batch heads target width"],
     keys: Float[Tensor, "*batch heads source width"],
+    term: Float[Tensor, "*batch heads target source width"] | None = None,
 ) -> Float[Tensor, "*batch heads target source"]:
-    """Return v . tanh(query + key) of every pair."""
-    hidden = torch.tanh(query.unsqueeze(-2) + keys.unsqueeze(-3))  # (*batch, heads, target, source, width)
+    """Return v . tanh(query + key) of every pair, or v . tanh(query + key + term)."""
+    hidden = query.unsqueeze(-2) + keys.unsqueeze(-3)  # (*batch, heads, target, source, width)
+    hidden = torch.tanh(hidden if term is None else hidden + term)
     if vector.shape[0] == 1:
         return hidden @ vector[0]
     return (hidden @ vector[:, None, :, None]).squeeze(-1)
