@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.backend import blocks, dense, fused, step
+from seq2seq_attn.attention.backend import blocks, dense, fused, step, table
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
@@ -22,7 +22,8 @@ from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
 
 MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
-BACKENDS = (step.attend, fused.attend, blocks.attend, dense.attend)  # the first that serves a request is taken
+# The first that serves a request is taken.
+BACKENDS = (step.attend, fused.attend, blocks.attend, table.attend, dense.attend)
 
 
 @final
