@@ -21,8 +21,8 @@ from seq2seq_attn.nn.masked import masked_softmax
 
 # From as many positions on, on either side, this is faster than all pairs at once.
 TABLE_FROM = 128
-# Rows and weights of a tile: enough for fast products, few enough to stay in a core's cache and to leave out most of
-# the pairs that causality hides. Measured on two CPU cores, 8 heads of 64, 128 to 4096 positions.
+# Rows and weights of a tile for each thread: enough for fast products, few enough to stay in a core's cache and to
+# leave out most of the pairs that causality hides. Measured on one CPU core, 8 heads of 64, 128 to 4096 positions.
 ROWS, WEIGHTS = 128, 2**19
 
 
@@ -150,9 +150,10 @@ def tiles(
     scores: Float[Tensor, "heads target source"], group: Group, causal: bool
 ) -> Iterator[tuple[slice, slice, slice]]:
     """Yield heads, rows and keys of each tile; a causal one has the keys up to its last row."""
-    height = min(group.rows, ROWS)
-    num_heads = max(1, WEIGHTS // (height * group.keys))
-    height = max(1, min(height, WEIGHTS // group.keys))
+    threads = torch.get_num_threads()
+    height = min(group.rows, ROWS * threads)
+    num_heads = max(1, WEIGHTS * threads // (height * group.keys))
+    height = max(1, min(height, WEIGHTS * threads // group.keys))
     for head in range(0, len(scores), num_heads):
         for row in range(0, group.rows, height):
             end = min(row + height, group.rows)
