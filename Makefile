@@ -8,7 +8,7 @@ VENV := .venv
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow check nightly format clean
+.PHONY: help train test test-slow test-others check nightly format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
@@ -21,6 +21,9 @@ test: $(VENV)/.installed-dev ## run all tests but the slow ones
 
 test-slow: $(VENV)/.installed-dev ## run the tests that take minutes
 	$(VENV)/bin/python -m pytest -m slow
+
+test-others: $(VENV)/.installed-others ## compare attentions with packages that others wrote, which it installs
+	$(VENV)/bin/python -m pytest tests/attention/others
 
 check: $(VENV)/.installed-dev ## check format, lint, types and import layers, and run the tests: what a commit must pass
 	$(VENV)/bin/python -m ruff format --check
@@ -48,3 +51,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install -c constraints.txt -e '.[dev]'
 	touch $(VENV)/.installed $@
+
+$(VENV)/.installed-others: $(VENV)/.installed-dev
+	$(VENV)/bin/python -m pip install -c constraints.txt -e '.[others]'
+	touch $@

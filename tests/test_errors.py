@@ -16,6 +16,7 @@ from seq2seq_attn.errors import UserError, reports_user_errors
 # What is typed behind each script; PLACE is what is not there, or nothing of its kind, and NEW a file to write.
 TYPED = {
     "average": ["PLACE", "--last", "2", "--output", "NEW.ckpt"],
+    "scripts.benchmarks.cost_curves": ["--draw", "--output", "PLACE"],
     "scripts.benchmarks.decoding": ["PLACE", "--output", "NEW"],
     "scripts.benchmarks.minutes": ["--data", "PLACE", "--runs", "NEW", "--environments", "NEW"],
     "scripts.benchmarks.training": ["--data", "PLACE", "--output", "NEW"],

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.backend import blocks, dense, fused, step
+from seq2seq_attn.attention.backend import blocks, dense, fused, step, table
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.head_sizes import HeadSizes, head_sizes
@@ -24,7 +24,8 @@ from seq2seq_attn.nn.heads import join_heads, split_heads
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
-BACKENDS = (step.attend, fused.attend, blocks.attend, dense.attend)  # the first that serves a request is taken
+# The first that serves a request is taken.
+BACKENDS = (step.attend, fused.attend, blocks.attend, table.attend, dense.attend)
 
 
 @final

@@ -183,6 +183,9 @@ class QueryKeyPositions:
 
     `target_length` and `source_length` are one past the last position of a row and of a column: plain numbers, so
     that a score with a table of positions can refuse a longer sentence without reading a tensor; None: not known.
+
+    `rows` and `columns` are `query` and `key` as slices, so that a table is read without a copy; None: they are no
+    consecutive positions, or it is not known.
     """
 
     def __init__(
@@ -193,9 +196,12 @@ class QueryKeyPositions:
         *,
         target_length: int | None = None,
         source_length: int | None = None,
+        rows: slice | None = None,
+        columns: slice | None = None,
     ) -> None:
         self._query, self._key, self._end = query, key, end
         self.target_length, self.source_length = target_length, source_length
+        self.rows, self.columns = rows, columns
 
     @classmethod
     def dense(
@@ -227,6 +233,8 @@ class QueryKeyPositions:
             lambda: (query() + 1)[None] if causal else lengths()[:, None].expand(-1, target),
             target_length=start + (1 if same_position else target),
             source_length=source,
+            rows=None if same_position else slice(start, start + target),
+            columns=slice(source) if window is None else window if isinstance(window, slice) else None,
         )
 
     @cached_property

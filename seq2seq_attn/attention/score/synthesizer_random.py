@@ -46,5 +46,7 @@ class SynthesizerRandomScore(Score):
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
         check_max_length(self, positions.target_length, positions.source_length)
+        if positions.rows is not None and positions.columns is not None:
+            return self.table[None, :, positions.rows, positions.columns]
         scores = self.table[:, positions.query.unsqueeze(-1), positions.key.unsqueeze(-2)]
         return scores.movedim(0, -3).unsqueeze(0)

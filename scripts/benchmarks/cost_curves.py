@@ -1,0 +1,355 @@
+"""Time and memory of every preset by length: `python -m scripts.benchmarks.cost_curves`.
+
+It measures a training step of self-attention, forward and backward, of every preset in `conf/attention`, at 128 to 8192
+positions. Each row is measured by a process of its own, whose memory is limited, so that a length that does not fit is
+a row of the table. The process takes turns with `multihead`, that is, torch's fused attention, so that other load on
+the machine affects both; the fastest turn of each counts.
+
+A row is written to the `--output` file as soon as it is measured, and the same command continues where it was
+interrupted. At the end, or with `--draw` at once, the table and the plots are written next to that file.
+
+Two passes over long sequences, on one thread and on two, of feature maps and patterns only:
+`--families "feature maps" patterns --lengths 1024 2048 4096 8192 16384 --threads 1 2 --output FILE.json`.
+For a quick run: `--presets multihead none --lengths 16 32 --width 16 --heads 2 --output /tmp/costs.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+from torch import Tensor
+
+from scripts.benchmarks.attention import fastest, peak
+from scripts.benchmarks.figures_file import read_figures
+from scripts.benchmarks.processor import processor
+from seq2seq_attn.attention.build import build_attention, compose_factory
+from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.files import replacing
+from seq2seq_attn.process import keep_freed_memory
+
+ROOT = Path(__file__).parents[2]
+OUTPUT = ROOT / "docs/benchmarks/cost_curves.json"
+LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192]
+REFERENCE = "multihead"
+OUT_OF_MEMORY, TOO_SLOW = "out of memory", "too slow"
+FAMILIES = ("scores", "synthesizers", "normalizers", "patterns", "feature maps", "mixes and gates")
+GIB, MIB = 2**30, 2**20
+TEXT = """\
+# The cost of every attention
+
+Seconds and memory of one step of self-attention, forward and backward: {batch} × n positions of width {width}, {heads}
+heads, float32, {processor}, torch {torch}. **×** is the time of `multihead`, which is torch's fused attention and its
+projections, divided by the time of the preset, both measured in turns: above 1 is faster. Memory is what the layer's
+weights and the step hold at most. A process had {gib:g} GiB; what does not fit is "out of memory", and a step that
+takes more than {timeout:g} s is "too slow". Tables of positions have n positions.
+
+{sections}
+
+Made by `python -m scripts.benchmarks.cost_curves`.
+"""
+
+
+class Row(NamedTuple):
+    """A measured step.
+
+    Attributes:
+        outcome: empty, or why there are no figures.
+        seconds, reference_seconds: of the preset and of `multihead` in the same process.
+        memory: bytes of the weights and, at most, of a step.
+    """
+
+    preset: str
+    causal: bool
+    threads: int
+    length: int
+    outcome: str = ""
+    seconds: float | None = None
+    reference_seconds: float | None = None
+    memory: int | None = None
+
+    @property
+    def case(self) -> tuple[str, bool, int, int]:
+        return self[:4]
+
+
+@reports_user_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    if options.row:
+        preset, causal, threads, length = options.row
+        print(json.dumps(measure(Row(preset, causal == "1", int(threads), int(length)), options)))
+        return
+    rows = read(options)
+    if not options.draw:
+        for case in missing(rows, options):
+            rows[case.case] = row = limited(rows, case, options)
+            write(rows, options)
+            print(*row.case, row.outcome or f"{row.seconds:.3g} s, {row.memory / MIB:.0f} MiB", flush=True)
+    print(f"wrote {options.output} and {draw(list(rows.values()), options)}")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--presets", nargs="+", default=presets(), choices=presets(), metavar="PRESET")
+    parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=FAMILIES)
+    parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
+    parser.add_argument("--causal", nargs="+", type=int, default=[0], choices=[0, 1])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1])
+    for name, value in (("batch", 1), ("width", 512), ("heads", 8)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--gib", type=float, default=12.0, help="memory of a process")
+    parser.add_argument("--timeout", type=float, default=600.0, help="seconds after which a process is ended")
+    parser.add_argument("--repeats", type=int, default=40, help="largest number of turns")
+    parser.add_argument("--least", type=int, default=2, help="smallest number of turns")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time after which there are no more turns")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--draw", action="store_true", help="measure nothing: write table and plots of what there is")
+    parser.add_argument("--row", nargs=4, help=argparse.SUPPRESS)  # of a process of this script
+    return parser.parse_args(arguments)
+
+
+def presets() -> list[str]:
+    return sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
+
+
+def about(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what all rows of a file have in common."""
+    names = ("batch", "width", "heads", "gib", "timeout")
+    return {name: getattr(options, name) for name in names} | {"torch": torch.__version__, "processor": processor()}
+
+
+def read(options: argparse.Namespace) -> dict[tuple[str, bool, int, int], Row]:
+    """Return the rows that an earlier run of the command wrote.
+
+    Raises:
+        UserError: if they were measured in another way, or if there are none to draw.
+    """
+    if not (options.draw or options.output.exists()):
+        return {}
+    written = read_figures(options.output, "rows")
+    other = [name for name, value in about(options).items() if written["about"].get(name) != value]
+    if other and not options.draw:
+        raise UserError(
+            f"{options.output} has figures of another {', '.join(other)}; give another file by --output, or delete it"
+        )
+    rows = (Row(*row) for row in written["rows"])
+    return {row.case: row for row in rows}
+
+
+def write(rows: dict[tuple[str, bool, int, int], Row], options: argparse.Namespace) -> None:
+    lines = ",\n".join(json.dumps(row) for row in rows.values())
+    text = f'{{"about": {json.dumps(about(options))}, "rows": [\n{lines}\n]}}\n'
+    with replacing(options.output) as stream:
+        stream.write(text.encode())
+
+
+def missing(rows: dict[tuple[str, bool, int, int], Row], options: argparse.Namespace) -> Iterator[Row]:
+    chosen = [preset for preset in options.presets if family(preset) in options.families or preset == REFERENCE]
+    for case in itertools.product(chosen, map(bool, options.causal), options.threads, sorted(options.lengths)):
+        if case not in rows:
+            yield Row(*case)
+
+
+def limited(rows: dict[tuple[str, bool, int, int], Row], case: Row, options: argparse.Namespace) -> Row:
+    """Measure a row in a process of its own; a length after one that did not fit or took too long is not tried."""
+    shorter = [row for row in rows.values() if row.case[:3] == case.case[:3] and row.length < case.length]
+    failed = next((row.outcome for row in shorter if row.outcome), None)
+    if failed:
+        return case._replace(outcome=failed)
+    given = ("batch", "width", "heads", "gib", "repeats", "least", "seconds")
+    words = [word for name in given for word in (f"--{name}", str(getattr(options, name)))]
+    words += ["--row", case.preset, str(int(case.causal)), str(case.threads), str(case.length)]
+    command = [sys.executable, "-m", "scripts.benchmarks.cost_curves", *words]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": str(case.threads)},
+            capture_output=True,
+            text=True,
+            timeout=options.timeout,
+        )
+    except subprocess.TimeoutExpired:
+        return case._replace(outcome=TOO_SLOW)
+    if done.returncode == 0:
+        return Row(*json.loads(done.stdout.splitlines()[-1]))
+    killed = done.returncode < 0 or "bad_alloc" in done.stderr  # by the system, or by a library without memory
+    return case._replace(outcome=OUT_OF_MEMORY if killed else last_line(done.stderr))
+
+
+def last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "failed")
+
+
+def measure(case: Row, options: argparse.Namespace) -> Row:
+    """Return the row of this process, in turns with the reference."""
+    keep_freed_memory()  # as train.py does
+    torch.set_num_threads(case.threads)
+    torch.manual_seed(1)
+    try:
+        limit_memory(options.gib)
+        x = torch.randn(options.batch, case.length, options.width, requires_grad=True)
+        names = dict.fromkeys((case.preset, REFERENCE))
+        layers = {name: build(name, case.length, options) for name in names}
+        steps = {name: partial(step, layer, x, case.causal) for name, layer in layers.items()}
+        found = fastest(steps, repeats=options.repeats, least=options.least, seconds=options.seconds)
+        memory = peak(steps[case.preset], x.device)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        return case._replace(outcome=OUT_OF_MEMORY)
+    kept = itertools.chain(layers[case.preset].parameters(), layers[case.preset].buffers())
+    return case._replace(
+        seconds=float(f"{found[case.preset]:.4g}"),
+        reference_seconds=float(f"{found[REFERENCE]:.4g}"),
+        memory=memory + sum(one.numel() * one.element_size() for one in kept),
+    )
+
+
+def limit_memory(gib: float) -> None:
+    """Let this process map so much more than it has mapped until now."""
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + int(gib * GIB),) * 2)
+
+
+def build(preset: str, length: int, options: argparse.Namespace) -> Any:
+    """Return self-attention of a preset in training; what has a number of positions gets `length` of them."""
+    lengths = [f"{name}={length}" for name in options_called("max_length", compose_factory(preset))]
+    return build_attention(preset, *lengths, dim=options.width, num_heads=options.heads).train()
+
+
+def options_called(name: str, part: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of all options of this name in a part and its parts."""
+    children = part.keywords if isinstance(part, partial) else part if isinstance(part, dict) else {}
+    for key, child in children.items():
+        if key == name:
+            yield path + key
+        yield from options_called(name, child, f"{path}{key}.")
+
+
+def step(layer: Any, x: Tensor, causal: bool) -> None:
+    attended = layer(x, causal=causal)
+    outputs = [one for one in (attended.context, attended.log_prob) if one is not None]
+    inputs = [x, *(weight for weight in layer.parameters() if weight.requires_grad)]
+    torch.autograd.grad(outputs, inputs, [torch.ones_like(one) for one in outputs], allow_unused=True)
+
+
+@cache
+def family(preset: str) -> str:
+    """Return the part by which a preset differs from `multihead`; of several, the one that costs most."""
+    factory = compose_factory(preset)
+    parts = {key: part.func.__name__ for key, part in factory.keywords.items() if isinstance(part, partial)}
+    if factory.func.__name__ != "Attention":
+        return "feature maps"
+    if parts.get("mix") or parts.get("gate"):
+        return "mixes and gates"
+    if parts["pattern"] != "FullPattern":
+        return "patterns"
+    if parts["normalizer"] != "SoftmaxNormalizer":
+        return "normalizers"
+    return "synthesizers" if parts["score"].startswith(("Synthesizer", "Mixture")) else "scores"
+
+
+def draw(rows: list[Row], options: argparse.Namespace) -> Path:
+    """Write the page and its plots next to the figures; return the path of the page."""
+    sections = []
+    families = {preset: family(preset) for preset in dict.fromkeys(row.preset for row in rows)}
+    for causal, threads in sorted({(row.causal, row.threads) for row in rows}):
+        some = [row for row in rows if (row.causal, row.threads) == (causal, threads)]
+        title = f"{'Causal' if causal else 'Both sides'}, threads: {threads}"
+        stem = f"{options.output.stem}_{'causal' if causal else 'both_sides'}_{threads}"
+        plot(some, families, options.output.with_name(f"{stem}.png"), title)
+        sections += [f"## {title}\n", f"![Time and memory by length, {title}]({stem}.png)\n"]
+        sections += [
+            "Time in ms, and ×:\n",
+            table(some, families, times),
+            "Memory in MiB:\n",
+            table(some, families, memories),
+        ]
+    page = options.output.with_suffix(".md")
+    page.write_text(TEXT.format(**about(options), sections="\n".join(sections).rstrip()), encoding="utf-8")
+    return page
+
+
+def table(rows: list[Row], families: dict[str, str], cell: Callable[[Row], str]) -> str:
+    found = {(row.preset, row.length): row.outcome or cell(row) for row in rows}
+    lengths = sorted({row.length for row in rows})
+    lines = [["family", "preset", *map(str, lengths)], [":--", ":--", *["--:"] * len(lengths)]]
+    for preset in sorted({row.preset for row in rows}, key=lambda preset: (FAMILIES.index(families[preset]), preset)):
+        lines.append([families[preset], f"`{preset}`", *(found.get((preset, length), "–") for length in lengths)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def times(row: Row) -> str:
+    assert row.seconds is not None
+    assert row.reference_seconds is not None
+    return f"{digits(row.seconds * 1e3)} ({row.reference_seconds / row.seconds:.2f} ×)"
+
+
+def memories(row: Row) -> str:
+    assert row.memory is not None
+    return digits(row.memory / MIB)
+
+
+def digits(number: float) -> str:
+    """Return a number with three digits or, from 1000 on, without a fraction."""
+    return f"{number:,.{max(0, 2 - math.floor(math.log10(number)))}f}" if number > 0 else "0"
+
+
+def plot(rows: list[Row], families: dict[str, str], file: Path, title: str) -> None:
+    """Draw a column of panels for each family: time above memory, with `multihead` in grey in each."""
+    by_preset: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.length):
+        if not row.outcome:
+            by_preset[row.preset].append(row)
+    columns = [name for name in FAMILIES if name in {families[row.preset] for row in rows}]
+    figure = Figure(figsize=(4.5 * len(columns), 10), layout="constrained")
+    figure.suptitle(f"Self-attention, forward and backward. {title}. Grey: {REFERENCE}")
+    grid = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
+    for column, name in enumerate(columns):
+        others = [preset for preset in by_preset if families[preset] == name and preset != REFERENCE]
+        for axes, label, figure_of in (
+            (grid[0][column], "ms", lambda row: row.seconds * 1e3),
+            (grid[1][column], "MiB", lambda row: row.memory / MIB),
+        ):
+            for i, preset in enumerate([REFERENCE, *others]):
+                line = by_preset[preset]
+                style = {"color": f"C{i % 10}", "linestyle": "-" if i <= 10 else "--", "label": preset}
+                if preset == REFERENCE:
+                    style = {"color": "0.75", "linewidth": 4}
+                axes.plot([r.length for r in line], [figure_of(r) for r in line], marker=".", **style)
+            axes.set(xscale="log", yscale="log")
+            axes.grid(color="0.9")
+            axes.xaxis.set_major_locator(FixedLocator(sorted({row.length for row in rows})))
+            axes.xaxis.set_major_formatter(ScalarFormatter())
+            axes.xaxis.set_minor_locator(NullLocator())
+            axes.tick_params(axis="x", rotation=45)
+            if column == 0:
+                axes.set_ylabel(label)
+        grid[0][column].set_title(name)
+        grid[1][column].set_xlabel("positions")
+        if others:
+            handles, labels = grid[0][column].get_legend_handles_labels()
+            grid[1][column].legend(
+                handles[1:], labels[1:], fontsize="small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.25)
+            )
+    figure.savefig(file, dpi=100)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The cost curves: a row for every preset and length, what does not fit too, and no row measured twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from configs import options as choices
+
+from scripts.benchmarks import cost_curves as script
+from seq2seq_attn.errors import UserError
+
+SMALL = ["--width", "16", "--heads", "8", "--repeats", "1", "--least", "1"]
+FEW = ("multihead", "hard", "luong_location", "synthesizer_random_dense")  # with tables of positions and without
+PRESETS = [pytest.param(p, marks=[] if p in FEW else pytest.mark.slow) for p in choices("attention")]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_takes_a_step_of_more_positions_than_its_tables_have_by_default(preset: str) -> None:
+    options = script.parse([*SMALL, "--gib", "0"])
+    layer = script.build(preset, 300, options)
+    names = list(script.options_called("max_length", script.compose_factory(preset)))
+    assert (layer.attention.score.max_length if names else None) in (None, 300)
+    assert script.family(preset) in script.FAMILIES
+    script.step(layer, script.torch.randn(1, 7, 16, requires_grad=True), causal=True)
+
+
+def test_tables_inside_a_mixture_are_found() -> None:
+    factory = script.compose_factory("synthesizer_random_dense")
+    found = sorted(script.options_called("max_length", factory))
+    assert found == ["score.scores.dense.max_length", "score.scores.random.max_length"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "family"),
+    [
+        ("multihead", "scores"),
+        ("local", "patterns"),
+        ("entmax15", "normalizers"),
+        ("synthesizer_random_vanilla", "synthesizers"),
+    ],
+)
+def test_a_preset_belongs_to_the_part_in_which_it_differs(preset: str, family: str) -> None:
+    assert script.family(preset) == family
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Rows in this process instead of one of their own, without its limit of memory; a dense one of 64 fails."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> Any:
+        commands.append(command[-4:])
+        options = script.parse(command[3:])
+        preset, causal, threads, length = options.row
+        if length == "64" and preset == "none":
+            return subprocess.CompletedProcess(command, -9, "", "")
+        row = script.measure(script.Row(preset, causal == "1", int(threads), int(length)), options)
+        return subprocess.CompletedProcess(command, 0, f"a warning\n{json.dumps(row)}\n", "")
+
+    monkeypatch.setattr(script, "limit_memory", lambda gib: None)
+    monkeypatch.setattr(script, "keep_freed_memory", lambda: True)
+    monkeypatch.setattr(script.subprocess, "run", run)
+    return commands
+
+
+def test_rows_are_written_and_drawn_and_measured_once(processes: list[list[str]], tmp_path: Path) -> None:
+    output = tmp_path / "docs" / "costs.json"
+    given = [*SMALL, "--presets", "multihead", "none", "--output", str(output)]
+    script.main([*given, "--lengths", "16", "32"])
+    assert [command[0] for command in processes] == ["multihead"] * 2 + ["none"] * 2
+    script.main([*given, "--lengths", "16", "32", "64", "128"])
+    assert processes[4:] == [
+        ["multihead", "0", "1", "64"],
+        ["multihead", "0", "1", "128"],
+        ["none", "0", "1", "64"],  # 128 positions do not fit where 64 do not
+    ]
+    rows = [script.Row(*row) for row in json.loads(output.read_bytes())["rows"]]
+    assert {(row.preset, row.length): row.outcome for row in rows if row.outcome} == {
+        ("none", 64): "out of memory",
+        ("none", 128): "out of memory",
+    }
+    assert all(row.seconds > 0 and row.memory > 16 * 16 * 4 for row in rows if not row.outcome)
+    page = output.with_suffix(".md").read_text(encoding="utf-8")
+    assert page.count("| scores | `none` |") == 2
+    assert page.count("out of memory | out of memory |") == 2
+    assert "![Time and memory by length, Both sides, threads: 1](costs_both_sides_1.png)" in page
+    assert output.with_name("costs_both_sides_1.png").stat().st_size > 10_000
+
+
+def test_figures_of_another_width_are_not_continued(processes: list[list[str]], tmp_path: Path) -> None:
+    given = ["--presets", "multihead", "--lengths", "16", "--output", str(tmp_path / "costs.json")]
+    script.main([*SMALL, *given])
+    with pytest.raises(UserError, match=r"costs.json has figures of another width; give another file by --output"):
+        script.missing(script.read(script.parse([*SMALL, *given, "--width", "32"])), script.parse(given))
+
+
+@pytest.mark.slow
+def test_a_length_that_does_not_fit_is_a_row(tmp_path: Path) -> None:
+    output = tmp_path / "costs.json"
+    given = [*SMALL, "--presets", "bahdanau", "--lengths", "16", "2048", "--gib", "0.3", "--output", str(output)]
+    script.main([*given, "--width", "64"])
+    assert [row[4] for row in json.loads(output.read_bytes())["rows"]] == ["", "out of memory"]
