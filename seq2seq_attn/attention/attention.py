@@ -21,6 +21,7 @@ from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, j
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.heads import join_heads, split_heads
+from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
@@ -143,8 +144,8 @@ class Attention(nn.Module):
             check_no_history(self)
         if self.reads_history and self.mix is not None:
             raise UserError(
-                f"{type(self.mix).__name__} mixes the weights that the next step would read; use attention/mix=null, or "
-                "an attention that does not read the weights of the steps before"
+                f"{type(self.mix).__name__} changes the weights that the next step would read; use attention/mix=null, "
+                "or an attention that does not read the weights of the steps before"
             )
 
     def _check_relative(self, relative: RelativeEncoding, sizes: HeadSizes) -> None:

@@ -29,7 +29,7 @@ ROWS, WEIGHTS = 128, 2**19
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
     """Return None where the weights are no plain softmax, depend on contents, or are few; and on other devices."""
     score, memory = parts.score, request.memory
-    if score.query_parts or score.key_parts or parts.dropout > 0:
+    if score.query_parts or score.key_parts or parts.dropout > 0 or parts.mix is not None:
         return None
     if not (parts.normalizer.is_softmax and parts.pattern.sees_all and memory.one_mask):
         return None
