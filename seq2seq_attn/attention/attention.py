@@ -15,18 +15,18 @@ from seq2seq_attn.attention.backend import blocks, dense, fused, step
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
-from seq2seq_attn.attention.packed_projection import PackedProjection, pack, pack_source
+from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, pack, pack_source
 from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
 
-MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
 BACKENDS = (step.attend, fused.attend, blocks.attend, dense.attend)  # the first that serves a request is taken
 
 
 @final
-class Attention(nn.Module):
+class Attention(AttentionLayer):
     """Multi-head attention of a score, a pattern and a normalizer. Vaswani et al. 2017, 3.2, arXiv:1706.03762.
 
     Args:

@@ -13,7 +13,7 @@ from seq2seq_attn.attention.self_attention import SelfAttention
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import conf_directory, search_path
 
-PARTS = ("score", "pattern", "normalizer")
+PARTS = ("score", "pattern", "normalizer", "feature_map")
 
 
 @overload

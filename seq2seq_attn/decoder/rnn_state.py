@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seq2seq_attn.attention.state import Attended, Memory
+from seq2seq_attn.attention.state import Attended, AttentionMemory
 from seq2seq_attn.decoder.decoder import DecoderState
 from seq2seq_attn.decoder.stack import StackState
 
@@ -23,7 +23,7 @@ class RNNState(DecoderState):
         feed: the last attentional state h~, with input feeding; None without.
     """
 
-    memory: Memory
+    memory: AttentionMemory
     layers: StackState
     next_position: int
     feed: Float[Tensor, "batch feed_dim"] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from attention.feature_map_formulas import kernel_weights
 from attention.normalizer_formulas import NORMALIZERS
 from attention.pattern_formulas import SEES, factor
 from attention.score_formulas import LOOKS, SCORES, Pair
@@ -46,6 +47,8 @@ def attend(
 
 def weigh(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
     """Weight of each key that a query sees, by its position."""
+    if hasattr(attention, "feature_map"):
+        return kernel_weights(attention, pairs)
     score, pattern, normalizer = attention.score, attention.pattern, attention.normalizer
     looks = LOOKS.get(type(score).__name__, lambda score, pair: True)
     seen = [p for p in pairs if SEES[type(pattern).__name__](pattern, p) and looks(score, p)]
