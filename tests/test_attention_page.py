@@ -23,7 +23,7 @@ from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.cli.command import SUBCOMMANDS
 
 PAGE = (ROOT / "docs/attention.md").read_text(encoding="utf-8")
-PARTS = ("score", "pattern", "normalizer")
+PARTS = ("score", "pattern", "normalizer", "feature_map")
 COMMANDS = re.findall(r"^python train\.py (.+)$", PAGE, re.MULTILINE)
 SIZES = ["model.source_vocab_size=17", "model.target_vocab_size=19", "model.embedding_dim=64"]
 SIZES += ["model.encoder.dim=64", "model.decoder.dim=64"]
@@ -42,6 +42,11 @@ def told(part: str) -> list[str]:
     return names
 
 
+def section_of(part: str) -> str:
+    heading = part.replace("_", " ").capitalize()
+    return PAGE.partition(f"\n## {heading}s\n")[2].partition("\n## ")[0]
+
+
 def parts_of(preset: str) -> dict[str, str]:
     chosen = [entry for entry in parsed(preset)["defaults"] if isinstance(entry, dict)]
     return {part: option for entry in chosen for part, option in entry.items()}
@@ -55,19 +60,19 @@ def parsed(name: str) -> dict[str, Any]:
 def test_every_option_that_a_preset_names_has_its_row_and_its_paragraph(part: str) -> None:
     names = told(part)
     assert len(names) == len(set(names))
-    assert {parts_of(preset)[part] for preset in options("attention")} <= set(names)
-    section = PAGE.partition(f"\n## {part.capitalize()}s\n")[2].partition("\n## ")[0]
+    assert {parts_of(preset).get(part, names[0]) for preset in options("attention")} <= set(names)
+    section = section_of(part)
     for name in names:
         assert f"**`{name}`**" in section or name.startswith("mixture_"), name
     assert f"| `{part}` | " in PAGE
-    assert f"[{len(names)}](#{part}s) |" in PAGE
+    assert f"[{len(names)}](#{part.replace('_', '-')}s) |" in PAGE
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_argument_of_a_part_is_told(part: str) -> None:
     for name in told(part):
         node = parsed(f"{part}/{name}")
-        section = PAGE.partition(f"\n## {part.capitalize()}s\n")[2].partition("\n## ")[0]
+        section = section_of(part)
         for argument in set(node) - {"_target_", "_partial_", "defaults"}:
             lines = [line for line in re.split(r"\n(?=[-|])", section) if f"`{name}`" in line]
             assert any(f"`{argument}" in line for line in lines) or name.startswith("mixture_"), (name, argument)
@@ -77,7 +82,7 @@ def test_every_preset_has_its_line_and_its_parts() -> None:
     section = PAGE.partition("\n## Presets\n")[2].partition("\n## ")[0]
     assert sorted(re.findall(r"^`(\w+)`: ", section, re.MULTILINE)) == options("attention")
     for name, said in re.findall(r"^`(\w+)`: ((?:`\w+` × )+`\w+`)", section, re.MULTILINE):
-        parts = [parts_of(name)[part] for part in PARTS]
+        parts = [parts_of(name)[part] for part in PARTS if part in parts_of(name)]
         assert [option.strip("`") for option in said.split(" × ")] == parts, name
 
 

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 GROUPS = ("attention", "data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer", "debug", "recipe")
 LISTS = ("metric", "callback", "logger")
 PARTS = ("attention/score", "attention/pattern", "attention/normalizer", "data/cleaning")
+FEATURE_MAPS = [["attention=linear", f"attention/feature_map={name}"] for name in options("attention/feature_map")]
 SLOTS = ("encoder@model.encoder", "decoder@model.decoder")
 
 
@@ -26,7 +27,7 @@ def rows(*groups: str) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize("choices", [*rows(*GROUPS, *LISTS), *rows(*PARTS, *SLOTS)], ids=" ".join)
+@pytest.mark.parametrize("choices", [*rows(*GROUPS, *LISTS), *rows(*PARTS, *SLOTS), *FEATURE_MAPS], ids=" ".join)
 def test_every_option_composes(choices: list[str]) -> None:
     config = OmegaConf.to_container(composed(*choices))
     assert isinstance(config, dict)
