@@ -318,8 +318,9 @@ def sums_over_keys(
         return query @ memory.sum_before(start + 1)
     first = start - memory.num_before  # the key at the position of the first query
     keys, values = (x[:, :, first : first + rows] for x in (memory.keys, memory.values))
-    missing = (0, 0, 0, rows - keys.shape[2])
-    return causal_sums(query, F.pad(keys, missing), F.pad(values, missing), memory.sum_before(start))
+    if rows > keys.shape[2]:  # queries after the last key
+        keys, values = (F.pad(x, (0, 0, 0, rows - keys.shape[2])) for x in (keys, values))
+    return causal_sums(query, keys, values, memory.sum_before(start))
 
 
 def causal_sums(

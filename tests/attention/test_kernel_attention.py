@@ -82,6 +82,16 @@ def test_hypotheses_of_one_position_see_the_keys_up_to_it(preset: str) -> None:
         same(shared, attention(queries, memory, start=start, causal=True, need_weights=True).context)
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+def test_causal_queries_may_be_more_or_fewer_than_keys(preset: str) -> None:
+    attention, x = layer(preset), torch.randn(B, N, D)
+    for keys, start, rows in ((5, 0, 9), (5, 3, 4), (9, 2, 3), (9, 20, 2), (0, 0, 3)):
+        memory, query = attention.prepare(x[:, :keys]), x[:, :rows]
+        found = attention(query, memory, start=start, causal=True)
+        dense = attention(query, memory, start=start, causal=True, need_weights=True)
+        same(found.context, dense.context)
+
+
 def test_there_are_no_weights_over_a_past_of_which_the_sum_is_left() -> None:
     attention, x = layer("linear"), torch.randn(B, 3, D)
     first = attention.attend_self(x, causal=True, need_weights=True)
