@@ -73,5 +73,9 @@ def orthogonal_directions(number: int, width: int, seeds: tuple[int, int, int]) 
     def normal(rows: int) -> Tensor:
         return torch.randn(rows, width, generator=generator, dtype=torch.float64, device="cpu")
 
-    blocks = [torch.linalg.qr(normal(width)).Q.mT for _ in range(0, number, width)]
-    return torch.cat(blocks)[:number] * normal(number).norm(dim=1, keepdim=True)
+    def rotation() -> Tensor:
+        q, r = torch.linalg.qr(normal(width))
+        return (q * r.diagonal().sign()).mT  # Q alone prefers some directions: Mezzadri 2007, arXiv:math-ph/0609050
+
+    rotations = torch.cat([rotation() for _ in range(0, number, width)])
+    return rotations[:number] * normal(number).norm(dim=1, keepdim=True)
