@@ -65,15 +65,15 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[-1, 1000]": "devices save_top_k",
     "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",
     "[1, 1000000]": """batch_tokens batch_sentences batch_size read_ahead max_source_tokens val_sentences
-        test_sentences vocab_size max_length max_distance k min_words max_words max_characters skip_nonfinite.limit
-        accumulate_grad_batches check_val_every_n_epoch steps""",
+        test_sentences vocab_size max_length max_distance num_features k min_words max_words max_characters
+        skip_nonfinite.limit accumulate_grad_batches check_val_every_n_epoch steps""",
     "[0, 1000000]": """min_length max_extra_length top_k bootstrap num_sentences min_tokens max_tokens warm_up_steps
         operators""",
     "[0, 1000000000]": """warmup_steps total_iters patience fast_dev_run log_every_n_steps
         reload_dataloaders_every_n_epochs min_epochs min_steps""",
     "[1, 1000000000]": "every_steps",
     "[-1, 1000000000]": "max_epochs max_steps num_sanity_val_steps",
-    "[0, 4294967295]": "seed",
+    "[0, 4294967295]": "seed redraw",
     "[16, 64]": "precision",
 }  # fmt: skip
 INTERVALS = {name: interval for interval, names in RANGES.items() for name in names.split()}

@@ -25,6 +25,7 @@ from seq2seq_attn.cli.command import SUBCOMMANDS
 PAGE = (ROOT / "docs/attention.md").read_text(encoding="utf-8")
 PARTS = {
     "score": "Scores", "pattern": "Patterns", "normalizer": "Normalizers", "mix": "Mixes", "gate": "Gates",
+    "feature_map": "Feature maps",
 }  # fmt: skip
 COMMANDS = re.findall(r"^python train\.py (.+)$", PAGE, re.MULTILINE)
 SIZES = ["model.source_vocab_size=17", "model.target_vocab_size=19", "model.embedding_dim=64"]
@@ -44,6 +45,10 @@ def told(part: str) -> list[str]:
     return names
 
 
+def section_of(part: str) -> str:
+    return PAGE.partition(f"\n## {PARTS[part]}\n")[2].partition("\n## ")[0]
+
+
 def parts_of(preset: str) -> dict[str, str | None]:
     chosen = [entry for entry in parsed(preset)["defaults"] if isinstance(entry, dict)]
     return {part: option for entry in chosen for part, option in entry.items()}
@@ -57,19 +62,19 @@ def parsed(name: str) -> dict[str, Any]:
 def test_every_option_that_a_preset_names_has_its_row_and_its_paragraph(part: str) -> None:
     names = told(part)
     assert len(names) == len(set(names))
-    assert {parts_of(preset)[part] for preset in options("attention")} - {None} <= set(names)
-    section = PAGE.partition(f"\n## {PARTS[part]}\n")[2].partition("\n## ")[0]
+    assert {parts_of(preset).get(part) for preset in options("attention")} - {None} <= set(names)
+    section = section_of(part)
     for name in names:
         assert f"**`{name}`**" in section or name.startswith("mixture_"), name
     assert f"| `{part}` | " in PAGE
-    assert f"[{len(names)}](#{PARTS[part].lower()}) |" in PAGE
+    assert f"[{len(names)}](#{PARTS[part].lower().replace(' ', '-')}) |" in PAGE
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_argument_of_a_part_is_told(part: str) -> None:
     for name in told(part):
         node = parsed(f"{part}/{name}")
-        section = PAGE.partition(f"\n## {PARTS[part]}\n")[2].partition("\n## ")[0]
+        section = section_of(part)
         for argument in set(node) - {"_target_", "_partial_", "defaults"}:
             lines = [line for line in re.split(r"\n(?=[-|])", section) if f"`{name}`" in line]
             assert any(f"`{argument}" in line for line in lines) or name.startswith("mixture_"), (name, argument)
@@ -79,7 +84,7 @@ def test_every_preset_has_its_line_and_its_parts() -> None:
     section = PAGE.partition("\n## Presets\n")[2].partition("\n## ")[0]
     assert sorted(re.findall(r"^`(\w+)`: ", section, re.MULTILINE)) == options("attention")
     for name, said in re.findall(r"^`(\w+)`: ((?:`\w+` × )+`\w+`)", section, re.MULTILINE):
-        parts = [option for part in PARTS if (option := parts_of(name)[part]) is not None]
+        parts = [option for part in PARTS if (option := parts_of(name).get(part)) is not None]
         assert [option.strip("`") for option in said.split(" × ")] == parts, name
 
 

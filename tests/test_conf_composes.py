@@ -19,6 +19,7 @@ PARTS = (
     "attention/gate",
     "data/cleaning",
 )
+FEATURE_MAPS = [["attention=linear", f"attention/feature_map={name}"] for name in options("attention/feature_map")]
 SLOTS = ("encoder@model.encoder", "decoder@model.decoder")
 
 
@@ -33,7 +34,7 @@ def rows(*groups: str) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize("choices", [*rows(*GROUPS, *LISTS), *rows(*PARTS, *SLOTS)], ids=" ".join)
+@pytest.mark.parametrize("choices", [*rows(*GROUPS, *LISTS), *rows(*PARTS, *SLOTS), *FEATURE_MAPS], ids=" ".join)
 def test_every_option_composes(choices: list[str]) -> None:
     config = OmegaConf.to_container(composed(*choices))
     assert isinstance(config, dict)

@@ -23,7 +23,7 @@ OWN_FOLDERS = (
     "search",
     "tokenizer",
 )
-PARTS = ("attention/gate", "attention/mix", "attention/normalizer", "attention/pattern", "attention/score")
+PARTS = tuple(f"attention/{part}" for part in ("feature_map", "gate", "mix", "normalizer", "pattern", "score"))
 KEYED_FOLDERS = ("callback", "metric")  # several files are picked at once, so each is one named key
 SELECTIONS = {  # several parts chosen by one name
     "callback/default": [],
@@ -180,14 +180,16 @@ def test_parts_of_attention_are_factories_because_a_built_part_would_be_shared_b
     assert [name for name in names if options(name).get("_partial_") is not True] == []
 
 
-def test_presets_of_attention_have_the_same_options_and_set_nothing_inside_a_part():
-    own = {name: set(options(name)) for name in PRESETS}
-    assert len({frozenset(keys) for keys in own.values()}) == 1, own
+def test_presets_of_attention_have_the_options_of_their_class_and_set_nothing_inside_a_part():
     parts = {part.rpartition("/")[2] for part in PARTS}
-    for name in PRESETS:
-        assert not own[name] & parts
+    classes = {name: target(options(name)) for name in PRESETS}
+    assert len(set(classes.values())) == 2
+    for name, attention in classes.items():
+        arguments = set(inspect.signature(attention).parameters)
         chosen = {key for default in options(name)["defaults"] if isinstance(default, dict) for key in default}
-        assert chosen == parts
+        assert chosen == arguments & parts
+        own = set(options(name)) - HYDRA_KEYS
+        assert own == arguments - parts - {"query_dim", "key_dim", "value_dim", "layer", "relative"}, name
         assert "_self_" in options(name)["defaults"]
 
 

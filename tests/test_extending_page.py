@@ -36,8 +36,9 @@ COMMANDS = [line for language, block in BLOCKS if not language for line in block
 PACKAGES = ["mine", "own_attention"]
 CHOSEN = [
     "--config-dir", "conf", "attention/score=laplace", "attention/pattern=others", "attention/normalizer=taylor",
-    "attention/mix=drop_head", "attention/gate=tanh", "metric=[bleu,character_bleu]",
-    "metric.character_bleu.order=3", "data=bars", "data.folder=corpus",
+    "attention/mix=drop_head", "attention/gate=tanh",
+    "attention@cross_attention=linear", "attention/feature_map@cross_attention.feature_map=relu",
+    "metric=[bleu,character_bleu]", "metric.character_bleu.order=3", "data=bars", "data.folder=corpus",
     "model=transformer", "model.encoder.num_layers=1", "model.decoder.num_layers=1", "attention.num_heads=2",
     "cross_attention.num_heads=2", "paths.cache_dir=cache", "hydra.run.dir=run", "resume=auto",
 ]  # fmt: skip
@@ -185,6 +186,11 @@ def test_build_attention_finds_parts_of_another_folder(importable: Path) -> None
     heads = dropped.weights.sum(-1)
     assert set(heads.round(decimals=4).unique().tolist()) == {0.0, 2.0}
     assert (dropped.context[(heads[:, :, 0] == 0).all(1)] == 0).all()
+    linear = build_attention("linear", "feature_map=relu", dim=6, config_dir=importable / "conf").double().attention
+    query, keys = (project(sentence).relu() + 0.001 for project in (linear.project_query, linear.project_key))
+    products = (query @ keys.mT)[:, None]
+    found = linear.attend_self(sentence, need_weights=True).weights
+    torch.testing.assert_close(found, products / products.sum(-1, keepdim=True))
     with pytest.raises(UserError, match=r"does not take score=laplac"):
         build_attention("multihead", "score=laplac", dim=6, config_dir=importable / "conf")
     with pytest.raises(UserError, match=r"^config_dir=nowhere is no folder; give one with YAML files"):

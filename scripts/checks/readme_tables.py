@@ -87,6 +87,8 @@ def attentions() -> list[Row]:
 def attention(path: Path) -> Row:
     defaults = yaml.safe_load(path.read_text(encoding="utf-8"))["defaults"]
     parts = {part: name for entry in defaults if isinstance(entry, dict) for part, name in entry.items()}
+    if "feature_map" in parts:
+        return (f"`{path.stem}`", purpose(path), f"feature map `{parts['feature_map']}`", "–", "–")
     chosen = (f"`{parts[part]}`" for part in ("score", "pattern", "normalizer"))
     others = ", ".join(f"`{parts[part]}`" for part in ("mix", "gate") if parts[part] is not None)
     return (f"`{path.stem}`", purpose(path), *chosen, others)

@@ -1,9 +1,19 @@
-"""Attention of a score, a pattern and a normalizer; `build_attention` makes a layer for any model."""
+"""Attention of a score, a pattern and a normalizer, or of a feature map; `build_attention` makes a preset's layer."""
 
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.build import build_attention
 from seq2seq_attn.attention.cross_attention import CrossAttention
+from seq2seq_attn.attention.kernel_attention import KernelAttention
 from seq2seq_attn.attention.self_attention import SelfAttention
 from seq2seq_attn.attention.state import Attended, Memory, QueryKeyPositions
 
-__all__ = ["Attended", "Attention", "CrossAttention", "Memory", "QueryKeyPositions", "SelfAttention", "build_attention"]
+__all__ = [
+    "Attended",
+    "Attention",
+    "CrossAttention",
+    "KernelAttention",
+    "Memory",
+    "QueryKeyPositions",
+    "SelfAttention",
+    "build_attention",
+]

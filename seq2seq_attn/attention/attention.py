@@ -16,7 +16,8 @@ from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.head_sizes import HeadSizes, head_sizes
 from seq2seq_attn.attention.history import History, check_no_history, reads_history
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
-from seq2seq_attn.attention.packed_projection import PackedProjection, pack, pack_source
+from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, pack, pack_source
 from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.func_transforms import inside_func_transform
@@ -24,13 +25,12 @@ from seq2seq_attn.nn.heads import join_heads, split_heads
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
-MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
 # The first that serves a request is taken.
 BACKENDS = (step.attend, fused.attend, blocks.attend, table.attend, dense.attend)
 
 
 @final
-class Attention(nn.Module):
+class Attention(AttentionLayer):
     """Multi-head attention of a score, a pattern and a normalizer. Vaswani et al. 2017, 3.2, arXiv:1706.03762.
 
     Heads of queries may share heads of keys and values: all of them one (multi-query attention, Shazeer 2019,

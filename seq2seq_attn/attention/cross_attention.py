@@ -7,7 +7,7 @@ from typing import final
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.state import Attended
 
 
@@ -18,7 +18,7 @@ class CrossAttention(nn.Module):
     For one query at a time, call `attention.prepare` once and `attention` at each step.
     """
 
-    def __init__(self, attention: Attention) -> None:
+    def __init__(self, attention: AttentionLayer) -> None:
         super().__init__()
         self.attention = attention
 

@@ -13,6 +13,8 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.score.score import Score
 
+MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
+
 
 class PackableScore(Score, ABC):
     """A score whose queries and keys are linear projections, which may be computed in one product with the values'.

@@ -7,8 +7,8 @@ from typing import final
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attention import Attention
-from seq2seq_attn.attention.state import Attended, Memory
+from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.attention.state import Attended, AttentionMemory
 
 
 @final
@@ -19,7 +19,7 @@ class SelfAttention(nn.Module):
         attention: built with one width for all three.
     """
 
-    def __init__(self, attention: Attention) -> None:
+    def __init__(self, attention: AttentionLayer) -> None:
         super().__init__()
         self.attention = attention
 
@@ -29,7 +29,7 @@ class SelfAttention(nn.Module):
         mask: Bool[Tensor, "batch length"] | Bool[Tensor, "batch length length"] | None = None,
         *,
         valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch length"] | None = None,
-        past: Memory | None = None,
+        past: AttentionMemory | None = None,
         causal: bool = False,
         need_weights: bool = False,
     ) -> Attended:

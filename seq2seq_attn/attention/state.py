@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,9 +18,30 @@ from seq2seq_attn.errors import UserError
 SHORT = 64  # positions up to which copying is as fast as reading a buffer with gaps: 64 rows on two CPU cores
 
 
+class AttentionMemory(ABC):
+    """What an attention layer prepared of keys and values: the cache of decoding. Immutable."""
+
+    @property
+    @abstractmethod
+    def source(self) -> int:
+        """Number of positions."""
+
+    @abstractmethod
+    def select(self, rows: Int[Tensor, "rows"]) -> AttentionMemory:
+        """Return the sentences `rows`, in that order."""
+
+    @abstractmethod
+    def branch(self, rows: Int[Tensor, "rows"]) -> AttentionMemory:
+        """Return the sentences `rows` of a memory that will be appended to."""
+
+    @abstractmethod
+    def append(self, new: Any) -> AttentionMemory:
+        """Append keys and values that the same layer prepared."""
+
+
 @final
 @dataclass(frozen=True)
-class Memory:
+class Memory(AttentionMemory):
     """Prepared keys and values: the key-value cache of decoding. Immutable; `select` and `append` return another.
 
     Attributes:
@@ -265,7 +287,7 @@ class Attended(NamedTuple):
     weights: Float[Tensor, "batch heads target source"] | None = None
     log_prob: Float[Tensor, "batch target"] | None = None
     entropy: Float[Tensor, "batch target"] | None = None
-    memory: Memory | None = None
+    memory: AttentionMemory | None = None
     history: History | None = None
 
 

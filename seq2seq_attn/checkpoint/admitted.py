@@ -20,7 +20,7 @@ from seq2seq_attn.errors import UserError
 Trust = str | Sequence[str]  # names of packages
 PLAIN = (str, int, float, bool, type(None))
 PACKAGE = "seq2seq_attn"
-ATTENTION = ("attention", "seq2seq_attn.attention.attention.Attention")
+ATTENTION = ("attention", "seq2seq_attn.attention.layer.AttentionLayer")
 SCORE = ("attention.score", "seq2seq_attn.attention.score.score.Score")
 PATTERN = ("attention.pattern", "seq2seq_attn.attention.pattern.pattern.Pattern")
 SEARCH = ("search", "seq2seq_attn.search.search.Search")
@@ -36,6 +36,7 @@ SLOTS = {  # the folder of a slot's classes, and their base class, by name: a tr
     "scores": SCORE,
     "pattern": PATTERN,
     "patterns": PATTERN,
+    "feature_map": ("attention.feature_map", "seq2seq_attn.attention.feature_map.feature_map.FeatureMap"),
     "normalizer": ("attention.normalizer", "seq2seq_attn.attention.normalizer.normalizer.Normalizer"),
     "mix": ("attention.mix", "seq2seq_attn.attention.mix.mix.Mix"),
     "gate": ("attention.gate", "seq2seq_attn.attention.gate.gate.Gate"),

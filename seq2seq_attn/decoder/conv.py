@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.history import check_no_history
-from seq2seq_attn.attention.state import Attended, Memory, sum_present
+from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.attention.state import Attended, AttentionMemory, sum_present
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
@@ -111,7 +111,7 @@ class ConvState(DecoderState):
         next_position: position of the next token.
     """
 
-    memories: tuple[Memory, ...]
+    memories: tuple[AttentionMemory, ...]
     inputs: tuple[Float[Tensor, "batch before dim"], ...]
     context_scale: Float[Tensor, "batch 1 1"]
     next_position: int
@@ -128,7 +128,9 @@ class ConvState(DecoderState):
 class DecoderLayer(nn.Module):
     """A causal convolution and attention to the source in a residual connection, each sum scaled by sqrt(0.5)."""
 
-    def __init__(self, *, attention: Attention, input_dim: int, dim: int, kernel_size: int, dropout: float) -> None:
+    def __init__(
+        self, *, attention: AttentionLayer, input_dim: int, dim: int, kernel_size: int, dropout: float
+    ) -> None:
         super().__init__()
         self.convolution = GatedConvolution(dim=dim, kernel_size=kernel_size, dropout=dropout)
         check_no_history(attention)
@@ -142,7 +144,7 @@ class DecoderLayer(nn.Module):
         self,
         window: Float[Tensor, "batch window dim"],
         embedding: Float[Tensor, "batch target input_dim"],
-        memory: Memory,
+        memory: AttentionMemory,
         context_scale: Float[Tensor, "batch 1 1"],
         position: int,
         need_weights: bool,

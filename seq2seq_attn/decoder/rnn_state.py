@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq_attn.attention.history import History
-from seq2seq_attn.attention.state import Attended, Memory
+from seq2seq_attn.attention.state import Attended, AttentionMemory
 from seq2seq_attn.decoder.decoder import DecoderState
 from seq2seq_attn.decoder.stack import StackState
 
@@ -25,7 +25,7 @@ class RNNState(DecoderState):
         history: of an attention that reads the weights of the steps before; None: it reads none.
     """
 
-    memory: Memory
+    memory: AttentionMemory
     layers: StackState
     next_position: int
     feed: Float[Tensor, "batch feed_dim"] | None = None

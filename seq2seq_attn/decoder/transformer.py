@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.history import check_no_history
+from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.packed_projection import PackedProjection
-from seq2seq_attn.attention.state import Attended, Memory, sum_present
+from seq2seq_attn.attention.state import Attended, AttentionMemory, sum_present
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.nn.residual import Residual, closing_norm
@@ -109,8 +109,8 @@ class TransformerState(DecoderState):
         next_position: position of the next token.
     """
 
-    source: tuple[Memory, ...]
-    past: tuple[Memory | None, ...]
+    source: tuple[AttentionMemory, ...]
+    past: tuple[AttentionMemory | None, ...]
     packed: tuple[PackedProjection | None, ...]
     next_position: int
 
@@ -128,8 +128,8 @@ class DecoderLayer(nn.Module):
     def __init__(
         self,
         *,
-        self_attention: Attention,
-        cross_attention: Attention,
+        self_attention: AttentionLayer,
+        cross_attention: AttentionLayer,
         feed_forward: nn.Module,
         dim: int,
         norm: Literal["pre", "post"],
@@ -150,9 +150,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch target dim"],
-        past: Memory | None,
+        past: AttentionMemory | None,
         packed: PackedProjection | None,
-        source: Memory,
+        source: AttentionMemory,
         position: int,
         need_weights: bool,
     ) -> tuple[Float[Tensor, "batch target dim"], Attended, Attended]:

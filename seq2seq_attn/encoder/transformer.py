@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.state import Attended, sum_present
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.nn.masked import masked_mean
@@ -88,7 +88,13 @@ class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward part, each in a residual connection."""
 
     def __init__(
-        self, *, attention: Attention, feed_forward: nn.Module, dim: int, norm: Literal["pre", "post"], dropout: float
+        self,
+        *,
+        attention: AttentionLayer,
+        feed_forward: nn.Module,
+        dim: int,
+        norm: Literal["pre", "post"],
+        dropout: float,
     ) -> None:
         super().__init__()
         self.attention, self.feed_forward = attention, feed_forward

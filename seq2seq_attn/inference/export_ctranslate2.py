@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.normalizer.softmax import SoftmaxNormalizer
 from seq2seq_attn.attention.pattern.full import FullPattern
 from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
@@ -136,8 +137,13 @@ def check(model: EncoderDecoder) -> None:
             )
 
 
-def check_attention(option: str, attention: Attention) -> None:
+def check_attention(option: str, attention: AttentionLayer) -> None:
     """Refuse parts other than CTranslate2's; `option` is the config group that the attention comes from."""
+    if not isinstance(attention, Attention):
+        raise UserError(
+            f"{option} is a {type(attention).__name__}, and CTranslate2 knows {option}=multihead only; train with "
+            "that, or translate without it"
+        )
     for part, (known, name) in PARTS.items():
         given = getattr(attention, part)
         if not isinstance(given, known):

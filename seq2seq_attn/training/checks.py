@@ -11,7 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.checkpoint.resume import LIMITS, Change, Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
@@ -190,7 +190,7 @@ def check_positions(model: nn.Module) -> None:
     """Refuse a relative position that no attention is told of: ConvS2S attends to the source alone."""
     parts = [p.relative(num_heads=1, head_dim=2) for p in model.modules() if isinstance(p, PositionEncoding)]
     options = {part.option for part in parts if part is not None}
-    told = any(part.relative is not None for part in model.modules() if isinstance(part, Attention))
+    told = any(part.relative is not None for part in model.modules() if isinstance(part, AttentionLayer))
     if options and not told:
         raise UserError(
             f"position={options.pop()} tells self-attention how far apart two positions are, and this model has no "

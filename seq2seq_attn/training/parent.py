@@ -44,7 +44,9 @@ REFERENCES = {
     "feed_forward": "${feed_forward}",
     "self_attention": "${oc.select:self_attention,${attention}}",
 }
-ATTENTION_PARTS = {part: (part, f"attention/{part}") for part in ("score", "pattern", "normalizer", "mix", "gate")}
+ATTENTION_PARTS = {
+    part: (part, f"attention/{part}") for part in ("score", "pattern", "normalizer", "mix", "gate", "feature_map")
+}
 CHILDREN = {  # parts that a part chooses in its own defaults list: by name, the entry there and the group
     "model": {side: (f"/{side}@{side}", side) for side in ("encoder", "decoder")},
     "attention": ATTENTION_PARTS,

@@ -15,7 +15,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
-from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -84,7 +84,7 @@ def parameters_by_part(model: EncoderDecoder, frozen: bool = False) -> dict[str,
     for name, parameter in model.named_parameters():
         if not (frozen and parameter.requires_grad):
             counts[name.partition(".")[0]] += parameter.numel()
-    attentions = nn.ModuleList(part for part in model.modules() if isinstance(part, Attention))
+    attentions = nn.ModuleList(part for part in model.modules() if isinstance(part, AttentionLayer))
     of_attention = sum(p.numel() for p in attentions.parameters() if not (frozen and p.requires_grad))
     return dict(counts) | ({"of which attention": of_attention} if of_attention else {}) | {"all": counts.total()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from attention.feature_map_formulas import kernel_weights
 from attention.history_formulas import HISTORY_NORMALIZERS, HISTORY_SCORES, Past
 from attention.mix_formulas import CONTEXTS, GATES, MIXES
 from attention.normalizer_formulas import NORMALIZERS
@@ -25,9 +26,9 @@ def attend(
     masks = mask[:, None].expand(-1, target, -1) if mask.dim() == 2 else mask
     if attention.project_values is not None:
         values = attention.project_values(values)
-    mix, gate, sets = type(attention.mix).__name__, attention.gate, 1
-    if attention.mix is not None:
-        sets = attention.mix.score_heads_per_head
+    mixing, gate = getattr(attention, "mix", None), getattr(attention, "gate", None)
+    mix, sets = type(mixing).__name__, 1 if mixing is None else mixing.score_heads_per_head
+    kv_heads = getattr(attention, "num_kv_heads", heads)
     weights = torch.zeros(batch, heads, target, source)
     contexts = []
     for b in range(batch):
@@ -40,14 +41,14 @@ def attend(
                 end = t + 1 if causal else length
                 pairs = [Pair(query[b, t], keys[b, s], t, s, end, h, heads * sets) for s in range(source)]
                 rows.append([pair for pair in pairs if masks[b, t, pair.s] and not (causal and pair.s > t)])
-            if attention.mix is None:
+            if mixing is None:
                 shared = [weigh(attention, pairs, past[h]) for h, pairs in enumerate(rows)]
             else:
                 shared = mixed(attention, rows)
             joined = []
             for h, shares in enumerate(shared):
                 past[h].append(shares)
-                value = values[b].chunk(attention.num_kv_heads, -1)[h * attention.num_kv_heads // heads]
+                value = values[b].chunk(kv_heads, -1)[h * kv_heads // heads]
                 context = torch.zeros_like(value[0])
                 for s, share in shares.items():
                     weights[b, h, t, s] = share.detach()
@@ -61,6 +62,8 @@ def attend(
 
 def weigh(attention: Any, pairs: list[Pair], past: Past) -> dict[int, Tensor]:
     """Weight of each key that a query sees, by its position; `past` are those of the head's queries before."""
+    if hasattr(attention, "feature_map"):
+        return kernel_weights(attention, pairs)
     score, pattern, normalizer = attention.score, attention.pattern, attention.normalizer
     looks = LOOKS.get(type(score).__name__, lambda score, pair: True)
     seen = [p for p in pairs if SEES[type(pattern).__name__](pattern, p) and looks(score, p)]

@@ -10,6 +10,11 @@ from seq2seq_attn.attention import CrossAttention, SelfAttention
 from seq2seq_attn.attention.build import no_relative
 
 HEADS, WIDTH = 8, 16
+KERNELS = {
+    "linear",
+    "performer",
+    "cosformer",
+}  # presets of KernelAttention, which has no scores and no dropout of weights
 
 
 def layer(preset: str, **options: Any) -> Any:
@@ -26,8 +31,8 @@ def cross_layer(preset: str) -> CrossAttention:
 
 
 def by_blocks(layer: Any) -> Any:
-    """From the shortest sequence on, if the pattern has blocks."""
-    pattern = layer.attention.pattern
-    if pattern.blocks_from < 10**6:
+    """From the shortest sequence on, if there is a pattern that has blocks."""
+    pattern = getattr(layer.attention, "pattern", None)
+    if pattern is not None and pattern.blocks_from < 10**6:
         pattern.fused_from = pattern.blocks_from = 1
     return layer

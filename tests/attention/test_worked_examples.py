@@ -123,6 +123,26 @@ def test_scaled_dot_score_by_hand() -> None:
     assert score(score.prepare_query(query), score.prepare_keys(keys), NOWHERE).tolist() == [[[[20.0, 30.0]]]]
 
 
+def weights_of_one_query(preset: str, keys: list[float], *overrides: str) -> torch.Tensor:
+    """Weights of a query of 1 at position 0 for keys of one number, of a layer whose projections do nothing."""
+    attention = attention_of(preset, *overrides, query_dim=1, key_dim=1, value_dim=1)
+    attention.project_query.weight.data = attention.project_key.weight.data = torch.ones(1, 1)
+    if preset == "performer":
+        attention.feature_map.directions = torch.ones(1, 1)
+    memory = attention.prepare(torch.tensor(keys)[None, :, None])
+    return attention(torch.ones(1, 1, 1), memory, need_weights=True).weights[0, 0, 0]
+
+
+def test_weights_of_feature_maps_by_hand() -> None:
+    torch.testing.assert_close(weights_of_one_query("linear", [0.0, 1.0]), torch.tensor([1 / 3, 2 / 3]))
+    performer = torch.tensor([1.0, math.exp(1 / 2)]) / (1 + math.exp(1 / 2))  # exp(k - k^2 / 2)
+    assert performer.tolist() == pytest.approx([0.378, 0.622], abs=5e-4)
+    torch.testing.assert_close(weights_of_one_query("performer", [0.0, 1.0]), performer)
+    products = torch.tensor([1.0, math.sqrt(3) / 2, 1 / 2])  # cos(0), cos(pi / 6), cos(pi / 3)
+    found = weights_of_one_query("cosformer", [1.0, 1.0, 1.0], "attention.feature_map.max_length=3")
+    torch.testing.assert_close(found, products / products.sum())
+
+
 def test_concat_equals_additive_with_its_matrix_split() -> None:
     additive = attention_of("bahdanau", query_dim=3, key_dim=5, value_dim=5)
     concat = attention_of("luong_concat", query_dim=3, key_dim=5, value_dim=5)

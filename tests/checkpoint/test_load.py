@@ -112,6 +112,7 @@ GROUPS = {
     "model": "model", "encoder": "encoder", "decoder": "decoder", "attention": "cross_attention",
     "attention/score": "score", "attention/pattern": "pattern", "attention/normalizer": "normalizer",
     "attention/mix": "mix", "attention/gate": "gate",
+    "attention/feature_map": "feature_map",
     "position": "position", "feed_forward": "feed_forward", "search": "search", "metric": "metric",
     "search/length_penalty": "length_penalty", "data": "data", "data/cleaning": "cleaning",
 }  # fmt: skip
@@ -131,6 +132,7 @@ def test_every_choice_of_a_group_is_a_class_of_its_slot(group: str) -> None:
     "choices",
     [
         ["model=transformer", "attention=alternating", "search=mbr", "data=documents"],
+        ["model=transformer", "attention=performer", "attention@cross_attention=linear"],
         ["model=conv", "attention=synthesizer_dense_vanilla", "search=diverse_beam", "metric=[bleu,ter]"],
     ],
 )

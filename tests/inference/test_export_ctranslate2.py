@@ -117,6 +117,7 @@ def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
         (("model.embedding_dim=11",), "model.encoder.dim=24 is not model.embedding_dim=11"),
         (("attention=bahdanau",), "attention.score is AdditiveScore, .* attention/score=scaled_dot only"),
         (("attention@cross_attention=luong_general",), "cross_attention.score is GeneralScore"),
+        (("attention=linear",), "attention is a KernelAttention, .* attention=multihead only; train with that"),
         (("attention=local",), "attention.pattern is LocalPattern, .* attention/pattern=full only"),
         (("attention=sparsemax", "attention/score=scaled_dot"), "attention.normalizer is SparsemaxNormalizer"),
         (("attention.project_values=false",), "attention.project_values=false is not known"),

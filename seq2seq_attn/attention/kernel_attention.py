@@ -1,0 +1,351 @@
+"""KernelAttention: weights that are inner products of features, so that sums over the keys replace all pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal, final
+
+import torch
+from jaxtyping import Bool, Float, Int, Integer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seq2seq_attn.attention.build_part import build_part
+from seq2seq_attn.attention.feature_map.feature_map import check_max_length
+from seq2seq_attn.attention.key_mask import check_rows, key_mask
+from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, stack
+from seq2seq_attn.attention.state import Attended, AttentionMemory, flatten_hypotheses
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
+from seq2seq_attn.nn.masked import intersect_masks
+from seq2seq_attn.nn.precision import at_least_float32
+
+CHUNK = 64  # positions of causal attention that are computed over all pairs
+
+
+@final
+@dataclass(frozen=True)
+class KernelMemory(AttentionMemory):
+    """Sums over keys and values, and those keys and values themselves that a mask or causality may still hide.
+
+    Attributes:
+        keys: features, zeros where the mask of the sentence hides a key.
+        values: cut into heads, with a last column of ones, whose sum is the denominator.
+        mask: True where a key may be attended to, for each query; None: for all queries the same.
+        before: sum of phi(k) v^T over the `num_before` positions before `keys`; None: there are none.
+    """
+
+    keys: Float[Tensor, "batch heads source features"]
+    values: Float[Tensor, "batch heads source width"]
+    mask: Bool[Tensor, "batch target source"] | None = None
+    before: Float[Tensor, "batch heads features width"] | None = None
+    num_before: int = 0
+
+    @property
+    def source(self) -> int:
+        return self.num_before + self.keys.shape[2]
+
+    @cached_property
+    def total(self) -> Float[Tensor, "batch heads features width"]:
+        """The sum over all positions: the state of decoding, of the same size at every step."""
+        return self.sum_before(self.source)
+
+    def sum_before(self, position: int) -> Float[Tensor, "batch heads features width"]:
+        """Return the sum over the positions before `position`."""
+        end = position - self.num_before
+        here = self.keys[:, :, :end].mT @ self.values[:, :, :end]
+        return here if self.before is None else self.before + here
+
+    def select(self, rows: Int[Tensor, "rows"]) -> KernelMemory:
+        """Return the sentences `rows`, in that order."""
+        before = None if self.before is None else self.before.index_select(0, rows)
+        mask = None if self.mask is None else self.mask[rows]
+        keys, values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
+        selected = KernelMemory(keys, values, mask, before, self.num_before)
+        if "total" in vars(self):  # computed already
+            vars(selected)["total"] = self.total.index_select(0, rows)
+        return selected
+
+    def branch(self, rows: Int[Tensor, "rows"]) -> KernelMemory:
+        """Return the sentences `rows` of a memory that will be appended to: their sums alone."""
+        self._check_one_mask()
+        nothing = (self.keys[:, :, :0].index_select(0, rows), self.values[:, :, :0].index_select(0, rows))
+        return KernelMemory(*nothing, None, self.total.index_select(0, rows), self.source)
+
+    def append(self, new: KernelMemory) -> KernelMemory:
+        """Append keys and values, for causal self-attention; of those before them the sum alone is kept."""
+        self._check_one_mask()
+        new._check_one_mask()
+        return KernelMemory(new.keys, new.values, None, self.total, self.source)
+
+    def _check_one_mask(self) -> None:
+        if self.mask is not None:
+            raise UserError(
+                "KernelAttention keeps a sum of the past, which cannot differ between queries; give a mask for the "
+                "sentence, (batch, source), and say by causal=True what a query may not see"
+            )
+
+
+@final
+class KernelAttention(AttentionLayer):
+    """Multi-head attention with weights phi(q) . phi(k) / sum, in O(n). Katharopoulos et al. 2020, eq. 4-6 and 8-12.
+
+    The context is phi(q) S / phi(q) z, where S sums phi(k) v^T and z sums phi(k): over the source once, in causal
+    training by chunks, and in decoding step by step. Time is O(n d^2), and a step costs the same at every position.
+    Weights, on request, and a mask for each query take all pairs. A row whose weights are all 0 gives zeros.
+
+    Args:
+        query_dim, key_dim, value_dim, layer, relative, num_heads, project_values, projection_dropout: as in Attention.
+        feature_map: a partial that takes the sizes its signature names.
+        qkv_bias: whether the projections have a bias.
+        backend: "dense" computes weights over all pairs, except over the past of a step: for comparison.
+
+    Raises:
+        UserError: for heads that do not divide a width, or a position encoding that needs scores.
+    """
+
+    def __init__(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        value_dim: int,
+        layer: int,
+        feature_map: partial[Any],
+        num_heads: int | None,
+        project_values: bool,
+        projection_dropout: float,
+        qkv_bias: bool,
+        backend: Literal["auto", "dense"],
+        relative: Callable[..., Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.context_dim = query_dim if project_values else value_dim
+        self.num_heads = most_heads(query_dim, self.context_dim) if num_heads is None else num_heads
+        check_heads("query_dim", query_dim, self.num_heads)
+        check_heads("value_dim", self.context_dim, self.num_heads)
+        head_dim = query_dim // self.num_heads
+        self.feature_map = build_part(feature_map, head_dim=head_dim, num_heads=self.num_heads, layer=layer)
+        self.backend = backend
+        self.project_query = nn.Linear(query_dim, query_dim, bias=qkv_bias)
+        self.project_key = nn.Linear(key_dim, query_dim, bias=qkv_bias)
+        for projection in (self.project_query, self.project_key):
+            nn.init.xavier_uniform_(projection.weight)
+            if qkv_bias:
+                nn.init.zeros_(projection.bias)
+        self.project_values = self.project_output = None
+        if project_values:
+            self.project_values = nn.Linear(value_dim, query_dim, bias=qkv_bias)
+            self.project_output = nn.Sequential(
+                nn.Linear(query_dim, query_dim, bias=qkv_bias), nn.Dropout(projection_dropout)
+            )
+        self.relative = None if relative is None else relative(num_heads=self.num_heads, head_dim=head_dim)
+        if self.relative is not None and not (self.relative.rotates and self.feature_map.inner_product):
+            raise UserError(
+                f"position={self.relative.option} changes scores, which {type(self.feature_map).__name__} does not "
+                "have; use position=sinusoidal, learned or none, or position=rotary with attention=performer"
+            )
+
+    @property
+    def reads_query(self) -> bool:
+        return True
+
+    def prepare(
+        self,
+        keys: Float[Tensor, "batch source key_dim"],
+        values: Float[Tensor, "batch source value_dim"] | None = None,
+        mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
+        start: int = 0,
+        *,
+        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None = None,
+    ) -> KernelMemory:
+        """Compute all that depends on keys and values only, as `Attention.prepare`."""
+        mask = key_mask(mask, valid_length, keys)
+        values = keys if values is None else values
+        values = values if self.project_values is None else self.project_values(values)
+        return self._prepare(self.project_key(keys), values, mask, start)
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch target query_dim"],
+        memory: KernelMemory,
+        *,
+        start: int = 0,
+        causal: bool = False,
+        need_weights: bool = False,
+        history: None = None,
+    ) -> Attended:
+        """Return the context of each query, as `Attention.forward`.
+
+        Args:
+            need_weights: return the weights, too, by all pairs; None after a past, of which there is only the sum.
+        """
+        sentences = len(memory.values)
+        hypotheses = len(query) != sentences
+        if hypotheses:
+            query = query.reshape(sentences, -1, query.shape[2])
+        attended = self._attend(
+            self.project_query(query), memory, start, causal, need_weights, same_position=hypotheses
+        )
+        return flatten_hypotheses(attended) if hypotheses else attended
+
+    def attend_self(
+        self,
+        x: Float[Tensor, "batch length dim"],
+        mask: Bool[Tensor, "batch length"] | Bool[Tensor, "batch length length"] | None = None,
+        *,
+        past: KernelMemory | None = None,
+        packed: PackedProjection | None = None,
+        causal: bool = False,
+        need_weights: bool = False,
+        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch length"] | None = None,
+    ) -> Attended:
+        """Attend from a sequence to itself and to the `past` before it, as `Attention.attend_self`."""
+        mask = key_mask(mask, valid_length, x)
+        start = 0 if past is None else past.source
+        if packed is None and x.shape[:2].numel() >= MIN_PACKED_ROWS:
+            packed = self.packed()
+        if packed is None:
+            query, memory = self.project_query(x), self.prepare(x, mask=mask, start=start)
+        else:
+            query, keys, values = F.linear(x, *packed).chunk(3, -1)
+            memory = self._prepare(keys, values, mask, start)
+        if past is not None:
+            memory = past.append(memory)
+        return self._attend(query, memory, start, causal, need_weights)._replace(memory=memory)
+
+    def packed(self) -> PackedProjection | None:
+        """Return one matrix for queries, keys and values of one input; None where values are not projected."""
+        if self.project_values is None or self.backend == "dense":
+            return None
+        return stack((self.project_query, self.project_key, self.project_values))
+
+    def _prepare(
+        self,
+        keys: Float[Tensor, "batch source query_dim"],
+        values: Float[Tensor, "batch source context_dim"],
+        mask: Tensor | None,
+        start: int,
+    ) -> KernelMemory:
+        """Make a memory of projected keys and values."""
+        if mask is not None and mask.dim() == 3 and mask.shape[1] == 1:
+            mask = mask[:, 0]
+        position = torch.arange(start, start + keys.shape[1], device=keys.device)
+        check_max_length(self.feature_map, start + keys.shape[1])
+        with torch.autocast(keys.device.type, enabled=False):
+            features = self.feature_map.key_features(self._heads(keys, position), position)
+        if mask is not None and mask.dim() == 2:
+            features, mask = features.masked_fill(~mask[:, None, :, None], 0.0), None
+        values = F.pad(split_heads(at_least_float32(values), self.num_heads), (0, 1), value=1.0)
+        return KernelMemory(features, values, mask)
+
+    def _heads(
+        self, projected: Float[Tensor, "batch length query_dim"], position: Int[Tensor, "length"]
+    ) -> Float[Tensor, "batch heads length width"]:
+        """Cut projected queries or keys into heads, and rotate them if the position encoding does so."""
+        x = split_heads(at_least_float32(projected), self.num_heads)
+        return x if self.relative is None else self.relative.rotate(x, position)
+
+    def _attend(
+        self,
+        query: Float[Tensor, "batch target query_dim"],
+        memory: KernelMemory,
+        start: int,
+        causal: bool,
+        need_weights: bool,
+        same_position: bool = False,
+    ) -> Attended:
+        """Attend with projected queries; with `same_position` all are at position `start`."""
+        rows = query.shape[1]
+        if memory.mask is not None:
+            check_rows(memory.mask, rows)
+        if causal and start < memory.num_before - (same_position or rows == 1):
+            raise UserError(
+                f"the query at position {start} may not see all of the {memory.num_before} positions of which this "
+                "memory of KernelAttention keeps the sum; attend from the position after them on"
+            )
+        end = start + (1 if same_position else rows)
+        check_max_length(self.feature_map, end)
+        position = torch.arange(start, end, device=query.device).expand(rows)
+        weights = None
+        with torch.autocast(query.device.type, enabled=False):
+            features = self.feature_map.query_features(self._heads(query, position), position)
+            if memory.mask is not None or (memory.before is None and (need_weights or self.backend == "dense")):
+                weights = all_weights(features, memory, position if causal else None)
+                context = weights @ memory.values[..., :-1]
+            else:
+                context = divide(sums_over_keys(features, memory, start, causal, same_position))
+        context = join_heads(context.to(query.dtype))
+        if self.project_output is not None:
+            context = self.project_output(context)
+        return Attended(context, weights.to(query.dtype) if need_weights and weights is not None else None)
+
+
+def all_weights(
+    query: Float[Tensor, "batch heads target features"], memory: KernelMemory, position: Int[Tensor, "target"] | None
+) -> Float[Tensor, "batch heads target source"]:
+    """Return the weights of all pairs, the definition.
+
+    Args:
+        position: of the queries, if a query attends to the keys up to its own position only.
+    """
+    allowed = None if memory.mask is None else memory.mask[:, None]
+    if position is not None:
+        allowed = intersect_masks(
+            allowed, torch.arange(memory.source, device=query.device) <= position[:, None].expand(-1, memory.source)
+        )
+    products = query @ memory.keys.mT
+    if allowed is not None:
+        products = products.masked_fill(~allowed, 0.0)
+    return divide(torch.cat([products, products.sum(-1, keepdim=True)], -1))
+
+
+def sums_over_keys(
+    query: Float[Tensor, "batch heads target features"],
+    memory: KernelMemory,
+    start: int,
+    causal: bool,
+    same_position: bool,
+) -> Float[Tensor, "batch heads target width"]:
+    """Return numerators and denominator of each query: phi(q) times the sum over the keys that it may see."""
+    rows = query.shape[2]
+    one_position = same_position or rows == 1
+    if not causal or (one_position and start + 1 >= memory.source):
+        return query @ memory.total
+    if one_position:
+        return query @ memory.sum_before(start + 1)
+    first = start - memory.num_before  # the key at the position of the first query
+    keys, values = (x[:, :, first : first + rows] for x in (memory.keys, memory.values))
+    if rows > keys.shape[2]:  # queries after the last key
+        keys, values = (F.pad(x, (0, 0, 0, rows - keys.shape[2])) for x in (keys, values))
+    return causal_sums(query, keys, values, memory.sum_before(start))
+
+
+def causal_sums(
+    query: Float[Tensor, "batch heads length features"],
+    keys: Float[Tensor, "batch heads length features"],
+    values: Float[Tensor, "batch heads length width"],
+    before: Float[Tensor, "batch heads features width"],
+) -> Float[Tensor, "batch heads length width"]:
+    """Return phi(q_t) (before + sum over s <= t of phi(k_s) v_s^T), by chunks.
+
+    Within a chunk all pairs are computed; the chunks before it contribute by one sum, so that no sum is kept for each
+    position.
+    """
+    length = query.shape[2]
+    if length <= CHUNK:
+        return (query @ keys.mT).tril() @ values + query @ before
+    padding = (0, 0, 0, -length % CHUNK)
+    query, keys, values = (F.pad(x, padding).unflatten(2, (-1, CHUNK)) for x in (query, keys, values))
+    sums = keys.mT @ values  # (batch, heads, chunks, features, width)
+    earlier = torch.cat([before.unsqueeze(2), sums[:, :, :-1]], 2).cumsum(2)
+    return ((query @ keys.mT).tril() @ values + query @ earlier).flatten(2, 3)[:, :, :length]
+
+
+def divide(sums: Float[Tensor, "*rows columns"]) -> Float[Tensor, "*rows others"]:
+    """Divide all columns by the last one; zeros where that is 0."""
+    denominator = sums[..., -1:]
+    return sums[..., :-1] / denominator.masked_fill(denominator == 0, 1.0)
