@@ -76,7 +76,13 @@ class Attention(nn.Module):
             )
         sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads}
         self.score = build_part(score, **sizes, bias=qkv_bias, scale=qk_scale)
-        self.pattern = build_part(pattern, **sizes).for_layer(layer)
+        head_dim = query_dim // self.num_heads
+        self.pattern = build_part(pattern, **sizes, head_dim=head_dim, layer=layer).for_layer(layer)
+        if self.pattern.selects and not self.score.inner_product:
+            raise UserError(
+                f"{type(self.pattern).__name__} selects keys by an inner product of queries and keys, which "
+                f"{type(self.score).__name__} is not; use attention/score=scaled_dot, or attention/pattern=sparse"
+            )
         if relative is not None and self.pattern.length_ratio != 1:
             raise UserError(
                 f"attention.pattern.length_ratio={self.pattern.length_ratio} is for cross-attention, where two lengths "
@@ -92,7 +98,7 @@ class Attention(nn.Module):
             )
         self.relative = None
         if relative is not None:
-            self.relative = relative(num_heads=self.num_heads, head_dim=query_dim // self.num_heads)
+            self.relative = relative(num_heads=self.num_heads, head_dim=head_dim)
         if self.relative is not None and self.relative.needs_inner_product and not self.score.inner_product:
             raise UserError(
                 f"position={self.relative.option} acts on an inner product of queries and keys, which "
@@ -156,7 +162,11 @@ class Attention(nn.Module):
         if hypotheses:
             query = query.reshape(sentences, -1, query.shape[2])
         prepared = self._rotate(self.score.prepare_query(query), start)
-        attended = self._attend(Request(query, prepared, memory, start, causal, need_weights, same_position=hypotheses))
+        attended = self._attend(
+            Request(
+                query, prepared, memory, start, causal, need_weights, same_position=hypotheses, self_attention=causal
+            )
+        )
         return flatten_hypotheses(attended) if hypotheses else attended
 
     def attend_self(
@@ -181,7 +191,9 @@ class Attention(nn.Module):
         prepared, memory = self._prepare_self(x, mask, start, packed)
         if past is not None:
             memory = past.append(memory)
-        attended = self._attend(Request(x, prepared, memory, start, causal, need_weights, rows_match_keys=past is None))
+        attended = self._attend(
+            Request(x, prepared, memory, start, causal, need_weights, self_attention=True, rows_match_keys=past is None)
+        )
         return attended._replace(memory=memory)
 
     def packed(self) -> PackedProjection | None:

@@ -6,17 +6,23 @@ from typing import Any
 
 import torch
 from attention.normalizer_formulas import NORMALIZERS
-from attention.pattern_formulas import SEES, factor
+from attention.pattern_formulas import SEES, SELECTS, factor
 from attention.score_formulas import LOOKS, SCORES, Pair
 from torch import Tensor
 
 
 def attend(
-    attention: Any, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool
+    attention: Any,
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    own: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Context and weights, row by row: zeros where nothing may be seen.
 
-    `mask` is (batch, source) or (batch, target, source).
+    `mask` is (batch, source) or (batch, target, source). `own`: it is self-attention; None: if it is causal.
     """
     batch, target, source, heads = len(query), query.shape[1], keys.shape[1], attention.num_heads
     mask = torch.ones(batch, source, dtype=torch.bool) if mask is None else mask
@@ -33,7 +39,7 @@ def attend(
                 end = t + 1 if causal else length
                 pairs = [Pair(query[b, t], keys[b, s], t, s, end, h, heads) for s in range(source)]
                 pairs = [pair for pair in pairs if masks[b, t, pair.s] and not (causal and pair.s > t)]
-                shares = weigh(attention, pairs)
+                shares = weigh(attention, pairs, causal if own is None else own)
                 value = values[b].chunk(heads, -1)[h]
                 context = torch.zeros_like(value[0])
                 for s, share in shares.items():
@@ -44,11 +50,14 @@ def attend(
     return (context if attention.project_output is None else attention.project_output(context)), weights
 
 
-def weigh(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
+def weigh(attention: Any, pairs: list[Pair], own: bool) -> dict[int, Tensor]:
     """Weight of each key that a query sees, by its position."""
     score, pattern, normalizer = attention.score, attention.pattern, attention.normalizer
     looks = LOOKS.get(type(score).__name__, lambda score, pair: True)
-    seen = [p for p in pairs if SEES[type(pattern).__name__](pattern, p) and looks(score, p)]
+    name = type(pattern).__name__
+    if name in SELECTS:
+        pairs = sorted(SELECTS[name](attention, pairs, own), key=lambda pair: pair.s)
+    seen = [p for p in pairs if (name in SELECTS or SEES[name](pattern, p)) and looks(score, p)]
     if not seen:
         return {}
     scores = torch.stack([SCORES[type(score).__name__](score, pair) for pair in seen])
