@@ -73,7 +73,7 @@ def test_padding_changes_no_choice(preset: str) -> None:
 
 def test_top_blocks_by_hand() -> None:
     # Blocks of two with the mean keys 0, 3, -2, 1 and 2. A query of 1 takes the largest, one of -1 the smallest.
-    keys = torch.tensor([[[[0.0], [0.0], [1.0], [5.0], [-1.0], [-3.0], [1.0], [1.0], [2.0]]]])
+    keys = torch.tensor([[[[0.0], [0.0], [0.5], [5.5], [-1.0], [-3.0], [1.0], [1.0], [2.0]]]])
     pattern = TopBlocksPattern(block_length=2, num_blocks=2)
 
     def blocks(query: float, visible: Tensor | None, own: int | None) -> list[int]:

@@ -31,6 +31,8 @@ def allowed_pairs(
         allowed = intersect_masks(allowed, (positions.key <= positions.query[:, None])[None, None])
     if parts.pattern.selects:
         query, keys = request.prepared[0].detach(), request.memory.keys[0].detach()
+        if keys.shape[1] != query.shape[1]:  # several heads of queries share one of keys
+            keys = keys.repeat_interleave(query.shape[1] // keys.shape[1], 1)
         own = positions.query if request.self_attention else None
         allowed = intersect_masks(allowed, parts.pattern.select(query, keys, allowed, own))
     elif centre is not None:

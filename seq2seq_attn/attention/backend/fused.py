@@ -87,8 +87,8 @@ def fused_attention(
 
 def gathered_product(
     query: Float[Tensor, "batch heads target width"],
-    keys: Float[Tensor, "batch heads source width"],
-    values: Float[Tensor, "batch heads source value_width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    values: Float[Tensor, "batch kv_heads source value_width"],
     mask: Bool[Tensor, "batch source"] | None,
     blocks: Sequence[AnyBlock],
 ) -> Float[Tensor, "batch heads target value_width"]:

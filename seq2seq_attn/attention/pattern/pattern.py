@@ -80,7 +80,7 @@ class Pattern(nn.Module, ABC):
         once: what a query selects depends on itself and on the keys that it may see.
 
         Args:
-            query, keys: as the score prepared them.
+            query, keys: as the score prepared them, and rotary positions turned them.
             visible: the keys that mask and causality let a query see; None: all.
             own: positions of the queries among the keys, in self-attention; None: in cross-attention.
         """
