@@ -59,7 +59,7 @@ class TopBlocksPattern(Pattern):
             means = means.masked_fill(blocks == (own // self.block_length)[:, None], math.inf)
         means = means.masked_fill(counts == 0, -math.inf)
         best = means.sort(dim=-1, descending=True, stable=True).indices[..., : self.num_blocks]
-        chosen = torch.zeros_like(means, dtype=torch.bool).scatter(-1, best, True)
+        chosen = torch.zeros_like(means, dtype=torch.bool).scatter(-1, best, True) & (counts > 0)
         return chosen.repeat_interleave(self.block_length, -1)[..., : keys.shape[2]]
 
     def _by_block(self, x: Tensor) -> Tensor:
