@@ -137,7 +137,7 @@ def test_a_causal_step_reads_only_the_keys_it_may_see(pattern: str) -> None:
 def test_tiles_gather_a_small_part_of_the_keys_and_each_pair_once(pattern: str, causal: bool) -> None:
     n = 1024
     attention = attending(pattern).pattern
-    (group,) = attention.block_groups(n, n, causal)
+    group = attention.gathered_blocks(n, n, causal)
     counted = torch.zeros(n, n, dtype=torch.long)
     for block in group:
         assert isinstance(block, GatheredBlock)

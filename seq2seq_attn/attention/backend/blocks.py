@@ -27,12 +27,13 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         return None
     if request.source < parts.pattern.blocks_from:
         return None
-    groups = parts.pattern.block_groups(request.target, request.source, request.triangular)
+    sizes = request.target, request.source, request.triangular
     if not parts.pattern.gathers:
-        return attend_rows(parts, request, groups, request.target)
+        return attend_rows(parts, request, parts.pattern.block_groups(*sizes), request.target)
     # Each block is all that its rows see, and few rows may see many keys.
-    outputs = [attend_rows(parts, request, [[block]], block.repeats * block.rows) for block in groups[0]]
-    return HeadOutput(*(None if found[0] is None else torch.cat(found, 2) for found in zip(*outputs, strict=True)))
+    gathered = parts.pattern.gathered_blocks(*sizes)
+    outputs = [attend_rows(parts, request, [[block]], block.repeats * block.rows) for block in gathered]
+    return HeadOutput._make(None if x[0] is None else torch.cat(x, 2) for x in zip(*outputs, strict=True))
 
 
 def attend_rows(parts: Parts, request: Request, groups: Sequence[Sequence[AnyBlock]], rows: int) -> HeadOutput:

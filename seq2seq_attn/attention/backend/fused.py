@@ -19,7 +19,7 @@ from seq2seq_attn.attention.backend.blocks import gather
 from seq2seq_attn.attention.backend.dense import allowed_pairs
 from seq2seq_attn.attention.backend.kernel.block_product import block_product
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
-from seq2seq_attn.attention.block import AnyBlock
+from seq2seq_attn.attention.block import GatheredBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
 
 MAX_CACHED_PAIRS = 2**19  # of one mask: a short sentence takes no longer than its mask
@@ -70,7 +70,7 @@ def fused_attention(
     target, source = query.shape[2], keys.shape[2]
     if source >= pattern.fused_from:
         if pattern.gathers:
-            return gathered_product(query, keys, values, mask, pattern.block_groups(target, source, causal)[0])
+            return gathered_product(query, keys, values, mask, pattern.gathered_blocks(target, source, causal))
         context = block_product(
             query, keys, values, mask, causal, pattern.block_groups, rows_match_keys=rows_match_keys
         )
@@ -90,7 +90,7 @@ def gathered_product(
     keys: Float[Tensor, "batch kv_heads source width"],
     values: Float[Tensor, "batch kv_heads source value_width"],
     mask: Bool[Tensor, "batch source"] | None,
-    blocks: Sequence[AnyBlock],
+    blocks: Sequence[GatheredBlock],
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend in tiles of rows, each with a copy of the keys that it sees."""
     contexts = []

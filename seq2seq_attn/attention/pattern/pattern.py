@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.block import AnyBlock
+from seq2seq_attn.attention.block import Block, GatheredBlock
 from seq2seq_attn.errors import UserError
 
 AnyPosition = TypeVar("AnyPosition", int, Tensor)
@@ -29,7 +29,7 @@ class Pattern(nn.Module, ABC):
         reweighs: whether `reweigh` changes anything.
         reads_query: whether `centre` or `select` depends on the content of a query.
         selects: whether `select` is the definition; the score then has to be an inner product.
-        gathers: whether `block_groups` gives one group of `GatheredBlock`s, in the order of rows.
+        gathers: whether `gathered_blocks` takes the place of `block_groups`.
         length_ratio: source positions per target position. It is a fixed number, because the length of the target is
             unknown in decoding, and 1 in self-attention.
         fused_from, blocks_from: source positions from which blocks are faster than all pairs under a mask: in the
@@ -96,11 +96,15 @@ class Pattern(nn.Module, ABC):
         """Return the positions of the keys that the query at `position` may attend to, or None: no window is known."""
         return None
 
-    def block_groups(self, target: int, source: int, causal: bool) -> Sequence[Sequence[AnyBlock]]:
+    def block_groups(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
         """Return blocks that hold every allowed pair exactly once; within a group a row is in at most one block.
 
         Called only from `fused_from` or `blocks_from` positions on, and where `length_ratio` is 1.
         """
+        raise NotImplementedError(f"{type(self).__name__} has no blocks; use `allowed`")
+
+    def gathered_blocks(self, target: int, source: int, causal: bool) -> Sequence[GatheredBlock]:
+        """Return blocks that hold every allowed pair exactly once, in the order of their rows, which are all rows."""
         raise NotImplementedError(f"{type(self).__name__} has no blocks; use `allowed`")
 
 

@@ -65,7 +65,7 @@ class TiledPattern(Pattern):
         seen = keys[self.sees(torch.tensor(aligned_position(position, self.length_ratio)), keys)]
         return seen if len(seen) > 0 else None
 
-    def block_groups(self, target: int, source: int, causal: bool) -> Sequence[Sequence[GatheredBlock]]:
+    def gathered_blocks(self, target: int, source: int, causal: bool) -> Sequence[GatheredBlock]:
         """Return the global rows, the whole tiles after them, and the rest of the rows.
 
         When causal, a global row sees no more keys than it has before it, and is like the other rows of its tile.
@@ -78,7 +78,7 @@ class TiledPattern(Pattern):
             self._gathered(first, self.tile, (rest - first) // self.tile, source, causal),
             self._gathered(rest, target - rest, 1, source, causal),
         ]
-        return [[block for block in blocks if block.rows * block.repeats > 0]]
+        return [block for block in blocks if block.rows * block.repeats > 0]
 
     def _gathered(self, row: int, rows: int, repeats: int, source: int, causal: bool) -> GatheredBlock:
         """Return tiles of `rows` rows from `row` on, each with the keys that any of its rows sees."""
