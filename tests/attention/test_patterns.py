@@ -149,7 +149,7 @@ def test_a_random_block_depends_on_seed_layer_and_block_and_not_on_the_length() 
         ("top_blocks", "num_blocks=0", "attention.pattern.num_blocks=0 is too small; set it to 1 or more"),
         ("lsh", "num_rounds=0", "attention.pattern.num_rounds=0 is too small; set it to 1 or more"),
         ("lsh", "num_buckets=5", "attention.pattern.num_buckets=5 is odd, but .*; set it to 6"),
-        *((preset, "length_ratio=0", "a pattern needs a length_ratio above 0, got 0") for preset in GATHERED),
+        *((preset, "length_ratio=0.0", "a pattern needs a length_ratio above 0, got 0.0") for preset in GATHERED),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused(preset: str, override: str, sentence: str) -> None:
