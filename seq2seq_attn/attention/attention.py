@@ -107,7 +107,12 @@ class Attention(AttentionLayer):
             bias=qkv_bias,
             scale=qk_scale,
         )
-        self.pattern = build_part(pattern, **of_score).for_layer(layer)
+        self.pattern = build_part(pattern, **of_score, head_dim=sizes.score_width, layer=layer).for_layer(layer)
+        if self.pattern.selects and not self.score.inner_product:
+            raise UserError(
+                f"{type(self.pattern).__name__} selects keys by an inner product of queries and keys, which "
+                f"{type(self.score).__name__} is not; use attention/score=scaled_dot, or attention/pattern=sparse"
+            )
         if relative is not None and self.pattern.length_ratio != 1:
             raise UserError(
                 f"attention.pattern.length_ratio={self.pattern.length_ratio} is for cross-attention, where two lengths "
@@ -229,7 +234,9 @@ class Attention(AttentionLayer):
         if hypotheses:
             query = query.reshape(sentences, -1, query.shape[2])
         prepared = self._rotate(self.score.prepare_query(query), start)
-        request = Request(query, prepared, memory, start, causal, need_weights, same_position=hypotheses)
+        request = Request(
+            query, prepared, memory, start, causal, need_weights, same_position=hypotheses, self_attention=causal
+        )
         if self.reads_history:
             attended = self._attend_with(history or self._first_history(memory), request)
         else:
@@ -262,7 +269,9 @@ class Attention(AttentionLayer):
         prepared, memory = self._prepare_self(x, mask, start, packed)
         if past is not None:
             memory = past.append(memory)
-        attended = self._attend(Request(x, prepared, memory, start, causal, need_weights, rows_match_keys=past is None))
+        attended = self._attend(
+            Request(x, prepared, memory, start, causal, need_weights, self_attention=True, rows_match_keys=past is None)
+        )
         return attended._replace(memory=memory)
 
     def _step_by_step(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple, final
 
@@ -95,6 +95,83 @@ class Block(NamedTuple):
             moved = first * self.step
             repeats = min(count, self.repeats - first)
             yield self._replace(row=self.row + moved, key=self.key + moved, repeats=repeats)
+
+
+@final
+class GatheredBlock(NamedTuple):
+    """Tiles of `rows` consecutive rows, one tile after another, each with a list of keys of its own.
+
+    Attributes:
+        row: position of the first row.
+        index: positions of the keys of each tile, in order; a list shorter than the longest ends with zeros.
+        pairs: whether a row sees a key of its tile.
+    """
+
+    row: int
+    rows: int
+    index: Int[Tensor, "repeats keys"]
+    pairs: Bool[Tensor, "repeats rows keys"]
+
+    @classmethod
+    def of(
+        cls,
+        row: int,
+        rows: int,
+        seen: Bool[Tensor, "repeats source"],
+        sees: Callable[[Tensor, Tensor], Tensor],
+        *,
+        causal: bool,
+    ) -> GatheredBlock:
+        """Return the tiles from `row` on.
+
+        Args:
+            seen: the keys that any row of a tile sees.
+            sees: whether a row sees a key, for positions that broadcast.
+            causal: whether a row sees no key after its own position.
+        """
+        repeats, counts = len(seen), seen.sum(-1)
+        index = torch.zeros(repeats, max([1, *counts.tolist()]), dtype=torch.long)
+        tile, key = seen.nonzero(as_tuple=True)
+        index[tile, (seen.cumsum(-1) - 1)[tile, key]] = key
+        positions = row + torch.arange(repeats * rows).view(repeats, rows, 1)
+        pairs = sees(positions, index[:, None]) & (torch.arange(index.shape[1]) < counts[:, None])[:, None]
+        return cls(row, rows, index, pairs & (index[:, None] <= positions) if causal else pairs)
+
+    @property
+    def repeats(self) -> int:
+        return len(self.index)
+
+    @property
+    def keys(self) -> int:
+        return self.index.shape[1]
+
+    @property
+    def spacing(self) -> int:
+        return 1
+
+    def seen(self, device: torch.device) -> Bool[Tensor, "repeats rows keys"]:
+        """Return whether a row sees a key."""
+        return self.pairs.to(device)
+
+    def row_positions(self, device: torch.device) -> Int[Tensor, "repeats rows"]:
+        return self.row + torch.arange(self.repeats * self.rows, device=device).view(self.repeats, self.rows)
+
+    def key_positions(self, device: torch.device) -> Int[Tensor, "repeats keys"]:
+        return self.index.to(device)
+
+    def tiles(self, most_pairs: int) -> Iterator[GatheredBlock]:
+        """Cut the block into blocks of at most `most_pairs` pairs, or of one row."""
+        count = max(1, most_pairs // (self.rows * self.keys))
+        height = min(self.rows, max(1, most_pairs // self.keys))
+        for first in range(0, self.repeats, count):
+            some = slice(first, first + count)
+            for top in range(0, self.rows, height):
+                pairs = self.pairs[some, top : top + height]
+                row = self.row + first * self.rows + top
+                yield self._replace(row=row, rows=pairs.shape[1], index=self.index[some], pairs=pairs)
+
+
+AnyBlock = Block | GatheredBlock
 
 
 def window_blocks(rows: int, keys: int, band: Band) -> list[Block]:

@@ -9,17 +9,23 @@ from attention.feature_map_formulas import kernel_weights
 from attention.history_formulas import HISTORY_NORMALIZERS, HISTORY_SCORES, Past
 from attention.mix_formulas import CONTEXTS, GATES, MIXES
 from attention.normalizer_formulas import NORMALIZERS
-from attention.pattern_formulas import SEES, factor
+from attention.pattern_formulas import SEES, SELECTS, factor
 from attention.score_formulas import LOOKS, SCORES, Pair
 from torch import Tensor
 
 
 def attend(
-    attention: Any, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool
+    attention: Any,
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    own: bool | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Context and weights, row by row: zeros where nothing may be seen.
 
-    `mask` is (batch, source) or (batch, target, source).
+    `mask` is (batch, source) or (batch, target, source). `own`: it is self-attention; None: if it is causal.
     """
     batch, target, source, heads = len(query), query.shape[1], keys.shape[1], attention.num_heads
     mask = torch.ones(batch, source, dtype=torch.bool) if mask is None else mask
@@ -42,7 +48,8 @@ def attend(
                 pairs = [Pair(query[b, t], keys[b, s], t, s, end, h, heads * sets) for s in range(source)]
                 rows.append([pair for pair in pairs if masks[b, t, pair.s] and not (causal and pair.s > t)])
             if mixing is None:
-                shared = [weigh(attention, pairs, past[h]) for h, pairs in enumerate(rows)]
+                itself = causal if own is None else own
+                shared = [weigh(attention, pairs, past[h], itself) for h, pairs in enumerate(rows)]
             else:
                 shared = mixed(attention, rows)
             joined = []
@@ -60,13 +67,16 @@ def attend(
     return (context if attention.project_output is None else attention.project_output(context)), weights
 
 
-def weigh(attention: Any, pairs: list[Pair], past: Past) -> dict[int, Tensor]:
+def weigh(attention: Any, pairs: list[Pair], past: Past, own: bool) -> dict[int, Tensor]:
     """Weight of each key that a query sees, by its position; `past` are those of the head's queries before."""
     if hasattr(attention, "feature_map"):
         return kernel_weights(attention, pairs)
     score, pattern, normalizer = attention.score, attention.pattern, attention.normalizer
     looks = LOOKS.get(type(score).__name__, lambda score, pair: True)
-    seen = [p for p in pairs if SEES[type(pattern).__name__](pattern, p) and looks(score, p)]
+    name = type(pattern).__name__
+    if name in SELECTS:
+        pairs = sorted(SELECTS[name](attention, pairs, own), key=lambda pair: pair.s)
+    seen = [p for p in pairs if (name in SELECTS or SEES[name](pattern, p)) and looks(score, p)]
     if not seen:
         return {}
     if reading := HISTORY_SCORES.get(type(score).__name__):

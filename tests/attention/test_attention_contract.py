@@ -18,20 +18,27 @@ B, T, S = 2, 5, 7
 pytestmark = pytest.mark.usefixtures("double")
 
 
-NARROW = {"local", "atrous", "sparse", "alternating", "local_m", "local_p"}  # presets that do not see all
-LIGHT = {"local_p", "fixed_patterns", "monotonic", "cosformer"}  # presets whose rows may sum to less than 1
+# Options of presets that do not see all, so that they are narrower than the sentences here.
+NARROW = {preset: ["k=2"] for preset in ("local", "atrous", "sparse", "local_m", "local_p")} | {
+    "alternating": ["patterns.local.k=2", "patterns.atrous.k=2"],
+    "global_local": ["k=1"],
+    "bigbird": ["block_length=1", "k=0"],
+    "dilated": ["segments=[[2,1],[4,2]]"],
+    "block_summary": ["block_length=3"],
+    "lsh": ["num_rounds=2"],
+    "top_blocks": ["block_length=2", "num_blocks=2"],
+}
+# Presets whose rows may sum to less than 1.
+LIGHT = {"local_p", "fixed_patterns", "monotonic", "cosformer", "dilated", "lsh"}
 SIGNED = {"talking_heads", "differential"}  # presets whose weights may be negative, and have any sum
 
 
 def build(preset: str, heads: int, **sizes: int) -> Any:
     """In evaluation mode, with windows narrower than the sentences here."""
-    overrides = [f"attention.num_heads={heads}"]
-    if preset == "alternating":
-        overrides += [f"attention.pattern.patterns.{name}.k=2" for name in ("local", "atrous")]
-    elif preset in NARROW:
-        overrides.append("attention.pattern.k=2")
+    overrides = [f"attention.num_heads={heads}", *(f"attention.pattern.{option}" for option in NARROW.get(preset, []))]
     attention = attention_of(preset, *overrides, **sizes).eval()
-    for parameter in [] if attention.mix is None else attention.mix.parameters():
+    mix = getattr(attention, "mix", None)
+    for parameter in [] if mix is None else mix.parameters():
         torch.nn.init.normal_(parameter)  # a matrix over the heads is the identity at first
     return attention
 

@@ -35,12 +35,17 @@ NARROW = [
     ("local_p", 0, ["attention.pattern.k=3"]),
     ("alternating", 0, TURNS),
     ("alternating", 1, TURNS),
+    ("global_local", 0, ["attention.pattern.k=1"]),
+    ("bigbird", 3, ["attention.pattern.block_length=1", "attention.pattern.k=0"]),
+    ("dilated", 0, ["attention.pattern.segments=[[2,1],[6,3]]"]),
+    ("block_summary", 0, ["attention.pattern.block_length=3"]),
 ]
+GATHERED = ("global_local", "bigbird", "dilated", "block_summary")
 # The same around positions that are not the query's own.
 STRETCHED = [
     (preset, layer, [*overrides, "attention.pattern.length_ratio=1.5"])
     for preset, layer, overrides in NARROW
-    if preset in ("local", "atrous", "sparse")
+    if preset in ("local", "atrous", "sparse", *GATHERED)
 ]
 narrow = pytest.mark.parametrize(("preset", "layer", "overrides"), NARROW)
 narrow_or_stretched = pytest.mark.parametrize(("preset", "layer", "overrides"), NARROW + STRETCHED)
@@ -83,6 +88,73 @@ def seen(pattern: Pattern, row: int, length: int) -> list[int]:
 )
 def test_rows_of_ten_positions_by_hand(kind: Any, row: int, keys: list[int]) -> None:
     assert seen(kind(k=3, length_ratio=1.0), row, length=10) == keys
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "row", "keys"),
+    [
+        ("global_local", ["k=1", "num_global=2"], 7, [0, 1, 6, 7, 8]),
+        ("global_local", ["k=1", "num_global=2"], 1, list(range(10))),
+        ("dilated", ["segments=[[2,1],[8,4]]"], 5, [0, 4, 5]),
+        ("dilated", ["segments=[[2,1],[8,4]]"], 9, [8, 9]),
+        ("block_summary", ["block_length=4", "num_summary=1"], 5, [3, 4, 5, 6, 7]),
+        ("block_summary", ["block_length=4", "num_summary=2"], 9, [2, 3, 6, 7, 8, 9]),
+        ("bigbird", ["block_length=2", "k=1", "num_random=0"], 6, [0, 1, 4, 5, 6, 7, 8, 9]),
+        (
+            "bigbird",
+            ["block_length=2", "k=0", "num_global=0", "num_random=9"],
+            2,
+            list(range(10)),
+        ),  # 1 drew 0, all drew 1
+    ],
+)
+def test_rows_of_ten_positions_of_further_patterns_by_hand(
+    preset: str, overrides: list[str], row: int, keys: list[int]
+) -> None:
+    overrides = [f"attention.pattern.{option}" for option in overrides]
+    pattern = layer_of(preset, 0, overrides, query_dim=6, key_dim=6, value_dim=6).pattern
+    assert seen(pattern, row, length=10) == keys
+
+
+def test_a_random_block_depends_on_seed_layer_and_block_and_not_on_the_length() -> None:
+    def drawn(layer: int, seed: int, length: int) -> Tensor:
+        overrides = [f"attention.pattern.{option}" for option in ("block_length=1", "k=0", f"seed={seed}")]
+        pattern = layer_of("bigbird", layer, overrides, query_dim=6, key_dim=6, value_dim=6).pattern
+        positions = torch.arange(length)
+        return pattern.allowed(positions[None], positions)[0]
+
+    whole = drawn(layer=0, seed=0, length=200)
+    assert torch.equal(drawn(0, 0, 90), whole[:90, :90])
+    for layer, seed in ((1, 0), (0, 1)):
+        assert not torch.equal(drawn(layer, seed, 200), whole)
+    assert torch.equal(whole, whole.T)
+    past = whole.tril(-1)[2:, 1:]  # without the global block
+    assert (past.sum(-1) == 1).all()
+    columns = past.nonzero()[:, 1] / torch.arange(2, 200).clamp(min=2)
+    assert 0.3 < columns.mean() < 0.7  # about uniform over what is before
+
+
+@pytest.mark.parametrize(
+    ("preset", "override", "sentence"),
+    [
+        ("global_local", "k=0", "a pattern needs k >= 1, got 0; set attention.pattern.k=1 or more"),
+        ("global_local", "num_global=-1", "attention.pattern.num_global=-1 is too small; set it to 0 or more"),
+        ("bigbird", "block_length=0", "attention.pattern.block_length=0 is too small; set it to 1 or more"),
+        ("bigbird", "num_random=-1", "attention.pattern.num_random=-1 is too small; set it to 0 or more"),
+        ("dilated", "segments=[[4,1],[6,2]]", r"the dilated pattern got segments=\[\[4, 1\], \[6, 2\]\]; give pairs"),
+        ("dilated", "segments=[[4,3]]", r"segments=\[\[4, 3\]\]; .* as attention.pattern.segments=\[\[4,1\],"),
+        ("dilated", "segments=[]", r"the dilated pattern got segments=\[\]; give pairs"),
+        ("block_summary", "num_summary=5", "a block of 4 positions has no 5 last ones; set attention.pattern.num_su"),
+        ("block_summary", "num_summary=0", "attention.pattern.num_summary=0 is too small; set it to 1 or more"),
+        ("top_blocks", "num_blocks=0", "attention.pattern.num_blocks=0 is too small; set it to 1 or more"),
+        ("lsh", "num_rounds=0", "attention.pattern.num_rounds=0 is too small; set it to 1 or more"),
+        ("lsh", "num_buckets=5", "attention.pattern.num_buckets=5 is odd, but .*; set it to 6"),
+        *((preset, "length_ratio=0.0", "a pattern needs a length_ratio above 0, got 0.0") for preset in GATHERED),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused(preset: str, override: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=f"^{sentence}" if ".*" not in sentence else sentence):
+        layer_of(preset, 0, [f"attention.pattern.{override}"], query_dim=6, key_dim=6, value_dim=6)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +296,7 @@ def test_a_list_in_a_list_takes_its_own_turns() -> None:
     local, atrous = (partial(kind, k=2, length_ratio=1.0) for kind in (LocalPattern, AtrousPattern))
     inner = partial(AlternatingPattern, patterns={"local": local, "atrous": atrous})
     outer = AlternatingPattern(
-        query_dim=6, key_dim=6, num_heads=1, patterns={"inner": inner, "full": partial(FullPattern)}
+        query_dim=6, key_dim=6, num_heads=1, head_dim=6, patterns={"inner": inner, "full": partial(FullPattern)}
     )
     kinds = [type(outer.for_layer(layer)) for layer in range(6)]
     assert kinds == [LocalPattern, FullPattern, AtrousPattern, FullPattern, LocalPattern, FullPattern]

@@ -54,6 +54,58 @@ def test_a_sparse_row_by_hand() -> None:
     torch.testing.assert_close(found.context[0, 9], torch.tensor([33 / 6]))
 
 
+@pytest.mark.parametrize(
+    ("preset", "overrides", "row", "keys"),
+    [
+        ("global_local", ["k=1"], 7, [0, 6, 7, 8]),
+        ("bigbird", ["block_length=2", "k=0"], 7, [0, 1, 2, 3, 6, 7]),  # block 3 drew block 1
+        ("bigbird", ["block_length=2", "k=0"], 4, [0, 1, 2, 3, 4, 5, 8, 9]),  # 2 drew 1, and 4 drew 2
+        ("dilated", ["segments=[[2,1],[8,4]]"], 5, [0, 4, 5]),
+        ("block_summary", [], 5, [3, 4, 5, 6, 7]),
+    ],
+)
+def test_a_row_of_ten_equal_keys_by_hand(preset: str, overrides: list[str], row: int, keys: list[int]) -> None:
+    options = [f"attention.pattern.{option}" for option in overrides]
+    options += ["attention/score=dot", "attention.project_values=false"]
+    attention = attention_of(preset, *options, query_dim=2, key_dim=2, value_dim=1)
+    memory = attention.prepare(torch.ones(1, 10, 2), torch.arange(10.0)[None, :, None])
+    found = attention(torch.randn(1, 10, 2), memory, need_weights=True)
+    assert found.weights[0, 0, row].nonzero()[:, 0].tolist() == keys
+    torch.testing.assert_close(found.weights[0, 0, row, keys], torch.full((len(keys),), 1 / len(keys)))
+    torch.testing.assert_close(found.context[0, row], torch.tensor([sum(keys) / len(keys)]))
+
+
+def test_top_blocks_by_hand() -> None:
+    # Blocks of 2 with the mean keys 2, 1 and 4: a query of 1 sees the last block and the first.
+    options = ("attention.pattern.block_length=2", "attention.pattern.num_blocks=2", "attention/score=dot")
+    attention = attention_of(
+        "top_blocks", *options, "attention.project_values=false", query_dim=1, key_dim=1, value_dim=1
+    )
+    keys = torch.tensor([[[1.0], [3.0], [0.0], [2.0], [4.0], [4.0]]])
+    found = attention(torch.ones(1, 1, 1), attention.prepare(keys), need_weights=True).weights[0, 0, 0]
+    parts = torch.tensor([1.0, 3.0, -math.inf, -math.inf, 4.0, 4.0]).exp()
+    torch.testing.assert_close(found, parts / parts.sum())
+
+
+def test_lsh_by_hand() -> None:
+    # The directions of the four buckets are right, up, left and down: only the first and the last key are on the right.
+    attention = attention_of(
+        "lsh",
+        "attention.pattern.num_buckets=4",
+        "attention.pattern.num_rounds=1",
+        "attention/score=dot",
+        "attention.project_values=false",
+        query_dim=2,
+        key_dim=2,
+        value_dim=2,
+    )
+    attention.pattern.rotations = torch.eye(2)[None]
+    keys = torch.tensor([[[2.0, 1.0], [1.0, 2.0], [-3.0, 1.0], [2.0, -1.0]]])
+    found = attention(torch.tensor([[[1.0, 0.5]]]), attention.prepare(keys), need_weights=True).weights[0, 0, 0]
+    better = math.exp(2.5) / (math.exp(2.5) + math.exp(1.5))
+    torch.testing.assert_close(found, torch.tensor([better, 0.0, 0.0, 1 - better]))
+
+
 def test_additive_score_by_hand() -> None:
     score = attention_of("bahdanau", query_dim=1, key_dim=1, value_dim=1).score
     score.project_query.weight.data = torch.tensor([[2.0]])

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
-from seq2seq_attn.attention.block import Block
+from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
 from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import intersect_masks
@@ -28,8 +28,20 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         return None
     if request.source < parts.pattern.blocks_from:
         return None
+    sizes = request.target, request.source, request.triangular
+    if not parts.pattern.gathers:
+        return attend_rows(parts, request, parts.pattern.block_groups(*sizes), request.target)
+    # Each block is all that its rows see, and few rows may see many keys.
+    gathered = parts.pattern.gathered_blocks(*sizes)
+    outputs = [attend_rows(parts, request, [[block]], block.repeats * block.rows) for block in gathered]
+    return HeadOutput._make(None if x[0] is None else torch.cat(x, 2) for x in zip(*outputs, strict=True))
+
+
+def attend_rows(parts: Parts, request: Request, groups: Sequence[Sequence[AnyBlock]], rows: int) -> HeadOutput:
+    """Return the output of the rows of some groups of blocks."""
     blocks = BlockedScores(
-        parts.pattern.block_groups(request.target, request.source, request.triangular),
+        groups,
+        rows,
         request.target,
         request.memory,
         causal=request.triangular,
@@ -51,16 +63,24 @@ class BlockedScores:
 
     Args:
         groups: groups of blocks; within a group a row is in at most one block.
-        target: number of rows.
+        rows: number of rows.
+        target: one past the position of the last row of all.
         memory: its keys are those of the columns.
         causal: whether the last key of a row is its own position.
         in_order: sort the columns of a row by position, for a normalizer that takes the first of equal scores.
     """
 
     def __init__(
-        self, groups: Sequence[Sequence[Block]], target: int, memory: Memory, *, causal: bool, in_order: bool
+        self,
+        groups: Sequence[Sequence[AnyBlock]],
+        rows: int,
+        target: int,
+        memory: Memory,
+        *,
+        causal: bool,
+        in_order: bool,
     ) -> None:
-        self.groups, self.target, self.memory, self.causal = groups, target, memory, causal
+        self.groups, self.rows, self.target, self.memory, self.causal = groups, rows, target, memory, causal
         self.device = memory.values.device
         self.widths = [max(block.keys for block in group) for group in groups]
         self.order = self._order() if in_order and len(groups) > 1 else None
@@ -121,14 +141,14 @@ class BlockedScores:
             contexts.append(self._to_rows(torch.cat(group_contexts, 2), group))
         return torch.stack(contexts).sum(0) if len(contexts) > 1 else contexts[0]
 
-    def _tiles(self, block: Block, query: tuple[Tensor, ...], tiled: bool) -> Iterator[Block]:
+    def _tiles(self, block: AnyBlock, query: tuple[Tensor, ...], tiled: bool) -> Iterator[AnyBlock]:
         if not tiled:
             yield block
             return
         pair_numbers = max(1, sum(len(x) * x.shape[1] * x.shape[3] for x in query))  # of one pair, in all sentences
         yield from block.tiles(max(1, MAX_TILE_NUMBERS // pair_numbers))
 
-    def _positions(self, block: Block) -> QueryKeyPositions:
+    def _positions(self, block: AnyBlock) -> QueryKeyPositions:
         def query() -> Tensor:
             return block.row_positions(self.device)
 
@@ -147,7 +167,7 @@ class BlockedScores:
         )
 
     def _allowed(
-        self, block: Block, positions: QueryKeyPositions, visible: Bool[Tensor, "..."] | None
+        self, block: AnyBlock, positions: QueryKeyPositions, visible: Bool[Tensor, "..."] | None
     ) -> Bool[Tensor, "_ repeats _ rows keys"]:
         inside = block.seen(self.device)[None, :, None]
         mask = self.memory.mask
@@ -156,20 +176,20 @@ class BlockedScores:
         assert allowed is not None
         return allowed
 
-    def _to_rows(self, x: Tensor, group: Sequence[Block]) -> Tensor:
+    def _to_rows(self, x: Tensor, group: Sequence[AnyBlock]) -> Tensor:
         """Sort the rows of a group's blocks; rows of no block are 0."""
         if in_sequence(group):
-            return F.pad(x, (0, 0, 0, self.target - x.shape[2]))
+            return F.pad(x, (0, 0, 0, self.rows - x.shape[2]))
         rows = self._rows(group)
-        order = torch.full((self.target,), len(rows), device=self.device)
+        order = torch.full((self.rows,), len(rows), device=self.device)
         order[rows] = torch.arange(len(rows), device=self.device)
         return F.pad(x, (0, 0, 0, 1)).index_select(2, order)
 
-    def _from_rows(self, x: Tensor, group: Sequence[Block]) -> Tensor:
+    def _from_rows(self, x: Tensor, group: Sequence[AnyBlock]) -> Tensor:
         rows = self._rows(group)
         return x[:, :, : len(rows)] if in_sequence(group) else x.index_select(2, rows)
 
-    def _rows(self, group: Sequence[Block]) -> Int[Tensor, "rows"]:
+    def _rows(self, group: Sequence[AnyBlock]) -> Int[Tensor, "rows"]:
         return torch.cat([block.row_positions(self.device).flatten() for block in group])
 
     def _order(self) -> Int[Tensor, "target columns"]:
@@ -183,7 +203,7 @@ class BlockedScores:
         return all_positions.masked_fill(all_positions == 0, self.memory.source + 1).argsort(-1)
 
 
-def in_sequence(group: Sequence[Block]) -> bool:
+def in_sequence(group: Sequence[AnyBlock]) -> bool:
     """Return whether the rows of the blocks, one block after another, are 0, 1, 2, ..."""
     return all(block.spacing == 1 for block in group)
 

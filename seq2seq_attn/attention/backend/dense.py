@@ -17,7 +17,7 @@ def attend(parts: Parts, request: Request) -> HeadOutput:
     memory, positions = request.memory, request.positions()
     scores = parts.scores(request.prepared, memory.keys, positions, memory.values.dtype, request.history)
     centre = None
-    if not parts.pattern.sees_all:
+    if not (parts.pattern.sees_all or parts.pattern.selects):
         centre = parts.pattern.centre(request.query, positions.query, positions.end)
     allowed = allowed_pairs(parts, request, positions, centre)
     return weigh(parts, request, scores, allowed, memory.values, positions, centre)
@@ -30,7 +30,13 @@ def allowed_pairs(
     allowed = request.memory.visible
     if request.causal and request.source > request.start + 1:
         allowed = intersect_masks(allowed, (positions.key <= positions.query[:, None])[None, None])
-    if centre is not None:
+    if parts.pattern.selects:
+        query, keys = request.prepared[0].detach(), request.memory.keys[0].detach()
+        if keys.shape[1] != query.shape[1]:  # several heads of queries share one of keys
+            keys = keys.repeat_interleave(query.shape[1] // keys.shape[1], 1)
+        own = positions.query if request.self_attention else None
+        allowed = intersect_masks(allowed, parts.pattern.select(query, keys, allowed, own))
+    elif centre is not None:
         allowed = intersect_masks(allowed, parts.pattern.allowed(centre, positions.key)[:, None])
     return intersect_masks(allowed, parts.score.visible(positions))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import torch
@@ -15,8 +15,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from seq2seq_attn.attention.backend.blocks import gather
+from seq2seq_attn.attention.backend.dense import allowed_pairs
 from seq2seq_attn.attention.backend.kernel.block_product import block_product
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
+from seq2seq_attn.attention.block import GatheredBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
 
 MAX_CACHED_PAIRS = 2**19  # of one mask: a short sentence takes no longer than its mask
@@ -27,6 +30,9 @@ CACHED_MASKS: OrderedDict[Hashable, Tensor] = OrderedDict()  # by what they depe
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
     """Return None where the weights are no plain softmax of inner products, or no kernel knows which are allowed."""
     memory, pattern = request.memory, parts.pattern
+    if parts.fusible and pattern.selects:
+        allowed = allowed_pairs(parts, request, request.positions(), None)
+        return HeadOutput(masked_product(request.prepared[0], memory.keys[0], memory.values, allowed))
     if not (parts.fusible and memory.one_mask and request.square):
         return None
     if not (pattern.sees_all or request.starts_at_zero):
@@ -63,6 +69,8 @@ def fused_attention(
         return full_attention(query, keys, values, mask, causal)
     target, source = query.shape[2], keys.shape[2]
     if source >= pattern.fused_from:
+        if pattern.gathers:
+            return gathered_product(query, keys, values, mask, pattern.gathered_blocks(target, source, causal))
         context = block_product(
             query, keys, values, mask, causal, pattern.block_groups, rows_match_keys=rows_match_keys
         )
@@ -75,6 +83,27 @@ def fused_attention(
     if mask is not None:
         bias = bias.masked_fill(~mask[:, None, None], -math.inf)
     return masked_product(query, keys, values, bias)
+
+
+def gathered_product(
+    query: Float[Tensor, "batch heads target width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    values: Float[Tensor, "batch kv_heads source value_width"],
+    mask: Bool[Tensor, "batch source"] | None,
+    blocks: Sequence[GatheredBlock],
+) -> Float[Tensor, "batch heads target value_width"]:
+    """Attend in tiles of rows, each with a copy of the keys that it sees."""
+    contexts = []
+    for block in blocks:
+        rows, columns = block.row_positions(query.device), block.key_positions(query.device)
+        allowed = block.seen(query.device)[None, :, None]
+        if mask is not None:
+            allowed = allowed & mask[:, columns][:, :, None, None]
+        (q,), (k, v) = gather((query,), rows), gather((keys, values), columns)
+        allowed = allowed.expand(len(query), -1, -1, -1, -1).flatten(0, 1)
+        context = masked_product(*(x.flatten(0, 1) for x in (q, k, v)), allowed)
+        contexts.append(context.unflatten(0, (len(query), -1)).movedim(1, 2).flatten(2, 3))
+    return torch.cat(contexts, 2)
 
 
 def full_attention(
@@ -99,7 +128,7 @@ def masked_product(
     query: Float[Tensor, "batch heads target width"],
     keys: Float[Tensor, "batch kv_heads source width"],
     values: Float[Tensor, "batch kv_heads source value_width"],
-    allowed: Bool[Tensor, "#batch 1 #target source"] | Float[Tensor, "#batch 1 #target source"] | None,
+    allowed: Bool[Tensor, "#batch #heads #target source"] | Float[Tensor, "#batch 1 #target source"] | None,
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend under a mask, boolean or of 0 and -inf; a row that sees nothing gets zeros, not NaN."""
     grouped = query.shape[1] != keys.shape[1]  # the kernel reads a head of keys for several of queries, uncopied

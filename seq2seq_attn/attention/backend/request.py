@@ -88,6 +88,7 @@ class Request(NamedTuple):
         causal: a query at position t attends to keys 0..t only.
         need_weights: the weights are to be returned.
         same_position: all queries are at position `start`: the hypotheses of a sentence in beam search.
+        self_attention: queries and keys are of the same sequence, so that a query's own position is among the keys.
         rows_match_keys: query t and key t are the same token, so where the mask hides a key, its query is padding.
     """
 
@@ -98,6 +99,7 @@ class Request(NamedTuple):
     causal: bool
     need_weights: bool
     same_position: bool = False
+    self_attention: bool = False
     rows_match_keys: bool = False
     history: History | None = None
 

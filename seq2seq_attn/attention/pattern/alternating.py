@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, final
 
-from jaxtyping import Bool, Int
-from torch import Tensor
-
 from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.errors import UserError
@@ -28,7 +25,9 @@ class AlternatingPattern(Pattern):
         UserError: for an empty list.
     """
 
-    def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, patterns: Mapping[str, partial[Any]]) -> None:
+    def __init__(
+        self, *, query_dim: int, key_dim: int, num_heads: int, head_dim: int, patterns: Mapping[str, partial[Any]]
+    ) -> None:
         super().__init__()
         if not patterns:
             raise UserError(
@@ -36,14 +35,9 @@ class AlternatingPattern(Pattern):
                 "attention/pattern@attention.pattern.patterns.local=local"
             )
         self.patterns = list(patterns.values())
-        self.sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads}
+        self.sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads, "head_dim": head_dim}
 
     def for_layer(self, layer: int) -> Pattern:
         turn, chosen = divmod(layer, len(self.patterns))
         # a list inside the list alternates by itself
-        return build_part(self.patterns[chosen], **self.sizes).for_layer(turn)
-
-    def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
-        raise NotImplementedError(
-            "a list of patterns allows nothing itself; use the pattern of a layer: for_layer(layer)"
-        )
+        return build_part(self.patterns[chosen], **self.sizes, layer=layer).for_layer(turn)

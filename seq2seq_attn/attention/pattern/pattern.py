@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from typing import ClassVar, TypeVar
@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.block import Block
+from seq2seq_attn.attention.block import Block, GatheredBlock
 from seq2seq_attn.errors import UserError
 
 AnyPosition = TypeVar("AnyPosition", int, Tensor)
@@ -21,12 +21,15 @@ AnyPosition = TypeVar("AnyPosition", int, Tensor)
 class Pattern(nn.Module, ABC):
     """Which keys a query may attend to.
 
-    `allowed` is the definition. `window` and `block_groups` describe the same pairs for faster backends.
+    `allowed` is the definition, or `select` where the choice depends on the content of queries and keys. `window` and
+    `block_groups` describe the same pairs as `allowed` for faster backends.
 
     Attributes:
         sees_all: whether every key is allowed.
         reweighs: whether `reweigh` changes anything.
-        reads_query: whether `centre` depends on the content of a query.
+        reads_query: whether `centre` or `select` depends on the content of a query.
+        selects: whether `select` is the definition; the score then has to be an inner product.
+        gathers: whether `gathered_blocks` takes the place of `block_groups`.
         length_ratio: source positions per target position. It is a fixed number, because the length of the target is
             unknown in decoding, and 1 in self-attention.
         fused_from, blocks_from: source positions from which blocks are faster than all pairs under a mask: in the
@@ -36,6 +39,8 @@ class Pattern(nn.Module, ABC):
     sees_all: ClassVar[bool] = False
     reweighs: ClassVar[bool] = False
     reads_query: ClassVar[bool] = False
+    selects: ClassVar[bool] = False
+    gathers: ClassVar[bool] = False
     length_ratio: float = 1.0
     fused_from: int = sys.maxsize
     blocks_from: int = sys.maxsize
@@ -58,9 +63,28 @@ class Pattern(nn.Module, ABC):
         """What `allowed` depends on besides its arguments, so that equal patterns share a mask; None: not cached."""
         return None
 
-    @abstractmethod
     def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
         """Return which keys a query with this centre may attend to."""
+        raise NotImplementedError(f"{type(self).__name__} defines no `allowed`")
+
+    def select(
+        self,
+        query: Float[Tensor, "batch heads target width"],
+        keys: Float[Tensor, "batch heads source width"],
+        visible: Bool[Tensor, "#batch #heads #target #source"] | None,
+        own: Int[Tensor, "target"] | None,
+    ) -> Bool[Tensor, "batch heads target source"]:
+        """Return which keys each query selects. No gradient flows through the choice.
+
+        Nothing in it may depend on the padded or the final length, or one step at a time would differ from all at
+        once: what a query selects depends on itself and on the keys that it may see.
+
+        Args:
+            query, keys: as the score prepared them, and rotary positions turned them.
+            visible: the keys that mask and causality let a query see; None: all.
+            own: positions of the queries among the keys, in self-attention; None: in cross-attention.
+        """
+        raise NotImplementedError(f"{type(self).__name__} selects nothing by content; use `allowed`")
 
     def reweigh(
         self, weights: Float[Tensor, "batch heads target source"], centre: Tensor, key_position: Int[Tensor, "source"]
@@ -79,6 +103,10 @@ class Pattern(nn.Module, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no blocks; use `allowed`")
 
+    def gathered_blocks(self, target: int, source: int, causal: bool) -> Sequence[GatheredBlock]:
+        """Return blocks that hold every allowed pair exactly once, in the order of their rows, which are all rows."""
+        raise NotImplementedError(f"{type(self).__name__} has no blocks; use `allowed`")
+
 
 def aligned_position(position: AnyPosition, length_ratio: float) -> AnyPosition:
     """round(position * length_ratio), halves up.
@@ -95,6 +123,12 @@ def check_k(k: int) -> None:
     """Refuse a window or a stride of nothing."""
     if k < 1:
         raise UserError(f"a pattern needs k >= 1, got {k}; set attention.pattern.k=1 or more")
+
+
+def check_count(name: str, number: int, *, least: int) -> None:
+    """Refuse an option of a pattern that is too small."""
+    if number < least:
+        raise UserError(f"attention.pattern.{name}={number} is too small; set it to {least} or more")
 
 
 def check_length_ratio(length_ratio: float) -> None:

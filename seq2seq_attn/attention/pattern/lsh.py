@@ -1,0 +1,77 @@
+"""LSH pattern: keys whose hash is the query's in any of several rounds. Kitaev et al. 2020, section 2,
+arXiv:2001.04451 (Reformer).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from seq2seq_attn.attention.pattern.pattern import Pattern, check_count
+from seq2seq_attn.errors import UserError
+
+
+@final
+class LshPattern(Pattern):
+    """h(x) = arg max [x R; -x R], with one random matrix R per round: vectors of similar direction share a bucket.
+
+    Queries and keys are hashed as the score prepared them, head by head, so the score has to be an inner product. In
+    self-attention a query sees its own position, too; in cross-attention a query whose buckets hold no key sees
+    nothing and gets zeros.
+
+    The paper has one projection for queries and keys; here they are those of the score, usually two. The paper sorts
+    positions by bucket and cuts them into chunks, so that a full bucket loses keys; here a bucket is seen whole,
+    because padding and later positions would move the cuts. The paper's buckets are more for a longer sequence; here
+    their number is fixed. It discounts its own position and keys that share several buckets; here all weigh alike.
+
+    Args:
+        head_dim: width of a prepared query.
+        layer: number of the layer; each has other rotations.
+        num_buckets: an even number.
+        num_rounds: number of hashes.
+        seed: of the rotations.
+
+    Raises:
+        UserError: for an odd number of buckets, or no round.
+    """
+
+    reads_query: ClassVar[bool] = True
+    selects: ClassVar[bool] = True
+    rotations: Tensor
+
+    def __init__(self, *, head_dim: int, layer: int, num_buckets: int, num_rounds: int, seed: int) -> None:
+        super().__init__()
+        check_count("num_buckets", num_buckets, least=2)
+        check_count("num_rounds", num_rounds, least=1)
+        if num_buckets % 2:
+            raise UserError(
+                f"attention.pattern.num_buckets={num_buckets} is odd, but buckets are pairs of opposite directions; "
+                f"set it to {num_buckets + 1}"
+            )
+        generator = torch.Generator().manual_seed(1000 * seed + layer)
+        rotations = torch.randn(num_rounds, head_dim, num_buckets // 2, generator=generator, dtype=torch.float64)
+        self.register_buffer("rotations", rotations.to(torch.get_default_dtype()))
+
+    def select(
+        self,
+        query: Float[Tensor, "batch heads target width"],
+        keys: Float[Tensor, "batch heads source width"],
+        visible: Bool[Tensor, "#batch #heads #target #source"] | None,
+        own: Int[Tensor, "target"] | None,
+    ) -> Bool[Tensor, "batch heads target source"]:
+        same = None
+        for rotation in self.rotations:
+            shared = bucket(query, rotation)[..., :, None] == bucket(keys, rotation)[..., None, :]
+            same = shared if same is None else same | shared
+        assert same is not None
+        return same if own is None else same | (torch.arange(keys.shape[2], device=own.device) == own[:, None])
+
+
+def bucket(
+    x: Float[Tensor, "batch heads length width"], rotation: Float[Tensor, "width half"]
+) -> Int[Tensor, "batch heads length"]:
+    rotated = x @ rotation.to(x.dtype)
+    return torch.cat([rotated, -rotated], -1).argmax(-1)
