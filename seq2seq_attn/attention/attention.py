@@ -230,5 +230,9 @@ class Attention(nn.Module):
         if self.project_output is not None:
             context = self.project_output(context) if self.training else self.project_output[0](context)
         return Attended(
-            context, weights, None if log_prob is None else log_prob.sum(1), None if entropy is None else entropy.sum(1)
+            context,
+            weights,
+            None if log_prob is None else log_prob.sum(1),
+            None if entropy is None else entropy.sum(1),
+            sums_to_one=self.normalizer.sums_to_one,
         )

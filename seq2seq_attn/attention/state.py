@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.precision import at_least_float32
 
 SHORT = 64  # positions up to which copying is as fast as reading a buffer with gaps: 64 rows on two CPU cores
 
@@ -243,6 +244,7 @@ class Attended(NamedTuple):
         weights: before dropout; None: not asked for.
         log_prob, entropy: of a normalizer that samples, summed over heads, in nats.
         memory: of self-attention, the past of its next step.
+        sums_to_one: whether the weights of a row are a distribution over the keys.
     """
 
     context: Float[Tensor, "batch target context_dim"]
@@ -250,17 +252,30 @@ class Attended(NamedTuple):
     log_prob: Float[Tensor, "batch target"] | None = None
     entropy: Float[Tensor, "batch target"] | None = None
     memory: Memory | None = None
+    sums_to_one: bool = True
+
+    @property
+    def distribution(self) -> Float[Tensor, "batch heads target source"] | None:
+        """The weights as a distribution over the keys, from which entropies, maps and alignments are made.
+
+        Where rows do not sum to 1, or weights are negative, it is the positive part of a row divided by its sum; a row
+        without a positive weight is all 0.
+        """
+        if self.weights is None or self.sums_to_one:
+            return self.weights
+        positive = at_least_float32(self.weights).clamp(min=0)
+        total = positive.sum(-1, keepdim=True)
+        return (positive / total.masked_fill(total == 0, 1.0)).to(self.weights.dtype)
 
 
 def flatten_hypotheses(attended: Attended) -> Attended:
     """Turn hypotheses that were queries of one sentence into rows of one query each."""
-    _, weights, log_prob, entropy, memory = attended
-    return Attended(
-        attended.context.flatten(0, 1).unsqueeze(1),
-        None if weights is None else weights.transpose(1, 2).flatten(0, 1).unsqueeze(2),
-        None if log_prob is None else log_prob.reshape(-1, 1),
-        None if entropy is None else entropy.reshape(-1, 1),
-        memory,
+    context, weights, log_prob, entropy, *_ = attended
+    return attended._replace(
+        context=context.flatten(0, 1).unsqueeze(1),
+        weights=None if weights is None else weights.transpose(1, 2).flatten(0, 1).unsqueeze(2),
+        log_prob=None if log_prob is None else log_prob.reshape(-1, 1),
+        entropy=None if entropy is None else entropy.reshape(-1, 1),
     )
 
 

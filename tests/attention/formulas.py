@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from attention.normalizer_formulas import NORMALIZERS
+from attention.normalizer_formulas import weights_of
 from attention.pattern_formulas import SEES, factor
 from attention.score_formulas import LOOKS, SCORES, Pair
 from torch import Tensor
@@ -52,5 +52,5 @@ def weigh(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
     if not seen:
         return {}
     scores = torch.stack([SCORES[type(score).__name__](score, pair) for pair in seen])
-    shares = NORMALIZERS[type(normalizer).__name__](scores)
+    shares = weights_of(normalizer, scores, seen[0].head)
     return {p.s: share * factor(pattern, p) for p, share in zip(seen, shares, strict=True)}
