@@ -93,7 +93,7 @@ class Attention(nn.Module):
         self.relative = None
         if relative is not None:
             self.relative = relative(num_heads=self.num_heads, head_dim=query_dim // self.num_heads)
-        if self.relative is not None and self.relative.needs_inner_product and not self.score.inner_product:
+        if self.relative is not None and self.relative.needs_inner_product and not self.score.rotatable:
             raise UserError(
                 f"position={self.relative.option} acts on an inner product of queries and keys, which "
                 f"{type(self.score).__name__} is not; use attention/score=scaled_dot, or position=alibi or "

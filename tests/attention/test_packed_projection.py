@@ -31,7 +31,15 @@ def found(attention: Any, query: Tensor, keys: Tensor, from_rows: int, how: str)
 
 @pytest.mark.parametrize("how", ["cross", "self"])
 @pytest.mark.parametrize(
-    "overrides", [[], ["attention.qkv_bias=false"], ["attention.qk_scale=0.7"]], ids=["plain", "no_bias", "scale"]
+    "overrides",
+    [
+        [],
+        ["attention.qkv_bias=false"],
+        ["attention.qk_scale=0.7"],
+        ["attention/score=cosine", "attention.qkv_bias=true"],
+        ["attention/score=l2", "attention.qk_scale=0.7"],
+    ],
+    ids=["plain", "no_bias", "scale", "cosine", "l2"],
 )
 def test_joined_projections_equal_those_one_by_one(
     how: str, overrides: list[str], monkeypatch: pytest.MonkeyPatch
