@@ -6,8 +6,9 @@ import math
 
 import pytest
 import torch
-from configs import attention_of
+from configs import attention_of, built, composed
 
+from seq2seq_attn.attention import Attention
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
@@ -239,3 +240,21 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(
     with pytest.raises(UserError) as refused:
         attention_of(preset, *overrides, query_dim=query_dim, key_dim=key_dim, value_dim=value_dim)
     assert str(refused.value) == sentence
+
+
+def of_itself(score: str, position: str, *overrides: str) -> Attention:
+    relative = built(composed(f"position={position}").position)(dim=6).relative
+    chosen = [f"attention/score={score}", "attention.num_heads=1", *overrides]
+    return attention_of("multihead", *chosen, query_dim=6, key_dim=6, value_dim=6, relative=relative).eval()
+
+
+@pytest.mark.parametrize("position", ["rotary", "relative"])
+def test_a_relative_position_acts_on_a_capped_inner_product_and_not_on_a_distance(position: str) -> None:
+    plain = of_itself("scaled_dot", position)
+    capped = of_itself("soft_cap", position, "attention.score.cap=1000000.0")
+    for ours, theirs in zip(capped.parameters(), plain.parameters(), strict=True):
+        ours.data = theirs.data
+    x = torch.randn(2, 7, 6)
+    torch.testing.assert_close(capped.attend_self(x).context, plain.attend_self(x).context)
+    with pytest.raises(UserError, match=rf"position={position} acts on an inner product of .*, which L2Score is not"):
+        of_itself("l2", position)

@@ -16,7 +16,7 @@ from transformers.models.gpt_oss import modeling_gpt_oss
 from seq2seq_attn.nn.heads import split_heads
 
 pytestmark = pytest.mark.usefixtures("double")
-B, N, HEADS, DIM = 2, 11, 3, 12
+B, N, HEADS, DIM = 2, 11, 3, 15
 MASK = torch.arange(N) < torch.tensor([[N], [6]])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,16 +17,17 @@ from x_transformers.attend import Attend
 from seq2seq_attn.nn.heads import join_heads, split_heads
 
 pytestmark = pytest.mark.usefixtures("double")
-B, N, HEADS, DIM = 2, 11, 3, 12
+B, N, HEADS, DIM = 2, 11, 3, 15
 MASK = torch.arange(N) < torch.tensor([[N], [6]])
+SOFTMAX = {"custom_attn_fn": partial(F.softmax, dim=-1)}  # theirs goes through float32
 CASES: dict[str, dict[str, Any]] = {
-    "multihead": {},
+    "multihead": SOFTMAX,
     "cosine": {"qk_norm": True},
-    "l2": {"l2_distance": True},
-    "soft_cap": {"softclamp_logits": True, "logit_softclamp_value": 0.5},
+    "l2": {"l2_distance": True, **SOFTMAX},
+    "soft_cap": {"softclamp_logits": True, "logit_softclamp_value": 0.5, **SOFTMAX},
     "sigmoid": {"sigmoid": True},
-    "softmax_one": {"add_zero_kv": True},
-    "sink": {"head_learned_sink": True, "heads": HEADS},
+    "softmax_one": {"add_zero_kv": True, **SOFTMAX},
+    "sink": {"head_learned_sink": True, "heads": HEADS, **SOFTMAX},
     "top_k": {"sparse_topk": 3},
 }
 OVERRIDES = {"soft_cap": ["attention.score.cap=0.5"], "top_k": ["attention.normalizer.k=3"]}
@@ -37,8 +39,6 @@ def test_context_and_gradients_equal_those_of_x_transformers(preset: str, causal
     layer = attention_of(
         preset, f"attention.num_heads={HEADS}", *OVERRIDES.get(preset, []), query_dim=DIM, key_dim=DIM, value_dim=DIM
     ).eval()
-    # its softmax is in float32 without a normalization of queries and keys
-    tolerance = 1e-12 if preset in ("cosine", "sigmoid") else 1e-6
     theirs = Attend(causal=causal, **CASES[preset])
     if preset == "sink":
         layer.normalizer.logits.data.normal_()
@@ -61,9 +61,9 @@ def test_context_and_gradients_equal_those_of_x_transformers(preset: str, causal
     expected = layer.project_output[0](join_heads(context))
     found = layer.attend_self(x, MASK, causal=causal).context
     upstream = torch.randn(B, N, DIM) * MASK[..., None]
-    torch.testing.assert_close(found[MASK], expected[MASK], rtol=0, atol=tolerance)
+    torch.testing.assert_close(found[MASK], expected[MASK], rtol=0, atol=1e-12)
     for ours, other in zip(gradients(found, upstream, inputs), gradients(expected, upstream, inputs), strict=True):
-        torch.testing.assert_close(ours, other, rtol=0, atol=100 * tolerance)
+        torch.testing.assert_close(ours, other, rtol=0, atol=1e-10)
 
 
 def gradients(context: Tensor, upstream: Tensor, inputs: list[Tensor]) -> list[Tensor]:
