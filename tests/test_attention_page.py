@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import shlex
@@ -160,14 +161,15 @@ def mebibytes(cell: str) -> float:
 
 
 def test_weights_of_the_normalizers_are_those_of_the_code() -> None:
-    scores = torch.tensor([[2.0, 1.5, 0.0]])
+    scores = torch.tensor([[[2.0, 1.5, 0.0]]])
     table = rows("normalizer")
-    assert len(table) == 4
+    assert len(table) == 9
     for name, weights in table:
-        option = re.findall(r"`(\w+)`", name)[0]
-        normalizer = build_attention("bahdanau", f"normalizer={option}", dim=2).attention.normalizer.eval()
-        found = normalizer(scores, None).weights[0].tolist()
-        assert [round(weight, 3) for weight in found] == [float(weight) for weight in weights.split(", ")]
+        overrides = [f"normalizer.{option}={value}" for option, value in re.findall(r"(\w+) = (\d+)", name)]
+        for option in re.findall(r"`(\w+)`", name):
+            layer = build_attention("bahdanau", f"normalizer={option}", *overrides, dim=2)
+            found = layer.attention.normalizer.eval()(scores, None).weights[0, 0].tolist()
+            assert [round(weight, 3) for weight in found] == [float(weight) for weight in weights.split(", ")]
 
 
 def test_learned_numbers_of_the_scores_are_those_of_the_code() -> None:
@@ -223,14 +225,14 @@ def test_without_tanh_the_query_of_an_additive_score_changes_nothing() -> None:
 def test_the_example_of_a_new_score_is_one() -> None:
     (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     (config,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert "seq2seq_attn.attention.score.cosine.CosineScore" in config
+    assert "seq2seq_attn.attention.score.biased_general.BiasedGeneralScore" in config
     names: dict[str, type] = {}
     exec(code, names)
-    score = names["CosineScore"](query_dim=6, key_dim=5, num_heads=2, sharpness=10.0)
-    query, keys = torch.randn(1, 3, 6), torch.randn(1, 4, 5)
+    score = names["BiasedGeneralScore"](query_dim=5, key_dim=6, num_heads=2)
+    query, keys = torch.randn(1, 3, 5), torch.randn(1, 4, 6)
     nowhere = QueryKeyPositions(lambda: torch.arange(3), lambda: torch.arange(4), lambda: torch.arange(3))
     found = score(score.prepare_query(query), score.prepare_keys(keys), nowhere)
-    projected = score.project_key(keys)
     for head, part in enumerate((slice(0, 3), slice(3, 6))):
-        expected = 10 * torch.cosine_similarity(query[0, :, None, part], projected[0, None, :, part], dim=-1)
-        torch.testing.assert_close(found[0, head], expected)
+        for t, s in itertools.product(range(3), range(4)):
+            projected = score.project_query.weight[part] @ query[0, t] + score.project_query.bias[part]
+            torch.testing.assert_close(found[0, head, t, s], projected @ keys[0, s, part])

@@ -174,9 +174,8 @@ class Attention(AttentionLayer):
 
     @property
     def sums_to_one(self) -> bool:
-        """Whether the weights of a query that sees a key are a distribution: not negative, with the sum 1."""
-        mixed = self.mix is not None and not self.mix.sums_to_one
-        return self.normalizer.sums_to_one and not mixed and not self.pattern.reweighs
+        """Whether the weights of a query that sees a key are a distribution, before a pattern reweighs them."""
+        return self.normalizer.sums_to_one and (self.mix is None or self.mix.sums_to_one)
 
     def prepare(
         self,
@@ -347,7 +346,11 @@ class Attention(AttentionLayer):
         if self.project_output is not None:
             context = self.project_output(context) if self.training else self.project_output[0](context)
         return Attended(
-            context, weights, None if log_prob is None else log_prob.sum(1), None if entropy is None else entropy.sum(1)
+            context,
+            weights,
+            None if log_prob is None else log_prob.sum(1),
+            None if entropy is None else entropy.sum(1),
+            sums_to_one=self.sums_to_one,
         )
 
 

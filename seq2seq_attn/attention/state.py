@@ -14,6 +14,7 @@ from torch import Tensor
 
 from seq2seq_attn.attention.history import History
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.precision import at_least_float32
 
 SHORT = 64  # positions up to which copying is as fast as reading a buffer with gaps: 64 rows on two CPU cores
 
@@ -281,6 +282,7 @@ class Attended(NamedTuple):
         log_prob, entropy: of a normalizer that samples, summed over heads, in nats.
         memory: of self-attention, the past of its next step.
         history: for the next step, of a layer that reads the weights of the steps before.
+        sums_to_one: whether the weights of a row are a distribution over the keys.
     """
 
     context: Float[Tensor, "batch target context_dim"]
@@ -289,6 +291,20 @@ class Attended(NamedTuple):
     entropy: Float[Tensor, "batch target"] | None = None
     memory: AttentionMemory | None = None
     history: History | None = None
+    sums_to_one: bool = True
+
+    @property
+    def distribution(self) -> Float[Tensor, "batch heads target source"] | None:
+        """The weights as a distribution over the keys, from which entropies, maps and alignments are made.
+
+        Where rows do not sum to 1, or weights are negative, it is the positive part of a row divided by its sum; a row
+        without a positive weight is all 0.
+        """
+        if self.weights is None or self.sums_to_one:
+            return self.weights
+        positive = at_least_float32(self.weights).clamp(min=0)
+        total = positive.sum(-1, keepdim=True)
+        return (positive / total.masked_fill(total == 0, 1.0)).to(self.weights.dtype)
 
 
 def flatten_hypotheses(attended: Attended) -> Attended:

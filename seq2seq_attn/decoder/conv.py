@@ -94,7 +94,7 @@ class ConvDecoder(Decoder):
         return Decoded(
             self.dropout(self.narrow(hidden)),
             ConvState(state.memories, tuple(inputs), state.context_scale, state.next_position + target),
-            {f"cross/{i}": a.weights for i, a in enumerate(results) if a.weights is not None},
+            {f"cross/{i}": found for i, a in enumerate(results) if (found := a.distribution) is not None},
             sum_present(a.log_prob for a in results),
             sum_present(a.entropy for a in results),
         )

@@ -41,7 +41,8 @@ class Decoded(NamedTuple):
     Attributes:
         hidden: hidden states before the output layer.
         state: the state after the last token.
-        weights: attention weights by slot and layer, such as `cross/0`; empty unless requested.
+        weights: attention weights by slot and layer, such as `cross/0`, as distributions (`Attended.distribution`);
+            empty unless requested.
         log_prob, entropy: those of a sampling normalizer, summed over layers and heads, in nats.
         source_log_prob, source_entropy: the same for the encoder, if the model has read the source.
     """

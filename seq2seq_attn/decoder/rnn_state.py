@@ -56,7 +56,7 @@ class StepOutputs:
 
     def join(self, slot: str) -> tuple[dict[str, Tensor], Tensor | None, Tensor | None]:
         """Return the weights by slot, log-probabilities and entropies, concatenated along the target."""
-        weights = self._cat("weights", dim=2)
+        weights = self._cat("distribution", dim=2)
         return {} if weights is None else {slot: weights}, self._cat("log_prob", 1), self._cat("entropy", 1)
 
     def _cat(self, field: str, dim: int) -> Tensor | None:

@@ -90,7 +90,7 @@ class TransformerDecoder(Decoder):
         return Decoded(
             self.norm(x),
             TransformerState(state.source, past, state.packed, state.next_position + embedded.shape[1]),
-            {slot: a.weights for slot, a in results.items() if a.weights is not None},
+            {slot: found for slot, a in results.items() if (found := a.distribution) is not None},
             sum_present(a.log_prob for a in results.values()),
             sum_present(a.entropy for a in results.values()),
         )

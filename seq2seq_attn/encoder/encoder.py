@@ -46,7 +46,8 @@ class Encoded:
         values: vectors that attention averages; in most encoders the same tensor as `keys`.
         mask: True at real tokens.
         summary: one vector per sentence, from which a recurrent decoder starts.
-        weights: attention weights by layer, such as `encoder/0`; empty unless requested.
+        weights: attention weights by layer, such as `encoder/0`, as distributions (`Attended.distribution`); empty
+            unless requested.
         log_prob, entropy: those of a sampling normalizer, summed over layers and heads, in nats.
     """
 

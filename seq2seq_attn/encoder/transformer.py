@@ -77,7 +77,7 @@ class TransformerEncoder(Encoder):
             output,
             mask,
             masked_mean(output, mask),
-            weights={f"encoder/{i}": a.weights for i, a in enumerate(results)} if need_weights else {},
+            weights={f"encoder/{i}": a.distribution for i, a in enumerate(results)} if need_weights else {},
             log_prob=sum_present(a.log_prob for a in results),
             entropy=sum_present(a.entropy for a in results),
         )

@@ -14,6 +14,7 @@ class AttentionFigures:
     """Means over all sentences so far.
 
     Entropy is in nats, of each target token's weights, in every layer and head; it is 0 where one token has all weight.
+    Where the weights of a normalizer do not sum to 1 or are negative, it is that of `Attended.distribution`.
 
     Coverage is the mean over source tokens of min(1, sum of weights over target tokens), of the mean attention of all
     layers and heads: the inside of the coverage penalty of Wu et al. 2016, eq. 14, arXiv:1609.08144. At 1 no token was

@@ -1,4 +1,4 @@
-"""One-hot choice of a position in each row: the best score or, with Gumbel noise, a sample."""
+"""Choice of positions in each row: the best score, a sample of one with Gumbel noise, or the k best scores."""
 
 from __future__ import annotations
 
@@ -21,6 +21,19 @@ def best_position(
         visible = visible.masked_fill(~allowed, -torch.inf)
     chosen = torch.zeros_like(visible).scatter_(-1, visible.argmax(-1, keepdim=True), 1.0)
     return chosen if allowed is None else chosen.masked_fill(~allowed, 0.0)
+
+
+def best_positions(
+    scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None, k: int
+) -> Bool[Tensor, "*rows keys"]:
+    """Return True at the k largest allowed scores, the first of equal ones; at all allowed ones of a row with fewer."""
+    visible = scores.detach()
+    if allowed is not None:
+        visible = visible.masked_fill(~allowed, -torch.inf)
+    least = visible.topk(k).values[..., -1:]
+    better, equal = visible > least, visible == least
+    chosen = better | (equal & (equal.cumsum(-1) <= k - better.sum(-1, keepdim=True)))
+    return chosen if allowed is None else chosen & allowed
 
 
 def gumbel_noise(scores: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*rows keys"]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from attention.feature_map_formulas import kernel_weights
 from attention.history_formulas import HISTORY_NORMALIZERS, HISTORY_SCORES, Past
 from attention.mix_formulas import CONTEXTS, GATES, MIXES
-from attention.normalizer_formulas import NORMALIZERS
+from attention.normalizer_formulas import weights_of
 from attention.pattern_formulas import SEES, SELECTS, factor
 from attention.score_formulas import LOOKS, SCORES, Pair
 from torch import Tensor
@@ -86,7 +87,7 @@ def weigh(attention: Any, pairs: list[Pair], past: Past, own: bool) -> dict[int,
     if walking := HISTORY_NORMALIZERS.get(type(normalizer).__name__):
         found = walking(normalizer, {p.s: x for p, x in zip(seen, scores, strict=True)}, past)
         return {p.s: found[p.s] * factor(pattern, p) for p in seen}
-    shares = NORMALIZERS[type(normalizer).__name__](scores)
+    shares = weights_of(normalizer, scores, seen[0].head)
     return {p.s: share * factor(pattern, p) for p, share in zip(seen, shares, strict=True)}
 
 
@@ -98,6 +99,7 @@ def mixed(attention: Any, rows: list[list[Pair]]) -> list[dict[int, Tensor]]:
     if not seen:
         return [{}] * attention.num_heads
     scores = [torch.stack([SCORES[type(score).__name__](score, pair) for pair in pairs]) for pairs in rows]
-    normalize = NORMALIZERS[type(attention.normalizer).__name__]
-    weights = MIXES[type(attention.mix).__name__](attention.mix, scores, normalize)
+    weights = MIXES[type(attention.mix).__name__](
+        attention.mix, scores, partial(weights_of, attention.normalizer, head=0)
+    )
     return [{p.s: share * factor(pattern, p) for p, share in zip(seen, row, strict=True)} for row in weights]

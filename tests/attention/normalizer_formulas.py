@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -34,11 +36,55 @@ def entmax15(scores: Tensor) -> Tensor:
     return (scores / 2 - threshold).relu().square()
 
 
-# By class, in evaluation mode.
+def sigmoid(scores: Tensor) -> Tensor:
+    """Ramapuram et al. 2024, eq. 3 with b = -log n."""
+    return 1 / (1 + len(scores) * (-scores).exp())
+
+
+def relu(scores: Tensor) -> Tensor:
+    """Wortsman et al. 2023, section 3, with alpha = 1."""
+    return scores.relu() / len(scores)
+
+
+def identity(scores: Tensor) -> Tensor:
+    """Shen et al. 2018, section 3.2: queries and keys divided by the root of n each."""
+    return scores / len(scores)
+
+
+def softmax_one(scores: Tensor) -> Tensor:
+    """Miller 2023."""
+    return scores.exp() / (1 + scores.exp().sum())
+
+
+def sink(scores: Tensor, logit: Tensor) -> Tensor:
+    """gpt-oss: the softmax of the scores and the logit, without the last weight."""
+    return softmax(torch.cat([scores, logit[None]]))[:-1]
+
+
+def top_k(scores: Tensor, k: int) -> Tensor:
+    """Zhao et al. 2019, eq. 3-5, with the first of equal scores."""
+    best = sorted(range(len(scores)), key=lambda position: (-scores[position].item(), position))[:k]
+    return torch.zeros(len(scores)).index_put((torch.tensor(best),), softmax(scores[best]))
+
+
+def weights_of(normalizer: Any, scores: Tensor, head: int = 0) -> Tensor:
+    """The weights of one row of one head, by the class of its normalizer."""
+    if type(normalizer).__name__ == "SinkNormalizer":
+        return sink(scores, normalizer.logits[head])
+    if type(normalizer).__name__ == "TopKNormalizer":
+        return top_k(scores, normalizer.k)
+    return NORMALIZERS[type(normalizer).__name__](scores)
+
+
+# By class, in evaluation mode; those that take nothing but scores.
 NORMALIZERS = {
     "Entmax15Normalizer": entmax15,
     "HardGumbelNormalizer": hard,
     "HardNormalizer": hard,
+    "IdentityNormalizer": identity,
+    "ReluNormalizer": relu,
+    "SigmoidNormalizer": sigmoid,
     "SoftmaxNormalizer": softmax,
+    "SoftmaxOneNormalizer": softmax_one,
     "SparsemaxNormalizer": sparsemax,
 }

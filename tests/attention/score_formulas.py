@@ -47,6 +47,26 @@ def scaled_dot(score: Any, pair: Pair) -> Tensor:
     return query @ keys.chunk(groups)[pair.head * groups // pair.heads] / math.sqrt(len(query))
 
 
+def plain_scaled_dot(score: Any, pair: Pair) -> Tensor:
+    query, key = head_of(pair.q, pair), head_of(pair.k, pair)
+    return query @ key / math.sqrt(len(query))
+
+
+def cosine(score: Any, pair: Pair) -> Tensor:
+    query, key = head_of(score.project_query(pair.q), pair), head_of(score.project_key(pair.k), pair)
+    return score.scales[pair.head] * (query @ key) / (query.norm() * key.norm())
+
+
+def l2(score: Any, pair: Pair) -> Tensor:
+    query, key = head_of(score.project_query(pair.q), pair), head_of(score.project_key(pair.k), pair)
+    return -(query - key).square().sum() / math.sqrt(len(query))
+
+
+def soft_cap(score: Any, pair: Pair) -> Tensor:
+    child = SCORES[type(score.score).__name__](score.score, pair)
+    return score.cap * torch.tanh(child / score.cap)
+
+
 def uniform(score: Any, pair: Pair) -> Tensor:
     return torch.zeros(())
 
@@ -107,12 +127,16 @@ def head_of(x: Tensor, pair: Pair) -> Tensor:
 SCORES = {
     "AdditiveScore": additive,
     "ConcatScore": concat,
+    "CosineScore": cosine,
     "DotScore": dot,
     "FixedScore": fixed,
     "GeneralScore": general,
+    "L2Score": l2,
     "LocationScore": location,
     "MixtureScore": mixture,
+    "PlainScaledDotScore": plain_scaled_dot,
     "ScaledDotScore": scaled_dot,
+    "SoftCapScore": soft_cap,
     "SynthesizerDenseScore": synthesizer_dense,
     "SynthesizerFactorizedDenseScore": synthesizer_factorized_dense,
     "SynthesizerFactorizedRandomScore": synthesizer_factorized_random,

@@ -28,14 +28,19 @@ NARROW = {preset: ["k=2"] for preset in ("local", "atrous", "sparse", "local_m",
     "lsh": ["num_rounds=2"],
     "top_blocks": ["block_length=2", "num_blocks=2"],
 }
+# Options of presets that are not those of a long sentence.
+SMALL = {"top_k": ["normalizer.k=2"], "soft_cap": ["score.cap=0.5"]}
 # Presets whose rows may sum to less than 1.
-LIGHT = {"local_p", "fixed_patterns", "monotonic", "cosformer", "dilated", "lsh"}
+LIGHT = {"local_p", "fixed_patterns", "monotonic", "cosformer", "dilated", "lsh", "sink", "softmax_one"}
 SIGNED = {"talking_heads", "differential"}  # presets whose weights may be negative, and have any sum
+FREE = {"relu", "sigmoid", "softmax_free"}  # presets whose weights are no shares of one sum
+TIED = {"luong_dot", "plain_scaled_dot"}  # presets that compare queries and keys as they are
 
 
 def build(preset: str, heads: int, **sizes: int) -> Any:
     """In evaluation mode, with windows narrower than the sentences here."""
-    overrides = [f"attention.num_heads={heads}", *(f"attention.pattern.{option}" for option in NARROW.get(preset, []))]
+    given = [f"pattern.{option}" for option in NARROW.get(preset, [])] + SMALL.get(preset, [])
+    overrides = [f"attention.num_heads={heads}", *(f"attention.{option}" for option in given)]
     attention = attention_of(preset, *overrides, **sizes).eval()
     mix = getattr(attention, "mix", None)
     for parameter in [] if mix is None else mix.parameters():
@@ -50,7 +55,7 @@ def at_least(preset: str, heads: int) -> int:
 
 def cross(preset: str, heads: int = 1) -> tuple[Any, Tensor, Tensor, Tensor]:
     """An attention with queries, keys and values of three widths (two where the score ties them)."""
-    tied, heads = preset == "luong_dot", at_least(preset, heads)
+    tied, heads = preset in TIED, at_least(preset, heads)
     query_dim, key_dim, value_dim = 6 * heads, (6 if tied else 11) * heads, 5 * heads
     attention = build(preset, heads, query_dim=query_dim, key_dim=key_dim, value_dim=value_dim)
     return (attention, torch.randn(B, T, query_dim), torch.randn(B, S, key_dim), torch.randn(B, S, value_dim))
@@ -102,10 +107,10 @@ def assert_near(found: Tensor, expected: Tensor, atol: float, case: str) -> None
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_rows_sum_to_one_and_padding_weighs_exactly_nothing(preset: str) -> None:
+def test_rows_sum_to_one_where_they_should_and_padding_weighs_exactly_nothing(preset: str) -> None:
     attention, query, keys, values = cross(preset)
     weights = attention(query, attention.prepare(keys, values, MASK), need_weights=True).weights
-    if preset in SIGNED:
+    if preset in SIGNED | FREE:
         assert not attention.sums_to_one
         assert (weights.sum(-1) - 1).abs().max() > 1e-3
     elif preset in LIGHT:

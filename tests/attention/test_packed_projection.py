@@ -38,6 +38,8 @@ def found(attention: Any, query: Tensor, keys: Tensor, from_rows: int, how: str)
         ["attention.qk_scale=0.7"],
         ["attention.num_kv_heads=1", "attention.head_dim=5"],
         ["attention/mix=differential", "attention.qkv_bias=true"],
+        ["attention/score=cosine", "attention.qkv_bias=true"],
+        ["attention/score=l2", "attention.qk_scale=0.7"],
     ],
     ids=" ".join,
 )

@@ -6,8 +6,9 @@ import math
 
 import pytest
 import torch
-from configs import attention_of
+from configs import attention_of, built, composed
 
+from seq2seq_attn.attention import Attention
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
@@ -22,6 +23,7 @@ NOWHERE = QueryKeyPositions.dense(
     [
         ("scaled_dot", 2, ["attention.project_values=false"]),
         ("bahdanau", 20, []),
+        ("plain_scaled_dot", 2, []),
         ("luong_dot", 2, []),
         ("luong_general", 20, []),
         ("luong_concat", 20, []),
@@ -195,6 +197,54 @@ def test_weights_of_feature_maps_by_hand() -> None:
     torch.testing.assert_close(found, products / products.sum())
 
 
+def test_plain_scaled_dot_score_by_hand() -> None:
+    attention = attention_of("plain_scaled_dot", query_dim=4, key_dim=4, value_dim=4)
+    query, keys = torch.tensor([[[1.0, 2, 3, 4]]]), torch.tensor([[[4.0, 4, 4, 4], [6.0, 6, 6, 6]]])
+    score = attention.score
+    assert score(score.prepare_query(query), score.prepare_keys(keys), NOWHERE).tolist() == [[[[20.0, 30.0]]]]
+    assert not list(attention.parameters())
+    scaled = attention_of("plain_scaled_dot", "attention.qk_scale=1.0", query_dim=4, key_dim=4, value_dim=4).score
+    assert scaled(scaled.prepare_query(query), scaled.prepare_keys(keys), NOWHERE).tolist() == [[[[40.0, 60.0]]]]
+
+
+def test_cosine_score_by_hand() -> None:
+    score = attention_of("cosine", "attention.num_heads=1", query_dim=2, key_dim=2, value_dim=2).score
+    score.project_query.weight.data = score.project_key.weight.data = torch.eye(2)
+    query, keys = torch.tensor([[[3.0, 4.0]]]), torch.tensor([[[300.0, 400.0], [-4.0, 3.0], [5.0, 0.0], [0.0, 0.0]]])
+    found = score(score.prepare_query(query), score.prepare_keys(keys), NOWHERE)
+    torch.testing.assert_close(found, torch.tensor([[[[10.0, 0.0, 6.0, 0.0]]]]))
+    half = score.to(torch.float16)
+    (short,) = half.split_keys(torch.full((1, 1, 2), 3e-4, dtype=torch.float16))  # whose square is 0 in float16
+    torch.testing.assert_close(short.float(), torch.full((1, 1, 1, 2), 0.5**0.5), atol=1e-3, rtol=0)
+
+
+def test_l2_score_by_hand() -> None:
+    score = attention_of("l2", "attention.num_heads=1", query_dim=4, key_dim=4, value_dim=4).score
+    score.project_query.weight.data = score.project_key.weight.data = torch.eye(4)
+    query, keys = torch.tensor([[[1.0, 2, 3, 4]]]), torch.tensor([[[1.0, 2, 3, 4], [2.0, 3, 4, 5], [1.0, 2, 3, 10]]])
+    found = score(score.prepare_query(query), score.prepare_keys(keys), NOWHERE)
+    assert found.tolist() == [[[[0.0, -2.0, -18.0]]]]
+
+
+def test_soft_cap_of_another_score_by_hand() -> None:
+    overrides = ["attention/score=soft_cap", "attention/score@attention.score.score=dot", "attention.score.cap=30.0"]
+    score = attention_of("luong_dot", *overrides, query_dim=2, key_dim=2, value_dim=2).score
+    query, keys = torch.tensor([[[1.0, 10.0]]]), torch.tensor([[[0.0, 0.0], [0.0, 3.0], [0.0, -1000.0]]])
+    found = score(score.prepare_query(query), score.prepare_keys(keys), NOWHERE)
+    torch.testing.assert_close(found, torch.tensor([[[[0.0, 30 * math.tanh(1.0), -30.0]]]]))
+    assert not score.inner_product
+
+
+def test_a_soft_cap_has_the_facts_of_its_score() -> None:
+    overrides = ["attention/score=soft_cap", "attention/score@attention.score.score=mixture_random_dense"]
+    score = attention_of(
+        "multihead", *overrides, "attention.score.score.scores.random.max_length=9", query_dim=6, key_dim=6, value_dim=6
+    ).score
+    assert (score.query_parts, score.key_parts, score.max_length, score.reads_query) == (1, 0, 9, True)
+    assert not score.rotatable
+    assert attention_of("soft_cap", query_dim=6, key_dim=6, value_dim=6).score.rotatable
+
+
 def test_concat_equals_additive_with_its_matrix_split() -> None:
     additive = attention_of("bahdanau", query_dim=3, key_dim=5, value_dim=5)
     concat = attention_of("luong_concat", query_dim=3, key_dim=5, value_dim=5)
@@ -275,6 +325,24 @@ def test_values_that_are_projected_need_no_width_that_the_heads_divide() -> None
             "AdditiveScore takes no attention.qk_scale=0.5; use attention/score=scaled_dot",
         ),
         (
+            "plain_scaled_dot",
+            [],
+            (3, 5, 5),
+            "plain_scaled_dot score needs query_dim == key_dim, got 3 and 5; use attention/score=scaled_dot",
+        ),
+        (
+            "soft_cap",
+            ["attention/score@attention.score.score=fixed"],
+            (16, 16, 16),
+            "soft_cap bounds scores, but FixedScore hides positions; use it alone",
+        ),
+        (
+            "soft_cap",
+            ["attention/score@attention.score.score=additive", "attention.qk_scale=0.5"],
+            (4, 5, 5),
+            "AdditiveScore takes no attention.qk_scale=0.5; leave it null",
+        ),
+        (
             "bahdanau",
             ["+attention.score.query_dim=9"],
             (4, 5, 5),
@@ -289,3 +357,21 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(
     with pytest.raises(UserError) as refused:
         attention_of(preset, *overrides, query_dim=query_dim, key_dim=key_dim, value_dim=value_dim)
     assert str(refused.value) == sentence
+
+
+def of_itself(score: str, position: str, *overrides: str) -> Attention:
+    relative = built(composed(f"position={position}").position)(dim=6).relative
+    chosen = [f"attention/score={score}", "attention.num_heads=1", *overrides]
+    return attention_of("multihead", *chosen, query_dim=6, key_dim=6, value_dim=6, relative=relative).eval()
+
+
+@pytest.mark.parametrize("position", ["rotary", "relative"])
+def test_a_relative_position_acts_on_a_capped_inner_product_and_not_on_a_distance(position: str) -> None:
+    plain = of_itself("scaled_dot", position)
+    capped = of_itself("soft_cap", position, "attention.score.cap=1000000.0")
+    for ours, theirs in zip(capped.parameters(), plain.parameters(), strict=True):
+        ours.data = theirs.data
+    x = torch.randn(2, 7, 6)
+    torch.testing.assert_close(capped.attend_self(x).context, plain.attend_self(x).context)
+    with pytest.raises(UserError, match=rf"position={position} acts on an inner product of .*, which L2Score is not"):
+        of_itself("l2", position)

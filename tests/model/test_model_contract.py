@@ -174,6 +174,10 @@ def test_requesting_weights_changes_nothing_and_returns_a_row_for_each_target(
         assert weights.shape[3] == 5
         assert (weights[1, :, :, 3:] == 0).all()
     for slot, weights in asked.weights.items():
+        assert (weights >= 0).all()
+        assert (weights.sum(-1) <= 1 + 1e-12).all()
+        if attention in ("sigmoid", "sink", "softmax_one"):  # whose own rows sum to another number
+            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]))
         if slot.startswith("encoder/"):
             assert (weights[1, :, :3, 3:] == 0).all()
 

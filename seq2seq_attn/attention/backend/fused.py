@@ -45,6 +45,7 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         memory.mask,
         causal=request.triangular,
         rows_match_keys=request.rows_match_keys,
+        sink=parts.normalizer.sink_logits(memory.keys[0]),
     )
     return None if context is None else HeadOutput(context)
 
@@ -58,17 +59,21 @@ def fused_attention(
     *,
     causal: bool,
     rows_match_keys: bool,
+    sink: Float[Tensor, "#heads"] | None = None,
 ) -> Float[Tensor, "batch heads target value_width"] | None:
     """Return the context of a softmax over inner products; None: blocks of scores serve better.
 
     Args:
         causal: row t attends to keys 0..t only.
         rows_match_keys: a row that the mask hides as a key is padding, and may be 0.
+        sink: score of one more key, whose value is 0; the kernels of blocks do not serve it.
     """
     if pattern.sees_all:
-        return full_attention(query, keys, values, mask, causal)
+        return full_attention(query, keys, values, mask, causal, sink)
     target, source = query.shape[2], keys.shape[2]
-    if source >= pattern.fused_from:
+    if sink is not None and source >= pattern.blocks_from:
+        return None
+    if sink is None and source >= pattern.fused_from:
         if pattern.gathers:
             return gathered_product(query, keys, values, mask, pattern.gathered_blocks(target, source, causal))
         context = block_product(
@@ -82,7 +87,7 @@ def fused_attention(
     bias = (cached_bias if cached else pattern_bias)(pattern, target, source, causal, query.dtype, query.device)
     if mask is not None:
         bias = bias.masked_fill(~mask[:, None, None], -math.inf)
-    return masked_product(query, keys, values, bias)
+    return masked_product(query, keys, values, bias, sink)
 
 
 def gathered_product(
@@ -112,16 +117,18 @@ def full_attention(
     values: Float[Tensor, "batch kv_heads source value_width"],
     mask: Bool[Tensor, "batch source"] | None,
     causal: bool,
+    sink: Float[Tensor, "#heads"] | None = None,
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend without a pattern."""
-    if mask is None:
+    if mask is None and sink is None:
         grouped = query.shape[1] != keys.shape[1]
         return F.scaled_dot_product_attention(query, keys, values, is_causal=causal, scale=1.0, enable_gqa=grouped)
-    allowed = mask.unsqueeze(1).unsqueeze(2)
+    allowed = None if mask is None else mask.unsqueeze(1).unsqueeze(2)
     if causal:
         length = keys.shape[2]
-        allowed = allowed & torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
-    return masked_product(query, keys, values, allowed)
+        past = torch.ones(1, 1, length, length, dtype=torch.bool, device=keys.device).tril()
+        allowed = past if allowed is None else allowed & past
+    return masked_product(query, keys, values, allowed, sink)
 
 
 def masked_product(
@@ -129,10 +136,25 @@ def masked_product(
     keys: Float[Tensor, "batch kv_heads source width"],
     values: Float[Tensor, "batch kv_heads source value_width"],
     allowed: Bool[Tensor, "#batch #heads #target source"] | Float[Tensor, "#batch 1 #target source"] | None,
+    sink: Float[Tensor, "#heads"] | None = None,
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend under a mask, boolean or of 0 and -inf; a row that sees nothing gets zeros, not NaN."""
-    grouped = query.shape[1] != keys.shape[1]  # the kernel reads a head of keys for several of queries, uncopied
-    return F.scaled_dot_product_attention(query, keys, values, attn_mask=allowed, scale=1.0, enable_gqa=grouped)
+    shared = query.shape[1] // keys.shape[1]  # the kernel reads a head of keys for several of queries, uncopied
+    if sink is None:
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=allowed, scale=1.0, enable_gqa=shared > 1)
+    if shared > 1:  # a sink is the key of one head of queries
+        keys, values = keys.repeat_interleave(shared, 1), values.repeat_interleave(shared, 1)
+    batch, heads, _, width = query.shape
+    # One more column makes the inner product of a query of 1 and a key of 0, and with the key of the sink its logit.
+    sink_key = F.pad(sink[:, None, None], (width, 0)).expand(batch, heads, 1, width + 1)
+    keys = torch.cat([F.pad(keys, (0, 1)), sink_key], 2)
+    if allowed is not None:
+        allowed = F.pad(allowed, (0, 1), value=allowed.dtype == torch.bool)
+    wide_values = F.pad(values, (0, 1, 0, 1))  # as wide as the keys, where the kernel of a CPU asks for it
+    context = F.scaled_dot_product_attention(
+        F.pad(query, (0, 1), value=1.0), keys, wide_values, attn_mask=allowed, scale=1.0
+    )
+    return context[..., :-1]
 
 
 def pattern_bias(

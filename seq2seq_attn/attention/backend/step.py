@@ -17,7 +17,8 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         return None
     read = request.memory.at(window)
     if parts.fusible and read.one_mask:
-        return HeadOutput(masked_product(request.prepared[0], read.keys[0], read.values, read.visible))
+        sink = parts.normalizer.sink_logits(read.keys[0])
+        return HeadOutput(masked_product(request.prepared[0], read.keys[0], read.values, read.visible, sink))
     positions = request.positions(window)
     scores = parts.scores(request.prepared, read.keys, positions, read.values.dtype)
     allowed = intersect_masks(read.visible, parts.score.visible(positions))

@@ -1,11 +1,14 @@
-"""Entmax under a mask."""
+"""Normalizers under a mask: entmax, softmax with a sink, and the number of keys that a row may attend to."""
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from seq2seq_attn.attention.normalizer.entmax import Entmax
+from seq2seq_attn.nn.masked import masked_softmax
 from seq2seq_attn.nn.precision import at_least_float32
 
 # Finite, because a row of -inf gives NaN; its square, which entmax15 sums, is finite in float32, too.
@@ -27,3 +30,29 @@ def masked_entmax(
     hidden = ~allowed
     weights = Entmax.apply(wide.masked_fill(hidden, HIDDEN_SCORE), alpha)
     return weights.masked_fill(hidden, 0.0).to(scores.dtype)
+
+
+def masked_sink_softmax(
+    scores: Float[Tensor, "*rows keys"],
+    allowed: Bool[Tensor, "*#rows keys"] | None,
+    sink: Float[Tensor, "*#rows 1"] | Float[Tensor, "1"],
+) -> Float[Tensor, "*rows keys"]:
+    """Return the softmax over the allowed keys and one more with the score `sink`, without the weight of that one."""
+    wide = at_least_float32(scores)
+    column = sink.to(wide.dtype).expand(*wide.shape[:-1], 1)
+    allowed = None if allowed is None else F.pad(allowed, (0, 1), value=True)
+    return masked_softmax(torch.cat([wide, column], -1), allowed)[..., :-1].to(scores.dtype)
+
+
+def visible_keys(
+    scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
+) -> Float[Tensor, "*#rows 1"] | Float[Tensor, ""]:
+    """Return the number of keys that each row may attend to, at least 1, in the dtype of `scores`."""
+    if allowed is None:
+        return scores.new_full((), max(1, scores.shape[-1]))
+    return allowed.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
+
+
+def hide(weights: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Tensor:
+    """Return the weights with exactly 0 where a key is hidden."""
+    return weights if allowed is None else weights.masked_fill(~allowed, 0.0)

@@ -27,12 +27,21 @@ class Normalizer(nn.Module, ABC):
     """A map from scores to weights.
 
     Attributes:
-        is_softmax: whether the weights are a softmax, which fused kernels compute.
-        sums_to_one: whether the weights of a row that sees a key sum to 1.
+        is_softmax: whether the weights are a softmax over the keys, and over one more key where `sink_logits` gives
+            its score; fused kernels compute these.
+        sums_to_one: whether the weights of a row are a distribution over the keys. Where they are not, entropies, maps
+            and alignments divide the positive part of a row by its sum (`Attended.distribution`).
     """
 
     is_softmax: ClassVar[bool] = False
     sums_to_one: ClassVar[bool] = True
+
+    def sink_logits(self, keys: Float[Tensor, "*batch source width"]) -> Float[Tensor, "#heads"] | None:
+        """Return the score of one more key, whose value is 0, for each head, in the dtype and on the device of `keys`.
+
+        None: there is no such key.
+        """
+        return None
 
     @abstractmethod
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:

@@ -21,6 +21,8 @@ class Score(nn.Module, ABC):
     Attributes:
         inner_product: whether `forward` is `query[0] @ keys[0].mT`, with any scale folded into the query; a head of
             keys may serve several of queries (`matmul_groups`).
+        rotatable: whether prepared queries and keys are vectors of a head's width that meet in an inner product, which
+            a rotary or Shaw's relative position encoding needs.
         reads_query: whether the scores depend on the content of a query.
         max_length: number of positions that it has scores for; None: any.
         query_parts, key_parts: number of tensors that `prepare_query` and `prepare_keys` return.
@@ -31,6 +33,10 @@ class Score(nn.Module, ABC):
     max_length: int | None = None
     query_parts: int = 1
     key_parts: int = 1
+
+    @property
+    def rotatable(self) -> bool:
+        return self.inner_product
 
     @abstractmethod
     def prepare_query(

@@ -1,0 +1,27 @@
+"""Identity normalizer: score / n, without a softmax. Shen et al. 2018, section 3.2 ("scaling"), arXiv:1812.01243."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from seq2seq_attn.attention.normalizer.masked import hide, visible_keys
+from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
+from seq2seq_attn.nn.precision import at_least_float32
+
+
+@final
+class IdentityNormalizer(Normalizer):
+    """Weights are the scores divided by n, the number of keys that the row may attend to; they may be negative.
+
+    With an inner product the context is Q (K^T V) / n. The paper computes the parenthesis first, which makes it linear
+    in n; here it goes by way of the scores, so that masks, patterns and other scores apply.
+    """
+
+    sums_to_one: ClassVar[bool] = False
+
+    def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
+        wide = at_least_float32(scores)
+        return Normalized(hide(wide / visible_keys(wide, allowed), allowed).to(scores.dtype))

@@ -1,0 +1,72 @@
+"""Soft cap: c tanh(score / c) of another score. Gemma Team 2024 (Gemma 2), section 2, arXiv:2408.00118."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any, final
+
+from jaxtyping import Float
+from torch import Tensor
+
+from seq2seq_attn.attention.build_part import build_part, named_arguments
+from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.state import QueryKeyPositions
+from seq2seq_attn.errors import UserError
+
+
+@final
+class SoftCapScore(Score):
+    """A score that stays between -cap and cap, nearly as it was where it is far from both.
+
+    The bias of a relative position encoding is added after the cap.
+
+    Args:
+        score: partial of the score, which takes the sizes that its signature names.
+        bias, scale: passed to the score if it takes them (`attention.qkv_bias`, `attention.qk_scale`).
+        cap: the bound; Gemma 2's is 50.
+
+    Raises:
+        UserError: for a score that hides positions, or a scale that the score does not take.
+    """
+
+    def __init__(
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int,
+        bias: bool,
+        scale: float | None,
+        score: partial[Any],
+        cap: Annotated[float, "(0, inf)"],
+    ) -> None:
+        super().__init__()
+        kind = score.func
+        if kind.visible is not Score.visible:  # type: ignore[attr-defined]
+            raise UserError(f"soft_cap bounds scores, but {kind.__name__} hides positions; use it alone")
+        if scale is not None and "scale" not in named_arguments(score):
+            raise UserError(f"{kind.__name__} takes no attention.qk_scale={scale}; leave it null")
+        sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads, "bias": bias, "scale": scale}
+        self.score: Score = build_part(score, **sizes)
+        self.cap = cap
+        self.query_parts, self.key_parts = self.score.query_parts, self.score.key_parts
+        self.reads_query, self.max_length = self.score.reads_query, self.score.max_length
+
+    @property
+    def rotatable(self) -> bool:
+        return self.score.rotatable
+
+    def prepare_query(
+        self, query: Float[Tensor, "batch target query_dim"]
+    ) -> tuple[Float[Tensor, "batch _ target _"], ...]:
+        return self.score.prepare_query(query)
+
+    def prepare_keys(
+        self, keys: Float[Tensor, "batch source key_dim"]
+    ) -> tuple[Float[Tensor, "batch _ source _"], ...]:
+        return self.score.prepare_keys(keys)
+
+    def forward(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
+    ) -> Float[Tensor, "*batch heads target source"]:
+        return self.cap * (self.score(query, keys, positions) / self.cap).tanh()
