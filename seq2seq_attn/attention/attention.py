@@ -155,7 +155,7 @@ class Attention(AttentionLayer):
 
     def _check_relative(self, relative: RelativeEncoding, sizes: HeadSizes) -> None:
         """Refuse a relative position encoding that does not go with the score or with the values."""
-        if relative.needs_inner_product and not self.score.inner_product:
+        if relative.needs_inner_product and not self.score.rotatable:
             raise UserError(
                 f"position={relative.option} acts on an inner product of queries and keys, which "
                 f"{type(self.score).__name__} is not; use attention/score=scaled_dot, or position=alibi or "

@@ -211,7 +211,7 @@ class KernelAttention(AttentionLayer):
         if packed is None:
             query, memory = self.project_query(x), self.prepare(x, mask=mask, start=start)
         else:
-            query, keys, values = F.linear(x, *packed).chunk(3, -1)
+            query, keys, values = packed.project(x)
             memory = self._prepare(keys, values, mask, start)
         if past is not None:
             memory = past.append(memory)

@@ -22,7 +22,8 @@ class SoftCapScore(Score):
 
     Args:
         score: partial of the score, which takes the sizes that its signature names.
-        bias, scale: passed to the score if it takes them (`attention.qkv_bias`, `attention.qk_scale`).
+        num_kv_heads, head_dim, bias, scale: passed to the score if it takes them (`attention.num_kv_heads`,
+            `attention.head_dim`, `attention.qkv_bias`, `attention.qk_scale`).
         cap: the bound; Gemma 2's is 50.
 
     Raises:
@@ -35,6 +36,8 @@ class SoftCapScore(Score):
         query_dim: int,
         key_dim: int,
         num_heads: int,
+        num_kv_heads: int | None,
+        head_dim: int | None,
         bias: bool,
         scale: float | None,
         score: partial[Any],
@@ -44,9 +47,12 @@ class SoftCapScore(Score):
         kind = score.func
         if kind.visible is not Score.visible:  # type: ignore[attr-defined]
             raise UserError(f"soft_cap bounds scores, but {kind.__name__} hides positions; use it alone")
-        if scale is not None and "scale" not in named_arguments(score):
-            raise UserError(f"{kind.__name__} takes no attention.qk_scale={scale}; leave it null")
-        sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads, "bias": bias, "scale": scale}
+        optional = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "scale": scale}
+        for name, value in optional.items():
+            if value is not None and name not in named_arguments(score):
+                option = "qk_scale" if name == "scale" else name
+                raise UserError(f"{kind.__name__} takes no attention.{option}={value}; leave it null")
+        sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads, "bias": bias, **optional}
         self.score: Score = build_part(score, **sizes)
         self.cap = cap
         self.query_parts, self.key_parts = self.score.query_parts, self.score.key_parts
