@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, final
@@ -19,11 +20,13 @@ class Split:
     Attributes:
         sources, targets: cleaned sentences; the target of a test sentence is its first reference.
         references: the uncleaned references of each row: its own, then other translations of the same source.
+        shards: number of rows of each shard on disk, in order; None: the pairs are in memory.
     """
 
-    sources: list[str]
-    targets: list[str]
-    references: list[list[str]]
+    sources: Sequence[str]
+    targets: Sequence[str]
+    references: Sequence[list[str]]
+    shards: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -36,6 +39,7 @@ class LoadedCorpus:
 
     Attributes:
         origins: where each side was read from, such as "column 1", if the user can choose it.
+        stored: a digest of the content, if the corpus is on disk.
     """
 
     splits: dict[str, Split]
@@ -43,6 +47,7 @@ class LoadedCorpus:
     source_language: str
     target_language: str
     origins: tuple[str, str] = ("", "")
+    stored: str | None = None
 
     @property
     def direction(self) -> str:
@@ -53,6 +58,8 @@ class LoadedCorpus:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the content of all splits."""
+        if self.stored is not None:
+            return self.stored
         digest = hashlib.sha256(f"{self.source_language}\t{self.target_language}\n".encode())
         for name, split in self.splits.items():
             digest.update(f"{name}\t{len(split)}\n".encode())

@@ -86,8 +86,7 @@ class TranslationDataModule(pl.LightningDataModule):
     @property
     def longest(self) -> dict[str, tuple[int, int]]:
         """Length in tokens of the longest source and target of each split, with the end or begin token."""
-        splits = {name: self.encoded(name) for name in self.corpus.splits}
-        return {name: (int(s.source_lengths.max()) + 1, int(s.target_lengths.max()) + 1) for name, s in splits.items()}
+        return {name: self.encoded(name).longest for name in self.corpus.splits}
 
     @property
     def padding_share(self) -> float:
@@ -146,8 +145,9 @@ class TranslationDataModule(pl.LightningDataModule):
         if key not in self._samplers:
             encoded = self.encoded(name)
             self._samplers[key] = TokenBatchSampler(
-                encoded.source_lengths,
-                encoded.target_lengths,
+                encoded,
+                starts=encoded.starts,
+                cache=encoded.folder if rows is None else None,
                 shuffle=shuffle,
                 seed=self.seed,
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
@@ -164,7 +164,12 @@ class TranslationDataModule(pl.LightningDataModule):
             return self.batch_tokens
         encoded, split = self.encoded("train"), self.corpus.splits["train"]
         sampler = TokenBatchSampler(
-            encoded.source_lengths, encoded.target_lengths, batch_tokens=self.batch_tokens, shuffle=True, seed=self.seed
+            encoded,
+            starts=encoded.starts,
+            cache=encoded.folder,
+            batch_tokens=self.batch_tokens,
+            shuffle=True,
+            seed=self.seed,
         )
         plain = BatchDataset(split, encoded, self.tokenizer)
         drawn = BatchDataset(split, encoded, self.tokenizer, seeded_by=sampler)

@@ -1,0 +1,446 @@
+"""Preparation of a corpus of any size: clean it in parts, drop duplicates, hold sets out, and write shards of text.
+
+A process holds one chunk, one shard or one partition of the hashes in memory. Every step writes a whole file or none,
+so a preparation that was killed goes on with the files that are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Bool, UInt64
+from pyarrow import compute, ipc
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import Pair
+from seq2seq_attn.data.splitting import MOST_CHARACTERS
+from seq2seq_attn.data.store.pair_source import PairSource, RawChunk
+from seq2seq_attn.data.store.workers import Workers
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import replacing
+from seq2seq_attn.text import printable
+
+log = logging.getLogger(__name__)
+
+SHARD_ROWS = 1 << 19  # pairs that are sorted by length together; a corpus of one shard keeps its order
+BLOCK_ROWS = 1 << 11  # neighbours that stay together when a larger corpus is spread over its shards
+PARTITION_ROWS = 1 << 22  # hashes that are sorted at once
+MOST_REJECTED_LINES = 1_000  # of rejected.tsv
+
+PART = pa.schema(
+    [
+        ("source", pa.large_string()),
+        ("target", pa.large_string()),
+        ("reference", pa.large_string()),  # the uncleaned target; null: the target
+        ("pair_hash", pa.uint64()),
+        ("source_hash", pa.uint64()),
+    ]
+)
+SHARD = pa.schema(
+    [
+        ("source", pa.large_string()),
+        ("target", pa.large_string()),
+        ("references", pa.list_(pa.large_string())),  # null: the target alone
+    ]
+)
+
+
+@final
+class HeldOut(NamedTuple):
+    """The number of source sentences of each set that is held out of the training pairs, and the seed of the choice."""
+
+    sentences: dict[str, int]
+    seed: int
+
+
+class Part(NamedTuple):
+    """A cleaned chunk in a file, with its counts by step and the lines that were rejected."""
+
+    file: Path
+    rows: int
+    counts: dict[str, int]
+    rejected: list[tuple[str, int, str]]
+
+
+def clean_chunk(
+    source: PairSource, chunk: RawChunk, cleaning: Cleaning, filters: bool, split: str, seed: int, file: Path
+) -> Part:
+    """Write the cleaned pairs of a chunk; `filters`: leave out those that training leaves out, but for duplicates."""
+    if file.exists():
+        return open_part(file)
+    parsed = source.parse(chunk)
+    pairs, counts = cleaning.normalize(parsed.pairs)
+    if filters:
+        pairs, dropped = cleaning.filter(pairs)
+        counts |= dropped
+    else:
+        check_lengths(split, pairs, chunk.first)
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    columns = [
+        sources,
+        targets,
+        [None if pair.reference == pair.target else pair.reference for pair in pairs],
+        hashes(f"{source}\0{target}" for source, target, _ in pairs),
+        hashes(f"{seed}\t{source}" for source in sources),
+    ]
+    about = {"counts": counts, "rejected": parsed.rejected}
+    table = pa.table(columns, schema=PART.with_metadata({"about": json.dumps(about)}))
+    write_table(table, file)
+    return Part(file, len(pairs), counts, parsed.rejected)
+
+
+def hashes(texts: Iterator[str]) -> UInt64[np.ndarray, "texts"]:
+    """Return the first 64 bits of each text's SHA-256, in the order of the digests."""
+    digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in texts)
+    return np.frombuffer(digests, ">u8").astype(np.uint64)
+
+
+def check_lengths(split: str, pairs: list[Pair], first: int) -> None:
+    for number, pair in enumerate(pairs, start=first):
+        longest = max(len(pair.source), len(pair.target))
+        if longest > MOST_CHARACTERS:
+            raise UserError(
+                f"pair {number} of {split} has a side of {longest:,} characters; {split} is not cleaned, and a model "
+                f"can read {MOST_CHARACTERS:,}: shorten or remove the pair, in both languages"
+            )
+
+
+def write_table(table: pa.Table, file: Path) -> None:
+    with replacing(file) as stream, ipc.new_file(stream, table.schema) as writer:
+        writer.write_table(table)
+
+
+def read_table(file: Path) -> pa.Table:
+    """Return the table, mapped into memory."""
+    return ipc.open_file(pa.memory_map(str(file))).read_all()
+
+
+def open_part(file: Path) -> Part:
+    table = read_table(file)
+    about = json.loads(table.schema.metadata[b"about"])
+    return Part(file, len(table), about["counts"], [tuple(row) for row in about["rejected"]])
+
+
+def column(part: Part, name: str) -> np.ndarray:
+    """Return a column of hashes."""
+    return read_table(part.file)[name].combine_chunks().to_numpy()
+
+
+def first_occurrences(parts: list[Part], folder: Path) -> list[Bool[np.ndarray, "rows"]]:
+    """Return for each part which of its rows are not equal to an earlier one, by the hashes of the pairs."""
+    rows = sum(part.rows for part in parts)
+    new = np.ones(rows, bool)
+    starts = np.cumsum([0, *(part.rows for part in parts)])
+    bits = max(0, (rows // PARTITION_ROWS).bit_length())
+    if not bits:
+        partitions: Any = [(np.concatenate([column(part, "pair_hash") for part in parts]), np.arange(rows))]
+    else:
+        partitions = partitioned(parts, starts, bits, folder)
+    for found, positions in partitions:
+        order = np.argsort(found, kind="stable")  # rows with the same hash keep their order
+        again = np.flatnonzero(found[order][1:] == found[order][:-1]) + 1
+        new[positions[order[again]]] = False
+    return np.split(new, starts[1:-1])
+
+
+def partitioned(
+    parts: list[Part], starts: np.ndarray, bits: int, folder: Path
+) -> Iterator[tuple[UInt64[np.ndarray, "some"], np.ndarray]]:
+    """Yield hashes with the same first bits, and the rows they belong to, by way of one file for each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / f"{number:05d}.partition" for number in range(1 << bits)]
+    with ExitStack() as opened:
+        streams = [opened.enter_context(file.open("wb", 1 << 16)) for file in files]
+        for part, start in zip(parts, starts, strict=False):
+            found = column(part, "pair_hash")
+            records = np.stack([found, np.arange(start, start + part.rows).astype(np.uint64)], axis=1)
+            buckets = (found >> np.uint64(64 - bits)).astype(np.int64)
+            order = np.argsort(buckets, kind="stable")
+            fences = np.searchsorted(buckets[order], np.arange((1 << bits) + 1))
+            for stream, begin, end in zip(streams, fences[:-1], fences[1:], strict=True):
+                stream.write(records[order[begin:end]].tobytes())
+    for file in files:
+        records = np.fromfile(file, np.uint64).reshape(-1, 2)
+        file.unlink()
+        yield records[:, 0].copy(), records[:, 1].astype(np.int64)
+
+
+def choose_sources(
+    parts: list[Part], kept: list[Bool[np.ndarray, "rows"]], held_out: HeldOut
+) -> dict[str, UInt64[np.ndarray, "sources"]]:
+    """Return the hashes of the sources of each held-out set: the smallest, in order.
+
+    Raises:
+        UserError: if that leaves nothing to train on.
+    """
+    count = sum(held_out.sentences.values())
+    smallest = np.zeros(0, np.uint64)
+    for part, mask in zip(parts, kept, strict=True):
+        smallest = np.unique(np.concatenate([smallest, column(part, "source_hash")[mask]]))[: count + 1]
+    if min(held_out.sentences.values()) < 1 or len(smallest) <= count:
+        options = " and ".join(f"data.{split}_sentences={n}" for split, n in held_out.sentences.items())
+        fit = max(1, len(smallest) // 20)
+        raise UserError(
+            f"{options} do not fit a corpus of {len(smallest)} different source sentences: each must be at least 1 and "
+            f"leave some to train on; use {' '.join(f'data.{split}_sentences={fit}' for split in held_out.sentences)}"
+        )
+    ends = np.cumsum(list(held_out.sentences.values()))
+    return dict(zip(held_out.sentences, np.split(smallest[:count], ends[:-1]), strict=True))
+
+
+class Block(NamedTuple):
+    """Some rows of a part: those among `start` … `stop` that `kept` marks."""
+
+    file: Path
+    start: int
+    kept: Bool[np.ndarray, "rows"]
+
+
+def plan_shards(parts: list[Part], kept: list[Bool[np.ndarray, "rows"]]) -> list[list[Block]]:
+    """Spread the kept rows over shards: in order in one, or, if there are more, blocks drawn from the whole corpus."""
+    rows = sum(int(mask.sum()) for mask in kept)
+    blocks = [
+        Block(part.file, start, mask[start : start + BLOCK_ROWS])
+        for part, mask in zip(parts, kept, strict=True)
+        for start in range(0, part.rows, BLOCK_ROWS)
+    ]
+    count = -(-rows // SHARD_ROWS)
+    if count <= 1:
+        return [blocks]
+    order = np.random.default_rng(0).permutation(len(blocks))
+    return [[blocks[i] for i in group] for group in np.array_split(order, count)]
+
+
+def write_shard(blocks: list[Block], file: Path) -> tuple[int, str]:
+    """Write the rows of these blocks; return their number and a digest of their content."""
+    if not file.exists():
+        opened: dict[Path, pa.Table] = {}
+        slices = [PART.empty_table()]
+        for path, start, kept in blocks:
+            if path not in opened:
+                opened[path] = read_table(path)
+            slices.append(opened[path].slice(start, len(kept)).filter(pa.array(kept)))
+        table = pa.concat_tables(slices, promote_options="permissive").combine_chunks()
+        write_table(pa.table([*table.columns[:2], lists_of_one(table["reference"])], schema=SHARD), file)
+    return describe_shard(file)
+
+
+def lists_of_one(texts: pa.ChunkedArray) -> pa.ListArray:
+    """Return a list of one text for each text, and null for null."""
+    texts = texts.combine_chunks()
+    missing = texts.is_null()
+    offsets = np.cumsum(np.concatenate([[0], ~missing.to_numpy(zero_copy_only=False)])).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), texts.drop_null(), mask=missing)
+
+
+def describe_shard(file: Path) -> tuple[int, str]:
+    """Return the number of rows and a digest of their texts, which does not depend on how the file holds them."""
+    table, digest = read_table(file), hashlib.sha256()
+    references = table["references"]
+    texts = [table["source"], table["target"], compute.list_flatten(references)]
+    for lengths in (*map(compute.binary_length, texts), compute.list_value_length(references).fill_null(0)):
+        for chunk in lengths.chunks:
+            digest.update(chunk.to_numpy(zero_copy_only=False).astype("<i8").tobytes())
+    for side in texts:
+        for chunk in side.chunks:
+            digest.update(text_bytes(chunk))
+    return len(table), digest.hexdigest()
+
+
+def text_bytes(texts: pa.LargeStringArray) -> memoryview:
+    """Return the bytes of all texts, one after another."""
+    _, offsets, data = texts.buffers()
+    if data is None:
+        return memoryview(b"")
+    fences = np.frombuffer(offsets, np.int64)[[texts.offset, texts.offset + len(texts)]]
+    return memoryview(data)[fences[0] : fences[1]]
+
+
+def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, "rows"]], chosen: np.ndarray, file: Path) -> None:
+    """Write one row for each chosen source, in this order, with all its translations as references."""
+    versions: dict[str, list[Pair]] = {}
+    by_hash: dict[int, str] = {}
+    for part, mask in zip(parts, kept, strict=True):
+        found = column(part, "source_hash")
+        rows = np.flatnonzero(mask & np.isin(found, chosen))
+        for pair, key in zip(read_pairs(part, rows), found[rows].tolist(), strict=True):
+            versions.setdefault(pair.source, []).append(pair)
+            by_hash.setdefault(key, pair.source)
+    first = [versions[by_hash[key]] for key in chosen.tolist()]
+    write_rows([(pairs[0].source, pairs[0].target, unique(pair.reference for pair in pairs)) for pairs in first], file)
+
+
+def write_given(parts: list[Part], file: Path) -> None:
+    """Write all rows in order; the references of a source that occurs again are those of all its rows."""
+    found = np.concatenate([np.zeros(0, np.uint64), *(column(part, "source_hash") for part in parts)])
+    values, counts = np.unique(found, return_counts=True)
+    repeated = values[counts > 1]
+    versions: dict[str, list[str]] = {}
+    for part in parts:
+        for pair in read_pairs(part, np.flatnonzero(np.isin(column(part, "source_hash"), repeated))):
+            versions.setdefault(pair.source, []).append(pair.reference)
+    rows = (
+        (pair.source, pair.target, unique([pair.reference, *versions.get(pair.source, [])]))
+        for part in parts
+        for pair in read_pairs(part)
+    )
+    write_rows(rows, file)
+
+
+def read_pairs(part: Part, rows: np.ndarray | None = None) -> Iterator[Pair]:
+    """Yield the pairs of a part, or of some of its rows."""
+    table = read_table(part.file).select(["source", "target", "reference"])
+    for batch in (table if rows is None else table.take(rows)).to_batches():
+        for source, target, reference in zip(*(texts.to_pylist() for texts in batch.columns), strict=True):
+            yield Pair(source, target, target if reference is None else reference)
+
+
+def unique(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
+def write_rows(rows: Iterable[tuple[str, str, list[str]]], file: Path) -> None:
+    with replacing(file) as stream, ipc.new_file(stream, SHARD) as writer:
+        for some in batched(rows, BLOCK_ROWS):
+            columns = list(zip(*some, strict=True))
+            columns[2] = tuple(None if refs == [t] else refs for t, refs in zip(columns[1], columns[2], strict=True))
+            writer.write_table(pa.table([list(texts) for texts in columns], schema=SHARD))
+
+
+def batched(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    iterator = iter(rows)
+    while some := list(islice(iterator, size)):
+        yield some
+
+
+def prepare_text(
+    sources: dict[str, list[PairSource]],
+    cleaning: Cleaning,
+    held_out: HeldOut | None,
+    folder: Path,
+    *,
+    workers: Workers,
+    max_rejected: float,
+    advance: Callable[[int], None],
+) -> dict[str, Any]:
+    """Write the shards of all splits to `folder`; return their rows and digests, and the counts of the cleaning.
+
+    Args:
+        sources: files by split; with `held_out`, those of "train" alone.
+        max_rejected: largest share of lines that may be rejected.
+        advance: called with the bytes of all files that have been read so far.
+
+    Raises:
+        UserError: if a file cannot be read, too many lines are rejected, or nothing is left to train on.
+    """
+    temporary, label = folder / "parts", "all" if held_out else "train"
+    parts, counts, read = {}, {}, 0
+    for split, files in sources.items():
+        seed = held_out.seed if held_out else 0
+        tasks = (
+            (source, chunk, cleaning, split == "train", split, seed, temporary / split / f"{number:06d}.arrow")
+            for number, (source, chunk) in enumerate(all_chunks(files, advance, read))
+        )
+        parts[split] = list(workers.map(clean_chunk, tasks))
+        read += sum(source.size for source in files)
+        counts[split] = total(part.counts for part in parts[split])
+        reject(folder, split, parts[split], counts[split]["pairs read"], max_rejected)
+    trained = [np.ones(part.rows, bool) for part in parts["train"]]
+    if cleaning.deduplicate:
+        trained = first_occurrences(parts["train"], temporary)
+        counts["train"]["dropped, duplicate"] = sum(int((~new).sum()) for new in trained)
+    if not any(new.any() for new in trained):
+        reasons = "; ".join(f"{count} {step}" for step, count in counts["train"].items() if count)
+        raise UserError(
+            f"no sentence pair is left to train on after cleaning ({reasons}); check data.path or loosen data.cleaning"
+        )
+    chosen, overlaps = {}, {}
+    if held_out is not None:
+        chosen = choose_sources(parts["train"], trained, held_out)
+        for split, hashes_of_split in chosen.items():
+            write_held_out(parts["train"], trained, hashes_of_split, shard_file(folder, split, 0))
+        trained = without(parts["train"], trained, np.concatenate(list(chosen.values())))
+    for split in parts.keys() - {"train"}:
+        write_given(parts[split], shard_file(folder, split, 0))
+        overlaps[f"{split}: sources also in train"] = num_shared(parts[split], parts["train"], trained)
+    plans = plan_shards(parts["train"], trained)
+    tasks = ((blocks, shard_file(folder, "train", number)) for number, blocks in enumerate(plans))
+    shards = {"train": list(workers.map(write_shard, tasks))}
+    shards |= {split: [describe_shard(shard_file(folder, split, 0))] for split in [*parts, *chosen] if split != "train"}
+    shutil.rmtree(temporary)
+    names = {"train": label} | {split: split for split in parts if split != "train"}
+    steps = {f"{names[split]}: {step}": count for split, some in counts.items() for step, count in some.items()}
+    return {"shards": shards, "counts": steps | overlaps}
+
+
+def all_chunks(
+    files: list[PairSource], advance: Callable[[int], None], read: int
+) -> Iterator[tuple[PairSource, RawChunk]]:
+    for source in files:
+        for chunk in source.chunks():
+            yield source, chunk
+            advance(read + chunk.read)
+        read += source.size
+
+
+def total(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    summed: Counter[str] = Counter()
+    for some in counts:
+        summed.update(some)
+    return dict(summed)
+
+
+def reject(folder: Path, split: str, parts: list[Part], read: int, most: float) -> None:
+    """Write the first rejected lines to `rejected.tsv`.
+
+    Raises:
+        UserError: if there are more than the share `most` of the lines.
+    """
+    rejected = [line for part in parts for line in part.rejected]
+    if not rejected:
+        return
+    list_file = folder / f"rejected_{split}.tsv"
+    with replacing(list_file) as stream:
+        for file, number, reason in rejected[:MOST_REJECTED_LINES]:
+            stream.write(f"{printable(file)}\t{number}\t{reason}\n".encode())
+    file, number, reason = rejected[0]
+    if len(rejected) > most * (read + len(rejected)):
+        raise UserError(
+            f"{file}, line {number}: {reason}; {len(rejected):,} of {read + len(rejected):,} lines of {split} are "
+            f"rejected, more than data.max_rejected={most:g}; they are listed in {list_file}: fix or remove them"
+        )
+    log.warning(
+        f"{len(rejected):,} lines of {split} are rejected, such as {file}, line {number}: {reason}; see {list_file}"
+    )
+
+
+def without(
+    parts: list[Part], kept: list[Bool[np.ndarray, "rows"]], sources: UInt64[np.ndarray, "sources"]
+) -> list[Bool[np.ndarray, "rows"]]:
+    """Return `kept` without the rows that have one of these sources."""
+    pairs = zip(parts, kept, strict=True)
+    return [mask & ~np.isin(column(part, "source_hash"), sources) for part, mask in pairs]
+
+
+def num_shared(parts: list[Part], train: list[Part], trained: list[Bool[np.ndarray, "rows"]]) -> int:
+    """Return how many rows have a source that is also among the trained rows."""
+    ours = np.concatenate([np.zeros(0, np.uint64), *(column(part, "source_hash") for part in parts)])
+    shared = np.zeros(len(ours), bool)
+    for part, mask in zip(train, trained, strict=True):
+        shared |= np.isin(ours, column(part, "source_hash")[mask])
+    return int(shared.sum())
+
+
+def shard_file(folder: Path, split: str, number: int) -> Path:
+    return folder / split / f"{number:05d}.arrow"
