@@ -143,8 +143,8 @@ class LineAlignedFiles(PairSource):
         return Parsed([pair for number, pair in enumerate(pairs) if number not in bad] if bad else pairs, rejected)
 
 
-def line_blocks(file: Path, lines: int = CHUNK_LINES) -> Iterator[tuple[bytes, int, int]]:
-    """Yield blocks of `lines` whole lines, the last with fewer: bytes, number of lines, bytes of the file read so far.
+def line_blocks(file: Path) -> Iterator[tuple[bytes, int, int]]:
+    """Yield blocks of `CHUNK_LINES` whole lines, the last with fewer: bytes, number of lines, bytes of the file read so far.
 
     Raises:
         UserError: if the file cannot be read, or is empty, UTF-16, without line feeds or with an endless line.
@@ -159,10 +159,10 @@ def line_blocks(file: Path, lines: int = CHUNK_LINES) -> Iterator[tuple[bytes, i
             found = np.flatnonzero(np.frombuffer(buffer, np.uint8) == ord("\n")) + (len(held) + 1)
             held, ends = held + buffer, np.concatenate([ends, found])
             start, taken = 0, 0
-            while len(ends) - taken >= lines:
-                taken += lines
+            while len(ends) - taken >= CHUNK_LINES:
+                taken += CHUNK_LINES
                 end = int(ends[taken - 1])
-                yield held[start:end], lines, position()
+                yield held[start:end], CHUNK_LINES, position()
                 start = end
             held, ends = held[start:], ends[taken:] - start
             if len(held) - (int(ends[-1]) if len(ends) else 0) > MOST_BYTES:

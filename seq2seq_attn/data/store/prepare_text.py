@@ -137,7 +137,7 @@ def column(part: Part, name: str) -> np.ndarray:
     return read_table(part.file)[name].combine_chunks().to_numpy()
 
 
-def first_occurrences(parts: list[Part], folder: Path) -> list[Bool[np.ndarray, "rows"]]:
+def first_occurrences(parts: list[Part], folder: Path) -> list[Bool[np.ndarray, "_"]]:
     """Return for each part which of its rows are not equal to an earlier one, by the hashes of the pairs."""
     rows = sum(part.rows for part in parts)
     new = np.ones(rows, bool)
@@ -177,7 +177,7 @@ def partitioned(
 
 
 def choose_sources(
-    parts: list[Part], kept: list[Bool[np.ndarray, "rows"]], held_out: HeldOut
+    parts: list[Part], kept: list[Bool[np.ndarray, "_"]], held_out: HeldOut
 ) -> dict[str, UInt64[np.ndarray, "sources"]]:
     """Return the hashes of the sources of each held-out set: the smallest, in order.
 
@@ -207,7 +207,7 @@ class Block(NamedTuple):
     kept: Bool[np.ndarray, "rows"]
 
 
-def plan_shards(parts: list[Part], kept: list[Bool[np.ndarray, "rows"]]) -> list[list[Block]]:
+def plan_shards(parts: list[Part], kept: list[Bool[np.ndarray, "_"]]) -> list[list[Block]]:
     """Spread the kept rows over shards: in order in one, or, if there are more, blocks drawn from the whole corpus."""
     rows = sum(int(mask.sum()) for mask in kept)
     blocks = [
@@ -267,7 +267,7 @@ def text_bytes(texts: pa.LargeStringArray) -> memoryview:
     return memoryview(data)[fences[0] : fences[1]]
 
 
-def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, "rows"]], chosen: np.ndarray, file: Path) -> None:
+def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, "_"]], chosen: np.ndarray, file: Path) -> None:
     """Write one row for each chosen source, in this order, with all its translations as references."""
     versions: dict[str, list[Pair]] = {}
     by_hash: dict[int, str] = {}
@@ -426,14 +426,14 @@ def reject(folder: Path, split: str, parts: list[Part], read: int, most: float) 
 
 
 def without(
-    parts: list[Part], kept: list[Bool[np.ndarray, "rows"]], sources: UInt64[np.ndarray, "sources"]
-) -> list[Bool[np.ndarray, "rows"]]:
+    parts: list[Part], kept: list[Bool[np.ndarray, "_"]], sources: UInt64[np.ndarray, "sources"]
+) -> list[Bool[np.ndarray, "_"]]:
     """Return `kept` without the rows that have one of these sources."""
     pairs = zip(parts, kept, strict=True)
     return [mask & ~np.isin(column(part, "source_hash"), sources) for part, mask in pairs]
 
 
-def num_shared(parts: list[Part], train: list[Part], trained: list[Bool[np.ndarray, "rows"]]) -> int:
+def num_shared(parts: list[Part], train: list[Part], trained: list[Bool[np.ndarray, "_"]]) -> int:
     """Return how many rows have a source that is also among the trained rows."""
     ours = np.concatenate([np.zeros(0, np.uint64), *(column(part, "source_hash") for part in parts)])
     shared = np.zeros(len(ours), bool)
