@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, final
+from typing import Any, final
 
 import numpy as np
 
+from seq2seq_attn.data.reading import opened
 from seq2seq_attn.errors import UserError
 
 CHUNK_LINES = 20_000
@@ -133,24 +132,20 @@ class LineAlignedFiles(PairSource):
 
     def parse(self, chunk: RawChunk) -> Parsed:
         (sources, bad_sources), (targets, bad_targets) = (decoded_lines(block) for block in chunk.content)
-        rejected = [
-            (str(file), chunk.first + number, reason)
-            for file, bad in zip(self.files, (bad_sources, bad_targets), strict=True)
-            for number, reason in bad.items()
-        ]
+        rejected = rejected_lines(self.files[0], chunk, bad_sources) + rejected_lines(self.files[1], chunk, bad_targets)
         bad = bad_sources.keys() | bad_targets.keys()
         pairs = list(zip(sources, targets, strict=True))
         return Parsed([pair for number, pair in enumerate(pairs) if number not in bad] if bad else pairs, rejected)
 
 
 def line_blocks(file: Path) -> Iterator[tuple[bytes, int, int]]:
-    """Yield blocks of `CHUNK_LINES` whole lines, the last with fewer: bytes, number of lines, bytes of the file read so far.
+    """Yield blocks of `CHUNK_LINES` whole lines, the last with fewer, their number and the bytes read so far.
 
     Raises:
         UserError: if the file cannot be read, or is empty, UTF-16, without line feeds or with an endless line.
     """
     held, ends = b"", np.zeros(0, np.int64)
-    with reading(file) as (stream, position):
+    with opened(file) as stream:
         head = True
         while buffer := stream.read(BUFFER):
             if head:
@@ -162,7 +157,7 @@ def line_blocks(file: Path) -> Iterator[tuple[bytes, int, int]]:
             while len(ends) - taken >= CHUNK_LINES:
                 taken += CHUNK_LINES
                 end = int(ends[taken - 1])
-                yield held[start:end], CHUNK_LINES, position()
+                yield held[start:end], CHUNK_LINES, read_of(stream)
                 start = end
             held, ends = held[start:], ends[taken:] - start
             if len(held) - (int(ends[-1]) if len(ends) else 0) > MOST_BYTES:
@@ -171,7 +166,24 @@ def line_blocks(file: Path) -> Iterator[tuple[bytes, int, int]]:
             raise UserError(f"{file} is empty; check data.path or get the file again")
         rest = len(ends) + (not held.endswith(b"\n"))
         if held:
-            yield held, rest, position()
+            yield held, rest, read_of(stream)
+
+
+def read_of(stream: Any) -> int:
+    """Return the bytes of the file that a stream has read, compressed if they are."""
+    return getattr(stream, "fileobj", stream).tell()
+
+
+def line_chunks(file: Path) -> Iterator[RawChunk]:
+    """Yield blocks of whole lines as chunks."""
+    first = 1
+    for block, lines, read in line_blocks(file):
+        yield RawChunk(first, read, block)
+        first += lines
+
+
+def rejected_lines(file: Path, chunk: RawChunk, bad: dict[int, str]) -> list[tuple[str, int, str]]:
+    return [(str(file), chunk.first + number, reason) for number, reason in bad.items()]
 
 
 def check_head(file: Path, head: bytes) -> None:
@@ -202,52 +214,11 @@ def is_utf_8(line: bytes) -> bool:
     return True
 
 
-class reading:  # noqa: N801
-    """A context manager: the uncompressed stream of a file, and a function for the bytes of the file read so far."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __enter__(self) -> tuple[BinaryIO, Any]:
-        if os.path.exists(self.file) and not (os.path.isfile(self.file) or os.path.isdir(self.file)):
-            raise UserError(f"{self.file} is a pipe or a device, not a file; save its content to a file first")
-        try:
-            self.raw = self.file.open("rb")
-        except FileNotFoundError as error:
-            raise UserError(
-                f"{self.file} does not exist; check data.path, or data.train, data.val and data.test"
-            ) from error
-        except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
-            raise unreadable(self.file, error) from error
-        stream: Any = self.raw
-        if self.file.suffix == ".gz":
-            stream = gzip.open(self.raw)
-        elif self.file.suffix == ".zst":
-            import pyarrow as pa  # 0.3 s
-
-            stream = pa.CompressedInputStream(pa.PythonFile(self.raw, "r"), "zstd")
-        return stream, self.raw.tell
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.raw.close()
-        if isinstance(error, gzip.BadGzipFile | EOFError | zlib.error):
-            raise UserError(f"{self.file} is a damaged gzip file ({error}); delete it and get it again") from error
-        if isinstance(error, OSError):
-            raise unreadable(self.file, error) from error
-
-
-def unreadable(file: Path, error: Exception) -> UserError:
-    why = getattr(error, "strerror", None) or error
-    return UserError(f"{file} cannot be read ({why}); check data.path, or data.train, data.val and data.test")
-
-
 def file_identity(file: Path, verify: bool) -> list[Any]:
     """Return name, size, and time and samples or, to verify, SHA-256 of a file."""
-    with reading(Path(file)):
-        pass  # a sentence if it cannot be read
-    status = os.stat(file)
     digest = hashlib.sha256()
-    with open(file, "rb") as stream:
+    with opened(file, compressed=False) as stream:
+        status = os.stat(file)
         if verify:
             return [file.name, status.st_size, hashlib.file_digest(stream, "sha256").hexdigest()]
         for start in (0, status.st_size // 2, max(0, status.st_size - SAMPLED_BYTES)):

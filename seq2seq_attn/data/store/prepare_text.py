@@ -13,7 +13,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -24,7 +24,7 @@ from pyarrow import compute, ipc
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Pair
-from seq2seq_attn.data.splitting import MOST_CHARACTERS
+from seq2seq_attn.data.splitting import MOST_HELD_OUT, check_lengths, held_out_sizes
 from seq2seq_attn.data.store.pair_source import PairSource, RawChunk
 from seq2seq_attn.data.store.workers import Workers
 from seq2seq_attn.errors import UserError
@@ -58,9 +58,13 @@ SHARD = pa.schema(
 
 @final
 class HeldOut(NamedTuple):
-    """The number of source sentences of each set that is held out of the training pairs, and the seed of the choice."""
+    """The sets to hold out of the training pairs, with their number of source sentences; None: `held_out_sizes`.
 
-    sentences: dict[str, int]
+    Attributes:
+        seed: of the choice, which depends on it and on the sources alone, not on their order.
+    """
+
+    sentences: dict[str, int | None]
     seed: int
 
 
@@ -106,16 +110,6 @@ def hashes(texts: Iterator[str]) -> UInt64[np.ndarray, "texts"]:
     return np.frombuffer(digests, ">u8").astype(np.uint64)
 
 
-def check_lengths(split: str, pairs: list[Pair], first: int) -> None:
-    for number, pair in enumerate(pairs, start=first):
-        longest = max(len(pair.source), len(pair.target))
-        if longest > MOST_CHARACTERS:
-            raise UserError(
-                f"pair {number} of {split} has a side of {longest:,} characters; {split} is not cleaned, and a model "
-                f"can read {MOST_CHARACTERS:,}: shorten or remove the pair, in both languages"
-            )
-
-
 def write_table(table: pa.Table, file: Path) -> None:
     with replacing(file) as stream, ipc.new_file(stream, table.schema) as writer:
         writer.write_table(table)
@@ -135,6 +129,11 @@ def open_part(file: Path) -> Part:
 def column(part: Part, name: str) -> np.ndarray:
     """Return a column of hashes."""
     return read_table(part.file)[name].combine_chunks().to_numpy()
+
+
+def all_hashes(parts: list[Part]) -> UInt64[np.ndarray, "rows"]:
+    """Return the hashes of all sources."""
+    return np.concatenate([np.zeros(0, np.uint64), *(column(part, "source_hash") for part in parts)])
 
 
 def first_occurrences(parts: list[Part], folder: Path) -> list[Bool[np.ndarray, "_"]]:
@@ -177,26 +176,19 @@ def partitioned(
 
 
 def choose_sources(
-    parts: list[Part], kept: list[Bool[np.ndarray, "_"]], held_out: HeldOut
-) -> dict[str, UInt64[np.ndarray, "sources"]]:
-    """Return the hashes of the sources of each held-out set: the smallest, in order.
+    parts: list[Part], free: list[Bool[np.ndarray, "_"]], held_out: HeldOut
+) -> tuple[dict[str, UInt64[np.ndarray, "_"]], int]:
+    """Return the hashes of the sources of each held-out set, the smallest in order, and the number of all sources.
 
-    Raises:
-        UserError: if that leaves nothing to train on.
+    Larger numbers than those that matter are not counted.
     """
-    count = sum(held_out.sentences.values())
+    enough = 10 * MOST_HELD_OUT + sum(size or 0 for size in held_out.sentences.values()) + 1
     smallest = np.zeros(0, np.uint64)
-    for part, mask in zip(parts, kept, strict=True):
-        smallest = np.unique(np.concatenate([smallest, column(part, "source_hash")[mask]]))[: count + 1]
-    if min(held_out.sentences.values()) < 1 or len(smallest) <= count:
-        options = " and ".join(f"data.{split}_sentences={n}" for split, n in held_out.sentences.items())
-        fit = max(1, len(smallest) // 20)
-        raise UserError(
-            f"{options} do not fit a corpus of {len(smallest)} different source sentences: each must be at least 1 and "
-            f"leave some to train on; use {' '.join(f'data.{split}_sentences={fit}' for split in held_out.sentences)}"
-        )
-    ends = np.cumsum(list(held_out.sentences.values()))
-    return dict(zip(held_out.sentences, np.split(smallest[:count], ends[:-1]), strict=True))
+    for part, mask in zip(parts, free, strict=True):
+        smallest = np.unique(np.concatenate([smallest, column(part, "source_hash")[mask]]))[:enough]
+    sizes = held_out_sizes(held_out.sentences, len(smallest))
+    ends = np.cumsum([0, *sizes.values()]).tolist()
+    return {name: smallest[start:end] for name, (start, end) in zip(sizes, pairwise(ends), strict=True)}, len(smallest)
 
 
 class Block(NamedTuple):
@@ -267,8 +259,8 @@ def text_bytes(texts: pa.LargeStringArray) -> memoryview:
     return memoryview(data)[fences[0] : fences[1]]
 
 
-def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, "_"]], chosen: np.ndarray, file: Path) -> None:
-    """Write one row for each chosen source, in this order, with all its translations as references."""
+def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, "_"]], chosen: np.ndarray, file: Path) -> int:
+    """Write one row for each chosen source, in this order, with all its translations; return the number of these."""
     versions: dict[str, list[Pair]] = {}
     by_hash: dict[int, str] = {}
     for part, mask in zip(parts, kept, strict=True):
@@ -279,12 +271,12 @@ def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, "_"]], chosen:
             by_hash.setdefault(key, pair.source)
     first = [versions[by_hash[key]] for key in chosen.tolist()]
     write_rows([(pairs[0].source, pairs[0].target, unique(pair.reference for pair in pairs)) for pairs in first], file)
+    return sum(len(pairs) for pairs in first)
 
 
 def write_given(parts: list[Part], file: Path) -> None:
     """Write all rows in order; the references of a source that occurs again are those of all its rows."""
-    found = np.concatenate([np.zeros(0, np.uint64), *(column(part, "source_hash") for part in parts)])
-    values, counts = np.unique(found, return_counts=True)
+    values, counts = np.unique(all_hashes(parts), return_counts=True)
     repeated = values[counts > 1]
     versions: dict[str, list[str]] = {}
     for part in parts:
@@ -327,7 +319,7 @@ def batched(rows: Iterable[Any], size: int) -> Iterator[list[Any]]:
 def prepare_text(
     sources: dict[str, list[PairSource]],
     cleaning: Cleaning,
-    held_out: HeldOut | None,
+    held_out: HeldOut,
     folder: Path,
     *,
     workers: Workers,
@@ -336,52 +328,96 @@ def prepare_text(
 ) -> dict[str, Any]:
     """Write the shards of all splits to `folder`; return their rows and digests, and the counts of the cleaning.
 
+    Training pairs are cleaned; given validation and test pairs are only normalised, so that scores remain comparable.
+
     Args:
-        sources: files by split; with `held_out`, those of "train" alone.
+        sources: files by split; without "train", nothing is held out.
         max_rejected: largest share of lines that may be rejected.
         advance: called with the bytes of all files that have been read so far.
 
     Raises:
         UserError: if a file cannot be read, too many lines are rejected, or nothing is left to train on.
     """
-    temporary, label = folder / "parts", "all" if held_out else "train"
-    parts, counts, read = {}, {}, 0
+    temporary = folder / "parts"
+    parts: dict[str, list[Part]] = {}
+    counts: dict[str, dict[str, int]] = {}
+    read = 0
     for split, files in sources.items():
-        seed = held_out.seed if held_out else 0
         tasks = (
-            (source, chunk, cleaning, split == "train", split, seed, temporary / split / f"{number:06d}.arrow")
+            (source, chunk, cleaning, split == "train", split, held_out.seed, part_file(temporary, split, number))
             for number, (source, chunk) in enumerate(all_chunks(files, advance, read))
         )
         parts[split] = list(workers.map(clean_chunk, tasks))
         read += sum(source.size for source in files)
         counts[split] = total(part.counts for part in parts[split])
         reject(folder, split, parts[split], counts[split]["pairs read"], max_rejected)
-    trained = [np.ones(part.rows, bool) for part in parts["train"]]
+    given = [split for split in parts if split != "train"]
+    label = "all" if list(parts) == ["train"] else "train"
+    counts = {label if split == "train" else split: steps for split, steps in counts.items()}
+    shards: dict[str, list[tuple[int, str]]] = {}
+    for split in given:
+        write_given(parts[split], shard_file(folder, split, 0))
+    if "train" in parts:
+        train, trained = parts["train"], keep_pairs(parts["train"], cleaning, counts[label], temporary)
+        if held_out.sentences:
+            unseen = np.unique(np.concatenate([np.zeros(0, np.uint64), *(all_hashes(parts[name]) for name in given)]))
+            trained = hold_out(train, trained, unseen, held_out, folder, counts)
+        for split in given:
+            counts[split]["sources also in train"] = num_shared(parts[split], train, trained)
+        plans = plan_shards(train, trained)
+        writes = ((blocks, shard_file(folder, "train", number)) for number, blocks in enumerate(plans))
+        shards["train"] = list(workers.map(write_shard, writes))
+    order = [split for split in dict.fromkeys(["val", "test", *given]) if split in [*given, *held_out.sentences]]
+    shards |= {split: [describe_shard(shard_file(folder, split, 0))] for split in order}
+    shutil.rmtree(temporary)
+    report = {f"{split}: {step}": count for split, steps in counts.items() for step, count in steps.items()}
+    return {"shards": shards, "counts": report}
+
+
+def hold_out(
+    train: list[Part],
+    trained: list[Bool[np.ndarray, "_"]],
+    unseen: UInt64[np.ndarray, "_"],
+    held_out: HeldOut,
+    folder: Path,
+    counts: dict[str, dict[str, int]],
+) -> list[Bool[np.ndarray, "_"]]:
+    """Write the held-out splits, count their pairs, and return which rows are left to train on.
+
+    Args:
+        unseen: hashes of the sources of the other splits, which are not held out once more.
+    """
+    chosen, num_sources = choose_sources(train, without(train, trained, unseen), held_out)
+    for split, sources in chosen.items():
+        few = len(sources) < (held_out.sentences[split] or MOST_HELD_OUT)
+        share = f" ({len(sources) / num_sources:.0%} of the sources)" if few else ""
+        taken = write_held_out(train, trained, sources, shard_file(folder, split, 0))
+        counts[split] = {f"pairs held out{share}": taken}
+    return without(train, trained, np.concatenate(list(chosen.values())))
+
+
+def keep_pairs(
+    train: list[Part], cleaning: Cleaning, counts: dict[str, int], folder: Path
+) -> list[Bool[np.ndarray, "_"]]:
+    """Return which rows of each part are trained on, were nothing held out, and count the duplicates.
+
+    Raises:
+        UserError: if there are none.
+    """
+    kept = [np.ones(part.rows, bool) for part in train]
     if cleaning.deduplicate:
-        trained = first_occurrences(parts["train"], temporary)
-        counts["train"]["dropped, duplicate"] = sum(int((~new).sum()) for new in trained)
-    if not any(new.any() for new in trained):
-        reasons = "; ".join(f"{count} {step}" for step, count in counts["train"].items() if count)
+        kept = first_occurrences(train, folder)
+        counts["dropped, duplicate"] = sum(int((~new).sum()) for new in kept)
+    if not any(new.any() for new in kept):
+        reasons = "; ".join(f"{count} {step}" for step, count in counts.items() if count)
         raise UserError(
             f"no sentence pair is left to train on after cleaning ({reasons}); check data.path or loosen data.cleaning"
         )
-    chosen, overlaps = {}, {}
-    if held_out is not None:
-        chosen = choose_sources(parts["train"], trained, held_out)
-        for split, hashes_of_split in chosen.items():
-            write_held_out(parts["train"], trained, hashes_of_split, shard_file(folder, split, 0))
-        trained = without(parts["train"], trained, np.concatenate(list(chosen.values())))
-    for split in parts.keys() - {"train"}:
-        write_given(parts[split], shard_file(folder, split, 0))
-        overlaps[f"{split}: sources also in train"] = num_shared(parts[split], parts["train"], trained)
-    plans = plan_shards(parts["train"], trained)
-    tasks = ((blocks, shard_file(folder, "train", number)) for number, blocks in enumerate(plans))
-    shards = {"train": list(workers.map(write_shard, tasks))}
-    shards |= {split: [describe_shard(shard_file(folder, split, 0))] for split in [*parts, *chosen] if split != "train"}
-    shutil.rmtree(temporary)
-    names = {"train": label} | {split: split for split in parts if split != "train"}
-    steps = {f"{names[split]}: {step}": count for split, some in counts.items() for step, count in some.items()}
-    return {"shards": shards, "counts": steps | overlaps}
+    return kept
+
+
+def part_file(folder: Path, split: str, number: int) -> Path:
+    return folder / split / f"{number:06d}.arrow"
 
 
 def all_chunks(
@@ -435,7 +471,7 @@ def without(
 
 def num_shared(parts: list[Part], train: list[Part], trained: list[Bool[np.ndarray, "_"]]) -> int:
     """Return how many rows have a source that is also among the trained rows."""
-    ours = np.concatenate([np.zeros(0, np.uint64), *(column(part, "source_hash") for part in parts)])
+    ours = all_hashes(parts)
     shared = np.zeros(len(ours), bool)
     for part, mask in zip(train, trained, strict=True):
         shared |= np.isin(ours, column(part, "source_hash")[mask])

@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
+from seq2seq_attn.data.splitting import warn_of_overlap
 from seq2seq_attn.data.store.pair_source import PairSource
 from seq2seq_attn.data.store.prepare_text import HeldOut, prepare_text, read_table, shard_file
 from seq2seq_attn.data.store.progress import progress
@@ -101,7 +102,7 @@ def stored_corpus(
     sources: dict[str, list[PairSource]],
     cleaning: Cleaning,
     *,
-    held_out: HeldOut | None = None,
+    held_out: HeldOut,
     cache_dir: Path,
     languages: tuple[str, str],
     origins: tuple[str, str] = ("", ""),
@@ -112,7 +113,7 @@ def stored_corpus(
     """Return the corpus of these files, prepared now or before.
 
     Args:
-        sources: files by split; with `held_out`, those of "train" alone.
+        sources: files by split; without "train", nothing is held out.
         cache_dir: folder of prepared corpora.
         max_rejected: largest share of lines that may be rejected.
         num_processes: processes that prepare; None: as many as cores.
@@ -128,6 +129,8 @@ def stored_corpus(
             prepare(sources, cleaning, held_out, folder, max_rejected, num_processes)
     about = json.loads((folder / "corpus.json").read_text())
     splits = {split: open_split(folder, split, shards) for split, shards in about["shards"].items()}
+    for split, rows in splits.items():
+        warn_of_overlap(split, about["counts"].get(f"{split}: sources also in train", 0), len(rows))
     digest = hashlib.sha256(json.dumps([languages, about["shards"]]).encode()).hexdigest()
     return LoadedCorpus(splits, CleaningReport(about["counts"]), *languages, origins, stored=digest)
 
@@ -135,7 +138,7 @@ def stored_corpus(
 def prepare(
     sources: dict[str, list[PairSource]],
     cleaning: Cleaning,
-    held_out: HeldOut | None,
+    held_out: HeldOut,
     folder: Path,
     max_rejected: float,
     num_processes: int | None,
