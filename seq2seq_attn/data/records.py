@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -121,9 +121,7 @@ class Table(PairFile):
         guessed = guess_columns(first, choice.languages)
         self.width = len(first)
         self.has_header = guessed is not None or any(isinstance(column, str) for column in choice.columns)
-        self.positions = choose_columns(
-            self.path, choice.columns, guessed or choice.positions, first, self.has_header
-        )
+        self.positions = choose_columns(self.path, choice.columns, guessed or choice.positions, first, self.has_header)
         source, target = (f"column {shown_name(first[at]) if self.has_header else at + 1}" for at in self.positions)
         self.origins = (source, target)
 
@@ -166,16 +164,16 @@ class CsvFile(Table):
 
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)
-        self.delimiter = find_delimiter(decode(path, 1, next(line_blocks(path))[0]))
-        line, first = next(csv_rows(path, self.delimiter), (1, []))
+        self.delimiter = find_delimiter(next(iter(Blocks(path))))
+        line, first = next(csv_rows(Blocks(path), self.delimiter), (1, []))
         self._choose(choice, line, first)
 
     def chunks(self) -> Iterator[RawChunk]:
-        rows = csv_rows(self.path, self.delimiter)
-        for first in (1, *repeat(2)):
-            if not (some := list(islice(rows, CHUNK_LINES))):
-                return
-            yield RawChunk(first, 0, some)
+        blocks, first = Blocks(self.path), 1
+        rows = csv_rows(blocks, self.delimiter)
+        while some := list(islice(rows, CHUNK_LINES)):
+            yield RawChunk(first, blocks.read, some)
+            first += len(some)
 
     def parse(self, chunk: RawChunk) -> Parsed:
         return self._pairs(chunk.content[1:] if self.has_header and chunk.first == 1 else chunk.content)
@@ -348,10 +346,23 @@ def find_delimiter(text: str) -> str:
     return ","
 
 
-def csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+@final
+class Blocks(Iterable[str]):
+    """The text of a file block by block; `read` is the bytes read so far, compressed if they are."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.read = path, 0
+
+    def __iter__(self) -> Iterator[str]:
+        first = 1
+        for block, lines, self.read in line_blocks(self.path, carriage_returns=True):
+            yield decode(self.path, first, block)
+            first += lines
+
+
+def csv_rows(blocks: Blocks, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a CSV file, each with the line on which it begins; empty lines are left out."""
-    texts = (decode(path, chunk.first, chunk.content) for chunk in line_chunks(path))
-    lines = chain.from_iterable(io.StringIO(text, "") for text in texts)
+    lines = chain.from_iterable(io.StringIO(text, "") for text in blocks)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     line = 1
     try:
@@ -361,7 +372,7 @@ def csv_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}, line {line}: not CSV ({error}); close the quotation mark of the text that begins here, and "
+            f"{blocks.path}, line {line}: not CSV ({error}); close the quotation mark of the text that begins here, and "
             "double one inside of it"
         ) from error
 

@@ -41,7 +41,7 @@ class RawChunk:
 @final
 @dataclass(frozen=True)
 class Parsed:
-    """The pairs of a chunk, and (file, line, reason) of each line that has none."""
+    """The pairs of a chunk, and (file, line, reason) of each line that holds none."""
 
     pairs: list[tuple[str, str]]
     rejected: list[tuple[str, int, str]] = field(default_factory=list)
@@ -132,14 +132,18 @@ class LineAlignedFiles(PairSource):
 
     def parse(self, chunk: RawChunk) -> Parsed:
         (sources, bad_sources), (targets, bad_targets) = (decoded_lines(block) for block in chunk.content)
-        rejected = rejected_lines(self.files[0], chunk, bad_sources) + rejected_lines(self.files[1], chunk, bad_targets)
-        bad = bad_sources.keys() | bad_targets.keys()
+        only_target = {number: reason for number, reason in bad_targets.items() if number not in bad_sources}
+        rejected = rejected_lines(self.files[0], chunk, bad_sources) + rejected_lines(self.files[1], chunk, only_target)
+        bad = bad_sources.keys() | only_target.keys()
         pairs = list(zip(sources, targets, strict=True))
         return Parsed([pair for number, pair in enumerate(pairs) if number not in bad] if bad else pairs, rejected)
 
 
-def line_blocks(file: Path) -> Iterator[tuple[bytes, int, int]]:
+def line_blocks(file: Path, *, carriage_returns: bool = False) -> Iterator[tuple[bytes, int, int]]:
     """Yield blocks of `CHUNK_LINES` whole lines, the last with fewer, their number and the bytes read so far.
+
+    Args:
+        carriage_returns: whether lines may end with carriage returns alone; they all are then one block.
 
     Raises:
         UserError: if the file cannot be read, or is empty, UTF-16, without line feeds or with an endless line.
@@ -149,7 +153,7 @@ def line_blocks(file: Path) -> Iterator[tuple[bytes, int, int]]:
         head = True
         while buffer := stream.read(BUFFER):
             if head:
-                check_head(file, buffer)
+                check_head(file, buffer, carriage_returns)
                 buffer, head = buffer.removeprefix(UTF_8_MARK), False
             found = np.flatnonzero(np.frombuffer(buffer, np.uint8) == ord("\n")) + (len(held) + 1)
             held, ends = held + buffer, np.concatenate([ends, found])
@@ -186,10 +190,10 @@ def rejected_lines(file: Path, chunk: RawChunk, bad: dict[int, str]) -> list[tup
     return [(str(file), chunk.first + number, reason) for number, reason in bad.items()]
 
 
-def check_head(file: Path, head: bytes) -> None:
+def check_head(file: Path, head: bytes, carriage_returns: bool) -> None:
     if head.startswith(UTF_16_MARKS):
         raise UserError(f"{file} is UTF-16; convert the file to UTF-8")
-    if b"\n" not in head and b"\r" in head.rstrip(b"\r"):
+    if not carriage_returns and b"\n" not in head and b"\r" in head.rstrip(b"\r"):
         raise UserError(f"{file} ends its lines with carriage returns alone; convert them to line feeds")
 
 

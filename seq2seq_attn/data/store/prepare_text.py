@@ -69,7 +69,7 @@ class HeldOut(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A cleaned chunk in a file, with its counts by step and the lines that were rejected."""
+    """A cleaned chunk in a file, with its counts by step and the first of the lines that were rejected."""
 
     file: Path
     rows: int
@@ -84,7 +84,8 @@ def clean_chunk(
     if file.exists():
         return open_part(file)
     parsed = source.parse(chunk)
-    pairs, counts = cleaning.normalize(parsed.pairs)
+    pairs, steps = cleaning.normalize(parsed.pairs)
+    counts = {"lines rejected": len(parsed.rejected)} | steps
     if filters:
         pairs, dropped = cleaning.filter(pairs)
         counts |= dropped
@@ -98,10 +99,11 @@ def clean_chunk(
         hashes(f"{source}\0{target}" for source, target, _ in pairs),
         hashes(f"{seed}\t{source}" for source in sources),
     ]
-    about = {"counts": counts, "rejected": parsed.rejected}
+    rejected = parsed.rejected[:MOST_REJECTED_LINES]
+    about = {"counts": counts, "rejected": rejected}
     table = pa.table(columns, schema=PART.with_metadata({"about": json.dumps(about)}))
     write_table(table, file)
-    return Part(file, len(pairs), counts, parsed.rejected)
+    return Part(file, len(pairs), counts, rejected)
 
 
 def hashes(texts: Iterator[str]) -> UInt64[np.ndarray, "texts"]:
@@ -347,10 +349,14 @@ def prepare_text(
             (source, chunk, cleaning, split == "train", split, held_out.seed, part_file(temporary, split, number))
             for number, (source, chunk) in enumerate(all_chunks(files, advance, read))
         )
-        parts[split] = list(workers.map(clean_chunk, tasks))
+        rejected: list[tuple[str, int, str]] = []
+        parts[split] = []
+        for part in workers.map(clean_chunk, tasks):
+            rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
+            parts[split].append(part._replace(rejected=[]))
         read += sum(source.size for source in files)
         counts[split] = total(part.counts for part in parts[split])
-        reject(folder, split, parts[split], counts[split]["pairs read"], max_rejected)
+        reject(folder, split, rejected, counts[split], max_rejected)
     given = [split for split in parts if split != "train"]
     label = "all" if list(parts) == ["train"] else "train"
     counts = {label if split == "train" else split: steps for split, steps in counts.items()}
@@ -437,28 +443,27 @@ def total(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     return dict(summed)
 
 
-def reject(folder: Path, split: str, parts: list[Part], read: int, most: float) -> None:
-    """Write the first rejected lines to `rejected.tsv`.
+def reject(folder: Path, split: str, rejected: list[tuple[str, int, str]], counts: dict[str, int], most: float) -> None:
+    """Write the first rejected lines to a file, or drop their count if there are none.
 
     Raises:
-        UserError: if there are more than the share `most` of the lines.
+        UserError: if more than the share `most` of the lines is rejected.
     """
-    rejected = [line for part in parts for line in part.rejected]
     if not rejected:
+        del counts["lines rejected"]
         return
     list_file = folder / f"rejected_{split}.tsv"
     with replacing(list_file) as stream:
-        for file, number, reason in rejected[:MOST_REJECTED_LINES]:
+        for file, number, reason in rejected:
             stream.write(f"{printable(file)}\t{number}\t{reason}\n".encode())
     file, number, reason = rejected[0]
-    if len(rejected) > most * (read + len(rejected)):
+    bad, lines = counts["lines rejected"], counts["lines rejected"] + counts["pairs read"]
+    if bad > most * lines:
         raise UserError(
-            f"{file}, line {number}: {reason}; {len(rejected):,} of {read + len(rejected):,} lines of {split} are "
-            f"rejected, more than data.max_rejected={most:g}; they are listed in {list_file}: fix or remove them"
+            f"{file}, line {number}: {reason}; {bad:,} of {lines:,} lines of {split} are rejected, more than "
+            f"data.max_rejected={most:g} (listed in {list_file}): fix or remove them"
         )
-    log.warning(
-        f"{len(rejected):,} lines of {split} are rejected, such as {file}, line {number}: {reason}; see {list_file}"
-    )
+    log.warning(f"{bad:,} lines of {split} are rejected, such as {file}, line {number}: {reason}; see {list_file}")
 
 
 def without(
