@@ -355,7 +355,8 @@ class Blocks(Iterable[str]):
 
     def __iter__(self) -> Iterator[str]:
         first = 1
-        for block, lines, self.read in line_blocks(self.path, carriage_returns=True):
+        for block, lines, read in line_blocks(self.path, carriage_returns=True):
+            self.read = read
             yield decode(self.path, first, block)
             first += lines
 
@@ -372,8 +373,8 @@ def csv_rows(blocks: Blocks, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             line = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{blocks.path}, line {line}: not CSV ({error}); close the quotation mark of the text that begins here, and "
-            "double one inside of it"
+            f"{blocks.path}, line {line}: not CSV ({error}); close the quotation mark of the text that begins here, "
+            "and double one inside of it"
         ) from error
 
 

@@ -190,8 +190,8 @@ def test_messages_name_the_line_and_the_fault(tmp_path: Path) -> None:
     for line, sentence in (
         (
             rb'{"en": "a \ud800", "fr": "b"}',
-            "a NUL or half a surrogate pair in the field 'en', so this is not plain text; set data.source_column to the "
-            "name of the field",
+            "a NUL or half a surrogate pair in the field 'en', so this is not plain text; set data.source_column to "
+            "the name of the field",
         ),
         (
             b"[" * 100_000,
