@@ -134,7 +134,7 @@ class TokenBatchSampler(Sampler[list[int]]):
 
     def largest(self) -> list[list[int]]:
         """Return the rows of the batch of most padded tokens, and of that of most tokens times length."""
-        batches = []
+        batches: list[list[int]] = []
         for kind in (0, 1):
             number = max(range(len(self._plans)), key=lambda shard: self._plans[shard].largest[kind][1])
             batches += self._shard_batches(number, np.array([self._plans[number].largest[kind][0]]), shuffle=False)
@@ -198,10 +198,10 @@ class TokenBatchSampler(Sampler[list[int]]):
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
             pass  # not there yet, or damaged
         width, plans = self._plan()
-        figures = [(plan.padded, plan.real, *chain(*plan.largest)) for plan in plans]
+        rows = [(plan.padded, plan.real, *chain(*plan.largest)) for plan in plans]
         ends = np.cumsum([len(plan.cuts) for plan in plans])
         with replacing(file) as stream:
-            np.savez(stream, width=width, ends=ends, figures=figures, cuts=np.concatenate([p.cuts for p in plans]))
+            np.savez(stream, width=width, ends=ends, figures=rows, cuts=np.concatenate([p.cuts for p in plans]))
         return width, plans
 
 

@@ -74,7 +74,7 @@ def pair_file(
         if name.endswith(suffix):
             raise UserError(f"{path} is {advice}")
     kinds = {".parquet": ParquetFile, ".jsonl": JsonLines, ".json": JsonLines, ".ndjson": JsonLines, ".csv": CsvFile}
-    kind = next((kind for suffix, kind in kinds.items() if name.endswith(suffix)), TabSeparatedFile)
+    kind: Any = next((kind for suffix, kind in kinds.items() if name.endswith(suffix)), TabSeparatedFile)
     return kind(path, Choice(columns, languages, positions))
 
 

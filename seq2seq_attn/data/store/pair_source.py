@@ -14,6 +14,7 @@ import numpy as np
 
 from seq2seq_attn.data.reading import opened
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import sha256
 
 CHUNK_LINES = 20_000
 BUFFER = 1 << 22  # bytes read at once
@@ -224,7 +225,7 @@ def file_identity(file: Path, verify: bool) -> list[Any]:
     with opened(file, compressed=False) as stream:
         status = os.stat(file)
         if verify:
-            return [file.name, status.st_size, hashlib.file_digest(stream, "sha256").hexdigest()]
+            return [file.name, status.st_size, sha256(file)]
         for start in (0, status.st_size // 2, max(0, status.st_size - SAMPLED_BYTES)):
             stream.seek(start)
             digest.update(stream.read(SAMPLED_BYTES))
