@@ -6,18 +6,16 @@ import json
 import logging
 import os
 from collections.abc import Sequence
-from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-import sentencepiece
 from filelock import FileLock
 from jaxtyping import Int64, Integer
 
 from seq2seq_attn.data.batch_sampler import Lengths
 from seq2seq_attn.data.corpus import Split
+from seq2seq_attn.data.store.encode_range import encode_range
 from seq2seq_attn.data.store.progress import progress
 from seq2seq_attn.data.store.workers import Workers, num_cores
 from seq2seq_attn.errors import UserError
@@ -153,21 +151,6 @@ def encode_shards(
                 arrays[f"{side}_ids"] = np.concatenate(ids)
                 arrays[f"{side}_offsets"] = np.cumsum(np.concatenate(lengths))
             write_shard(folder, number, arrays)
-
-
-@lru_cache(maxsize=2)
-def processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
-    return sentencepiece.SentencePieceProcessor(model_proto=model)
-
-
-def encode_range(
-    model: bytes, texts: Sequence[str], part: slice | None
-) -> tuple[Integer[np.ndarray, "tokens"], Int64[np.ndarray, "sentences"]]:
-    """Return the ids of these sentences, one after another, and their lengths."""
-    encoder = processor(model)
-    ids = encoder.encode(texts[part] if part is not None else texts)
-    kind = np.uint16 if encoder.get_piece_size() <= 1 << 16 else np.int32
-    return np.fromiter(chain.from_iterable(ids), kind), np.fromiter(map(len, ids), np.int64, len(ids))
 
 
 def write_shard(folder: Path, number: int, arrays: dict[str, np.ndarray]) -> None:
