@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -113,6 +114,14 @@ class TokenBatchSampler(Sampler[list[int]]):
     def num_batches(self) -> int:
         """Number of batches of all devices."""
         return sum(len(plan.cuts) - 1 for plan in self._plans)
+
+    @property
+    def fingerprint(self) -> int:
+        """CRC-32 of where the shards are cut into batches."""
+        found = 0
+        for plan in self._plans:
+            found = zlib.crc32(plan.cuts, found)
+        return found
 
     def __iter__(self) -> Iterator[list[int]]:
         order = np.arange(len(self.shards))

@@ -109,26 +109,42 @@ class TranslationDataModule(pl.LightningDataModule):
         return {"epoch": epoch, "batch": batch} | self._shape(sampler)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume where `state_dict` was taken.
+        """Resume where `state_dict` was taken, as `batches_read` says."""
+        self._first_epoch = state_dict["epoch"]
+        self._sampler("train").start_at(state_dict["epoch"], self.batches_read(state_dict))
+
+    def batches_read(self, state_dict: dict[str, Any]) -> int:
+        """Return how many batches each device counts as read, where there may be other devices than in `state_dict`.
+
+        Other devices go on within an epoch if it is cut into the same batches for them, and if they can share equally
+        those that were read.
 
         Raises:
-            UserError: if the run stopped within an epoch whose batches differ from the present ones.
+            UserError: if they cannot.
         """
-        sampler = self._sampler("train")
-        shape = self._shape(sampler)
-        within_epoch = 0 < state_dict["batch"] < state_dict["batches"]
-        if within_epoch and {name: state_dict[name] for name in shape} != shape:
-            raise UserError(
-                f"the run was stopped within an epoch of {state_dict['batches']} batches for each of "
-                f"{state_dict['devices']} devices with seed={state_dict['seed']}, here it has {shape['batches']} for "
-                f"each of {shape['devices']} with seed={shape['seed']}; continue it with the data, batch_tokens, seed "
-                "and devices that it had"
-            )
-        self._first_epoch = state_dict["epoch"]
-        sampler.start_at(state_dict["epoch"], state_dict["batch"])
+        shape, batch = self._shape(self._sampler("train")), state_dict["batch"]
+        if batch == 0 or {name: state_dict.get(name) for name in shape} == shape:
+            return batch
+        if batch >= state_dict["batches"]:
+            return shape["batches"]
+        read, rest = divmod(batch * state_dict["devices"], shape["devices"])
+        if not rest and all(state_dict.get(name) == shape[name] for name in ("seed", "cuts")):
+            return read
+        raise UserError(
+            f"the run was stopped within an epoch, after {batch} of {state_dict['batches']} batches for each of "
+            f"{state_dict['devices']} devices with seed={state_dict['seed']}, and here the epoch has "
+            f"{shape['batches']} for each of {shape['devices']} with seed={shape['seed']}, which are other batches or "
+            "cannot be shared equally from there on; continue it with the data, batch_tokens, seed and devices that it "
+            "had"
+        )
 
     def _shape(self, sampler: TokenBatchSampler) -> dict[str, int]:
-        return {"batches": len(sampler), "devices": sampler.num_replicas, "seed": self.seed}
+        return {
+            "batches": len(sampler),
+            "devices": sampler.num_replicas,
+            "seed": self.seed,
+            "cuts": sampler.fingerprint,
+        }
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader("val", self._sampler("val", self.val_rows))
