@@ -54,7 +54,7 @@ class SentencePieceTokenizer:
         cache_dir: str | None,
         split_by_unicode_script: bool = True,
         model: str | list[str] | None = None,
-        input_sentence_size: Annotated[int, "[1, inf)"] = 500_000,
+        input_sentence_size: Annotated[int, "[1, inf)"] = 200_000,
     ) -> None:
         check_settings(model_type, vocab_size, sampling_alpha)
         self.model_type, self.vocab_size, self.joint = model_type, vocab_size, joint
