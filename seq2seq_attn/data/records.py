@@ -343,9 +343,11 @@ class ArrowFile(ColumnarFile):
             reader = ipc.open_file(file) if indexed else ipc.open_stream(file)
 
             def batches(names: list[str]) -> Batches:
-                numbers = range(reader.num_record_batches) if indexed else ()
-                for batch in map(reader.get_batch, numbers) if indexed else reader:
-                    yield batch, file.tell()
+                if not indexed:
+                    yield from ((batch, file.tell()) for batch in reader)
+                    return
+                for number in range(reader.num_record_batches):
+                    yield reader.get_batch(number), self.size * (number + 1) // reader.num_record_batches
 
             yield reader.schema, batches
 
