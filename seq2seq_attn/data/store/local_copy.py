@@ -70,7 +70,11 @@ def copy_files(folder: Path, local: Path, files: list[Path]) -> None:
         for file, size in zip(files, sizes, strict=True):
             copying = local / f"{file}{COPYING}"
             copying.parent.mkdir(exist_ok=True)
-            shutil.copyfile(folder / file, copying)
+            try:
+                shutil.copyfile(folder / file, copying)
+            except OSError:
+                copying.unlink(missing_ok=True)  # the disk may be full of it
+                raise
             if copying.stat().st_size != size:
                 raise UserError(f"{folder / file} changed while it was copied; run the command again")
             os.replace(copying, local / file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -82,6 +83,16 @@ def test_a_disk_without_room_or_leave_is_one_sentence(
         f"data.copy_to={tmp_path / 'node'} cannot hold the prepared data (1,230 bytes for 1,000 that are free); make "
         "room, or give another one"
     )
+    assert names(tmp_path / "node" / "corpora" / "0123") == []
+    monkeypatch.undo()
+
+    def filling(source: Path, target: Path) -> None:
+        target.write_bytes(b"a part")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", filling)
+    with pytest.raises(UserError, match=r"cannot hold the prepared data \(No space left on device\); make room"):
+        local_copy(prepared, tmp_path / "node")
     assert names(tmp_path / "node" / "corpora" / "0123") == []
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UserError, match=r"cannot hold the prepared data \((Not a directory|File exists)\)"):
