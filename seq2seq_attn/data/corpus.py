@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple, final
 
 from seq2seq_attn.text import printable
@@ -40,6 +41,7 @@ class LoadedCorpus:
     Attributes:
         origins: where each side was read from, such as "column 1", if the user can choose it.
         stored: a digest of the content, if the corpus is on disk.
+        copy_to: folder to which what is made of the corpus is copied too, and read from; None: none.
     """
 
     splits: dict[str, Split]
@@ -48,6 +50,7 @@ class LoadedCorpus:
     target_language: str
     origins: tuple[str, str] = ("", "")
     stored: str | None = None
+    copy_to: Path | None = None
 
     @property
     def direction(self) -> str:

@@ -80,7 +80,7 @@ class TranslationDataModule(pl.LightningDataModule):
         if name not in self._encoded:
             key = "\n".join([self.corpus.fingerprint, self.tokenizer.fingerprint, name])
             folder = self.cache_dir / hashlib.sha256(key.encode()).hexdigest()[:32]
-            self._encoded[name] = encode_split(self.corpus.splits[name], self.tokenizer, folder)
+            self._encoded[name] = encode_split(self.corpus.splits[name], self.tokenizer, folder, self.corpus.copy_to)
         return self._encoded[name]
 
     @property

@@ -16,6 +16,7 @@ from jaxtyping import Int64, Integer
 from seq2seq_attn.data.batch_sampler import Lengths
 from seq2seq_attn.data.corpus import Split
 from seq2seq_attn.data.store.encode_range import encode_range
+from seq2seq_attn.data.store.local_copy import local_copy
 from seq2seq_attn.data.store.progress import progress
 from seq2seq_attn.data.store.workers import Workers, num_cores
 from seq2seq_attn.errors import UserError
@@ -95,15 +96,21 @@ class EncodedSplit(Sequence[Lengths]):
         return self.shard(number), index - self.starts[number]
 
 
-def encode_split(split: Split, tokenizer: SentencePieceTokenizer, folder: Path) -> EncodedSplit:
-    """Return the encoding in `folder`, a folder for exactly this content; encode the shards that are missing."""
+def encode_split(
+    split: Split, tokenizer: SentencePieceTokenizer, folder: Path, copy_to: Path | None = None
+) -> EncodedSplit:
+    """Return the encoding in `folder`, a folder for exactly this content; encode the shards that are missing.
+
+    Args:
+        copy_to: folder from whose copy the encoding is read; None: from `folder`.
+    """
     rows = split.shards or (len(split),)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "lock"):  # another process encodes it: wait
         missing = [number for number in range(len(rows)) if not is_complete(folder, number)]
         if missing:
             encode_shards(split, tokenizer, folder, rows, missing)
-    return open_encoded(folder)
+    return open_encoded(folder if copy_to is None else local_copy(folder, copy_to))
 
 
 def open_encoded(folder: Path) -> EncodedSplit:

@@ -12,13 +12,12 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.records import Column, PairFile, is_pair_file, pair_file
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
-from seq2seq_attn.data.store.prepare_text import HeldOut
+from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture
 from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 
 Files = str | list[str] | list[list[str]] | None
-SPLITS = ("train", "val", "test")
 
 
 @final
@@ -26,10 +25,10 @@ class ParallelCorpus(Corpus):
     """A parallel corpus of any size, read from the user's files.
 
     Args:
-        train, val, test: [SOURCE,TARGET], two line-aligned files; FILE, with pairs, as .tsv, .csv, .jsonl or .parquet;
-            [FILE,FILE,...]; or [[SOURCE,TARGET],[SOURCE,TARGET],...]. All but .parquet may end in .gz or .zst. `*` and
-            `?` stand for several files, in the order of their names. Without `val` or `test`, that split is held out
-            of `train` by source sentence.
+        train, val, test: [SOURCE,TARGET], two line-aligned files; FILE, with pairs, as .tsv, .csv, .jsonl, .parquet or
+            .arrow; [FILE,FILE,...]; or [[SOURCE,TARGET],[SOURCE,TARGET],...]. All but .parquet and .arrow may end in
+            .gz or .zst. `*` and `?` stand for several files, in the order of their names. Without `val` or `test`,
+            that split is held out of `train` by source sentence.
         source_language, target_language: names of the two sides; they also choose columns and fields that are named
             like them.
         source_column, target_column: number of a column, from 1, or the name of a column or JSON field, where
@@ -40,6 +39,8 @@ class ParallelCorpus(Corpus):
         num_processes: processes that prepare a large corpus; None: one for each core.
         verify: read the files as a whole to see whether they are those that were prepared; otherwise sizes, times and
             samples are compared.
+        copy_to: folder on a disk of the node, to which the prepared data is copied once and from which it is read;
+            None: read from `cache_dir`.
 
     Raises:
         UserError: if the files and columns do not make a corpus.
@@ -63,6 +64,7 @@ class ParallelCorpus(Corpus):
         max_rejected: Annotated[float, "[0, 1]"] = 0.01,
         num_processes: Annotated[int | None, "[1, inf)"] = None,
         verify: bool = False,
+        copy_to: str | None = None,
     ) -> None:
         self.files = {"train": train, "val": val, "test": test}
         self.languages = (source_language, target_language)
@@ -70,22 +72,33 @@ class ParallelCorpus(Corpus):
         self.cleaning = cleaning
         self.held_out = {"val": val_sentences, "test": test_sentences}
         self.seed, self.cache_dir = seed, given_path(cache_dir, "data.cache_dir") / "corpora"
+        self.copy_to = None if copy_to is None else given_path(copy_to, "data.copy_to")
         self.max_rejected, self.num_processes, self.verify = max_rejected, num_processes, verify
 
     def load(self) -> LoadedCorpus:
         """Open or prepare the corpus; without `train`, the other splits alone, for an evaluation."""
-        sources: dict[str, list[PairSource]] = {}
-        for split in SPLITS:
-            if self.files[split] is not None:
-                first = sources["train"][0] if "train" in sources else None
-                # a file without a header has its columns where the training file has them
-                sources[split] = self._sources(split, first.positions if isinstance(first, PairFile) else (0, 1))
-        if not sources:
+        if all(given is None for given in self.files.values()):
             raise UserError(
-                "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl or .parquet "
-                "file"
+                "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl, .parquet or "
+                ".arrow file"
             )
-        missing = [split for split in self.held_out if "train" in sources and split not in sources]
+        given = self.files["train"]
+        return self.load_with([] if given is None else pair_sources(given, "data.train", self.columns, self.languages))
+
+    def load_with(self, train: list[PairSource], mixture: Mixture | None = None) -> LoadedCorpus:
+        """Open or prepare the corpus of these training files, or none, and the given validation and test files.
+
+        Args:
+            mixture: the weights of the corpora that the training files name.
+        """
+        sources = {"train": train} if train else {}
+        for split in ("val", "test"):
+            given = self.files[split]
+            if given is not None:
+                # a file without a header has its columns where the training file has them
+                positions = train[0].positions if train and isinstance(train[0], PairFile) else (0, 1)
+                sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, positions)
+        missing = [split for split in self.held_out if train and split not in sources]
         corpus = stored_corpus(
             sources,
             self.cleaning,
@@ -96,6 +109,8 @@ class ParallelCorpus(Corpus):
             max_rejected=self.max_rejected,
             num_processes=self.num_processes,
             verify=self.verify,
+            mixture=mixture,
+            copy_to=self.copy_to,
         )
         headers = {
             split: sum(isinstance(f, PairFile) and f.has_header for f in files) for split, files in sources.items()
@@ -103,47 +118,61 @@ class ParallelCorpus(Corpus):
         counts = {f"{split}: header line": number for split, number in headers.items() if number}
         return replace(corpus, report=CleaningReport(corpus.report.counts | counts))
 
-    def _sources(self, split: str, positions: tuple[int, int]) -> list[PairSource]:
-        """Return the readers of a split's files."""
-        given: Any = self.files[split]
-        pairs = isinstance(given, list) and any(isinstance(entry, list) or is_pair_file(entry) for entry in given)
-        if isinstance(given, str) or not pairs:
-            given = [given]
-        sources: list[PairSource] = []
-        for entry in given:
-            if isinstance(entry, str):
-                sources += [pair_file(file, self.columns, self.languages, positions) for file in found(entry, split)]
-            else:
-                sources += self._aligned(entry, split)
-        return sources
 
-    def _aligned(self, sides: list[str], split: str) -> list[PairSource]:
-        if len(sides) != 2:
-            raise UserError(
-                f"data.{split} has a list of {len(sides)} files; use [SOURCE,TARGET], [[SOURCE,TARGET],...], or files "
-                "of pairs, which end in .tsv, .csv, .jsonl or .parquet"
-            )
-        sources, targets = (found(side, split) for side in sides)
-        if len(sources) != len(targets):
-            raise UserError(
-                f"data.{split}: {sides[0]} is {len(sources)} files and {sides[1]} is {len(targets)}; parallel files "
-                "need the same number"
-            )
-        return [LineAlignedFiles(*files) for files in zip(sources, targets, strict=True)]
+def pair_sources(
+    given: Any,
+    option: str,
+    columns: tuple[Column, Column],
+    languages: tuple[str, str],
+    positions: tuple[int, int] = (0, 1),
+) -> list[PairSource]:
+    """Return the readers of the files that an option names.
+
+    Args:
+        columns, languages, positions: see `pair_file`.
+
+    Raises:
+        UserError: if they are not files of pairs, or pairs of files.
+    """
+    pairs = isinstance(given, list) and any(isinstance(entry, list) or is_pair_file(entry) for entry in given)
+    if isinstance(given, str) or not pairs:
+        given = [given]
+    sources: list[PairSource] = []
+    for entry in given:
+        if isinstance(entry, str):
+            sources += [pair_file(file, columns, languages, positions) for file in found(entry, option)]
+        else:
+            sources += aligned(entry, option)
+    return sources
 
 
-def found(pattern: str, split: str) -> list[Path]:
+def aligned(sides: list[str], option: str) -> list[PairSource]:
+    if len(sides) != 2:
+        raise UserError(
+            f"{option} has a list of {len(sides)} files; use [SOURCE,TARGET], [[SOURCE,TARGET],...], or files "
+            "of pairs, which end in .tsv, .csv, .jsonl, .parquet or .arrow"
+        )
+    sources, targets = (found(side, option) for side in sides)
+    if len(sources) != len(targets):
+        raise UserError(
+            f"{option}: {sides[0]} is {len(sources)} files and {sides[1]} is {len(targets)}; parallel files "
+            "need the same number"
+        )
+    return [LineAlignedFiles(*files) for files in zip(sources, targets, strict=True)]
+
+
+def found(pattern: str, option: str) -> list[Path]:
     """Return the file of this name, or the files that a pattern matches, in the order of their names.
 
     Raises:
         UserError: if a pattern matches none.
     """
-    path = given_path(pattern, f"data.{split}")
+    path = given_path(pattern, option)
     if not glob.has_magic(str(path)) or os.path.lexists(path):
         return [path]
     files = sorted(map(Path, glob.glob(str(path))))
     if not files:
-        raise UserError(f"data.{split}={pattern} matches no file; check the pattern")
+        raise UserError(f"{option}={pattern} matches no file; check the pattern")
     return files
 
 

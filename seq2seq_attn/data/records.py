@@ -1,4 +1,4 @@
-"""Readers of tab-separated, CSV, JSON-lines and Parquet files, whose columns are chosen by number or name."""
+"""Readers of tab-separated, CSV, JSON-lines, Parquet and Arrow files, whose columns are chosen by number or name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -27,6 +28,7 @@ from seq2seq_attn.data.store.pair_source import (
 )
 from seq2seq_attn.errors import UserError
 
+Batches = Iterator[tuple[Any, int]]  # record batches, and the bytes of the file read so far
 Column = int | str | None  # a number from 1, or a name; None: the column that the language or the header names
 NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # JSON can escape a NUL and lone surrogates; text must not contain them
 LINE_END = re.compile(r"[\r\n]+")
@@ -58,7 +60,9 @@ class Choice(NamedTuple):
 def pair_file(
     path: Path, columns: tuple[Column, Column], languages: tuple[str, str], positions: tuple[int, int] = (0, 1)
 ) -> PairFile:
-    """Return the reader of a file, whose name gives its format: .csv, .jsonl, .parquet, and else tab-separated columns.
+    """Return the reader of a file.
+
+    The name gives the format: .csv, .jsonl, .parquet, .arrow, and else tab-separated columns.
 
     Args:
         columns: of the source and the target. Without a number or name they are those named by their language (`fr`,
@@ -73,14 +77,22 @@ def pair_file(
     for suffix, advice in OTHER_FORMATS.items():
         if name.endswith(suffix):
             raise UserError(f"{path} is {advice}")
-    kinds = {".parquet": ParquetFile, ".jsonl": JsonLines, ".json": JsonLines, ".ndjson": JsonLines, ".csv": CsvFile}
+    kinds = {
+        ".parquet": ParquetFile,
+        ".arrow": ArrowFile,
+        ".jsonl": JsonLines,
+        ".json": JsonLines,
+        ".ndjson": JsonLines,
+        ".csv": CsvFile,
+    }
     kind: Any = next((kind for suffix, kind in kinds.items() if name.endswith(suffix)), TabSeparatedFile)
     return kind(path, Choice(columns, languages, positions))
 
 
 def is_pair_file(file: str) -> bool:
     """Return whether a file holds pairs, by its name."""
-    return file.removesuffix(".gz").removesuffix(".zst").endswith((".tsv", ".csv", ".jsonl", ".ndjson", ".parquet"))
+    ends = (".tsv", ".csv", ".jsonl", ".ndjson", ".parquet", ".arrow")
+    return file.removesuffix(".gz").removesuffix(".zst").endswith(ends)
 
 
 class PairFile(PairSource):
@@ -247,42 +259,41 @@ def text_of(fields: dict[str, Any], name: str) -> str:
     return one_line(text)
 
 
-@final
-class ParquetFile(PairFile):
-    """A Parquet file; `translation.en` is a field of a column."""
+class ColumnarFile(PairFile):
+    """A binary file of named columns; `translation.en` is a field of a column."""
+
+    kind: str
 
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)
         if path.suffix == ".gz":
-            raise UserError(f"{path} is a gzipped Parquet file; Parquet is compressed already, so gunzip it")
-        with self._open() as file:
-            names = leaf_names(file.schema_arrow)
-            self.num_rows = file.metadata.num_rows
+            raise UserError(f"{path} is a gzipped {self.kind}, so gunzip it")
+        with self._open() as (schema, batches):
+            names = leaf_names(schema)
             guessed = guess_columns(names, choice.languages)
             self.positions = choose_columns(path, choice.columns, guessed or choice.positions, names, has_names=True)
             self.names = [names[at] for at in self.positions]
-            batch = next(file.iter_batches(1, columns=self.names), None)
-        if batch is None:
+            table, _ = next(equal_tables(batches(self.names), self.names), (None, 0))
+        if table is None:
             raise UserError(f"{path} has no rows; get the file again")
-        self._check_types(flat(batch))
+        self._check_types(table)
         self.origins = (f"column {self.names[0]}", f"column {self.names[1]}")
 
     def chunks(self) -> Iterator[RawChunk]:
         first = 1
-        with self._open() as file:
-            for batch in file.iter_batches(CHUNK_LINES, columns=self.names, use_threads=False):
-                yield RawChunk(first, self.size * first // self.num_rows, flat(batch).select(self.names))
-                first += len(batch)
+        with self._open() as (_, batches):
+            for table, read in equal_tables(batches(self.names), self.names):
+                yield RawChunk(first, read, packed(table))
+                first += len(table)
 
     def parse(self, chunk: RawChunk) -> Parsed:
-        return table_pairs(chunk.content, str(self.path), chunk.first)
+        from pyarrow import ipc
 
-    @contextmanager
-    def _open(self) -> Iterator[Any]:
-        import pyarrow.parquet as pq  # 0.3 s that other formats do not pay
+        return table_pairs(ipc.open_stream(chunk.content).read_all(), str(self.path), chunk.first)
 
-        with opened(self.path) as stream, pq.ParquetFile(stream) as file:  # whose errors are OSError and ValueError
-            yield file
+    @abstractmethod
+    def _open(self) -> AbstractContextManager[tuple[Any, Callable[[list[str]], Batches]]]:
+        """Return the schema, and what yields the record batches with at least these columns."""
 
     def _check_types(self, table: Any) -> None:
         import pyarrow as pa
@@ -292,6 +303,80 @@ class ParquetFile(PairFile):
             kind = kind.value_type if pa.types.is_dictionary(kind) else kind
             if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
                 raise UserError(f"{self.path}: the column '{name}' holds {kind}, not text; choose another column")
+
+
+@final
+class ParquetFile(ColumnarFile):
+    """A Parquet file, decoded one row group after another."""
+
+    kind = "Parquet file; Parquet is compressed already"
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        import pyarrow.parquet as pq  # 0.3 s that other formats do not pay
+
+        with opened(self.path) as stream, pq.ParquetFile(stream) as file:  # whose errors are OSError and ValueError
+
+            def batches(names: list[str]) -> Batches:
+                rows = 0
+                for batch in file.iter_batches(CHUNK_LINES, columns=names, use_threads=False):
+                    rows += len(batch)
+                    yield batch, self.size * rows // file.metadata.num_rows
+
+            yield file.schema_arrow, batches
+
+
+@final
+class ArrowFile(ColumnarFile):
+    """An Arrow file, mapped into memory, of either kind: with a table of its batches, or as a stream of them."""
+
+    kind = "Arrow file, which is mapped into memory"
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyarrow import ipc
+
+        with opened(self.path), pa.memory_map(str(self.path)) as file:
+            indexed = file.read(6) == b"ARROW1"
+            file.seek(0)
+            reader = ipc.open_file(file) if indexed else ipc.open_stream(file)
+
+            def batches(names: list[str]) -> Batches:
+                if not indexed:
+                    yield from ((batch, file.tell()) for batch in reader)
+                    return
+                for number in range(reader.num_record_batches):
+                    yield reader.get_batch(number), self.size * (number + 1) // reader.num_record_batches
+
+            yield reader.schema, batches
+
+
+def equal_tables(batches: Batches, names: list[str]) -> Iterator[tuple[Any, int]]:
+    """Yield these columns in tables of `CHUNK_LINES` rows, the last with fewer, and the bytes of the file read."""
+    import pyarrow as pa
+
+    held: Any = None
+    read = 0
+    for batch, read in batches:
+        table = flat(batch).select(names)
+        held = table if held is None else pa.concat_tables([held, table])
+        while len(held) >= CHUNK_LINES:
+            yield held.slice(0, CHUNK_LINES), read
+            held = held.slice(CHUNK_LINES)
+    if held is not None and len(held):
+        yield held, read
+
+
+def packed(table: Any) -> bytes:
+    """Return the rows of a table as an Arrow stream; to pickle a slice would copy the whole that it is cut from."""
+    import pyarrow as pa
+
+    text = pa.schema([(name, pa.large_string()) for name in table.column_names])
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, text) as writer:
+        writer.write_table(table.cast(text))
+    return stream.getvalue().to_pybytes()
 
 
 def flat(batch: Any) -> Any:
@@ -316,7 +401,7 @@ def table_pairs(table: Any, file: str, first: int) -> Parsed:
     bad: dict[int, str] = {}
     texts = []
     for name in table.column_names:
-        column = table[name].cast(pa.large_string())
+        column = table[name]
         try:
             column.validate(full=True)
         except pa.ArrowInvalid as error:

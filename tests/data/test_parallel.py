@@ -55,7 +55,20 @@ def message_of(read: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "form", ["two", "two_gz", "tsv", "jsonl", "jsonl_fields", "two_pairs", "two_globs", "tsvs", "tsv_glob", "parquets"]
+    "form",
+    [
+        "two",
+        "two_gz",
+        "tsv",
+        "jsonl",
+        "jsonl_fields",
+        "two_pairs",
+        "two_globs",
+        "tsvs",
+        "tsv_glob",
+        "parquets",
+        "arrows",
+    ],
 )
 def test_every_form_gives_the_same_corpus(form: str, tmp_path: Path) -> None:
     expected = parallel(two_files(tmp_path))
@@ -73,10 +86,15 @@ def test_every_form_gives_the_same_corpus(form: str, tmp_path: Path) -> None:
     elif form in ("tsvs", "tsv_glob"):
         files = [write(tmp_path / f"part{n}.tsv", list(map("\t".join, part))) for n, part in enumerate(PARTS)]
         files = files if form == "tsvs" else str(tmp_path / "part*.tsv")
-    elif form == "parquets":
-        files = [str(tmp_path / f"part{n}.parquet") for n in range(len(PARTS))]
+    elif form in ("parquets", "arrows"):
+        files = [str(tmp_path / f"part{n}.{form[:-1]}") for n in range(len(PARTS))]
         for file, part in zip(files, PARTS, strict=True):
-            pq.write_table(pa.table([list(side) for side in zip(*part, strict=True)], ["en", "fr"]), file)
+            table = pa.table([list(side) for side in zip(*part, strict=True)], ["en", "fr"])
+            if form == "parquets":
+                pq.write_table(table, file)
+            else:
+                with pa.ipc.new_file(file, table.schema) as writer:
+                    writer.write_table(table, max_chunksize=4)
     elif form == "tsv":
         files = write(tmp_path / "all.tsv", ["\t".join(pair) for pair in PAIRS])
     else:
@@ -157,11 +175,12 @@ def test_a_few_broken_lines_are_rejected_and_listed_and_more_end_it(
 
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     assert message_of(lambda: parallel(None)) == (
-        "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl or .parquet file"
+        "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl, .parquet or .arrow "
+        "file"
     )
     assert message_of(lambda: parallel(two_files(tmp_path)[:1])) == (
         "data.train has a list of 1 files; use [SOURCE,TARGET], [[SOURCE,TARGET],...], or files of pairs, which end in "
-        ".tsv, .csv, .jsonl or .parquet"
+        ".tsv, .csv, .jsonl, .parquet or .arrow"
     )
     nothing = str(tmp_path / "*.tsv")
     assert message_of(lambda: parallel(nothing)) == f"data.train={nothing} matches no file; check the pattern"

@@ -53,9 +53,11 @@ class PairSource(ABC):
 
     Attributes:
         files: the files, for sizes, times and progress.
+        corpus: name of the corpus of a mixture that it belongs to.
     """
 
     files: tuple[Path, ...] = ()
+    corpus = ""
 
     @abstractmethod
     def chunks(self) -> Iterator[RawChunk]:

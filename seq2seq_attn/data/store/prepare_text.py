@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -37,6 +38,7 @@ SHARD_ROWS = 1 << 19  # pairs that are sorted by length together; a corpus of on
 BLOCK_ROWS = 1 << 11  # neighbours that stay together when a larger corpus is spread over its shards
 PARTITION_ROWS = 1 << 22  # hashes that are sorted at once
 MOST_REJECTED_LINES = 1_000  # of rejected.tsv
+IN_EPOCH = " in an epoch"  # a count of pairs after the weights of a mixture
 
 PART = pa.schema(
     [
@@ -68,6 +70,19 @@ class HeldOut(NamedTuple):
     seed: int
 
 
+@final
+class Mixture(NamedTuple):
+    """How often the pairs of a corpus occur in an epoch, by its name; one that is not named: once.
+
+    Attributes:
+        weights: 2.5 is all pairs twice, and half of them a third time.
+        seed: of the choice of that half, which depends on it and on the pairs alone, not on their order.
+    """
+
+    weights: dict[str, int | float]
+    seed: int
+
+
 class Part(NamedTuple):
     """A cleaned chunk in a file, with its counts by step and the first of the lines that were rejected."""
 
@@ -75,6 +90,7 @@ class Part(NamedTuple):
     rows: int
     counts: dict[str, int]
     rejected: list[tuple[str, int, str]]
+    corpus: str = ""
 
 
 def clean_chunk(
@@ -201,19 +217,59 @@ class Block(NamedTuple):
     kept: Bool[np.ndarray, "rows"]
 
 
-def plan_shards(parts: list[Part], kept: list[Bool[np.ndarray, "_"]]) -> list[list[Block]]:
-    """Spread the kept rows over shards: in order in one, or, if there are more, blocks drawn from the whole corpus."""
-    rows = sum(int(mask.sum()) for mask in kept)
+def plan_shards(copies: list[tuple[Part, list[Bool[np.ndarray, "_"]]]]) -> list[list[Block]]:
+    """Spread rows over shards: in order in one, or, if there are more, blocks drawn from the whole corpus.
+
+    Args:
+        copies: for each part, which rows each of its copies in an epoch has; copies are spread over the shards.
+    """
+    rows = sum(int(mask.sum()) for _, masks in copies for mask in masks)
+    places = [(part, masks, start) for part, masks in copies for start in range(0, part.rows, BLOCK_ROWS)]
     blocks = [
-        Block(part.file, start, mask[start : start + BLOCK_ROWS])
-        for part, mask in zip(parts, kept, strict=True)
-        for start in range(0, part.rows, BLOCK_ROWS)
+        [Block(part.file, start, mask[start : start + BLOCK_ROWS]) for mask in masks] for part, masks, start in places
     ]
     count = -(-rows // SHARD_ROWS)
     if count <= 1:
-        return [blocks]
+        return [list(chain.from_iterable(blocks))]
     order = np.random.default_rng(0).permutation(len(blocks))
-    return [[blocks[i] for i in group] for group in np.array_split(order, count)]
+    share = np.empty(len(blocks))  # of the shards that lie before a block
+    share[order] = np.arange(len(blocks)) / len(blocks)
+    spread = [
+        ((share[at] + copy / len(some)) % 1.0, block)
+        for at, some in enumerate(blocks)
+        for copy, block in enumerate(some)
+    ]
+    ranked = [spread[at][1] for at in np.argsort([key for key, _ in spread], kind="stable")]
+    return [[ranked[at] for at in group] for group in np.array_split(np.arange(len(ranked)), count)]
+
+
+def weigh(
+    parts: list[Part], kept: list[Bool[np.ndarray, "_"]], mixture: Mixture | None, counts: dict[str, int]
+) -> list[tuple[Part, list[Bool[np.ndarray, "_"]]]]:
+    """Return which rows each copy of a part in an epoch has, and count the pairs of each corpus of a mixture.
+
+    Raises:
+        UserError: if no pair is left.
+    """
+    if mixture is None:
+        return [(part, [mask]) for part, mask in zip(parts, kept, strict=True)]
+    factor, summand = np.random.default_rng(mixture.seed).integers(1 << 64, size=2, dtype=np.uint64)
+    copies, pairs = [], dict.fromkeys((part.corpus for part in parts), 0)
+    for part, mask in zip(parts, kept, strict=True):
+        fraction, whole = math.modf(mixture.weights.get(part.corpus, 1))
+        masks = [mask] * int(whole)
+        if fraction:
+            drawn = column(part, "pair_hash") * (factor | np.uint64(1)) + summand  # modulo 2**64
+            masks.append(mask & (drawn < np.uint64(fraction * 2.0**64)))
+        copies.append((part, masks))
+        pairs[part.corpus] += sum(int(some.sum()) for some in masks)
+    epoch = sum(pairs.values())
+    if not epoch:
+        raise UserError(f"data.weights leaves no pair of {', '.join(pairs)} to train on; give larger weights")
+    for name, number in pairs.items():
+        weight = mixture.weights.get(name, 1)
+        counts[f"pairs of {name}{IN_EPOCH} (weight {weight:g}, {number / epoch:.1%})"] = number
+    return copies
 
 
 def write_shard(blocks: list[Block], file: Path) -> tuple[int, str]:
@@ -327,6 +383,7 @@ def prepare_text(
     workers: Workers,
     max_rejected: float,
     advance: Callable[[int], None],
+    mixture: Mixture | None = None,
 ) -> dict[str, Any]:
     """Write the shards of all splits to `folder`; return their rows and digests, and the counts of the cleaning.
 
@@ -336,6 +393,7 @@ def prepare_text(
         sources: files by split; without "train", nothing is held out.
         max_rejected: largest share of lines that may be rejected.
         advance: called with the bytes of all files that have been read so far.
+        mixture: the weights of the corpora that the sources of "train" name; None: each pair occurs once.
 
     Raises:
         UserError: if a file cannot be read, too many lines are rejected, or nothing is left to train on.
@@ -345,15 +403,16 @@ def prepare_text(
     counts: dict[str, dict[str, int]] = {}
     read = 0
     for split, files in sources.items():
+        corpora: list[str] = []
         tasks = (
             (source, chunk, cleaning, split == "train", split, held_out.seed, part_file(temporary, split, number))
-            for number, (source, chunk) in enumerate(all_chunks(files, advance, read))
+            for number, (source, chunk) in enumerate(all_chunks(files, advance, read, corpora))
         )
         rejected: list[tuple[str, int, str]] = []
         parts[split] = []
         for part in workers.map(clean_chunk, tasks):
             rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
-            parts[split].append(part._replace(rejected=[]))
+            parts[split].append(part._replace(rejected=[], corpus=corpora[len(parts[split])]))
         read += sum(source.size for source in files)
         counts[split] = total(part.counts for part in parts[split])
         reject(folder, split, rejected, counts[split], max_rejected)
@@ -370,7 +429,7 @@ def prepare_text(
             trained = hold_out(train, trained, unseen, held_out, folder, counts)
         for split in given:
             counts[split]["sources also in train"] = num_shared(parts[split], train, trained)
-        plans = plan_shards(train, trained)
+        plans = plan_shards(weigh(train, trained, mixture, counts[label]))
         writes = ((blocks, shard_file(folder, "train", number)) for number, blocks in enumerate(plans))
         shards["train"] = list(workers.map(write_shard, writes))
     order = [split for split in dict.fromkeys(["val", "test", *given]) if split in [*given, *held_out.sentences]]
@@ -427,10 +486,12 @@ def part_file(folder: Path, split: str, number: int) -> Path:
 
 
 def all_chunks(
-    files: list[PairSource], advance: Callable[[int], None], read: int
+    files: list[PairSource], advance: Callable[[int], None], read: int, corpora: list[str]
 ) -> Iterator[tuple[PairSource, RawChunk]]:
+    """Yield the chunks of all files, and append the corpus of each to `corpora`."""
     for source in files:
         for chunk in source.chunks():
+            corpora.append(source.corpus)
             yield source, chunk
             advance(read + chunk.read)
         read += source.size

@@ -17,8 +17,9 @@ from filelock import FileLock
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.splitting import warn_of_overlap
+from seq2seq_attn.data.store.local_copy import local_copy
 from seq2seq_attn.data.store.pair_source import PairSource
-from seq2seq_attn.data.store.prepare_text import HeldOut, prepare_text, read_table, shard_file
+from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture, prepare_text, read_table, shard_file
 from seq2seq_attn.data.store.progress import progress
 from seq2seq_attn.data.store.workers import Workers, num_cores
 from seq2seq_attn.files import replacing
@@ -109,6 +110,8 @@ def stored_corpus(
     max_rejected: float = 0.01,
     num_processes: int | None = None,
     verify: bool = False,
+    mixture: Mixture | None = None,
+    copy_to: Path | None = None,
 ) -> LoadedCorpus:
     """Return the corpus of these files, prepared now or before.
 
@@ -118,21 +121,27 @@ def stored_corpus(
         max_rejected: largest share of lines that may be rejected.
         num_processes: processes that prepare; None: as many as cores.
         verify: compare the whole files with those that were prepared.
+        mixture: the weights of the corpora that the sources name.
+        copy_to: folder, such as of a node's own disk, from whose copy the corpus is read; None: from `cache_dir`.
     """
     identity = {split: [source.identity(verify) for source in files] for split, files in sources.items()}
     settings = [FORMAT, identity, vars(cleaning), held_out, languages, max_rejected]
+    if mixture is not None:
+        settings += [mixture, [source.corpus for source in sources.get("train", [])]]
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:32]
     folder = cache_dir / key
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(cache_dir / f"{key}.lock"):  # another process of this or another machine prepares it: wait
         if not (folder / "corpus.json").exists():
-            prepare(sources, cleaning, held_out, folder, max_rejected, num_processes)
+            prepare(sources, cleaning, held_out, folder, max_rejected, num_processes, mixture)
+    if copy_to is not None:
+        folder = local_copy(folder, copy_to)
     about = json.loads((folder / "corpus.json").read_text())
     splits = {split: open_split(folder, split, shards) for split, shards in about["shards"].items()}
     for split, rows in splits.items():
         warn_of_overlap(split, about["counts"].get(f"{split}: sources also in train", 0), len(rows))
     digest = hashlib.sha256(json.dumps([languages, about["shards"]]).encode()).hexdigest()
-    return LoadedCorpus(splits, CleaningReport(about["counts"]), *languages, origins, stored=digest)
+    return LoadedCorpus(splits, CleaningReport(about["counts"]), *languages, origins, stored=digest, copy_to=copy_to)
 
 
 def prepare(
@@ -142,13 +151,21 @@ def prepare(
     folder: Path,
     max_rejected: float,
     num_processes: int | None,
+    mixture: Mixture | None,
 ) -> None:
     """Write the shards and then, as a sign that they are complete, `corpus.json`."""
     size = sum(source.size for files in sources.values() for source in files)
     processes = 1 if size <= SMALL else num_processes or num_cores()
     with progress("Reading the corpus", size, shown=size > SMALL) as advance, Workers(processes) as workers:
         about = prepare_text(
-            sources, cleaning, held_out, folder, workers=workers, max_rejected=max_rejected, advance=advance
+            sources,
+            cleaning,
+            held_out,
+            folder,
+            workers=workers,
+            max_rejected=max_rejected,
+            advance=advance,
+            mixture=mixture,
         )
     with replacing(folder / "corpus.json") as stream:
         stream.write(json.dumps(about).encode())
