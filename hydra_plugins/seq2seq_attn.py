@@ -1,12 +1,20 @@
-"""The sweepers of conf/hydra/sweeper. Hydra finds plugins in this folder only, and imports it at every start."""
+"""The sweepers of conf/hydra/sweeper, and a node for options of any name.
+
+Hydra finds plugins in this folder only, and imports it at every start.
+"""
 
 from __future__ import annotations
 
 from typing import Any, final
 
+from hydra.core.config_store import ConfigStore
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
+
+# An option of a YAML file takes only the names that are in it; one with this node in its defaults list takes any name.
+# The group is in hydra/, since `--help` lists every other.
+ConfigStore.instance().store("any_name", DictConfig({}, flags={"struct": False}), group="hydra/options")
 
 
 @final

@@ -4,4 +4,5 @@ from seq2seq_attn.cli.command import main
 
 __spec__ = None  # type: ignore[assignment]  # Lightning then starts the other processes of a run by sys.argv
 
-main()
+if __name__ == "__main__":  # the processes that prepare data import this module too
+    main()

@@ -49,11 +49,7 @@ def batches(folder: Path, settings: dict[str, Any]) -> Iterator[Batch]:
     """Yield the batches of our training in its order, without end."""
     split = open_encoded(folder / "encoded")
     sampler = TokenBatchSampler(
-        split.source_lengths,
-        split.target_lengths,
-        batch_tokens=settings["batch_tokens"],
-        shuffle=True,
-        seed=settings["seed"],
+        split, starts=split.starts, batch_tokens=settings["batch_tokens"], shuffle=True, seed=settings["seed"]
     )
     specials = {name: settings[name] for name in ("pad_id", "bos_id", "eos_id")}
     while True:

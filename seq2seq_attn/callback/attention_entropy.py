@@ -43,9 +43,9 @@ class AttentionEntropy(pl.Callback):
     def _batches(self, datamodule: Any, tokenizer: Any) -> Iterator[Batch]:
         """Yield the same batches in every process, so that all log the same value."""
         split = datamodule.encoded("val")
-        rows = evenly_spread(self.num_sentences, len(split))
-        source, target = split.source_lengths[rows], split.target_lengths[rows]
+        rows = evenly_spread(self.num_sentences, split.num_rows)
         limit = datamodule.eval_batch_tokens
         specials = {"pad_id": tokenizer.pad_id, "bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
-        for chosen in TokenBatchSampler(source, target, batch_tokens=limit, shuffle=False, seed=0):
-            yield collate(split, rows[chosen].tolist(), **specials)
+        sampler = TokenBatchSampler(split, starts=split.starts, rows=rows, batch_tokens=limit, shuffle=False, seed=0)
+        for chosen in sampler:
+            yield collate(split, chosen, **specials)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, final
 
-import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.errors import UserError
 
 
@@ -38,7 +35,7 @@ class MemoryProbe(pl.Callback):
         loader = trainer.train_dataloader
         before = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
         with isolate_rng():
-            for rows in largest(loader.batch_sampler):
+            for rows in loader.batch_sampler.largest():
                 try_batch(trainer, pl_module, loader.dataset.__getitems__(rows))
         for buffer, content in before:
             buffer.data.copy_(content)
@@ -70,14 +67,3 @@ def try_batch(trainer: Any, pl_module: Any, batch: Batch) -> None:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a device has no memory left; the error of a CPU has no class of its own."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
-
-
-def largest(sampler: TokenBatchSampler) -> list[list[int]]:
-    """Return the rows of the batch of most padded tokens and of that of most tokens times length, of all ranks."""
-    every = copy.copy(sampler)
-    every.rank, every.num_replicas = 0, 1
-    every.start_at(every.epoch, 0)
-    batches = list(every)
-    lengths = np.array([sampler.source_lengths[rows].max() + sampler.target_lengths[rows].max() for rows in batches])
-    tokens = np.array([len(rows) for rows in batches]) * lengths
-    return [batches[number] for number in sorted({int(tokens.argmax()), int((tokens * lengths).argmax())})]

@@ -61,6 +61,7 @@ class ExactResume(pl.Callback):
         self._changes = changes(checkpoint["config"], pl_module.config)
         if self._changes:
             reopen_epoch(checkpoint, trainer)
+            count_for_devices(checkpoint, trainer)
             self._scheduled = adopt(self._changes, checkpoint, trainer, pl_module)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
@@ -130,6 +131,16 @@ def reopen_epoch(checkpoint: dict[str, Any], trainer: Any) -> None:
                 loops["epoch_progress"][count][stage] -= 1
         state |= {"epoch": state["epoch"] - 1, "batch": done}
         trainer.datamodule.load_state_dict(state)
+
+
+def count_for_devices(checkpoint: dict[str, Any], trainer: Any) -> None:
+    """Count the batches that were read in this epoch as those of the present devices."""
+    read = trainer.datamodule.batches_read(checkpoint[type(trainer.datamodule).__qualname__])
+    progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
+    if read:
+        more = read - progress["current"]["processed"]
+        for count in ("total", "current"):
+            progress[count] = {stage: number + more for stage, number in progress[count].items()}
 
 
 def reschedule(trainer: Any, steps: int) -> None:

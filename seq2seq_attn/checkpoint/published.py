@@ -18,7 +18,7 @@ MODEL_FILES = {"source": "source.model", "target": "target.model"}  # SentencePi
 PREFIX = "model."  # of its weights, among all that training saves
 # What translates and evaluates. Files and folders of the machine that trained are not published.
 KEPT = ("model", "search", "data", "metric", "choices", "seed", "batch_tokens", "label_smoothing")
-POSITIONS = ("path", "train", "val", "test", "cache_dir")
+POSITIONS = ("path", "train", "val", "test", "corpora", "cache_dir", "copy_to")
 EMBEDDING_FILES = ("source_embedding_file", "target_embedding_file")
 
 

@@ -35,7 +35,7 @@ class BatchDataset(Dataset[Batch]):
         self.seeded_by = seeded_by
 
     def __len__(self) -> int:
-        return len(self.encoded)
+        return self.encoded.num_rows
 
     def __getitem__(self, row: int) -> Batch:
         return self.__getitems__([row])

@@ -2,34 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import final
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float, Int, Int64
 from torch.utils.data import Sampler
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import replacing
 
 BUCKET_WIDTHS = (1, 2, 4, 8)  # small corpora need wide buckets; narrow ones would mix targets of all lengths
+
+
+class Lengths(NamedTuple):
+    """Lengths of the pairs of a shard, in tokens, without begin and end tokens."""
+
+    source: Int[np.ndarray, "pairs"]
+    target: Int[np.ndarray, "pairs"]
+
+
+class ShardPlan(NamedTuple):
+    """How a shard is cut into batches, the same in every epoch.
+
+    Attributes:
+        cuts: where each batch begins among the sorted pairs, and the end.
+        padded, real: tokens of all batches, with and without padding, specials included.
+        largest: the batch of most padded tokens and that of most tokens times length, and how many these are.
+    """
+
+    cuts: Int64[np.ndarray, "fences"]
+    padded: int
+    real: int
+    largest: tuple[tuple[int, int], tuple[int, int]]
 
 
 @final
 class TokenBatchSampler(Sampler[list[int]]):
     """Lists of row numbers: each row occurs once, and every device gets the same number of lists.
 
-    The sorted lengths, and therefore the cuts, are the same in every epoch. (seed, epoch) determines the order of
-    pairs of equal length and the order of the batches.
+    Pairs are sorted by length within their shard. The sorted lengths, and therefore the cuts, are the same in every
+    epoch. (seed, epoch) determines the order of the shards, of pairs of equal length and of the batches of a shard. No
+    more than one shard is in memory at a time.
 
     Args:
-        source_lengths, target_lengths: in tokens, without begin and end tokens.
+        shards: the lengths of each shard, read when they are asked for.
+        starts: number of the first row of each shard, and the number of all rows.
         batch_tokens: most padded source and target tokens in a batch, specials included; a longer pair forms a
             batch of its own.
         batch_sentences: most pairs in a batch, in place of or in addition to `batch_tokens`.
         shuffle: False: the same order, by length, in every epoch.
         single_device_batches: for evaluation: form the batches that a single device would have, so that sums over
             them agree to the last digit; a device without a last batch gets an empty list.
-        rows: use only these pairs; None: all.
+        rows: use only these rows, in rising order; None: all.
+        cache: folder in which the cuts are kept, for exactly these lengths; None: none.
 
     Raises:
         UserError: if a limit is less than 1, or the devices cannot get the same number of batches.
@@ -37,8 +67,7 @@ class TokenBatchSampler(Sampler[list[int]]):
 
     def __init__(
         self,
-        source_lengths: Int[np.ndarray, "pairs"],
-        target_lengths: Int[np.ndarray, "pairs"],
+        shards: Sequence[Lengths],
         *,
         batch_tokens: int | None = None,
         batch_sentences: int | None = None,
@@ -48,23 +77,22 @@ class TokenBatchSampler(Sampler[list[int]]):
         num_replicas: int = 1,
         single_device_batches: bool = False,
         rows: Int[np.ndarray, "some"] | None = None,
+        starts: Int64[np.ndarray, "fences"] | None = None,
+        cache: Path | None = None,
     ) -> None:
         check_limit("batch_tokens", batch_tokens)
         check_limit("batch_sentences", batch_sentences)
-        self.rows = np.arange(len(source_lengths)) if rows is None else rows
-        source_lengths, target_lengths = source_lengths[self.rows], target_lengths[self.rows]
-        if len(source_lengths) < num_replicas and not single_device_batches:
-            raise UserError(
-                f"{len(source_lengths)} sentence pairs cannot be shared by {num_replicas} devices; "
-                "use trainer.devices=1"
-            )
-        self.source_lengths = np.asarray(source_lengths, np.int64) + 1
-        self.target_lengths = np.asarray(target_lengths, np.int64) + 1
+        self.shards, self.rows = shards, rows
+        self.starts = np.cumsum([0, *(len(shard.source) for shard in shards)]) if starts is None else starts
+        self.batch_tokens, self.batch_sentences = batch_tokens, batch_sentences
         self.shuffle, self.seed, self.epoch = shuffle, seed, 0
         self._start = (0, 0)
         self.rank, self.num_replicas, self.single_device_batches = rank, num_replicas, single_device_batches
-        plans = [self._plan(width, batch_tokens, batch_sentences) for width in BUCKET_WIDTHS]
-        self.padding_share, self._cuts, self._width = min(plans, key=lambda plan: plan[0])
+        total = self.starts[-1] if rows is None else len(rows)
+        if total < num_replicas and not single_device_batches:
+            raise UserError(f"{total} sentence pairs cannot be shared by {num_replicas} devices; use trainer.devices=1")
+        self._width, self._plans = self._plan() if cache is None else self._cached_plan(cache)
+        self.padding_share = 1.0 - sum(plan.real for plan in self._plans) / sum(plan.padded for plan in self._plans)
 
     @property
     def sampler(self) -> TokenBatchSampler:
@@ -80,40 +108,123 @@ class TokenBatchSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """Return the number of batches in a complete epoch, which is what progress is measured against."""
-        return -(-(len(self._cuts) - 1) // self.num_replicas)
+        return -(-self.num_batches // self.num_replicas)
+
+    @property
+    def num_batches(self) -> int:
+        """Number of batches of all devices."""
+        return sum(len(plan.cuts) - 1 for plan in self._plans)
+
+    @property
+    def fingerprint(self) -> int:
+        """CRC-32 of where the shards are cut into batches."""
+        found = 0
+        for plan in self._plans:
+            found = zlib.crc32(plan.cuts, found)
+        return found
 
     def __iter__(self) -> Iterator[list[int]]:
-        num_batches = len(self._cuts) - 1
-        if self.shuffle:
-            random = np.random.default_rng([self.seed, self.epoch])
-            order = self._order(self._width, random.random(len(self.source_lengths)))
-            batches = random.permutation(num_batches)
-        else:
-            order, batches = self._order(self._width), np.arange(num_batches)
+        order = np.arange(len(self.shards))
+        if self.shuffle and len(order) > 1:
+            order = np.random.default_rng([self.seed, self.epoch]).permutation(len(order))
         epoch, start = self._start
-        rank_batches = batches[self.rank :: self.num_replicas]
-        for batch in rank_batches[start if self.epoch == epoch else 0 :]:
-            yield self.rows[order[self._cuts[batch] : self._cuts[batch + 1]]].tolist()
-        if len(rank_batches) < len(self):
+        skipped, done = (start if self.epoch == epoch else 0), 0
+        for number in order.tolist():
+            batches = len(self._plans[number].cuts) - 1
+            mine = np.arange(-(done - self.rank) % self.num_replicas, batches, self.num_replicas)
+            done += batches
+            if skipped >= len(mine):
+                skipped -= len(mine)
+                continue
+            yield from self._shard_batches(number, mine[skipped:], shuffle=self.shuffle)
+            skipped = 0
+        if self.rank >= (done - 1) % self.num_replicas + 1 and not skipped:
             yield []
 
-    def _plan(
-        self, width: int, batch_tokens: int | None, batch_sentences: int | None
-    ) -> tuple[float, Int64[np.ndarray, "fences"], int]:
-        """Return the share of padding and the cuts for buckets of this width, and the width."""
-        order = self._order(width)
-        source, target = self.source_lengths[order], self.target_lengths[order]
-        cuts = cut(source, target, batch_tokens, batch_sentences)
-        cuts = cuts if self.single_device_batches else even_out(cuts, source, target, self.num_replicas)
-        real = int(source.sum() + target.sum())
-        return 1.0 - real / int(padded_tokens(cuts, source, target).sum()), cuts, width
+    def largest(self) -> list[list[int]]:
+        """Return the rows of the batch of most padded tokens, and of that of most tokens times length."""
+        batches: list[list[int]] = []
+        for kind in (0, 1):
+            number = max(range(len(self._plans)), key=lambda shard: self._plans[shard].largest[kind][1])
+            batches += self._shard_batches(number, np.array([self._plans[number].largest[kind][0]]), shuffle=False)
+        return batches if batches[0] != batches[1] else batches[:1]
 
-    def _order(self, width: int, tie_break: Float[np.ndarray, "pairs"] | None = None) -> Int64[np.ndarray, "pairs"]:
-        """Sort by source length in buckets of this width, then by target length, alternately rising and falling."""
-        bucket = self.source_lengths // width
-        snake = np.where(bucket % 2 == 0, self.target_lengths, -self.target_lengths)
-        keys = (self.source_lengths, snake, bucket)
-        return np.lexsort(keys if tie_break is None else (tie_break, *keys))
+    def _shard_batches(self, number: int, chosen: Int64[np.ndarray, "some"], *, shuffle: bool) -> Iterator[list[int]]:
+        """Yield these batches of a shard."""
+        rows, source, target = self._shard(number)
+        cuts = self._plans[number].cuts
+        if shuffle:
+            several = [number] if len(self.shards) > 1 else []
+            random = np.random.default_rng([self.seed, self.epoch, *several])
+            order = sort_by_length(source, target, self._width, random.random(len(source)))
+            chosen = random.permutation(len(cuts) - 1)[chosen]
+        else:
+            order = sort_by_length(source, target, self._width)
+        for batch in chosen.tolist():
+            yield rows[order[cuts[batch] : cuts[batch + 1]]].tolist()
+
+    def _shard(
+        self, number: int
+    ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+        """Return the rows of a shard that are used, and their lengths with the end or begin token."""
+        source, target = self.shards[number]
+        first, end = self.starts[number : number + 2]
+        rows = np.arange(first, end)
+        if self.rows is not None:
+            rows = self.rows[slice(*np.searchsorted(self.rows, (first, end)))]
+        inside = rows - first
+        return rows, np.asarray(source[inside], np.int64) + 1, np.asarray(target[inside], np.int64) + 1
+
+    def _plan(self) -> tuple[int, list[ShardPlan]]:
+        """Return the width of the buckets that pads the first shard least, and the plans of all shards."""
+        _, source, target = self._shard(0)
+        plans = {width: self._plan_shard(source, target, width) for width in BUCKET_WIDTHS}
+        width = min(plans, key=lambda width: plans[width].padded)
+        rest = (self._shard(number)[1:] for number in range(1, len(self.shards)))
+        return width, [plans[width], *(self._plan_shard(*lengths, width) for lengths in rest)]
+
+    def _plan_shard(
+        self, source: Int64[np.ndarray, "pairs"], target: Int64[np.ndarray, "pairs"], width: int
+    ) -> ShardPlan:
+        order = sort_by_length(source, target, width)
+        source, target = source[order], target[order]
+        cuts = cut(source, target, self.batch_tokens, self.batch_sentences)
+        cuts = cuts if self.single_device_batches else even_out(cuts, source, target, self.num_replicas)
+        tokens = padded_tokens(cuts, source, target)
+        area = tokens * (tokens // np.diff(cuts))
+        largest = tuple((int(size.argmax()), int(size.max())) for size in (tokens, area))
+        return ShardPlan(cuts, int(tokens.sum()), int(source.sum() + target.sum()), largest)  # type: ignore[arg-type]
+
+    def _cached_plan(self, folder: Path) -> tuple[int, list[ShardPlan]]:
+        """Return the plan of these lengths, limits and devices from the cache, where it is written if it is missing."""
+        limits = [self.batch_tokens, self.batch_sentences, self.num_replicas, self.single_device_batches]
+        file = folder / f"batches-{'-'.join(map(str, limits))}.npz"
+        try:
+            with np.load(file) as found:
+                cuts = np.split(found["cuts"], found["ends"][:-1])
+                figures = zip(cuts, found["figures"].tolist(), strict=True)
+                return int(found["width"]), [ShardPlan(c, p, r, ((a, b), (d, e))) for c, (p, r, a, b, d, e) in figures]
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+            pass  # not there yet, or damaged
+        width, plans = self._plan()
+        rows = [(plan.padded, plan.real, *chain(*plan.largest)) for plan in plans]
+        ends = np.cumsum([len(plan.cuts) for plan in plans])
+        with replacing(file) as stream:
+            np.savez(stream, width=width, ends=ends, figures=rows, cuts=np.concatenate([p.cuts for p in plans]))
+        return width, plans
+
+
+def sort_by_length(
+    source: Int64[np.ndarray, "pairs"],
+    target: Int64[np.ndarray, "pairs"],
+    width: int,
+    tie_break: Float[np.ndarray, "pairs"] | None = None,
+) -> Int64[np.ndarray, "pairs"]:
+    """Sort by source length in buckets of this width, then by target length, alternately rising and falling."""
+    bucket = source // width
+    snake = np.where(bucket % 2 == 0, target, -target)
+    keys = (source, snake, bucket)
+    return np.lexsort(keys if tie_break is None else (tie_break, *keys))
 
 
 def check_limit(name: str, limit: int | None) -> None:
@@ -128,16 +239,20 @@ def cut(
     batch_sentences: int | None,
 ) -> Int64[np.ndarray, "fences"]:
     """Return where each batch begins, and the end: a batch takes pairs in order while it is within both limits."""
-    most_tokens, most_sentences = batch_tokens or np.inf, batch_sentences or np.inf
-    cuts, longest_source, longest_target = [0], 0, 0
-    for position, (s, t) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
-        longest_source, longest_target = max(longest_source, s), max(longest_target, t)
-        size = position - cuts[-1] + 1
-        too_much = size * (longest_source + longest_target) > most_tokens or size > most_sentences
-        if size > 1 and too_much:
-            cuts.append(position)
-            longest_source, longest_target = s, t
-    return np.array([*cuts, len(source)])
+    cuts, begin = [0], 0
+    while begin < len(source):
+        most = len(source) - begin
+        if batch_sentences is not None:
+            most = min(most, batch_sentences)
+        if batch_tokens is not None:  # longer pairs than the first only make it less
+            most = min(most, max(1, batch_tokens // int(source[begin] + target[begin])))
+            longest = np.maximum.accumulate(source[begin : begin + most])
+            longest = longest + np.maximum.accumulate(target[begin : begin + most])
+            fits = np.arange(1, most + 1) * longest <= batch_tokens
+            most = most if fits.all() else max(1, int(fits.argmin()))
+        begin += most
+        cuts.append(begin)
+    return np.array(cuts)
 
 
 def even_out(

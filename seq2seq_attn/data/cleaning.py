@@ -77,6 +77,17 @@ class Cleaning:
 
     def drop(self, pairs: list[Pair]) -> tuple[list[Pair], dict[str, int]]:
         """Return the pairs to train on, and how many each step dropped."""
+        kept, counts = self.filter(pairs)
+        if self.deduplicate:
+            first: dict[tuple[str, str], Pair] = {}
+            for pair in kept:
+                first.setdefault(pair[:2], pair)
+            counts["dropped, duplicate"] = len(kept) - len(first)
+            kept = list(first.values())
+        return kept, counts
+
+    def filter(self, pairs: list[Pair]) -> tuple[list[Pair], dict[str, int]]:
+        """Return the pairs to train on, duplicates included, and how many each step dropped."""
         steps: list[tuple[str, Callable[[Sized], bool]]] = [
             ("empty side", lambda sized: bool(sized.pair.source and sized.pair.target)),
             (f"over {self.max_characters} characters", self._within_characters),
@@ -85,16 +96,6 @@ class Cleaning:
         ]
         if self.max_ratio is not None:
             steps.append((f"length ratio over {self.max_ratio:g}", self._within_ratio))
-        if self.deduplicate:
-            seen: set[tuple[str, str]] = set()
-
-            def is_new(sized: Sized) -> bool:
-                """Return whether this pair occurs for the first time."""
-                new = sized.pair[:2] not in seen
-                seen.add(sized.pair[:2])
-                return new
-
-            steps.append(("duplicate", is_new))
         counts = {}
         left = [Sized(pair, *sorted((num_words(pair.source), num_words(pair.target)))) for pair in pairs]
         for name, keeps in steps:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, Int64
+from jaxtyping import Bool, Int, Int64, Integer
 from torch import Tensor
 
 from seq2seq_attn.batch import Batch
@@ -14,11 +14,11 @@ from seq2seq_attn.data.encoded import EncodedSplit
 
 
 def collate(split: EncodedSplit, rows: Sequence[int], *, pad_id: int, bos_id: int, eos_id: int) -> Batch:
-    """Return the batch of these rows of an encoded split."""
-    index = np.asarray(rows, np.int64)
-    source = gather(split.source_ids, split.source_offsets[index], split.source_offsets[index + 1], pad_id)
-    target = gather(split.target_ids, split.target_offsets[index], split.target_offsets[index + 1], pad_id)
-    return make_batch(source, target, index, bos_id=bos_id, eos_id=eos_id)
+    """Return the batch of these rows, of one shard of an encoded split."""
+    shard, index = split.locate(rows)
+    source = gather(shard.source_ids, shard.source_offsets[index], shard.source_offsets[index + 1], pad_id)
+    target = gather(shard.target_ids, shard.target_offsets[index], shard.target_offsets[index + 1], pad_id)
+    return make_batch(source, target, np.asarray(rows, np.int64), bos_id=bos_id, eos_id=eos_id)
 
 
 def collate_pairs(
@@ -38,7 +38,10 @@ def collate_sources(
 
 
 def gather(
-    ids: Int[np.ndarray, "tokens"], starts: Int64[np.ndarray, "batch"], ends: Int64[np.ndarray, "batch"], pad_id: int
+    ids: Integer[np.ndarray, "tokens"],
+    starts: Int64[np.ndarray, "batch"],
+    ends: Int64[np.ndarray, "batch"],
+    pad_id: int,
 ) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
     """Return rows of a flat array, padded to one more than the longest, and their lengths; there may be no rows."""
     lengths = ends - starts

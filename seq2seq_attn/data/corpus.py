@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple, final
 
 from seq2seq_attn.text import printable
@@ -19,11 +21,13 @@ class Split:
     Attributes:
         sources, targets: cleaned sentences; the target of a test sentence is its first reference.
         references: the uncleaned references of each row: its own, then other translations of the same source.
+        shards: number of rows of each shard on disk, in order; None: the pairs are in memory.
     """
 
-    sources: list[str]
-    targets: list[str]
-    references: list[list[str]]
+    sources: Sequence[str]
+    targets: Sequence[str]
+    references: Sequence[list[str]]
+    shards: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -36,6 +40,8 @@ class LoadedCorpus:
 
     Attributes:
         origins: where each side was read from, such as "column 1", if the user can choose it.
+        stored: a digest of the content, if the corpus is on disk.
+        copy_to: folder to which what is made of the corpus is copied too, and read from; None: none.
     """
 
     splits: dict[str, Split]
@@ -43,6 +49,8 @@ class LoadedCorpus:
     source_language: str
     target_language: str
     origins: tuple[str, str] = ("", "")
+    stored: str | None = None
+    copy_to: Path | None = None
 
     @property
     def direction(self) -> str:
@@ -53,6 +61,8 @@ class LoadedCorpus:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the content of all splits."""
+        if self.stored is not None:
+            return self.stored
         digest = hashlib.sha256(f"{self.source_language}\t{self.target_language}\n".encode())
         for name, split in self.splits.items():
             digest.update(f"{name}\t{len(split)}\n".encode())

@@ -80,14 +80,13 @@ class TranslationDataModule(pl.LightningDataModule):
         if name not in self._encoded:
             key = "\n".join([self.corpus.fingerprint, self.tokenizer.fingerprint, name])
             folder = self.cache_dir / hashlib.sha256(key.encode()).hexdigest()[:32]
-            self._encoded[name] = encode_split(self.corpus.splits[name], self.tokenizer, folder)
+            self._encoded[name] = encode_split(self.corpus.splits[name], self.tokenizer, folder, self.corpus.copy_to)
         return self._encoded[name]
 
     @property
     def longest(self) -> dict[str, tuple[int, int]]:
         """Length in tokens of the longest source and target of each split, with the end or begin token."""
-        splits = {name: self.encoded(name) for name in self.corpus.splits}
-        return {name: (int(s.source_lengths.max()) + 1, int(s.target_lengths.max()) + 1) for name, s in splits.items()}
+        return {name: self.encoded(name).longest for name in self.corpus.splits}
 
     @property
     def padding_share(self) -> float:
@@ -110,26 +109,42 @@ class TranslationDataModule(pl.LightningDataModule):
         return {"epoch": epoch, "batch": batch} | self._shape(sampler)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume where `state_dict` was taken.
+        """Resume where `state_dict` was taken, as `batches_read` says."""
+        self._first_epoch = state_dict["epoch"]
+        self._sampler("train").start_at(state_dict["epoch"], self.batches_read(state_dict))
+
+    def batches_read(self, state_dict: dict[str, Any]) -> int:
+        """Return how many batches each device counts as read, where there may be other devices than in `state_dict`.
+
+        Other devices go on within an epoch if it is cut into the same batches for them, and if they can share equally
+        those that were read.
 
         Raises:
-            UserError: if the run stopped within an epoch whose batches differ from the present ones.
+            UserError: if they cannot.
         """
-        sampler = self._sampler("train")
-        shape = self._shape(sampler)
-        within_epoch = 0 < state_dict["batch"] < state_dict["batches"]
-        if within_epoch and {name: state_dict[name] for name in shape} != shape:
-            raise UserError(
-                f"the run was stopped within an epoch of {state_dict['batches']} batches for each of "
-                f"{state_dict['devices']} devices with seed={state_dict['seed']}, here it has {shape['batches']} for "
-                f"each of {shape['devices']} with seed={shape['seed']}; continue it with the data, batch_tokens, seed "
-                "and devices that it had"
-            )
-        self._first_epoch = state_dict["epoch"]
-        sampler.start_at(state_dict["epoch"], state_dict["batch"])
+        shape, batch = self._shape(self._sampler("train")), state_dict["batch"]
+        if batch == 0 or {name: state_dict.get(name) for name in shape} == shape:
+            return batch
+        if batch >= state_dict["batches"]:
+            return shape["batches"]
+        read, rest = divmod(batch * state_dict["devices"], shape["devices"])
+        if not rest and all(state_dict.get(name) == shape[name] for name in ("seed", "cuts")):
+            return read
+        raise UserError(
+            f"the run was stopped within an epoch, after {batch} of {state_dict['batches']} batches for each of "
+            f"{state_dict['devices']} devices with seed={state_dict['seed']}, and here the epoch has "
+            f"{shape['batches']} for each of {shape['devices']} with seed={shape['seed']}, which are other batches or "
+            "cannot be shared equally from there on; continue it with the data, batch_tokens, seed and devices that it "
+            "had"
+        )
 
     def _shape(self, sampler: TokenBatchSampler) -> dict[str, int]:
-        return {"batches": len(sampler), "devices": sampler.num_replicas, "seed": self.seed}
+        return {
+            "batches": len(sampler),
+            "devices": sampler.num_replicas,
+            "seed": self.seed,
+            "cuts": sampler.fingerprint,
+        }
 
     def val_dataloader(self) -> DataLoader[Batch]:
         return self._loader("val", self._sampler("val", self.val_rows))
@@ -146,8 +161,9 @@ class TranslationDataModule(pl.LightningDataModule):
         if key not in self._samplers:
             encoded = self.encoded(name)
             self._samplers[key] = TokenBatchSampler(
-                encoded.source_lengths,
-                encoded.target_lengths,
+                encoded,
+                starts=encoded.starts,
+                cache=encoded.folder if rows is None else None,
                 shuffle=shuffle,
                 seed=self.seed,
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
@@ -164,7 +180,12 @@ class TranslationDataModule(pl.LightningDataModule):
             return self.batch_tokens
         encoded, split = self.encoded("train"), self.corpus.splits["train"]
         sampler = TokenBatchSampler(
-            encoded.source_lengths, encoded.target_lengths, batch_tokens=self.batch_tokens, shuffle=True, seed=self.seed
+            encoded,
+            starts=encoded.starts,
+            cache=encoded.folder,
+            batch_tokens=self.batch_tokens,
+            shuffle=True,
+            seed=self.seed,
         )
         plain = BatchDataset(split, encoded, self.tokenizer)
         drawn = BatchDataset(split, encoded, self.tokenizer, seeded_by=sampler)

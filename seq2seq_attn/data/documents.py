@@ -43,7 +43,7 @@ class DocumentCorpus(Corpus):
         splits = {name: self._joined(name, split) for name, split in loaded.splits.items()}
         counts = {f"{name}: documents": len(split) for name, split in splits.items()}
         report = CleaningReport(loaded.report.counts | counts)
-        return replace(loaded, splits=splits, report=report)
+        return replace(loaded, splits=splits, report=report, stored=None)
 
     def _joined(self, name: str, split: Split) -> Split:
         runs = self._runs(name, split)

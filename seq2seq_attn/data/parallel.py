@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
+import glob
+import os
+from dataclasses import replace
 from pathlib import Path
-from typing import final
+from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
-from seq2seq_attn.data.reading import read_parallel
-from seq2seq_attn.data.records import Column, Records, read_records
-from seq2seq_attn.data.splitting import clean_splits
+from seq2seq_attn.data.records import Column, PairFile, is_pair_file, pair_file
+from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
+from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture
+from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 
-Files = str | list[str] | None
+Files = str | list[str] | list[list[str]] | None
 
 
 @final
 class ParallelCorpus(Corpus):
-    """A parallel corpus read from the user's files.
+    """A parallel corpus of any size, read from the user's files.
 
     Args:
-        train, val, test: [SOURCE,TARGET], two line-aligned files, or one .tsv, .csv, .jsonl or .parquet file; all but
-            the last may be gzipped. Without `val` or `test`, that split is held out of `train` by source sentence.
+        train, val, test: [SOURCE,TARGET], two line-aligned files; FILE, with pairs, as .tsv, .csv, .jsonl, .parquet or
+            .arrow; [FILE,FILE,...]; or [[SOURCE,TARGET],[SOURCE,TARGET],...]. All but .parquet and .arrow may end in
+            .gz or .zst. `*` and `?` stand for several files, in the order of their names. Without `val` or `test`,
+            that split is held out of `train` by source sentence.
         source_language, target_language: names of the two sides; they also choose columns and fields that are named
             like them.
         source_column, target_column: number of a column, from 1, or the name of a column or JSON field, where
-            `translation.en` is a field of a field; None: see `read_records`.
+            `translation.en` is a field of a field; None: see `pair_file`.
         val_sentences, test_sentences: source sentences of the held-out splits; None: 1,000, at most a tenth of all.
         seed: of the choice of these sentences.
+        max_rejected: largest share of lines that may be rejected, because they are not text or lack a column.
+        num_processes: processes that prepare a large corpus; None: one for each core.
+        verify: read the files as a whole to see whether they are those that were prepared; otherwise sizes, times and
+            samples are compared.
+        copy_to: folder on a disk of the node, to which the prepared data is copied once and from which it is read;
+            None: read from `cache_dir`.
 
     Raises:
         UserError: if the files and columns do not make a corpus.
@@ -48,38 +60,124 @@ class ParallelCorpus(Corpus):
         val_sentences: int | None,
         test_sentences: int | None,
         seed: int,
+        cache_dir: str,
+        max_rejected: Annotated[float, "[0, 1]"] = 0.01,
+        num_processes: Annotated[int | None, "[1, inf)"] = None,
+        verify: bool = False,
+        copy_to: str | None = None,
     ) -> None:
         self.files = {"train": train, "val": val, "test": test}
         self.languages = (source_language, target_language)
         self.columns: tuple[Column, Column] = (source_column, target_column)
         self.cleaning = cleaning
         self.held_out = {"val": val_sentences, "test": test_sentences}
-        self.seed = seed
+        self.seed, self.cache_dir = seed, given_path(cache_dir, "data.cache_dir") / "corpora"
+        self.copy_to = None if copy_to is None else given_path(copy_to, "data.copy_to")
+        self.max_rejected, self.num_processes, self.verify = max_rejected, num_processes, verify
 
     def load(self) -> LoadedCorpus:
-        """Read the files; without `train`, the other splits alone, for an evaluation."""
-        read: dict[str, Records] = {}
-        for name, files in self.files.items():
-            if files is not None:
-                # a file without a header has its columns where the training file has them
-                positions = read["train"].positions if "train" in read else (0, 1)
-                read[name] = self._read(name, files, positions)
-        if not read:
+        """Open or prepare the corpus; without `train`, the other splits alone, for an evaluation."""
+        if all(given is None for given in self.files.values()):
             raise UserError(
-                "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl or .parquet "
-                "file"
+                "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl, .parquet or "
+                ".arrow file"
             )
-        held_out = {name: size for name, size in self.held_out.items() if "train" in read and name not in read}
-        raw = {name: records.pairs for name, records in read.items()}
-        splits, counts = clean_splits(raw, self.cleaning, held_out, self.seed)
-        counts |= {f"{name}: header line": 1 for name, records in read.items() if records.has_header}
-        origins = next(iter(read.values())).origins
-        return LoadedCorpus(splits, CleaningReport(counts), *self.languages, origins)
+        given = self.files["train"]
+        return self.load_with([] if given is None else pair_sources(given, "data.train", self.columns, self.languages))
 
-    def _read(self, name: str, files: str | list[str], positions: tuple[int, int]) -> Records:
-        if isinstance(files, str):
-            return read_records(given_path(files, f"data.{name}"), self.columns, self.languages, positions)
-        if len(files) != 2:
-            raise UserError(f"data.{name} lists {len(files)} files; use [SOURCE,TARGET] or one file")
-        source, target = (given_path(file, f"data.{name}") for file in files)
-        return Records(read_parallel(source, target), (Path(source).name, Path(target).name))
+    def load_with(self, train: list[PairSource], mixture: Mixture | None = None) -> LoadedCorpus:
+        """Open or prepare the corpus of these training files, or none, and the given validation and test files.
+
+        Args:
+            mixture: the weights of the corpora that the training files name.
+        """
+        sources = {"train": train} if train else {}
+        for split in ("val", "test"):
+            given = self.files[split]
+            if given is not None:
+                # a file without a header has its columns where the training file has them
+                positions = train[0].positions if train and isinstance(train[0], PairFile) else (0, 1)
+                sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, positions)
+        missing = [split for split in self.held_out if train and split not in sources]
+        corpus = stored_corpus(
+            sources,
+            self.cleaning,
+            held_out=HeldOut({split: self.held_out[split] for split in missing}, self.seed),
+            cache_dir=self.cache_dir,
+            languages=self.languages,
+            origins=origins(next(iter(sources.values()))),
+            max_rejected=self.max_rejected,
+            num_processes=self.num_processes,
+            verify=self.verify,
+            mixture=mixture,
+            copy_to=self.copy_to,
+        )
+        headers = {
+            split: sum(isinstance(f, PairFile) and f.has_header for f in files) for split, files in sources.items()
+        }
+        counts = {f"{split}: header line": number for split, number in headers.items() if number}
+        return replace(corpus, report=CleaningReport(corpus.report.counts | counts))
+
+
+def pair_sources(
+    given: Any,
+    option: str,
+    columns: tuple[Column, Column],
+    languages: tuple[str, str],
+    positions: tuple[int, int] = (0, 1),
+) -> list[PairSource]:
+    """Return the readers of the files that an option names.
+
+    Args:
+        columns, languages, positions: see `pair_file`.
+
+    Raises:
+        UserError: if they are not files of pairs, or pairs of files.
+    """
+    pairs = isinstance(given, list) and any(isinstance(entry, list) or is_pair_file(entry) for entry in given)
+    if isinstance(given, str) or not pairs:
+        given = [given]
+    sources: list[PairSource] = []
+    for entry in given:
+        if isinstance(entry, str):
+            sources += [pair_file(file, columns, languages, positions) for file in found(entry, option)]
+        else:
+            sources += aligned(entry, option)
+    return sources
+
+
+def aligned(sides: list[str], option: str) -> list[PairSource]:
+    if len(sides) != 2:
+        raise UserError(
+            f"{option} has a list of {len(sides)} files; use [SOURCE,TARGET], [[SOURCE,TARGET],...], or files "
+            "of pairs, which end in .tsv, .csv, .jsonl, .parquet or .arrow"
+        )
+    sources, targets = (found(side, option) for side in sides)
+    if len(sources) != len(targets):
+        raise UserError(
+            f"{option}: {sides[0]} is {len(sources)} files and {sides[1]} is {len(targets)}; parallel files "
+            "need the same number"
+        )
+    return [LineAlignedFiles(*files) for files in zip(sources, targets, strict=True)]
+
+
+def found(pattern: str, option: str) -> list[Path]:
+    """Return the file of this name, or the files that a pattern matches, in the order of their names.
+
+    Raises:
+        UserError: if a pattern matches none.
+    """
+    path = given_path(pattern, option)
+    if not glob.has_magic(str(path)) or os.path.lexists(path):
+        return [path]
+    files = sorted(map(Path, glob.glob(str(path))))
+    if not files:
+        raise UserError(f"{option}={pattern} matches no file; check the pattern")
+    return files
+
+
+def origins(sources: list[PairSource]) -> tuple[str, str]:
+    """Return where the two sides are read: the file, column or field of the first, and how many others there are."""
+    first, others = sources[0], f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+    names = first.origins if isinstance(first, PairFile) else (first.files[0].name, first.files[1].name)
+    return f"{names[0]}{others}", f"{names[1]}{others}"

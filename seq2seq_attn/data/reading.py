@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 from seq2seq_attn.errors import UserError
@@ -63,13 +64,16 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, plain or .gz; what fails while it is open is a UserError that names it."""
+def opened(path: Path, compressed: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file, plain, .gz or .zst; what fails while it is open is a UserError that names it.
+
+    Args:
+        compressed: whether to decompress it.
+    """
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise UserError(f"{path} is a pipe or a device, not a file; save its content to a file first")
-    opener: Any = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rb") as stream:
+        with path.open("rb") as raw, decompressed(raw, path.suffix if compressed else "") as stream:
             yield stream
     except UserError:
         raise
@@ -82,6 +86,21 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         raise UserError(
             f"{path} cannot be read ({why}); check data.path, or data.train, data.val and data.test"
         ) from error
+
+
+@contextmanager
+def decompressed(raw: IO[bytes], suffix: str) -> Iterator[Any]:
+    """Yield the stream of the uncompressed bytes; `fileobj` is the file, if it is another stream."""
+    if suffix == ".gz":
+        with gzip.GzipFile(fileobj=raw) as stream:
+            yield stream
+    elif suffix == ".zst":
+        import pyarrow as pa  # 0.3 s that other files do not pay
+
+        with pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd") as stream:
+            yield SimpleNamespace(read=stream.read, fileobj=raw)
+    else:
+        yield raw
 
 
 def read_pairs(path: Path) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Readers of tab-separated, CSV, JSON-lines and Parquet files, whose columns are chosen by number or name."""
+"""Readers of tab-separated, CSV, JSON-lines, Parquet and Arrow files, whose columns are chosen by number or name."""
 
 from __future__ import annotations
 
@@ -6,19 +6,34 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
-from seq2seq_attn.data.reading import decoded_chunks, opened, read_lines
+import numpy as np
+
+from seq2seq_attn.data.reading import opened
+from seq2seq_attn.data.store.pair_source import (
+    CHUNK_LINES,
+    PairSource,
+    Parsed,
+    RawChunk,
+    decoded_lines,
+    line_blocks,
+    line_chunks,
+    rejected_lines,
+)
 from seq2seq_attn.errors import UserError
 
+Batches = Iterator[tuple[Any, int]]  # record batches, and the bytes of the file read so far
 Column = int | str | None  # a number from 1, or a name; None: the column that the language or the header names
 NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # JSON can escape a NUL and lone surrogates; text must not contain them
 LINE_END = re.compile(r"[\r\n]+")
-BATCH_ROWS = 50_000  # of a Parquet file
 SIDES = ("source", "target")
+DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon"}
 SIDE_NAMES = (("source", "src", "input"), ("target", "tgt", "trg", "output"))  # of columns, whatever the language
 LANGUAGE_NAMES = {
     "ar": "arabic", "bn": "bengali", "cs": "czech", "da": "danish", "de": "german", "el": "greek", "en": "english",
@@ -30,29 +45,24 @@ LANGUAGE_NAMES = {
 }  # fmt: skip
 OTHER_FORMATS = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet; save it as CSV"),
-    **dict.fromkeys((".zip", ".bz2", ".xz", ".zst", ".7z"), "compressed; decompress it, or compress it with gzip"),
+    **dict.fromkeys((".zip", ".bz2", ".xz", ".7z"), "compressed; decompress it, or compress it with gzip"),
 }
 
 
-class Records(NamedTuple):
-    """The pairs of a file.
+class Choice(NamedTuple):
+    """What decides the columns of the source and the target; see `pair_file`."""
 
-    Attributes:
-        origins: where the source and the target were read, such as "column 2".
-        has_header: whether the first line names the columns.
-        positions: of the two columns, from 0.
-    """
-
-    pairs: list[tuple[str, str]]
-    origins: tuple[str, str]
-    has_header: bool = False
-    positions: tuple[int, int] = (0, 1)
+    columns: tuple[Column, Column]
+    languages: tuple[str, str]
+    positions: tuple[int, int]
 
 
-def read_records(
+def pair_file(
     path: Path, columns: tuple[Column, Column], languages: tuple[str, str], positions: tuple[int, int] = (0, 1)
-) -> Records:
-    """Return the pairs of a file, whose name gives its format: .csv, .jsonl, .parquet, and else tab-separated columns.
+) -> PairFile:
+    """Return the reader of a file.
+
+    The name gives the format: .csv, .jsonl, .parquet, .arrow, and else tab-separated columns.
 
     Args:
         columns: of the source and the target. Without a number or name they are those named by their language (`fr`,
@@ -61,55 +71,352 @@ def read_records(
         positions: the columns, from 0, where nothing else tells them.
 
     Raises:
-        UserError: if the file cannot be read, lacks a column, or a line of it lacks one.
+        UserError: if the file cannot be read, or lacks a column.
     """
-    name = path.name.removesuffix(".gz")
+    name = path.name.removesuffix(".gz").removesuffix(".zst")
     for suffix, advice in OTHER_FORMATS.items():
         if name.endswith(suffix):
             raise UserError(f"{path} is {advice}")
-    if name.endswith(".parquet"):
-        return read_parquet(path, columns, languages, positions)
-    if name.endswith((".jsonl", ".json", ".ndjson")):
-        return read_json_lines(path, columns, languages)
-    return read_table(path, columns, languages, positions, is_csv=name.endswith(".csv"))
+    kinds = {
+        ".parquet": ParquetFile,
+        ".arrow": ArrowFile,
+        ".jsonl": JsonLines,
+        ".json": JsonLines,
+        ".ndjson": JsonLines,
+        ".csv": CsvFile,
+    }
+    kind: Any = next((kind for suffix, kind in kinds.items() if name.endswith(suffix)), TabSeparatedFile)
+    return kind(path, Choice(columns, languages, positions))
 
 
-def read_table(
-    path: Path, columns: tuple[Column, Column], languages: tuple[str, str], positions: tuple[int, int], *, is_csv: bool
-) -> Records:
-    """Return the pairs of a file of rows, all with as many columns as the first.
+def is_pair_file(file: str) -> bool:
+    """Return whether a file holds pairs, by its name."""
+    ends = (".tsv", ".csv", ".jsonl", ".ndjson", ".parquet", ".arrow")
+    return file.removesuffix(".gz").removesuffix(".zst").endswith(ends)
+
+
+class PairFile(PairSource):
+    """A file with both sides of each pair.
+
+    Attributes:
+        origins: where the source and the target are read, such as "column 2".
+        has_header: whether the first line names the columns.
+        positions: of the two columns, from 0.
+    """
+
+    origins: tuple[str, str]
+    has_header = False
+    positions = (0, 1)
+
+    def __init__(self, path: Path) -> None:
+        self.files, self.path = (path,), path
+
+    def options(self) -> list[Any]:
+        return [*self.origins, self.has_header]
+
+
+class Table(PairFile):
+    """A file of rows, all with as many columns as the first.
 
     The first row is a header if a column is chosen by name, or if it names a source and a target.
     """
-    if is_csv:
-        text = "".join(decoded_chunks(path))
-        delimiter = find_delimiter(text)
-        rows = csv_rows(path, text, delimiter)
-    else:
-        delimiter, rows = "\t", ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
-    kind = {"\t": "tab", ",": "comma", ";": "semicolon"}[delimiter]
-    first_line, first = next(rows, (1, []))
-    if len(first) < 2:
-        raise UserError(
-            f"{path}, line {first_line}: {len(first)} {kind}-separated column{'s' * (len(first) != 1)}, and a pair "
-            "needs two; the name of a file of another format must end in .csv, .jsonl or .parquet"
-        )
-    guessed = guess_columns(first, languages)
-    has_header = guessed is not None or any(isinstance(column, str) for column in columns)
-    chosen = choose_columns(path, columns, guessed or positions, first, has_header)
-    pairs = []
-    for line, row in rows if has_header else chain([(first_line, first)], rows):
-        if len(row) != len(first):
+
+    delimiter: str
+
+    def _choose(self, choice: Choice, line: int, first: list[str]) -> None:
+        kind = DELIMITERS[self.delimiter]
+        if len(first) < 2:
             raise UserError(
-                f"{path}, line {line}: {len(row)} {kind}-separated column{'s' * (len(row) > 1)}, where the first line "
-                f"has {len(first)}; a {kind} inside a sentence, or a missing one, would pair the wrong texts: fix or "
-                "remove the line"
+                f"{self.path}, line {line}: {len(first)} {kind}-separated column{'s' * (len(first) != 1)}, and a pair "
+                "needs two; the name of a file of another format must end in .csv, .jsonl or .parquet"
             )
-        pairs.append((one_line(row[chosen[0]]), one_line(row[chosen[1]])))
-    if not pairs:
-        raise UserError(f"{path} has a header and no pair after it; get the file again")
-    source, target = (f"column {shown_name(first[at]) if has_header else at + 1}" for at in chosen)
-    return Records(pairs, (source, target), has_header, chosen)
+        guessed = guess_columns(first, choice.languages)
+        self.width = len(first)
+        self.has_header = guessed is not None or any(isinstance(column, str) for column in choice.columns)
+        self.positions = choose_columns(self.path, choice.columns, guessed or choice.positions, first, self.has_header)
+        source, target = (f"column {shown_name(first[at]) if self.has_header else at + 1}" for at in self.positions)
+        self.origins = (source, target)
+
+    def _pairs(self, rows: Iterable[tuple[int, list[str]]]) -> Parsed:
+        parsed, (source, target), kind = Parsed([]), self.positions, DELIMITERS[self.delimiter]
+        for line, row in rows:
+            if len(row) == self.width:
+                parsed.pairs.append((one_line(row[source]), one_line(row[target])))
+            else:
+                columns = f"{len(row)} {kind}-separated column{'s' * (len(row) > 1)}"
+                reason = f"{columns}, where the first line has {self.width}"
+                parsed.rejected.append((str(self.path), line, reason))
+        return parsed
+
+
+@final
+class TabSeparatedFile(Table):
+    """A file with a pair in each line."""
+
+    delimiter = "\t"
+
+    def __init__(self, path: Path, choice: Choice) -> None:
+        super().__init__(path)
+        block = next(line_blocks(path))[0].partition(b"\n")[0]
+        self._choose(choice, 1, decoded_lines(block)[0][0].split("\t"))
+
+    def chunks(self) -> Iterator[RawChunk]:
+        return line_chunks(self.path)
+
+    def parse(self, chunk: RawChunk) -> Parsed:
+        lines, bad = decoded_lines(chunk.content)
+        rows = ((chunk.first + at, line.split("\t")) for at, line in enumerate(lines) if at not in bad)
+        parsed = self._pairs(islice(rows, 1, None) if self.has_header and chunk.first == 1 else rows)
+        return Parsed(parsed.pairs, [*rejected_lines(self.path, chunk, bad), *parsed.rejected])
+
+
+@final
+class CsvFile(Table):
+    """A file of comma-, semicolon- or tab-separated values, where quotation marks may enclose line ends."""
+
+    def __init__(self, path: Path, choice: Choice) -> None:
+        super().__init__(path)
+        self.delimiter = find_delimiter(next(iter(Blocks(path))))
+        line, first = next(csv_rows(Blocks(path), self.delimiter), (1, []))
+        self._choose(choice, line, first)
+
+    def chunks(self) -> Iterator[RawChunk]:
+        blocks, first = Blocks(self.path), 1
+        rows = csv_rows(blocks, self.delimiter)
+        while some := list(islice(rows, CHUNK_LINES)):
+            yield RawChunk(first, blocks.read, some)
+            first += len(some)
+
+    def parse(self, chunk: RawChunk) -> Parsed:
+        return self._pairs(chunk.content[1:] if self.has_header and chunk.first == 1 else chunk.content)
+
+
+@final
+class JsonLines(PairFile):
+    """A file with a JSON object in each line; `translation.en` is a field of a field."""
+
+    def __init__(self, path: Path, choice: Choice) -> None:
+        super().__init__(path)
+        for column, side in zip(choice.columns, SIDES, strict=True):
+            if isinstance(column, int):
+                raise UserError(f"data.{side}_column={column} is a number, and {path} has named fields; give a name")
+        first = decoded_lines(next(line_blocks(path))[0].partition(b"\n")[0])[0][0]
+        if first.strip() in ("[", "{"):
+            raise UserError(
+                f"{path}, line 1: not JSON lines, but one JSON text over several lines; write one object per line, for "
+                "example by `jq -c '.[]'`"
+            )
+        fields = read_fields(first)
+        if isinstance(fields, Reason):
+            raise UserError(f"{path}, line 1: {fields}; fix or remove the line")
+        guessed = guess_columns(list(fields), choice.languages)
+        found = choice.languages if guessed is None else [list(fields)[at] for at in guessed]
+        self.names = (str(choice.columns[0] or found[0]), str(choice.columns[1] or found[1]))
+        for name, side in zip(self.names, SIDES, strict=True):
+            if isinstance(reason := text_of(fields, name), Reason):
+                raise UserError(f"{path}, line 1: {reason}; set data.{side}_column to the name of the field")
+        self.origins = (f"field {self.names[0]}", f"field {self.names[1]}")
+
+    def chunks(self) -> Iterator[RawChunk]:
+        return line_chunks(self.path)
+
+    def parse(self, chunk: RawChunk) -> Parsed:
+        lines, bad = decoded_lines(chunk.content)
+        parsed = Parsed([], rejected_lines(self.path, chunk, bad))
+        for number, line in enumerate(lines):
+            if number in bad:
+                continue
+            fields = read_fields(line)
+            texts = [fields] if isinstance(fields, Reason) else [text_of(fields, name) for name in self.names]
+            reason = next((text for text in texts if isinstance(text, Reason)), None)
+            if reason is None:
+                parsed.pairs.append((texts[0], texts[1]))
+            else:
+                parsed.rejected.append((str(self.path), chunk.first + number, str(reason)))
+        return parsed
+
+
+class Reason(str):
+    """Why a text is none."""
+
+
+def read_fields(line: str) -> dict[str, Any] | Reason:
+    """Return the fields of a JSON object, or why it is none."""
+    try:
+        record = json.loads(line)
+        return leaf_fields(record) if isinstance(record, dict) else {}
+    except (ValueError, RecursionError) as error:  # also for a number that is too long, or nesting too deep
+        return Reason(f"not JSON ({getattr(error, 'msg', error)})")
+
+
+def text_of(fields: dict[str, Any], name: str) -> str:
+    """Return the text of a field on one line, or a `Reason`."""
+    text = fields.get(name)
+    if not isinstance(text, str):
+        return Reason(f"no text in the field '{name}' (fields: {readable(', '.join(fields)) if fields else 'none'})")
+    if NOT_TEXT.search(text):
+        return Reason(f"a NUL or half a surrogate pair in the field '{name}', so this is not plain text")
+    return one_line(text)
+
+
+class ColumnarFile(PairFile):
+    """A binary file of named columns; `translation.en` is a field of a column."""
+
+    kind: str
+
+    def __init__(self, path: Path, choice: Choice) -> None:
+        super().__init__(path)
+        if path.suffix == ".gz":
+            raise UserError(f"{path} is a gzipped {self.kind}, so gunzip it")
+        with self._open() as (schema, batches):
+            names = leaf_names(schema)
+            guessed = guess_columns(names, choice.languages)
+            self.positions = choose_columns(path, choice.columns, guessed or choice.positions, names, has_names=True)
+            self.names = [names[at] for at in self.positions]
+            table, _ = next(equal_tables(batches(self.names), self.names), (None, 0))
+        if table is None:
+            raise UserError(f"{path} has no rows; get the file again")
+        self._check_types(table)
+        self.origins = (f"column {self.names[0]}", f"column {self.names[1]}")
+
+    def chunks(self) -> Iterator[RawChunk]:
+        first = 1
+        with self._open() as (_, batches):
+            for table, read in equal_tables(batches(self.names), self.names):
+                yield RawChunk(first, read, packed(table))
+                first += len(table)
+
+    def parse(self, chunk: RawChunk) -> Parsed:
+        from pyarrow import ipc
+
+        return table_pairs(ipc.open_stream(chunk.content).read_all(), str(self.path), chunk.first)
+
+    @abstractmethod
+    def _open(self) -> AbstractContextManager[tuple[Any, Callable[[list[str]], Batches]]]:
+        """Return the schema, and what yields the record batches with at least these columns."""
+
+    def _check_types(self, table: Any) -> None:
+        import pyarrow as pa
+
+        for name in self.names:
+            kind = table[name].type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+                raise UserError(f"{self.path}: the column '{name}' holds {kind}, not text; choose another column")
+
+
+@final
+class ParquetFile(ColumnarFile):
+    """A Parquet file, decoded one row group after another."""
+
+    kind = "Parquet file; Parquet is compressed already"
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        import pyarrow.parquet as pq  # 0.3 s that other formats do not pay
+
+        with opened(self.path) as stream, pq.ParquetFile(stream) as file:  # whose errors are OSError and ValueError
+
+            def batches(names: list[str]) -> Batches:
+                rows = 0
+                for batch in file.iter_batches(CHUNK_LINES, columns=names, use_threads=False):
+                    rows += len(batch)
+                    yield batch, self.size * rows // file.metadata.num_rows
+
+            yield file.schema_arrow, batches
+
+
+@final
+class ArrowFile(ColumnarFile):
+    """An Arrow file, mapped into memory, of either kind: with a table of its batches, or as a stream of them."""
+
+    kind = "Arrow file, which is mapped into memory"
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyarrow import ipc
+
+        with opened(self.path), pa.memory_map(str(self.path)) as file:
+            indexed = file.read(6) == b"ARROW1"
+            file.seek(0)
+            reader = ipc.open_file(file) if indexed else ipc.open_stream(file)
+
+            def batches(names: list[str]) -> Batches:
+                if not indexed:
+                    yield from ((batch, file.tell()) for batch in reader)
+                    return
+                for number in range(reader.num_record_batches):
+                    yield reader.get_batch(number), self.size * (number + 1) // reader.num_record_batches
+
+            yield reader.schema, batches
+
+
+def equal_tables(batches: Batches, names: list[str]) -> Iterator[tuple[Any, int]]:
+    """Yield these columns in tables of `CHUNK_LINES` rows, the last with fewer, and the bytes of the file read."""
+    import pyarrow as pa
+
+    held: Any = None
+    read = 0
+    for batch, read in batches:
+        table = flat(batch).select(names)
+        held = table if held is None else pa.concat_tables([held, table])
+        while len(held) >= CHUNK_LINES:
+            yield held.slice(0, CHUNK_LINES), read
+            held = held.slice(CHUNK_LINES)
+    if held is not None and len(held):
+        yield held, read
+
+
+def packed(table: Any) -> bytes:
+    """Return the rows of a table as an Arrow stream; to pickle a slice would copy the whole that it is cut from."""
+    import pyarrow as pa
+
+    text = pa.schema([(name, pa.large_string()) for name in table.column_names])
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, text) as writer:
+        writer.write_table(table.cast(text))
+    return stream.getvalue().to_pybytes()
+
+
+def flat(batch: Any) -> Any:
+    """Return the batch as a table whose columns hold no structs."""
+    import pyarrow as pa
+
+    table = pa.Table.from_batches([batch])
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    return table
+
+
+def table_pairs(table: Any, file: str, first: int) -> Parsed:
+    """Return the pairs of a table with two columns of text; rows with a null or a NUL byte are rejected.
+
+    Raises:
+        UserError: if a text is not UTF-8.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    bad: dict[int, str] = {}
+    texts = []
+    for name in table.column_names:
+        column = table[name]
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise UserError(
+                f"{file}, from row {first} on: {error} in the column '{name}'; write the file anew"
+            ) from error
+        for wrong, what in (
+            (pc.is_null(column), "no text"),
+            (pc.fill_null(pc.match_substring(column, "\0"), False), "a NUL byte"),
+        ):
+            bad |= dict.fromkeys(np.flatnonzero(wrong.to_numpy()).tolist(), f"{what} in the column '{name}'")
+        texts.append(pc.replace_substring_regex(column, r"[\r\n]+", " ").to_pylist())
+    pairs = list(zip(*texts, strict=True))
+    rejected = [(file, first + row, reason) for row, reason in sorted(bad.items())]
+    return Parsed([pair for row, pair in enumerate(pairs) if row not in bad] if bad else pairs, rejected)
 
 
 def find_delimiter(text: str) -> str:
@@ -124,11 +431,25 @@ def find_delimiter(text: str) -> str:
     return ","
 
 
-def csv_rows(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+@final
+class Blocks(Iterable[str]):
+    """The text of a file block by block; `read` is the bytes read so far, compressed if they are."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.read = path, 0
+
+    def __iter__(self) -> Iterator[str]:
+        first = 1
+        for block, lines, read in line_blocks(self.path, carriage_returns=True):
+            self.read = read
+            yield decode(self.path, first, block)
+            first += lines
+
+
+def csv_rows(blocks: Blocks, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a CSV file, each with the line on which it begins; empty lines are left out."""
-    if not text:
-        raise UserError(f"{path} is empty; check data.path or get the file again")
-    reader = csv.reader(io.StringIO(text, ""), delimiter=delimiter, strict=True)
+    lines = chain.from_iterable(io.StringIO(text, "") for text in blocks)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     line = 1
     try:
         for row in reader:
@@ -137,9 +458,22 @@ def csv_rows(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[
             line = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}, line {line}: not CSV ({error}); close the quotation mark of the text that begins here, and "
-            "double one inside of it"
+            f"{blocks.path}, line {line}: not CSV ({error}); close the quotation mark of the text that begins here, "
+            "and double one inside of it"
         ) from error
+
+
+def decode(path: Path, first: int, block: bytes) -> str:
+    """Return the text of a block whose lines cannot be told apart from each other's."""
+    try:
+        text = block.decode()
+    except UnicodeDecodeError as error:
+        line = first + block.count(b"\n", 0, error.start)
+        raise UserError(f"{path}, line {line}: not UTF-8; convert the file to UTF-8 or remove the line") from error
+    if "\0" in text:
+        line = first + text.count("\n", 0, text.index("\0"))
+        raise UserError(f"{path}, line {line}: a NUL byte, so this is not plain text; remove the line")
+    return text
 
 
 def guess_columns(names: Sequence[str], languages: tuple[str, str]) -> tuple[int, int] | None:
@@ -183,81 +517,12 @@ def choose_columns(
     return chosen[0], chosen[1]
 
 
-def read_json_lines(path: Path, columns: tuple[Column, Column], languages: tuple[str, str]) -> Records:
-    """Return the pairs of a file with one JSON object per line; `translation.en` is a field of a field."""
-    for column, side in zip(columns, SIDES, strict=True):
-        if isinstance(column, int):
-            raise UserError(f"data.{side}_column={column} is a number, and {path} has named fields; give a name")
-    names: tuple[str, str] | None = None
-    pairs = []
-    for number, line in enumerate(read_lines(path), start=1):
-        try:
-            record = json.loads(line)
-            fields = leaf_fields(record) if isinstance(record, dict) else {}
-        except (ValueError, RecursionError) as error:  # also for a number that is too long, or nesting too deep
-            if number == 1 and line.strip() in ("[", "{"):
-                raise UserError(
-                    f"{path}, line {number}: not JSON lines, but one JSON text over several lines; write one object "
-                    "per line, for example by `jq -c '.[]'`"
-                ) from error
-            why = getattr(error, "msg", error)
-            raise UserError(f"{path}, line {number}: not JSON ({why}); fix or remove the line") from error
-        if names is None:
-            guessed = guess_columns(list(fields), languages)
-            found = languages if guessed is None else [list(fields)[at] for at in guessed]
-            names = (str(columns[0] or found[0]), str(columns[1] or found[1]))
-        texts = []
-        for name, side in zip(names, SIDES, strict=True):
-            text = fields.get(name)
-            if not isinstance(text, str):
-                listed = readable(", ".join(fields)) if fields else "none"
-                raise UserError(
-                    f"{path}, line {number}: no text in the field '{name}' (fields: {listed}); set data.{side}_column "
-                    "to the name of the field"
-                )
-            if NOT_TEXT.search(text):
-                raise UserError(
-                    f"{path}, line {number}: a NUL or half a surrogate pair in the field '{name}', so this is not "
-                    "plain text; remove the line"
-                )
-            texts.append(one_line(text))
-        pairs.append((texts[0], texts[1]))
-    assert names is not None
-    return Records(pairs, (f"field {names[0]}", f"field {names[1]}"))
-
-
 def leaf_fields(record: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the fields of a JSON object, those of an inner object as `outer.inner`."""
     fields: dict[str, Any] = {}
     for name, value in record.items():
         fields |= leaf_fields(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return fields
-
-
-def read_parquet(
-    path: Path, columns: tuple[Column, Column], languages: tuple[str, str], positions: tuple[int, int]
-) -> Records:
-    """Return the pairs of a Parquet file, read batch by batch; `translation.en` is a field of a column."""
-    import pyarrow as pa  # 0.3 s that other formats do not pay
-    import pyarrow.parquet as pq
-
-    if path.suffix == ".gz":
-        raise UserError(f"{path} is a gzipped Parquet file; Parquet is compressed already, so gunzip it")
-    pairs: list[tuple[str, str]] = []
-    with opened(path) as stream, pq.ParquetFile(stream) as file:  # whose errors are OSError and ValueError
-        names = leaf_names(file.schema_arrow)
-        guessed = guess_columns(names, languages)
-        found = choose_columns(path, columns, guessed or positions, names, has_names=True)
-        chosen = [names[at] for at in found]
-        for batch in file.iter_batches(BATCH_ROWS, columns=chosen, use_threads=False):
-            table = pa.Table.from_batches([batch])
-            while any(pa.types.is_struct(field.type) for field in table.schema):
-                table = table.flatten()
-            texts = [column_texts(path, table[name], name, len(pairs)) for name in chosen]
-            pairs += zip(*texts, strict=True)
-    if not pairs:
-        raise UserError(f"{path} has no rows; get the file again")
-    return Records(pairs, (f"column {chosen[0]}", f"column {chosen[1]}"))
 
 
 def leaf_names(fields: Any, prefix: str = "") -> list[str]:
@@ -270,30 +535,6 @@ def leaf_names(fields: Any, prefix: str = "") -> list[str]:
         name = f"{prefix}{field.name}"
         names += leaf_names(list(field.type), f"{name}.") if inner else [name]
     return names
-
-
-def column_texts(path: Path, column: Any, name: str, rows_before: int) -> list[str]:
-    """Return the texts of one batch of a column.
-
-    Raises:
-        UserError: for another type than text, and for a null, a NUL byte or invalid UTF-8.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-        raise UserError(f"{path}: the column '{name}' holds {kind}, not text; choose another column")
-    column = column.cast(pa.large_string())
-    column.validate(full=True)
-    for wrong, what in (
-        (pc.is_null(column), "no text"),
-        (pc.fill_null(pc.match_substring(column, "\0"), False), "a NUL byte"),
-    ):
-        if pc.any(wrong).as_py():
-            row = rows_before + pc.index(wrong, True).as_py() + 1
-            raise UserError(f"{path}, row {row}: {what} in the column '{name}'; remove the row")
-    return pc.replace_substring_regex(column, r"[\r\n]+", " ").to_pylist()
 
 
 def one_line(text: str) -> str:

@@ -108,8 +108,8 @@ def held_out_sizes(held_out: dict[str, int | None], num_sources: int) -> dict[st
     )
 
 
-def check_lengths(name: str, pairs: list[Pair]) -> None:
-    for number, pair in enumerate(pairs, start=1):
+def check_lengths(name: str, pairs: list[Pair], first: int = 1) -> None:
+    for number, pair in enumerate(pairs, start=first):
         longest = max(len(pair.source), len(pair.target))
         if longest > MOST_CHARACTERS:
             raise UserError(
@@ -154,8 +154,10 @@ def count_overlap(train: Split, given: dict[str, Split]) -> dict[str, int]:
     counts = {}
     for name, split in given.items():
         counts[f"{name}: sources also in train"] = count = sum(source in trained for source in split.sources)
-        if count:
-            log.warning(
-                f"{count} of {len(split)} source sentences of {name} are also in train, so its score is too optimistic"
-            )
+        warn_of_overlap(name, count, len(split))
     return counts
+
+
+def warn_of_overlap(name: str, shared: int, rows: int) -> None:
+    if shared:
+        log.warning(f"{shared} of {rows} source sentences of {name} are also in train, so its score is too optimistic")

@@ -88,6 +88,17 @@ def watch_parent() -> None:
         threading.Thread(target=end_after, args=who, daemon=True, name="watch of the parent").start()
 
 
+def end_with(parent: int) -> None:
+    """End this process when its parent, of this number, is gone."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="watch of the parent").start()
+
+
 def end_after(who: str, parent: int, rank: str) -> None:
     while os.getppid() == parent:
         time.sleep(POLL_SECONDS)

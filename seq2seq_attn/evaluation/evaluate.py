@@ -137,6 +137,8 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
             composed.data = run["data"]
         if "cache_dir" in run["data"]:
             composed.data.cache_dir = composed.paths.cache_dir  # the run may come from another machine
+        if "copy_to" in run["data"]:
+            composed.data.copy_to = None
     data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
     assert isinstance(metric, dict)
     # A checkpoint may be of anyone, and the options of COMET name a command and a pickled model.

@@ -16,7 +16,7 @@ from jaxtyping import Float64
 from omegaconf import DictConfig
 from pytorch_lightning.plugins.precision import Precision
 
-from seq2seq_attn.data.batch_sampler import TokenBatchSampler
+from seq2seq_attn.data.batch_sampler import Lengths, TokenBatchSampler
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.errors import UserError
@@ -90,13 +90,9 @@ def score_pairs(models: Models, pairs: list[GivenPair], batch_tokens: int) -> li
         )
     )
     check_lengths(models.model.max_length, pairs, sources, targets)
-    sampler = TokenBatchSampler(
-        np.array([len(ids) for ids in sources]),
-        np.array([len(ids) for ids in targets]),
-        batch_tokens=batch_tokens,
-        shuffle=False,
-        seed=0,
-    )
+    source_lengths, target_lengths = (np.array([len(ids) for ids in side]) for side in (sources, targets))
+    lengths = Lengths(source_lengths, target_lengths)
+    sampler = TokenBatchSampler([lengths], batch_tokens=batch_tokens, shuffle=False, seed=0)
     found = [PairScore(0.0, 0)] * len(pairs)
     for rows in sampler:
         log_probs = tokens_log_prob(models, [sources[row] for row in rows], [targets[row] for row in rows])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from typing import Any, Literal, final
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, final
 
 import sentencepiece
 import torch
@@ -35,6 +36,8 @@ class SentencePieceTokenizer:
             pretokenized text, where `l&apos;` is one token.
         model: a SentencePiece model that exists, which is used instead of training one, or one for each language. Its
             `model_type`, `vocab_size` and `joint` take the place of the arguments.
+        input_sentence_size: number of sentence pairs, the first of the training split, that a model is trained on. A
+            large corpus is stored in blocks drawn from all of its files, so these are a sample of it.
 
     Raises:
         UserError: if an argument is out of range.
@@ -51,11 +54,13 @@ class SentencePieceTokenizer:
         cache_dir: str | None,
         split_by_unicode_script: bool = True,
         model: str | list[str] | None = None,
+        input_sentence_size: Annotated[int, "[1, inf)"] = 200_000,
     ) -> None:
         check_settings(model_type, vocab_size, sampling_alpha)
         self.model_type, self.vocab_size, self.joint = model_type, vocab_size, joint
         self.sampling_alpha, self.split_by_unicode_script = float(sampling_alpha), split_by_unicode_script
         self.cache_dir = None if cache_dir is None else given_path(cache_dir, "tokenizer.cache_dir") / "tokenizer"
+        self.input_sentence_size = input_sentence_size
         self.files = [] if model is None else [model] if isinstance(model, str) else model
         if len(self.files) > 2 or (isinstance(model, list) and len(model) < 2):
             raise UserError(f"tokenizer.model={model} must be one file, or [SOURCE,TARGET]")
@@ -64,11 +69,12 @@ class SentencePieceTokenizer:
         self._source_sampler: SegmentationSampler | None = None
         self._target_sampler: SegmentationSampler | None = None
 
-    def train(self, sources: list[str], targets: list[str], progress: bool = False) -> None:
+    def train(self, sources: Sequence[str], targets: Sequence[str], progress: bool = False) -> None:
         """Learn the tokens from the training split, or load them from the cache or the given model."""
         if self.files:
             self._load_files()
             return
+        sources, targets = (list(side[: self.input_sentence_size]) for side in (sources, targets))
         console = plain_console(quiet=not progress)
         with console.status(f"Learning {self.model_type} tokens from {len(sources):,} sentence pairs"):
             if self.joint:

@@ -306,7 +306,8 @@ def warn_of_other_text(parent: Parent, corpus: LoadedCorpus, train: EncodedSplit
     languages = f"{data['source_language']} → {data['target_language']}"
     if languages != (own := f"{corpus.source_language} → {corpus.target_language}"):
         log.warning(f"{parent.file} translates {languages}, and this corpus is {own}")
-    for side, ids in (("source", train.source_ids), ("target", train.target_ids)):
+    sample = train.shard(0)
+    for side, ids in (("source", sample.source_ids), ("target", sample.target_ids)):
         share = float((ids == SentencePieceTokenizer.unk_id).mean())
         if share > MANY_UNKNOWN:
             log.warning(

@@ -15,8 +15,8 @@ import torch
 from small_run import rows, run_here, weights
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.memory_probe import MemoryProbe, largest
-from seq2seq_attn.data.batch_sampler import TokenBatchSampler
+from seq2seq_attn.callback.memory_probe import MemoryProbe
+from seq2seq_attn.data.batch_sampler import Lengths, TokenBatchSampler
 from seq2seq_attn.distributed import ranks
 from seq2seq_attn.errors import sentence_of
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -156,14 +156,19 @@ def test_on_a_cpu_nothing_is_tried_unless_asked_for(
 def sampler(rank: int = 0, num_replicas: int = 1, batch_tokens: int = 60) -> TokenBatchSampler:
     lengths = np.array([2] * 10 + [19] * 2 + [11] * 3)
     return TokenBatchSampler(
-        lengths, lengths, batch_tokens=batch_tokens, shuffle=True, seed=3, rank=rank, num_replicas=num_replicas
+        [Lengths(lengths, lengths)],
+        batch_tokens=batch_tokens,
+        shuffle=True,
+        seed=3,
+        rank=rank,
+        num_replicas=num_replicas,
     )
 
 
 def test_tried_are_the_batch_of_most_tokens_and_that_of_most_tokens_times_length() -> None:
     # Begin or end tokens included: ten pairs of 3 and 3 fill 60, one of 20 and 20 takes 40, and 40 x 40 is most.
-    assert {len(rows): set(rows) <= {10, 11} for rows in largest(sampler())} == {10: False, 1: True}
-    (both,) = largest(sampler(batch_tokens=80))
+    assert {len(rows): set(rows) <= {10, 11} for rows in sampler().largest()} == {10: False, 1: True}
+    (both,) = sampler(batch_tokens=80).largest()
     assert sorted(both) == [10, 11]
 
 
@@ -171,9 +176,9 @@ def test_every_rank_tries_what_is_largest_among_all_and_its_own_batches_stay() -
     ranks = [sampler(rank, 2, batch_tokens=80) for rank in range(2)]
     before = [list(one) for one in ranks]
     # Three batches cannot be shared alike, so the largest has been cut, into two of 40; the next has 72.
-    assert {tuple(sorted(rows)) for one in ranks for rows in largest(one)} == {(12, 13, 14)}
+    assert {tuple(sorted(rows)) for one in ranks for rows in one.largest()} == {(12, 13, 14)}
     ranks[1].start_at(0, len(ranks[1]))  # a run that is resumed behind its last batch
-    assert largest(ranks[0]) == largest(ranks[1])
+    assert ranks[0].largest() == ranks[1].largest()
     assert [list(ranks[0]), list(ranks[1])] == [before[0], []]
 
 

@@ -139,7 +139,7 @@ def test_the_rest_of_an_epoch_of_other_batches_is_refused(tmp_path: Path, pairs:
     with pytest.raises(KilledError):
         run_here(tmp_path, *pairs, EVERY_TWO, "+callback.killed={_target_:small_run.Killed,hook:backward,step:4}")
     with pytest.raises(
-        UserError, match=r"^the run was stopped within an epoch of 7 batches for each of 1 devices with "
+        UserError, match=r"^the run was stopped within an epoch, after 4 of 7 batches for each of 1 devices with "
     ):
         run_here(tmp_path, *pairs, "resume=auto", "batch_tokens=200")
 

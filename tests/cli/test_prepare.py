@@ -36,6 +36,12 @@ def prepared(*overrides: str) -> Any:
     return config
 
 
+def prepared_files(folder: Path) -> list[Path]:
+    """The vocabulary, the texts and their encoding, without locks and without the plans of batches."""
+    kept = (".arrow", ".json", ".model", ".npy")
+    return [path for path in (folder / "cache").rglob("*") if path.suffix in kept]
+
+
 def test_a_training_finds_the_caches_that_prepare_filled(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -51,10 +57,10 @@ def test_a_training_finds_the_caches_that_prepare_filled(
     assert f"│ tokens, source                            │    {config.tokenizer.vocab_size} │" in said
     assert said.endswith(f"encoded splits: {tmp_path / 'cache'}\n")
     assert {path.name for path in tmp_path.iterdir()} == {"cache", "train.tsv", "val.tsv", "test.tsv"}
-    cached = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()}
-    assert {path.suffix for path in cached} == {".model", ".npy"}
+    cached = {path: path.stat().st_mtime_ns for path in prepared_files(tmp_path)}
+    assert {path.suffix for path in cached} == {".arrow", ".json", ".model", ".npy"}
     run_here(tmp_path / "run", train, cache, "tokenizer.vocab_size=auto", "trainer.max_epochs=1")
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*") if path.is_file()} == cached
+    assert {path: path.stat().st_mtime_ns for path in prepared_files(tmp_path)} == cached
     saved = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")["config"]["tokenizer"]["vocab_size"]
     assert saved == config.tokenizer.vocab_size == config.model.source_vocab_size
     again = ["tokenizer.vocab_size=auto", "trainer.max_epochs=1", "resume=auto"]

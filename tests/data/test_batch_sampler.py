@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from seq2seq_attn.data.batch_sampler import TokenBatchSampler
+from seq2seq_attn.data.batch_sampler import Lengths, TokenBatchSampler
 from seq2seq_attn.errors import UserError
 
 lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=5, max_size=80)
@@ -16,7 +16,9 @@ lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=5
 def make(pairs, **settings):
     source, target = np.array(pairs).T
     try:
-        return TokenBatchSampler(source, target, **{"batch_tokens": 200, "shuffle": True, "seed": 3, **settings})
+        return TokenBatchSampler(
+            [Lengths(source, target)], **{"batch_tokens": 200, "shuffle": True, "seed": 3, **settings}
+        )
     except UserError as error:
         assume("batches of one pair each cannot be shared equally" not in str(error))
         raise
@@ -75,7 +77,7 @@ def test_padding_is_under_a_tenth_on_lengths_like_tatoebas():
     random = np.random.default_rng(1)
     source = random.poisson(7, 20_000) + 2
     target = np.maximum(1, np.round(source * random.lognormal(0.15, 0.25, 20_000))).astype(np.int64)
-    sampler = TokenBatchSampler(source, target, batch_tokens=4096, shuffle=True, seed=1)
+    sampler = TokenBatchSampler([Lengths(source, target)], batch_tokens=4096, shuffle=True, seed=1)
     padded = real = 0
     for batch in sampler:
         padded += len(batch) * (source[batch].max() + target[batch].max() + 2)
@@ -102,7 +104,9 @@ def test_batches_can_be_limited_in_sentences():
 def test_fewer_pairs_than_devices_are_refused():
     sentence = "3 sentence pairs cannot be shared by 5 devices; use trainer.devices=1"
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
-        TokenBatchSampler(np.ones(3, int), np.ones(3, int), batch_tokens=9, shuffle=True, seed=1, num_replicas=5)
+        TokenBatchSampler(
+            [Lengths(np.ones(3, int), np.ones(3, int))], batch_tokens=9, shuffle=True, seed=1, num_replicas=5
+        )
 
 
 def test_single_pairs_that_devices_cannot_share_equally_are_refused():
@@ -111,13 +115,15 @@ def test_single_pairs_that_devices_cannot_share_equally_are_refused():
         "trainer.devices=1"
     )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
-        TokenBatchSampler(np.ones(7, int), np.ones(7, int), batch_tokens=2, shuffle=True, seed=1, num_replicas=5)
+        TokenBatchSampler(
+            [Lengths(np.ones(7, int), np.ones(7, int))], batch_tokens=2, shuffle=True, seed=1, num_replicas=5
+        )
 
 
 @pytest.mark.parametrize(("name", "way_out"), [("batch_tokens", 4096), ("batch_sentences", 64)])
 def test_a_limit_below_one_is_refused(name, way_out):
     with pytest.raises(UserError, match=f"^{name}=0 must be at least 1; use {name}={way_out}$"):
-        TokenBatchSampler(np.ones(3, int), np.ones(3, int), shuffle=True, seed=1, **{name: 0})
+        TokenBatchSampler([Lengths(np.ones(3, int), np.ones(3, int))], shuffle=True, seed=1, **{name: 0})
 
 
 @settings(deadline=None, max_examples=30)
@@ -140,7 +146,7 @@ def test_a_share_of_the_rows_is_read_once_in_the_batches_of_one_device(num_repli
     def batches(rank, devices):
         return list(
             TokenBatchSampler(
-                *lengths,
+                [Lengths(*lengths)],
                 batch_tokens=150,
                 shuffle=False,
                 seed=1,

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.corpus import LoadedCorpus, Split
 from seq2seq_attn.errors import UserError, sentence_of
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -39,7 +40,14 @@ def load(form: str, folder: Path, files: Files) -> LoadedCorpus:
         options["train"] = paths["train"]
     else:
         options |= {split: [paths[f"{split}.{side}"] for side in ("en", "fr")] for split in SPLITS.get(form, ["train"])}
-    return instantiate(options, _convert_="all").load()
+    with tempfile.TemporaryDirectory() as cache:
+        options |= {"cache_dir": cache} if "cache_dir" in options else {}
+        corpus = instantiate(options, _convert_="all").load()
+        return replace(corpus, splits={name: in_memory(split) for name, split in corpus.splits.items()})
+
+
+def in_memory(split: Split) -> Split:
+    return Split(list(split.sources), list(split.targets), list(split.references))
 
 
 def numbers(text: str, side: str) -> list[str]:
@@ -61,7 +69,7 @@ def check_counts(form: str, corpus: LoadedCorpus, files: Files, folder: Path) ->
         dropped = sum(count for step, count in counts.items() if step.startswith(f"{of}: dropped"))
         rows = len(split) if held_out else sum(map(len, corpus.splits.values()))
         assert counts[f"{of}: pairs read"] - dropped == rows
-    read = sum(count for step, count in counts.items() if step.endswith("pairs read"))
+    read = sum(count for step, count in counts.items() if step.endswith(("pairs read", "lines rejected")))
     sides = 2 if form in ("two", "six", "multi30k") else 1
     assert sides * read == sum(num_lines(folder / name) for name, _ in files.values())
 
@@ -156,18 +164,24 @@ def refused(form: str, folder: Path, files: Files) -> str:
     write(folder, files)
     with pytest.raises(UserError) as error:
         load(form, folder, files)
-    return str(error.value)
+    return re.sub(r"\(listed in \S+\)", "(listed in FILE)", str(error.value))
 
 
 MOST = "where the first line has"
-TAB = "a tab inside a sentence, or a missing one, would pair the wrong texts: fix or remove the line"
+REJECTED = "1 of {} lines of train are rejected, more than data.max_rejected=0.01 (listed in FILE): fix or remove them"
 
 
 def test_messages_name_the_line_and_the_fault(tmp_path: Path) -> None:
     file = tmp_path / "pairs.txt"
     cases = {
-        "a stray tab": (b"a\tb\nc\td\ne f\tg\th\n", f", line 3: 3 tab-separated columns, {MOST} 2; {TAB}"),
-        "a lost tab": (b"a\tb\tc\nc d\te\nf\tg\th\n", f", line 2: 2 tab-separated columns, {MOST} 3; {TAB}"),
+        "a stray tab": (
+            b"a\tb\nc\td\ne f\tg\th\n",
+            f", line 3: 3 tab-separated columns, {MOST} 2; {REJECTED.format(3)}",
+        ),
+        "a lost tab": (
+            b"a\tb\tc\nc d\te\nf\tg\th\n",
+            f", line 2: 2 tab-separated columns, {MOST} 3; {REJECTED.format(3)}",
+        ),
         "UTF-16": ("a\tb\n".encode("utf-16"), " is UTF-16; convert the file to UTF-8"),
         "CR": (b"a\tb\rc\td\r", " ends its lines with carriage returns alone; convert them to line feeds"),
     }
@@ -176,7 +190,8 @@ def test_messages_name_the_line_and_the_fault(tmp_path: Path) -> None:
     for line, sentence in (
         (
             rb'{"en": "a \ud800", "fr": "b"}',
-            "a NUL or half a surrogate pair in the field 'en', so this is not plain text; remove the line",
+            "a NUL or half a surrogate pair in the field 'en', so this is not plain text; set data.source_column to "
+            "the name of the field",
         ),
         (
             b"[" * 100_000,

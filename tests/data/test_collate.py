@@ -3,25 +3,22 @@
 import numpy as np
 
 from seq2seq_attn.data.collate import collate, collate_pairs, collate_sources
-from seq2seq_attn.data.encoded import EncodedSplit
+from seq2seq_attn.data.encoded import open_encoded, write_shard
 
 SPECIALS = {"pad_id": 0, "bos_id": 2, "eos_id": 3}
 SOURCES, TARGETS = [[11, 12, 13], [], [14]], [[21], [22, 23], []]
 
 
-def encoded(sources, targets):
+def encoded(folder, sources, targets):
     def fences(rows):
         return np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
     def flat(rows):
         return np.array([i for row in rows for i in row], np.int32)
 
-    return EncodedSplit(
-        source_ids=flat(sources),
-        target_ids=flat(targets),
-        source_offsets=fences(sources),
-        target_offsets=fences(targets),
-    )
+    arrays = {"source_ids": flat(sources), "target_ids": flat(targets)}
+    write_shard(folder, 0, arrays | {"source_offsets": fences(sources), "target_offsets": fences(targets)})
+    return open_encoded(folder)
 
 
 def check(batch):
@@ -35,16 +32,16 @@ def check(batch):
     assert batch.index.tolist() == [2, 0]
 
 
-def test_rows_of_an_encoded_split_make_a_batch():
-    check(collate(encoded(SOURCES, TARGETS), [2, 0], **SPECIALS))
+def test_rows_of_an_encoded_split_make_a_batch(tmp_path):
+    check(collate(encoded(tmp_path, SOURCES, TARGETS), [2, 0], **SPECIALS))
 
 
 def test_lists_of_ids_make_the_same_batch():
     check(collate_pairs([[14], [11, 12, 13]], [[], [21]], [2, 0], **SPECIALS))
 
 
-def test_a_sentence_without_tokens_is_its_end_token():
-    batch = collate(encoded([[], []], [[], []]), [0, 1], **SPECIALS)
+def test_a_sentence_without_tokens_is_its_end_token(tmp_path):
+    batch = collate(encoded(tmp_path, [[], []], [[], []]), [0, 1], **SPECIALS)
     assert batch.source.tolist() == batch.target_output.tolist() == [[3], [3]]
     assert batch.target_input.tolist() == [[2], [2]]
 

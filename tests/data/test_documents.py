@@ -25,7 +25,7 @@ class Counted(Corpus):
         targets = [" ".join([f"-{n}"] * (2 + n % 5)) for n in numbers]
         split = Split(sources, targets, [[f"first {n}", f"second {n}"] for n in numbers])
         report = CleaningReport({"train: pairs read": 7})
-        return LoadedCorpus({"train": split, "test": split}, report, "en", "fr")
+        return LoadedCorpus({"train": split, "test": split}, report, "en", "fr", stored="digest of the sentences")
 
 
 def joined(sentences: int = 97, low: int = 11, high: int = 23, seed: int = 1) -> LoadedCorpus:
@@ -46,6 +46,11 @@ def test_both_sides_and_the_reference_have_the_same_consecutive_sentences() -> N
         assert numbers(source) == numbers(target) == numbers(references[0])
         first = int(numbers(source)[0])
         assert numbers(source) == [str(first + offset) for offset in range(len(numbers(source)))]
+
+
+def test_other_documents_of_the_same_sentences_are_encoded_anew() -> None:
+    assert len({joined().fingerprint, joined(high=29).fingerprint, joined(seed=2).fingerprint}) == 3
+    assert joined().fingerprint == joined().fingerprint
 
 
 def test_no_sentence_is_lost_or_repeated_except_at_the_end() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from seq2seq_attn.data.cleaning import Cleaning
@@ -16,11 +19,17 @@ from seq2seq_attn.data.multi30k import Multi30kCorpus
 from seq2seq_attn.data.parallel import ParallelCorpus
 from seq2seq_attn.errors import UserError
 
+PARTS = [[(f"Sentence {n}.", f"Phrase {n}.") for n in some] for some in (range(9), range(9, 20), range(20, 31))]
 PAIRS = [(f"Sentence {n}.", f"Phrase {n}.") for n in range(31)]
-DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     "source_language": "en", "target_language": "fr", "source_column": None, "target_column": None,
     "val_sentences": 3, "test_sentences": 5,
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DEFAULTS, "cache_dir", str(tmp_path_factory.mktemp("cache")))
 
 
 def parallel(train: Any, val: Any = None, test: Any = None, **fields: Any) -> LoadedCorpus:
@@ -45,11 +54,47 @@ def message_of(read: Any) -> str:
     return str(refused.value)
 
 
-@pytest.mark.parametrize("form", ["two", "two_gz", "tsv", "jsonl", "jsonl_fields"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "two",
+        "two_gz",
+        "tsv",
+        "jsonl",
+        "jsonl_fields",
+        "two_pairs",
+        "two_globs",
+        "tsvs",
+        "tsv_glob",
+        "parquets",
+        "arrows",
+    ],
+)
 def test_every_form_gives_the_same_corpus(form: str, tmp_path: Path) -> None:
     expected = parallel(two_files(tmp_path))
     if form.startswith("two"):
         files: Any = two_files(tmp_path, ".gz" if form == "two_gz" else "")
+    elif form in ("two_pairs", "two_globs"):
+        files = [
+            [
+                write(tmp_path / f"part{n}.{name}", [pair[side] for pair in part])
+                for side, name in enumerate(("en", "fr"))
+            ]
+            for n, part in enumerate(PARTS)
+        ]
+        files = files if form == "two_pairs" else [str(tmp_path / f"part?.{name}") for name in ("en", "fr")]
+    elif form in ("tsvs", "tsv_glob"):
+        files = [write(tmp_path / f"part{n}.tsv", list(map("\t".join, part))) for n, part in enumerate(PARTS)]
+        files = files if form == "tsvs" else str(tmp_path / "part*.tsv")
+    elif form in ("parquets", "arrows"):
+        files = [str(tmp_path / f"part{n}.{form[:-1]}") for n in range(len(PARTS))]
+        for file, part in zip(files, PARTS, strict=True):
+            table = pa.table([list(side) for side in zip(*part, strict=True)], ["en", "fr"])
+            if form == "parquets":
+                pq.write_table(table, file)
+            else:
+                with pa.ipc.new_file(file, table.schema) as writer:
+                    writer.write_table(table, max_chunksize=4)
     elif form == "tsv":
         files = write(tmp_path / "all.tsv", ["\t".join(pair) for pair in PAIRS])
     else:
@@ -67,7 +112,7 @@ def test_columns_are_chosen_by_number_and_shown_in_the_direction(tmp_path: Path)
     named, swapped = parallel(file, **french), parallel(file, **french, source_column=2, target_column=1)
     assert (named.direction, named.splits["train"].sources[0][:8]) == ("fr (column 1) → en (column 2)", "Sentence")
     assert (swapped.direction, swapped.splits["train"].sources[0][:6]) == ("fr (column 2) → en (column 1)", "Phrase")
-    assert parallel(file, source_column=1, target_column=3).splits["val"].targets == ["someone"] * 3
+    assert parallel(file, source_column=1, target_column=3).splits["val"].targets[:] == ["someone"] * 3
     for chosen, sentence in (
         (
             {"target_column": 5},
@@ -90,7 +135,7 @@ def test_the_direction_names_files_and_fields_too(tmp_path: Path) -> None:
 def test_splits_that_are_given_are_kept(tmp_path: Path) -> None:
     files = [write(tmp_path / f"{n}.tsv", ["\t".join(pair) for pair in PAIRS[10 * n : 10 * n + 10]]) for n in range(3)]
     found = parallel(*files)
-    assert found.splits["test"].sources == [source for source, _ in PAIRS[20:30]]
+    assert list(found.splits["test"].sources) == [source for source, _ in PAIRS[20:30]]
 
 
 def test_files_of_unequal_length_are_refused_with_their_counts(tmp_path: Path) -> None:
@@ -108,29 +153,40 @@ def test_a_separator_inside_a_line_does_not_misalign(tmp_path: Path) -> None:
     assert ("three four", "Phrase 1.") in pairs
 
 
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ('{"en": "Go."}', "no text in the field 'fr' (fields: en); set data.target_column to the name of the field"),
-        (
-            '{"en": 3, "fr": "Va !"}',
-            "no text in the field 'en' (fields: en, fr); set data.source_column to the name of the field",
-        ),
-        ("[1]", "no text in the field 'en' (fields: none); set data.source_column to the name of the field"),
-        ("{", "not JSON (Expecting property name enclosed in double quotes); fix or remove the line"),
-    ],
-)
-def test_a_json_line_without_its_fields_is_named(line: str, sentence: str, tmp_path: Path) -> None:
-    file = write(tmp_path / "a.jsonl", [json.dumps({"en": "Go.", "fr": "Va !"}), line])
-    assert message_of(lambda: parallel(file)) == f"{file}, line 2: {sentence}"
+def test_a_few_broken_lines_are_rejected_and_listed_and_more_end_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [json.dumps({"en": source, "fr": target}) for source, target in PAIRS]
+    file = write(tmp_path / "a.jsonl", [*lines, '{"en": "Go."}', *lines, "{"])
+    sentence = message_of(lambda: parallel(file))
+    match = re.fullmatch(
+        rf"{file}, line 32: no text in the field 'fr' \(fields: en\); 2 of 64 lines of train are rejected, more than "
+        r"data.max_rejected=0.01 \(listed in (.*)\): fix or remove them",
+        sentence,
+    )
+    assert match
+    rows = [line.split("\t") for line in Path(match[1]).read_text().splitlines()]
+    assert [row[:2] for row in rows] == [[file, "32"], [file, "64"]]
+    found = parallel(file, max_rejected=0.04)
+    assert found.report.counts["all: lines rejected"] == 2
+    assert sum(len(split) for split in found.splits.values()) == len(PAIRS)
+    assert f"2 lines of train are rejected, such as {file}, line 32: no text" in caplog.text
 
 
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     assert message_of(lambda: parallel(None)) == (
-        "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl or .parquet file"
+        "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl, .parquet or .arrow "
+        "file"
     )
     assert message_of(lambda: parallel(two_files(tmp_path)[:1])) == (
-        "data.train lists 1 files; use [SOURCE,TARGET] or one file"
+        "data.train has a list of 1 files; use [SOURCE,TARGET], [[SOURCE,TARGET],...], or files of pairs, which end in "
+        ".tsv, .csv, .jsonl, .parquet or .arrow"
+    )
+    nothing = str(tmp_path / "*.tsv")
+    assert message_of(lambda: parallel(nothing)) == f"data.train={nothing} matches no file; check the pattern"
+    sides = [str(tmp_path / "all.*"), str(tmp_path / "all.fr")]
+    assert message_of(lambda: parallel(sides)) == (
+        f"data.train: {sides[0]} is 2 files and {sides[1]} is 1; parallel files need the same number"
     )
 
 
@@ -144,7 +200,7 @@ def test_a_split_that_is_not_given_is_held_out_of_train(given: str, tmp_path: Pa
     splits = parallel(train, **{given: file}).splits
     other = "val" if given == "test" else "test"
     assert list(splits) == ["train", "val", "test"]
-    assert splits[given].targets == ["autre"] * 18
+    assert splits[given].targets[:] == ["autre"] * 18
     assert len(splits[other]) == DEFAULTS[f"{other}_sentences"]
     assert not set(splits[other].sources) & {*own, *splits["train"].sources}
     assert len(splits["train"]) + len(splits[other]) == len(PAIRS)
@@ -154,7 +210,7 @@ def test_a_file_without_a_header_has_the_columns_of_the_training_file(tmp_path: 
     train = write(tmp_path / "train.csv", ["n,fr,en", *(f"1,{target},{source}" for source, target in PAIRS)])
     val = write(tmp_path / "val.csv", ["1,autre,other"])
     found = parallel(train, val=val)
-    assert (found.splits["val"].sources, found.splits["val"].targets) == (["other"], ["autre"])
+    assert (found.splits["val"].sources[:], found.splits["val"].targets[:]) == (["other"], ["autre"])
     assert found.direction == "en (column en) → fr (column fr)"
     assert {name: count for name, count in found.report.counts.items() if "header" in name} == {"train: header line": 1}
 

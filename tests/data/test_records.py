@@ -6,24 +6,35 @@ import csv
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from seq2seq_attn.data import records
-from seq2seq_attn.data.records import Column, Records, read_records
+from seq2seq_attn.data.records import Column, pair_file
 from seq2seq_attn.errors import UserError
 
 PAIRS = [(f'Sentence {n}, "quoted".', f"Phrase {n} ; une autre.") for n in range(7)]
 NESTED = [{"id": n, "translation": {"en": source, "fr": target}} for n, (source, target) in enumerate(PAIRS)]
 
 
-def read(
-    path: Path, source: Column = None, target: Column = None, languages: tuple[str, str] = ("en", "fr")
-) -> Records:
-    return read_records(path, (source, target), languages)
+class Records(NamedTuple):
+    pairs: list[tuple[str, str]]
+    origins: tuple[str, str]
+    has_header: bool = False
+    positions: tuple[int, int] = (0, 1)
+    rejected: tuple[tuple[int, str], ...] = ()
+
+
+def read(path: Path, source: Column = None, target: Column = None, **options: Any) -> Records:
+    """Read a file as a whole."""
+    file = pair_file(path, (source, target), **{"languages": ("en", "fr")} | options)
+    chunks = [file.parse(chunk) for chunk in file.chunks()]
+    rejected = tuple(line[1:] for chunk in chunks for line in chunk.rejected)
+    pairs = [pair for chunk in chunks for pair in chunk.pairs]
+    return Records(pairs, file.origins, file.has_header, file.positions, rejected)
 
 
 def write_csv(path: Path, rows: Any, **options: Any) -> Path:
@@ -103,7 +114,7 @@ def test_columns_are_chosen_by_number_or_name_with_and_without_a_header(tmp_path
         "them"
     )
     plain = write_lines(tmp_path / "c.tsv", "a\tb", "c\td")
-    assert read_records(plain, (None, None), ("en", "fr"), positions=(1, 0)).pairs == [("b", "a"), ("d", "c")]
+    assert read(plain, positions=(1, 0)).pairs == [("b", "a"), ("d", "c")]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +126,6 @@ def test_columns_are_chosen_by_number_or_name_with_and_without_a_header(tmp_path
             "line 3: not CSV (unexpected end of data); close the quotation mark",
         ),
         ("a.csv", ["en,fr", '"a "b" c",d'], "line 2: not CSV (',' expected after '\"'); close the quotation mark"),
-        ("a.csv", ["a,b", '"c', 'd",e', "f,g,h"], "line 4: 3 comma-separated columns, where the first line has 2; a "),
         ("a.csv", ["only", "one"], "line 1: 1 comma-separated column, and a pair needs two; the name of a file of "),
         ("a.csv", ["", ""], "line 1: 0 comma-separated columns, and a pair needs two"),
         (
@@ -123,7 +133,6 @@ def test_columns_are_chosen_by_number_or_name_with_and_without_a_header(tmp_path
             ["a,b"],
             "line 1: 1 tab-separated column, and a pair needs two; the name of a file of another format",
         ),
-        ("a.tsv", ["en\tfr"], "a header and no pair after it; get the file again"),
         (
             "a.json",
             ["[", '{"en": "a", "fr": "b"}', "]"],
@@ -135,11 +144,47 @@ def test_columns_are_chosen_by_number_or_name_with_and_without_a_header(tmp_path
             "no text in the field 'en' (fields: t.en, t.de); set data.source",
         ),
         ("a.xlsx", ["PK"], "a.xlsx is a spreadsheet; save it as CSV"),
-        ("a.tsv.zst", ["x"], "a.tsv.zst is compressed; decompress it, or compress it with gzip"),
+        ("a.tsv.xz", ["x"], "a.tsv.xz is compressed; decompress it, or compress it with gzip"),
+        ("a.tsv.zst", ["x"], "a.tsv.zst cannot be read (ZSTD decompress failed: Unknown frame descriptor)"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(name: str, lines: list[str], sentence: str, tmp_path: Path) -> None:
     assert sentence in refused(write_lines(tmp_path / name, *lines))
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "line", "reason"),
+    [
+        ("a.csv", ["a,b", '"c', 'd",e', "f,g,h"], 4, "3 comma-separated columns, where the first line has 2"),
+        ("a.tsv", ["a\tb", "c d", "e\tf"], 2, "1 tab-separated column, where the first line has 2"),
+        ("a.tsv", ["en\tfr", "e\tf", "a\tb\tc"], 3, "3 tab-separated columns, where the first line has 2"),
+        ("a.jsonl", ['{"en": "e", "fr": "f"}', '{"en": "a"}'], 2, "no text in the field 'fr' (fields: en)"),
+        ("a.jsonl", ['{"en": "e", "fr": "f"}', '{"en": 3, "fr": ""}'], 2, "no text in the field 'en' (fields: en, fr)"),
+        ("a.jsonl", ['{"en": "e", "fr": "f"}', "[1]"], 2, "no text in the field 'en' (fields: none)"),
+        (
+            "a.jsonl",
+            ['{"en": "e", "fr": "f"}', '{"en": "\\ud800", "fr": ""}'],
+            2,
+            "a NUL or half a surrogate pair in the field 'en', so this is not plain text",
+        ),
+        ("a.jsonl", ['{"en": "e", "fr": "f"}', "{"], 2, "not JSON (Expecting property name enclosed in double quotes)"),
+        ("a.tsv", ["a\tb", "c\0\td", "e\tf"], 2, "a NUL byte"),
+    ],
+)
+def test_a_broken_line_is_rejected_by_itself(
+    name: str, lines: list[str], line: int, reason: str, tmp_path: Path
+) -> None:
+    found = read(write_lines(tmp_path / name, *lines))
+    assert found.rejected == ((line, reason),)
+    assert found.pairs[-1] in [("e", "f"), ("c d", "e")]
+
+
+def test_zst_and_gz_hold_what_the_plain_file_holds(tmp_path: Path) -> None:
+    plain = write_lines(tmp_path / "a.tsv", *("\t".join(pair) for pair in PAIRS))
+    packed = tmp_path / "a.tsv.zst"
+    with pa.CompressedOutputStream(str(packed), "zstd") as stream:
+        stream.write(plain.read_bytes())
+    assert read(packed) == read(plain)
 
 
 def test_fields_inside_of_fields_are_found_and_named(tmp_path: Path) -> None:
@@ -160,7 +205,7 @@ def test_a_parquet_file_of_several_row_groups_is_read(kind: pa.DataType, tmp_pat
     table = pa.table({name: pa.array([pair[at] for pair in PAIRS], kind) for at, name in ((1, "fr"), (0, "en"))})
     file = tmp_path / "a.parquet"
     pq.write_table(table, file, row_group_size=2)
-    assert read(file) == Records(PAIRS, ("column en", "column fr"))
+    assert read(file) == Records(PAIRS, ("column en", "column fr"), positions=(1, 0))
     assert read(file, 1, 2).pairs == [(target, source) for source, target in PAIRS]
     nested = tmp_path / "b.parquet"
     pq.write_table(pa.Table.from_pylist([*NESTED, {"translation": {"en": "a\r\nb", "fr": "c"}}]), nested)
@@ -168,15 +213,16 @@ def test_a_parquet_file_of_several_row_groups_is_read(kind: pa.DataType, tmp_pat
     assert (found.pairs, found.origins[0]) == ([*PAIRS, ("a b", "c")], "column translation.en")
 
 
-def test_a_parquet_file_without_texts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "BATCH_ROWS", 2)
+def test_rows_of_a_parquet_file_without_text_are_rejected_and_a_file_without_texts_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "CHUNK_LINES", 2)
     file = tmp_path / "a.parquet"
     columns = {"en": ["a", "b", None, "d"], "fr": ["x", "y\0", "z", "u"], "n": [1, 2, 3, 4]}
     pq.write_table(pa.table(columns), file, row_group_size=2)
-    assert refused(file, "fr", "en") == "a.parquet, row 2: a NUL byte in the column 'fr'; remove the row"
-    columns["fr"][1] = "y"
-    pq.write_table(pa.table(columns), file, row_group_size=2)
-    assert refused(file) == "a.parquet, row 3: no text in the column 'en'; remove the row"
+    found = read(file)
+    assert found.rejected == ((2, "a NUL byte in the column 'fr'"), (3, "no text in the column 'en'"))
+    assert found.pairs == [("a", "x"), ("d", "u")]
     assert refused(file, "n") == "a.parquet: the column 'n' holds int64, not text; choose another column"
     pq.write_table(pa.table({name: values[:0] for name, values in columns.items()}), file)
     assert "the column 'en' holds null" in refused(file) or "has no rows" in refused(file)

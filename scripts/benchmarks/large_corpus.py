@@ -1,0 +1,377 @@
+"""What a corpus larger than memory costs: `python -m scripts.benchmarks.large_corpus TASK... --folder FOLDER`.
+
+The corpora are written here: sentences of made-up words with the frequencies of natural text. Tasks: prepare (time and
+memory of a first start), start (a later start, and the order of an epoch), encode (beside sentencepiece alone), step
+(a training step with the large and with the small corpus), kill (kill -9 in preparation and in training), page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from scripts.benchmarks.processor import processor
+from scripts.benchmarks.training import ROOT
+from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.training.provenance import commit
+
+OUTPUT = ROOT / "docs/benchmarks/large_corpus.json"
+SMALL = 100_000  # pairs of the corpus that the large one is compared with
+KILLED = 1_000_000  # pairs of the corpus whose preparation is killed
+WORDS = 30_000
+MODEL = ["model=rnn", "recipe=none", "model.embedding_dim=64", "model.encoder.dim=64", "model.decoder.dim=64"]
+SHORT = [
+    "trainer.limit_val_batches=1", "trainer.limit_test_batches=1", "trainer.enable_progress_bar=false", "num_threads=1",
+    "val_sentences=100", "seed=1",
+]  # fmt: skip
+
+
+def write_corpus(folder: Path, pairs: int) -> list[Path]:
+    """Write two line-aligned files, unless they are there, of about 90 bytes a line."""
+    files = [folder / f"{pairs}.en", folder / f"{pairs}.fr"]
+    if all(file.exists() for file in files):
+        return files
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(0)
+    syllables = [a + b for a in "bcdfglmnprst" for b in "aeiou"]
+    words = ["".join(draw.choices(syllables, k=draw.randint(1, 4))) for _ in range(WORDS)]
+    random_numbers = np.random.default_rng(0)
+    part = [file.with_suffix(f"{file.suffix}.part") for file in files]
+    with part[0].open("w") as source, part[1].open("w") as target:
+        for start in range(0, pairs, 50_000):
+            lengths = random_numbers.integers(4, 28, min(50_000, pairs - start)).tolist()
+            drawn = [words[i] for i in (random_numbers.zipf(1.3, 2 * sum(lengths)) % WORDS).tolist()]
+            for stream in (source, target):
+                rest = iter(drawn)
+                drawn = drawn[sum(lengths) :]
+                stream.writelines(" ".join([next(rest) for _ in range(length)]) + "\n" for length in lengths)
+    for done, file in zip(part, files, strict=True):
+        done.replace(file)
+    return files
+
+
+def data_of(files: Sequence[Path], cache: Path) -> list[str]:
+    return ["data=parallel", f"data.train=[{files[0]},{files[1]}]", f"paths.cache_dir={cache}"]
+
+
+class Memory(threading.Thread):
+    """The largest sum of the proportional set sizes of a process and its descendants, in bytes."""
+
+    def __init__(self, process: int) -> None:
+        super().__init__(daemon=True)
+        self.process, self.peak, self.stopped = process, 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.stopped.wait(0.1):
+            self.peak = max(self.peak, sum(map(proportional, family(self.process))))
+
+
+def family(process: int) -> Iterator[int]:
+    """Yield a process and its descendants."""
+    yield process
+    try:
+        for tasks in Path(f"/proc/{process}/task").iterdir():
+            for child in (tasks / "children").read_text().split():
+                yield from family(int(child))
+    except OSError:
+        pass  # it has ended
+
+
+def proportional(process: int) -> int:
+    try:
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return 1024 * int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+def command(name: str, *overrides: str) -> list[str]:
+    return [sys.executable, "-m", "seq2seq_attn", name, *MODEL, *overrides]
+
+
+def started(arguments: Sequence[str]) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        arguments, cwd=ROOT, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def measured(arguments: Sequence[str]) -> dict[str, float]:
+    """Run a command; return its seconds, CPU-seconds and peak memory in bytes."""
+    before = os.times()
+    start = time.monotonic()
+    process = started(arguments)
+    memory = Memory(process.pid)
+    memory.start()
+    output, _ = process.communicate()
+    seconds = time.monotonic() - start
+    memory.stopped.set()
+    memory.join()
+    if process.returncode:
+        raise UserError(f"{' '.join(arguments[2:])} failed: {' '.join(output.strip().splitlines()[-1:])}")
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return {"seconds": seconds, "cpu_seconds": cpu, "peak_bytes": memory.peak}
+
+
+def prepare(options: argparse.Namespace, figures: dict[str, Any]) -> None:
+    """Prepare the small and the large corpus from nothing."""
+    for pairs in (SMALL, options.pairs):
+        files, cache = write_corpus(options.folder, pairs), options.folder / f"cache_{pairs}"
+        shutil.rmtree(cache, ignore_errors=True)
+        done = measured(command("prepare", *data_of(files, cache)))
+        done["text_bytes"] = sum(file.stat().st_size for file in files)
+        done["disk_bytes"] = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file())
+        figures.setdefault("prepare", {})[str(pairs)] = done
+
+
+def start(options: argparse.Namespace, figures: dict[str, Any]) -> None:
+    """Start trainings of one update on prepared corpora, one after the other; then time the order of an epoch."""
+    times: dict[str, list[dict[str, float]]] = {}
+    for run in range(options.repetitions + 1):
+        for pairs in (SMALL, options.pairs):
+            files, cache = write_corpus(options.folder, pairs), options.folder / f"cache_{pairs}"
+            folder = options.folder / "runs" / f"start_{pairs}_{run}"
+            shutil.rmtree(folder, ignore_errors=True)
+            given = [*data_of(files, cache), *SHORT, "trainer.max_steps=1", f"hydra.run.dir={folder}"]
+            done = measured(command("train", *given))
+            times.setdefault(str(pairs), []).append(done)
+    figures["start"] = {pairs: middle(found[1:]) for pairs, found in times.items()}  # the first reads cold files
+    figures["train"] = {}
+    for pairs in (SMALL, options.pairs):
+        files, cache = write_corpus(options.folder, pairs), options.folder / f"cache_{pairs}"
+        folder = options.folder / "runs" / f"train_{pairs}"
+        shutil.rmtree(folder, ignore_errors=True)
+        given = [*data_of(files, cache), *SHORT, "trainer.max_steps=100", f"hydra.run.dir={folder}"]
+        figures["train"][str(pairs)] = measured(command("train", *given))
+        figures.setdefault("order", {})[str(pairs)] = child("order", options, pairs)
+
+
+def order(options: argparse.Namespace) -> dict[str, float]:
+    """Return the seconds until the first batch of a new epoch, and the bytes of all that an epoch's order needs."""
+    import tracemalloc
+
+    datamodule, _ = data_module(options)
+    sampler = datamodule._sampler("train")
+    next(iter(sampler))
+    seconds = []
+    for epoch in range(1, options.repetitions + 1):
+        sampler.set_epoch(epoch)
+        begin = time.monotonic()
+        next(iter(sampler))
+        seconds.append(time.monotonic() - begin)
+    sampler.set_epoch(0)
+    tracemalloc.start()
+    for _ in zip(sampler, range(len(sampler) // 10), strict=False):
+        pass
+    held = sum(plan.cuts.nbytes for plan in sampler._plans)
+    return {
+        "first_batch_seconds": statistics.median(seconds),
+        "bytes_per_pair": (tracemalloc.get_traced_memory()[1] + held) / options.pairs,
+        "padding_share": sampler.padding_share,
+        "batches": len(sampler),
+    }
+
+
+def data_module(options: argparse.Namespace) -> tuple[Any, Any]:
+    """Return the data module of the corpus and the model's module, as a training has them."""
+    from hydra import compose, initialize_config_dir
+    from hydra.core.hydra_config import HydraConfig
+
+    from seq2seq_attn.paths import conf_directory
+    from seq2seq_attn.training.build import build
+
+    files = write_corpus(options.folder, options.pairs)
+    overrides = [*MODEL, *data_of(files, options.folder / f"cache_{options.pairs}"), *SHORT]
+    with initialize_config_dir(str(conf_directory()), version_base="1.3"):
+        config = compose("train", overrides, return_hydra_config=True)
+    HydraConfig.instance().set_config(config)  # the names of the choices are taken from it
+    OmegaConf.set_readonly(config, False)
+    OmegaConf.set_struct(config, False)
+    del config["hydra"]
+    module, datamodule = build(config)
+    return datamodule, module
+
+
+def encode(options: argparse.Namespace, figures: dict[str, Any]) -> None:
+    """Encode sentences by sentencepiece alone and as the preparation does, on one and on two cores, interleaved."""
+    figures["encode"] = child("encode", options, SMALL)
+
+
+def encode_both(options: argparse.Namespace) -> dict[str, float]:
+    from seq2seq_attn.data.encoded import encode_split
+
+    datamodule, _ = data_module(options)
+    split, tokenizer = datamodule.corpus.splits["train"], datamodule.tokenizer
+    sources, targets = list(split.sources), list(split.targets)
+    found: dict[str, list[float]] = {}
+    for run in range(options.repetitions):
+        for cores in (1, 2):
+            begin = time.monotonic()
+            tokenizer.source_model.encode(sources, num_threads=cores)
+            tokenizer.target_model.encode(targets, num_threads=cores)
+            found.setdefault(f"sentencepiece_{cores}", []).append(2 * len(split) / (time.monotonic() - begin))
+            os.sched_setaffinity(0, range(cores))
+            folder = options.folder / "encoded" / f"{cores}_{run}"
+            shutil.rmtree(folder, ignore_errors=True)
+            begin = time.monotonic()
+            encode_split(split, tokenizer, folder)
+            found.setdefault(f"prepare_{cores}", []).append(2 * len(split) / (time.monotonic() - begin))
+            os.sched_setaffinity(0, range(2))
+    return {name: statistics.median(speeds) for name, speeds in found.items()} | {
+        f"ratio_{cores}": statistics.median(
+            ours / theirs
+            for ours, theirs in zip(found[f"prepare_{cores}"], found[f"sentencepiece_{cores}"], strict=True)
+        )
+        for cores in (1, 2)
+    }
+
+
+def step(options: argparse.Namespace, figures: dict[str, Any]) -> None:
+    """Train on batches of both corpora in turn, twenty steps each, and compare the seconds per token."""
+    figures["step"] = child("step", options, options.pairs)
+
+
+def step_both(options: argparse.Namespace) -> dict[str, float]:
+    import torch
+
+    torch.set_num_threads(1)
+    large, module = data_module(options)
+    small, _ = data_module(argparse.Namespace(**vars(options) | {"pairs": SMALL}))
+    optimizer = torch.optim.Adam(module.parameters(), 1e-4)
+    batches = {name: iter(module.train_dataloader()) for name, module in (("large", large), ("small", small))}
+
+    def twenty(name: str) -> tuple[float, float]:
+        tokens, loading, begin = 0, 0.0, time.monotonic()
+        for _ in range(20):
+            wait = time.monotonic()
+            batch = next(batches[name])
+            loading += time.monotonic() - wait
+            optimizer.zero_grad()
+            loss, _ = module.loss(batch)
+            (loss.smoothed / loss.tokens).backward()
+            optimizer.step()
+            tokens += batch.source.numel() + batch.target_input.numel()
+        return (time.monotonic() - begin) / tokens, loading / tokens
+
+    rounds = [(twenty("large"), twenty("small")) for _ in range(4 * options.repetitions + 1)][1:]
+    return {
+        "ratio": statistics.median(large[0] / small[0] for large, small in rounds),
+        "large_loading_share": statistics.median(large[1] / large[0] for large, _ in rounds),
+        "small_loading_share": statistics.median(small[1] / small[0] for _, small in rounds),
+    }
+
+
+def kill(options: argparse.Namespace, figures: dict[str, Any]) -> None:
+    """Kill preparations and trainings at random moments, and compare what they make in the end."""
+    draw = random.Random(1)
+    files = write_corpus(options.folder, KILLED)
+    whole, cut = (options.folder / f"cache_{name}" for name in ("whole", "cut"))
+    for cache in (whole, cut):
+        shutil.rmtree(cache, ignore_errors=True)
+    seconds = measured(command("prepare", *data_of(files, whole)))["seconds"]
+    killed = killed_often(command("prepare", *data_of(files, cut)), options.kills, lambda: draw.uniform(2, seconds / 3))
+    figures["kill"] = {"preparations_killed": killed, "same_shards": digests(whole) == digests(cut)}
+    runs = options.folder / "runs"
+    losses = []
+    for name, kills in (("whole", 0), ("cut", options.kills)):
+        shutil.rmtree(runs / f"kill_{name}", ignore_errors=True)
+        given = [*data_of(files, whole), *SHORT, "trainer.max_steps=200", "trainer.log_every_n_steps=1"]
+        given += [f"hydra.run.dir={runs / f'kill_{name}'}", "resume=auto", "callback.autosave.every_steps=5"]
+        killed = killed_often(command("train", *given), kills, lambda: draw.uniform(5, 25))
+        losses.append(loss_columns(runs / f"kill_{name}" / "metrics.csv"))
+    figures["kill"] |= {"trainings_killed": killed, "same_losses": losses[0] == losses[1], "losses": len(losses[0])}
+
+
+def killed_often(arguments: Sequence[str], kills: int, after: Callable[[], float]) -> int:
+    """Start a command, kill it and its children with SIGKILL, so often or until it ends, and then let it end."""
+    killed = 0
+    while killed < kills:
+        process = started(arguments)
+        try:
+            process.communicate(timeout=after())
+            break
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            killed += 1
+    measured(arguments)
+    return killed
+
+
+def digests(cache: Path) -> dict[str, str]:
+    """Return the SHA-256 of the shards of text and of ids."""
+    files = [file for end in ("*.arrow", "*.npy") for file in sorted(cache.rglob(end))]
+    return {str(file.relative_to(cache)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def loss_columns(file: Path) -> list[tuple[str, str]]:
+    """Return step and loss of each update, the last one written of those that a resumed run repeats."""
+    header, *rows = [line.split(",") for line in file.read_text().splitlines()]
+    at = header.index("step"), header.index("train/loss")
+    return sorted({row[at[0]]: row[at[1]] for row in rows if row[at[1]]}.items())
+
+
+def middle(found: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(row[name] for row in found) for name in found[0]}
+
+
+def child(task: str, options: argparse.Namespace, pairs: int) -> Any:
+    """Run a task of this script in a fresh process, which prints its figures."""
+    arguments = [sys.executable, "-m", "scripts.benchmarks.large_corpus", f"_{task}", "--folder", str(options.folder)]
+    process = started([*arguments, "--pairs", str(pairs), "--repetitions", str(options.repetitions)])
+    output, _ = process.communicate()
+    if process.returncode:
+        raise UserError(f"the task {task} failed: {' '.join(output.strip().splitlines()[-1:])}")
+    return json.loads(output.strip().splitlines()[-1])
+
+
+TASKS = {"prepare": prepare, "start": start, "encode": encode, "step": step, "kill": kill}
+CHILDREN = {"_order": order, "_encode": encode_both, "_step": step_both}
+
+
+@reports_user_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", metavar="TASK", default=list(TASKS), help="default: all")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for the corpora, of 1 GB per million pairs")
+    parser.add_argument("--pairs", type=int, default=20_000_000, help="pairs of the large corpus")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="figures; a page of the same name stands beside")
+    options = parser.parse_args(arguments)
+    options.folder = options.folder.resolve()
+    if options.tasks[0] in CHILDREN:
+        print(json.dumps(CHILDREN[options.tasks[0]](options)))
+        return
+    figures = json.loads(options.output.read_text()) if options.output.exists() else {}
+    for task in options.tasks:
+        if task not in TASKS:
+            raise UserError(f"there is no task {task}; choose from: {', '.join(TASKS)}")
+        TASKS[task](options, figures)
+        figures |= {"pairs": options.pairs, "processor": processor(), "commit": (commit() or "unknown")[:7]}
+        options.output.write_text(json.dumps(figures, indent=1) + "\n")
+        print(f"{task}: {json.dumps(figures.get(task, {}))}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

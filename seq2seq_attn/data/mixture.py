@@ -1,0 +1,146 @@
+"""A mixture of corpora, each with a weight: how often its pairs occur in an epoch."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any, final
+
+import yaml
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.huggingface import data_set_files
+from seq2seq_attn.data.parallel import Files, ParallelCorpus, pair_sources
+from seq2seq_attn.data.records import SIDES
+from seq2seq_attn.data.store.pair_source import PairSource
+from seq2seq_attn.data.store.prepare_text import IN_EPOCH, Mixture
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.paths import given_path
+
+KEYS = ("train", "path", "name", "split", "source_column", "target_column")
+
+log = logging.getLogger(__name__)
+
+
+@final
+class MixtureCorpus(Corpus):
+    """Several corpora that are prepared as one: duplicates are those of all of them, and the first is kept.
+
+    Args:
+        corpora: for each name, the files as `train`, as in `ParallelCorpus`, or a data set as `path` and `name`, as in
+            `HuggingfaceCorpus`, with its split "train" or another `split`; and `source_column` and `target_column`, if
+            they are others than those of all. A text is a YAML file with this.
+        weights: how often the pairs of a corpus occur in an epoch, by its name: 1 if it is not named; 0.5 takes about
+            half of them, chosen by `seed`.
+        val, test, source_language, target_language, source_column, target_column, cleaning, val_sentences,
+        test_sentences, seed, cache_dir, max_rejected, num_processes, verify, copy_to: as for `ParallelCorpus`.
+
+    Raises:
+        UserError: if the corpora or weights are none, or the files and columns do not make a corpus.
+    """
+
+    def __init__(
+        self,
+        *,
+        corpora: dict[str, Any] | str | None,
+        weights: dict[str, Annotated[int | float, "[0, 1000]"]],
+        val: Files,
+        test: Files,
+        source_language: str,
+        target_language: str,
+        source_column: int | str | None,
+        target_column: int | str | None,
+        cleaning: Cleaning,
+        val_sentences: int | None,
+        test_sentences: int | None,
+        seed: int,
+        cache_dir: str,
+        max_rejected: Annotated[float, "[0, 1]"] = 0.01,
+        num_processes: Annotated[int | None, "[1, inf)"] = None,
+        verify: bool = False,
+        copy_to: str | None = None,
+    ) -> None:
+        self.corpora, self.weights = corpora, weights
+        self.columns, self.languages = (source_column, target_column), (source_language, target_language)
+        self.seed = seed
+        self.files = ParallelCorpus(
+            train=None,
+            val=val,
+            test=test,
+            source_language=source_language,
+            target_language=target_language,
+            source_column=source_column,
+            target_column=target_column,
+            cleaning=cleaning,
+            val_sentences=val_sentences,
+            test_sentences=test_sentences,
+            seed=seed,
+            cache_dir=cache_dir,
+            max_rejected=max_rejected,
+            num_processes=num_processes,
+            verify=verify,
+            copy_to=copy_to,
+        )
+
+    def load(self) -> LoadedCorpus:
+        """Open or prepare the mixture; without `corpora`, the other splits alone, for an evaluation."""
+        corpora = read_corpora(self.corpora) if self.corpora is not None else {}
+        if unknown := [name for name in self.weights if corpora and name not in corpora]:
+            raise UserError(f"data.weights.{unknown[0]} is the weight of no corpus; there are {', '.join(corpora)}")
+        if not corpora and self.files.files["val"] is None and self.files.files["test"] is None:
+            raise UserError(
+                "data=mixture needs data.corpora=FILE.yaml or data.corpora={NAME: {train: FILE}, NAME: {train: FILE}}"
+            )
+        train = [source for name, corpus in corpora.items() for source in self._sources(name, corpus)]
+        loaded = self.files.load_with(train, Mixture(self.weights, self.seed))
+        shares = [
+            f"{count:,} {step.partition(': ')[2].replace(IN_EPOCH, '')}"
+            for step, count in loaded.report.counts.items()
+            if IN_EPOCH in step
+        ]
+        if shares:
+            log.info(f"An epoch has {len(loaded.splits['train']):,} pairs: {', '.join(shares)}")
+        return loaded
+
+    def _sources(self, name: str, corpus: dict[str, Any]) -> list[PairSource]:
+        """Return the readers of the files of a corpus."""
+        columns = tuple(corpus.get(f"{side}_column", column) for side, column in zip(SIDES, self.columns, strict=True))
+        files, option = corpus.get("train"), f"data.corpora.{name}.train"
+        if "path" in corpus:
+            split = corpus.get("split", "train")
+            there = data_set_files(corpus["path"], corpus.get("name"), (split,))
+            if split not in there:
+                raise UserError(
+                    f"data.corpora.{name}: {corpus['path']} has no split '{split}' (splits: {', '.join(there)})"
+                )
+            files = there[split]
+        sources = pair_sources(files, option, (columns[0], columns[1]), self.languages)
+        for source in sources:
+            source.corpus = name
+        return sources
+
+
+def read_corpora(given: Any) -> dict[str, dict[str, Any]]:
+    """Return the corpora by name, from a dict or a YAML file.
+
+    Raises:
+        UserError: if the file cannot be read, or they are none.
+    """
+    place = "data.corpora"
+    if isinstance(given, str):
+        file = given_path(given, place)
+        place = f"data.corpora={file}"
+        try:
+            given = yaml.safe_load(file.read_text("utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+            raise UserError(f"{place} cannot be read ({reason}); give a YAML file of corpora") from error
+    if not isinstance(given, dict) or not given:
+        raise UserError(f"{place} holds no corpora; write NAME: {{train: FILE}}, one for each")
+    for name, corpus in given.items():
+        wrong = sorted(map(str, set(corpus) - set(KEYS))) if isinstance(corpus, dict) else []
+        if wrong:
+            raise UserError(f"{place}: {name} has the key {wrong[0]}; a corpus takes {', '.join(KEYS)}")
+        if not isinstance(corpus, dict) or ("train" in corpus) == ("path" in corpus):
+            raise UserError(f"{place}: {name} needs train: FILE, or path: FOLDER of a data set; give one of them")
+    return {str(name): corpus for name, corpus in given.items()}

@@ -1,0 +1,1 @@
+"""Corpora of any size on disk: cleaned text in Arrow shards, prepared once in bounded memory."""

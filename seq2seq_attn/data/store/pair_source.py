@@ -1,0 +1,234 @@
+"""Files of sentence pairs as chunks: read in one process, parsed in others; a bad line is rejected by itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from seq2seq_attn.data.reading import opened
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import sha256
+
+CHUNK_LINES = 20_000
+BUFFER = 1 << 22  # bytes read at once
+MOST_BYTES = 1 << 24  # of a line; an endless one would fill the memory
+SAMPLED_BYTES = 1 << 16  # at the begin, the middle and the end of a file
+UTF_8_MARK, UTF_16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+
+
+@final
+@dataclass(frozen=True)
+class RawChunk:
+    """A part of the files as it is there.
+
+    Attributes:
+        first: number of its first line or row, from 1.
+        read: bytes of the files read so far, compressed if they are.
+        content: what the source's `parse` takes.
+    """
+
+    first: int
+    read: int
+    content: Any
+
+
+@final
+@dataclass(frozen=True)
+class Parsed:
+    """The pairs of a chunk, and (file, line, reason) of each line that holds none."""
+
+    pairs: list[tuple[str, str]]
+    rejected: list[tuple[str, int, str]] = field(default_factory=list)
+
+
+class PairSource(ABC):
+    """One file of pairs, or two line-aligned ones.
+
+    Attributes:
+        files: the files, for sizes, times and progress.
+        corpus: name of the corpus of a mixture that it belongs to.
+    """
+
+    files: tuple[Path, ...] = ()
+    corpus = ""
+
+    @abstractmethod
+    def chunks(self) -> Iterator[RawChunk]:
+        """Yield the content in order, cut in a way that depends on the content alone.
+
+        Raises:
+            UserError: if a file cannot be read, or two files differ in length.
+        """
+
+    @abstractmethod
+    def parse(self, chunk: RawChunk) -> Parsed:
+        """Return the pairs of a chunk; this runs in another process."""
+
+    def options(self) -> list[Any]:
+        """Return what `parse` depends on besides the files, as plain data."""
+        return []
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files, compressed if they are."""
+        return sum(os.stat(file).st_size for file in self.files)
+
+    def identity(self, verify: bool = False) -> list[Any]:
+        """Return what changes with the content.
+
+        Args:
+            verify: read the files as a whole, instead of their size, time and three samples.
+        """
+        return [type(self).__name__, self.options(), [file_identity(file, verify) for file in self.files]]
+
+
+@final
+class PairList(PairSource):
+    """Pairs that are in memory."""
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self.pairs = pairs
+
+    def chunks(self) -> Iterator[RawChunk]:
+        for start in range(0, len(self.pairs), CHUNK_LINES):
+            yield RawChunk(start + 1, 0, self.pairs[start : start + CHUNK_LINES])
+
+    def parse(self, chunk: RawChunk) -> Parsed:
+        return Parsed(chunk.content)
+
+    def identity(self, verify: bool = False) -> list[Any]:
+        digest = hashlib.sha256()
+        for source, target in self.pairs:
+            digest.update(f"{source}\0{target}\n".encode(errors="surrogatepass"))
+        return [type(self).__name__, len(self.pairs), digest.hexdigest()]
+
+
+@final
+class LineAlignedFiles(PairSource):
+    """Two text files whose lines correspond, plain, .gz or .zst."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        self.files = (source, target)
+
+    def chunks(self) -> Iterator[RawChunk]:
+        sides, end, first = tuple(line_blocks(file) for file in self.files), (b"", 0, 0), 1
+        while True:
+            blocks = [next(side, end) for side in sides]
+            lines = [block[1] for block in blocks]
+            if lines[0] != lines[1]:
+                totals = [first - 1 + n + sum(rest[1] for rest in side) for n, side in zip(lines, sides, strict=True)]
+                raise UserError(
+                    f"{self.files[0]} has {totals[0]} lines and {self.files[1]} has {totals[1]}; parallel files need "
+                    "the same number, line for line"
+                )
+            if not lines[0]:
+                return
+            yield RawChunk(first, sum(block[2] for block in blocks), [block[0] for block in blocks])
+            first += lines[0]
+
+    def parse(self, chunk: RawChunk) -> Parsed:
+        (sources, bad_sources), (targets, bad_targets) = (decoded_lines(block) for block in chunk.content)
+        only_target = {number: reason for number, reason in bad_targets.items() if number not in bad_sources}
+        rejected = rejected_lines(self.files[0], chunk, bad_sources) + rejected_lines(self.files[1], chunk, only_target)
+        bad = bad_sources.keys() | only_target.keys()
+        pairs = list(zip(sources, targets, strict=True))
+        return Parsed([pair for number, pair in enumerate(pairs) if number not in bad] if bad else pairs, rejected)
+
+
+def line_blocks(file: Path, *, carriage_returns: bool = False) -> Iterator[tuple[bytes, int, int]]:
+    """Yield blocks of `CHUNK_LINES` whole lines, the last with fewer, their number and the bytes read so far.
+
+    Args:
+        carriage_returns: whether lines may end with carriage returns alone; they all are then one block.
+
+    Raises:
+        UserError: if the file cannot be read, or is empty, UTF-16, without line feeds or with an endless line.
+    """
+    held, ends = b"", np.zeros(0, np.int64)
+    with opened(file) as stream:
+        head = True
+        while buffer := stream.read(BUFFER):
+            if head:
+                check_head(file, buffer, carriage_returns)
+                buffer, head = buffer.removeprefix(UTF_8_MARK), False
+            found = np.flatnonzero(np.frombuffer(buffer, np.uint8) == ord("\n")) + (len(held) + 1)
+            held, ends = held + buffer, np.concatenate([ends, found])
+            start, taken = 0, 0
+            while len(ends) - taken >= CHUNK_LINES:
+                taken += CHUNK_LINES
+                end = int(ends[taken - 1])
+                yield held[start:end], CHUNK_LINES, read_of(stream)
+                start = end
+            held, ends = held[start:], ends[taken:] - start
+            if len(held) - (int(ends[-1]) if len(ends) else 0) > MOST_BYTES:
+                raise UserError(f"{file} has a line of more than {MOST_BYTES:,} bytes; cut or remove the line")
+        if head:
+            raise UserError(f"{file} is empty; check data.path or get the file again")
+        rest = len(ends) + (not held.endswith(b"\n"))
+        if held:
+            yield held, rest, read_of(stream)
+
+
+def read_of(stream: Any) -> int:
+    """Return the bytes of the file that a stream has read, compressed if they are."""
+    return getattr(stream, "fileobj", stream).tell()
+
+
+def line_chunks(file: Path) -> Iterator[RawChunk]:
+    """Yield blocks of whole lines as chunks."""
+    first = 1
+    for block, lines, read in line_blocks(file):
+        yield RawChunk(first, read, block)
+        first += lines
+
+
+def rejected_lines(file: Path, chunk: RawChunk, bad: dict[int, str]) -> list[tuple[str, int, str]]:
+    return [(str(file), chunk.first + number, reason) for number, reason in bad.items()]
+
+
+def check_head(file: Path, head: bytes, carriage_returns: bool) -> None:
+    if head.startswith(UTF_16_MARKS):
+        raise UserError(f"{file} is UTF-16; convert the file to UTF-8")
+    if not carriage_returns and b"\n" not in head and b"\r" in head.rstrip(b"\r"):
+        raise UserError(f"{file} ends its lines with carriage returns alone; convert them to line feeds")
+
+
+def decoded_lines(block: bytes) -> tuple[list[str], dict[int, str]]:
+    """Return the lines as text, and the reason for each that is none, by its index."""
+    try:
+        lines, bad = block.decode().removesuffix("\n").split("\n"), {}
+    except UnicodeDecodeError:
+        raw = block.removesuffix(b"\n").split(b"\n")
+        lines = [line.decode(errors="replace") for line in raw]
+        bad = {number: "not UTF-8" for number, line in enumerate(raw) if not is_utf_8(line)}
+    if b"\0" in block:
+        bad |= {number: "a NUL byte" for number, line in enumerate(lines) if "\0" in line}
+    return ([line.removesuffix("\r") for line in lines] if b"\r\n" in block or block.endswith(b"\r") else lines), bad
+
+
+def is_utf_8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def file_identity(file: Path, verify: bool) -> list[Any]:
+    """Return name, size, and time and samples or, to verify, SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with opened(file, compressed=False) as stream:
+        status = os.stat(file)
+        if verify:
+            return [file.name, status.st_size, sha256(file)]
+        for start in (0, status.st_size // 2, max(0, status.st_size - SAMPLED_BYTES)):
+            stream.seek(start)
+            digest.update(stream.read(SAMPLED_BYTES))
+    return [file.name, status.st_size, status.st_mtime_ns, digest.hexdigest()]

@@ -1,0 +1,177 @@
+"""A prepared corpus: opened from the cache if its files, cleaning and split are those that were prepared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pyarrow as pa
+from filelock import FileLock
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
+from seq2seq_attn.data.splitting import warn_of_overlap
+from seq2seq_attn.data.store.local_copy import local_copy
+from seq2seq_attn.data.store.pair_source import PairSource
+from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture, prepare_text, read_table, shard_file
+from seq2seq_attn.data.store.progress import progress
+from seq2seq_attn.data.store.workers import Workers, num_cores
+from seq2seq_attn.files import replacing
+
+FORMAT = 1  # of the files; another one is prepared anew
+SMALL = 1 << 25  # bytes of files that one process prepares before others would have started
+ROWS = 1 << 11  # decoded at once when all texts are read
+
+log = logging.getLogger(__name__)
+
+
+class Texts(Sequence[Any]):
+    """A column of a split, in shards on disk, one of which is open at a time.
+
+    Args:
+        files, rows: the shards, and the number of rows of each.
+        name: of the column.
+    """
+
+    def __init__(self, files: list[Path], rows: list[int], name: str) -> None:
+        self.files, self.name = files, name
+        self.starts = np.cumsum([0, *rows])
+        self._open: tuple[int, Any] = (-1, None)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return self._slice(*row.indices(len(self)))
+        row = range(len(self))[row]
+        number = int(np.searchsorted(self.starts, row, "right")) - 1
+        return self._value(number, row - int(self.starts[number]))
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(len(self.files)):
+            rows = len(self._column(number))
+            for start in range(0, rows, ROWS):
+                yield from self._values(number, start, min(start + ROWS, rows))
+
+    def _slice(self, start: int, end: int, step: int) -> list[Any]:
+        values: list[Any] = []
+        for number, (first, last) in enumerate(pairwise(self.starts.tolist())):
+            if max(start, first) < min(end, last):
+                values += self._values(number, max(start, first) - first, min(end, last) - first)
+        return values[::step]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_open": (-1, None)}
+
+    def _column(self, number: int) -> pa.ChunkedArray:
+        if self._open[0] != number:
+            self._open = (number, read_table(self.files[number]))
+        return self._open[1][self.name]
+
+    def _value(self, number: int, row: int) -> Any:
+        return self._column(number)[row].as_py()
+
+    def _values(self, number: int, start: int, end: int) -> list[Any]:
+        return self._column(number).slice(start, end - start).to_pylist()
+
+
+@final
+class References(Texts):
+    """The references of each row; where none are stored, the target is the only one."""
+
+    def __init__(self, files: list[Path], rows: list[int]) -> None:
+        super().__init__(files, rows, "references")
+        self._targets = Texts(files, rows, "target")
+
+    def _value(self, number: int, row: int) -> Any:
+        found = super()._value(number, row)
+        return [self._targets._value(number, row)] if found is None else found
+
+    def _values(self, number: int, start: int, end: int) -> list[Any]:
+        pairs = zip(super()._values(number, start, end), self._targets._values(number, start, end), strict=True)
+        return [[target] if found is None else found for found, target in pairs]
+
+
+def stored_corpus(
+    sources: dict[str, list[PairSource]],
+    cleaning: Cleaning,
+    *,
+    held_out: HeldOut,
+    cache_dir: Path,
+    languages: tuple[str, str],
+    origins: tuple[str, str] = ("", ""),
+    max_rejected: float = 0.01,
+    num_processes: int | None = None,
+    verify: bool = False,
+    mixture: Mixture | None = None,
+    copy_to: Path | None = None,
+) -> LoadedCorpus:
+    """Return the corpus of these files, prepared now or before.
+
+    Args:
+        sources: files by split; without "train", nothing is held out.
+        cache_dir: folder of prepared corpora.
+        max_rejected: largest share of lines that may be rejected.
+        num_processes: processes that prepare; None: as many as cores.
+        verify: compare the whole files with those that were prepared.
+        mixture: the weights of the corpora that the sources name.
+        copy_to: folder, such as of a node's own disk, from whose copy the corpus is read; None: from `cache_dir`.
+    """
+    identity = {split: [source.identity(verify) for source in files] for split, files in sources.items()}
+    settings = [FORMAT, identity, vars(cleaning), held_out, languages, max_rejected]
+    if mixture is not None:
+        settings += [mixture, [source.corpus for source in sources.get("train", [])]]
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:32]
+    folder = cache_dir / key
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache_dir / f"{key}.lock"):  # another process of this or another machine prepares it: wait
+        if not (folder / "corpus.json").exists():
+            prepare(sources, cleaning, held_out, folder, max_rejected, num_processes, mixture)
+    if copy_to is not None:
+        folder = local_copy(folder, copy_to)
+    about = json.loads((folder / "corpus.json").read_text())
+    splits = {split: open_split(folder, split, shards) for split, shards in about["shards"].items()}
+    for split, rows in splits.items():
+        warn_of_overlap(split, about["counts"].get(f"{split}: sources also in train", 0), len(rows))
+    digest = hashlib.sha256(json.dumps([languages, about["shards"]]).encode()).hexdigest()
+    return LoadedCorpus(splits, CleaningReport(about["counts"]), *languages, origins, stored=digest, copy_to=copy_to)
+
+
+def prepare(
+    sources: dict[str, list[PairSource]],
+    cleaning: Cleaning,
+    held_out: HeldOut,
+    folder: Path,
+    max_rejected: float,
+    num_processes: int | None,
+    mixture: Mixture | None,
+) -> None:
+    """Write the shards and then, as a sign that they are complete, `corpus.json`."""
+    size = sum(source.size for files in sources.values() for source in files)
+    processes = 1 if size <= SMALL else num_processes or num_cores()
+    with progress("Reading the corpus", size, shown=size > SMALL) as advance, Workers(processes) as workers:
+        about = prepare_text(
+            sources,
+            cleaning,
+            held_out,
+            folder,
+            workers=workers,
+            max_rejected=max_rejected,
+            advance=advance,
+            mixture=mixture,
+        )
+    with replacing(folder / "corpus.json") as stream:
+        stream.write(json.dumps(about).encode())
+
+
+def open_split(folder: Path, split: str, shards: list[list[Any]]) -> Split:
+    files = [shard_file(folder, split, number) for number in range(len(shards))]
+    rows = [count for count, _ in shards]
+    return Split(Texts(files, rows, "source"), Texts(files, rows, "target"), References(files, rows), tuple(rows))

@@ -1,0 +1,73 @@
+"""Worker processes that take tasks in order and give results in order, a bounded number at a time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar, final
+
+from seq2seq_attn.distributed.ranks import end_with
+from seq2seq_attn.errors import UserError
+
+Result = TypeVar("Result")
+
+
+@final
+class Workers:
+    """A context with `processes` worker processes; with one process, or none, this process does the work.
+
+    The workers are started anew, not forked, so that they hold neither torch nor a lock of this process.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Workers:
+        if self.processes > 1:
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self.processes, context, initializer=begin, initargs=(os.getpid(),))
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def map(self, function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+        """Yield `function(*task)` in the order of the tasks; at most two tasks for each worker wait.
+
+        Raises:
+            UserError: if a worker was killed, as for want of memory.
+        """
+        if self._pool is None:
+            yield from (function(*task) for task in tasks)
+            return
+        pending: deque[Future[Result]] = deque()
+        try:
+            for task in tasks:
+                pending.append(self._pool.submit(function, *task))
+                if len(pending) > 2 * self.processes:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        except BrokenProcessPool as error:
+            raise UserError(
+                "a process that prepares the data was killed, perhaps for want of memory; run the command again, it "
+                "goes on from there, with fewer processes: data.num_processes=1"
+            ) from error
+
+
+def begin(parent: int) -> None:
+    """Leave interrupts to the parent, and end when it is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(parent)
+
+
+def num_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

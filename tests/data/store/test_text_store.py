@@ -1,0 +1,219 @@
+"""A corpus prepared on disk holds what the definitions say, whatever the sizes of chunks, shards and partitions."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.store import pair_source, prepare_text
+from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairList
+from seq2seq_attn.data.store.prepare_text import HeldOut
+from seq2seq_attn.data.store.text_store import stored_corpus
+from seq2seq_attn.errors import UserError
+
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks, blocks, shards and partitions of a few rows."""
+    monkeypatch.setattr(pair_source, "CHUNK_LINES", 17)
+    monkeypatch.setattr(prepare_text, "BLOCK_ROWS", 5)
+    monkeypatch.setattr(prepare_text, "SHARD_ROWS", 60)
+    monkeypatch.setattr(prepare_text, "PARTITION_ROWS", 40)
+
+
+def dirty(number: int) -> Pairs:
+    """Pairs with empty sides, other blanks, duplicates, and sources that occur with several targets."""
+    draw = random.Random(1)
+    pairs = [(f"the cat  {draw.randint(0, 150)}", f"le\u00a0chat {draw.randint(0, 3)}") for _ in range(number)]
+    return [("", "x") if i % 31 == 0 else ("a " * 200, "b") if i % 37 == 0 else pair for i, pair in enumerate(pairs)]
+
+
+def written(folder: Path, name: str, pairs: Pairs) -> LineAlignedFiles:
+    files = folder / f"{name}.en", folder / f"{name}.fr"
+    for file, side in zip(files, zip(*pairs, strict=True), strict=True):
+        file.write_bytes("".join(f"{text}\n" for text in side).encode())
+    return LineAlignedFiles(*files)
+
+
+def clean(text: str) -> str:
+    return " ".join(text.split())
+
+
+def expected(pairs: Pairs, val: int, test: int, seed: int) -> dict[str, Any]:
+    """The definition: clean, keep the first of equal pairs, hold out the sources of the smallest SHA-256."""
+    kept = {}
+    for source, target in pairs:
+        pair = clean(source), clean(target)
+        if all(pair) and max(len(text.split()) for text in pair) <= 100:
+            kept.setdefault(pair, target)
+    versions: dict[str, Any] = {}
+    for (source, target), reference in kept.items():
+        versions.setdefault(source, []).append((target, reference))
+    order = sorted(versions, key=lambda source: hashlib.sha256(f"{seed}\t{source}".encode()).digest())
+    held = {"val": order[:val], "test": order[val : val + test]}
+    rows = {
+        name: [(source, versions[source][0][0], list(dict.fromkeys(r for _, r in versions[source]))) for source in some]
+        for name, some in held.items()
+    }
+    train = [(*pair, [reference]) for pair, reference in kept.items() if pair[0] not in order[: val + test]]
+    return {"train": train, **rows}
+
+
+def content(corpus: LoadedCorpus) -> dict[str, Any]:
+    return {
+        name: list(zip(split.sources, split.targets, split.references, strict=True))
+        for name, split in corpus.splits.items()
+    }
+
+
+def stored(source: Any, cache: Path, **options: Any) -> LoadedCorpus:
+    options = {"held_out": HeldOut({"val": 7, "test": 9}, 3), "languages": ("en", "fr"), **options}
+    files = source if isinstance(source, dict) else {"train": [source]}
+    return stored_corpus(files, Cleaning(), cache_dir=cache, **options)
+
+
+def test_it_holds_what_the_definition_says_in_order(tmp_path: Path) -> None:
+    pairs = dirty(400)
+    corpus = stored(written(tmp_path, "train", pairs), tmp_path / "cache")
+    assert content(corpus) == expected(pairs, 7, 9, 3)
+    assert corpus.report.counts["all: pairs read"] == 400
+    kept = sum(len(rows) for rows in content(corpus).values())
+    assert kept < 400 - corpus.report.counts["all: dropped, duplicate"]
+
+
+@pytest.mark.usefixtures("small")
+def test_many_shards_hold_the_same_pairs_in_blocks_from_everywhere(tmp_path: Path) -> None:
+    pairs = dirty(400)
+    corpus = stored(written(tmp_path, "train", pairs), tmp_path / "cache")
+    found, whole = content(corpus), expected(pairs, 7, 9, 3)
+    assert sorted(found["train"]) == sorted(whole["train"])
+    assert found["train"] != whole["train"]
+    assert (found["val"], found["test"]) == (whole["val"], whole["test"])
+    shards = corpus.splits["train"].shards
+    assert shards is not None
+    assert len(shards) > 2
+    assert max(shards) <= 66
+    rows = [whole["train"].index(row) for row in found["train"][: shards[0]]]
+    assert np.ptp(rows) > len(whole["train"]) / 2
+
+
+@pytest.mark.usefixtures("small")
+def test_texts_are_read_by_row_by_slice_and_one_after_another(tmp_path: Path) -> None:
+    split = stored(written(tmp_path, "train", dirty(400)), tmp_path / "cache").splits["train"]
+    texts = list(split.sources)
+    assert [split.sources[i] for i in range(len(split))] == texts
+    assert split.sources[50:190] == texts[50:190]
+    assert split.sources[-1] == texts[-1]
+    assert split.sources[3:150:7] == texts[3:150:7]
+    assert [split.references[i] for i in range(100)] == list(split.references)[:100]
+
+
+def test_given_sets_keep_all_rows_with_the_references_of_their_source(tmp_path: Path) -> None:
+    val = [("a cat", "un chat"), ("a dog", "un chien"), ("a cat", "le\u00a0chat"), ("", "x")]
+    files = {"train": [PairList([("a dog", "le chien"), ("one", "un")])], "val": [PairList(val)]}
+    corpus = stored(files, tmp_path, held_out=HeldOut({}, 1))
+    assert content(corpus)["val"] == [
+        ("a cat", "un chat", ["un chat", "le\u00a0chat"]),
+        ("a dog", "un chien", ["un chien"]),
+        ("a cat", "le chat", ["le\u00a0chat", "un chat"]),
+        ("", "x", ["x"]),
+    ]
+    assert corpus.report.counts["val: sources also in train"] == 1
+
+
+def test_a_later_start_reads_nothing_and_another_content_or_cleaning_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = dirty(100)
+    source = written(tmp_path, "train", pairs)
+    first = stored(source, tmp_path / "cache")
+    prepared: list[int] = []
+    prepare = prepare_text.prepare_text
+    monkeypatch.setattr(
+        "seq2seq_attn.data.store.text_store.prepare_text", lambda *a, **k: prepared.append(1) or prepare(*a, **k)
+    )
+    assert content(stored(source, tmp_path / "cache")) == content(first)
+    assert not prepared
+    again = written(tmp_path, "train", [*pairs[:50], ("the end", "la fin"), *pairs[51:]])
+    changed = stored(again, tmp_path / "cache")
+    assert prepared == [1]
+    assert changed.fingerprint != first.fingerprint
+    stored(again, tmp_path / "cache", held_out=HeldOut({"val": 7, "test": 9}, 4))
+    assert prepared == [1, 1]
+
+
+@pytest.mark.usefixtures("small")
+def test_the_content_does_not_depend_on_the_number_of_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq_attn.data.store.text_store.SMALL", 0)
+    source = written(tmp_path, "train", dirty(300))
+    alone, several = (stored(source, tmp_path / str(n), num_processes=n) for n in (1, 2))
+    assert content(alone) == content(several)
+    assert alone.fingerprint == several.fingerprint
+
+
+@pytest.mark.usefixtures("small")
+def test_a_preparation_that_was_killed_goes_on_with_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = written(tmp_path, "train", dirty(300))
+    whole = stored(source, tmp_path / "whole")
+    write, count = prepare_text.write_table, iter(range(1000))
+
+    def dying(*given: Any) -> None:
+        if next(count) in (6, 21):
+            raise KeyboardInterrupt
+        write(*given)
+
+    monkeypatch.setattr(prepare_text, "write_table", dying)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            stored(source, tmp_path / "killed")
+    assert content(stored(source, tmp_path / "killed")) == content(whole)
+    assert next(count) <= 25  # parts and shards that were there were not written again
+
+
+def test_broken_lines_are_rejected_listed_and_counted_up_to_the_limit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = written(tmp_path, "train", dirty(400))
+    lines = source.files[0].read_bytes().split(b"\n")
+    lines[40], lines[299] = b"caf\xe9", b"a NUL \0"
+    source.files[0].write_bytes(b"\n".join(lines))
+    corpus = stored(source, tmp_path / "cache")
+    assert corpus.report.counts["all: pairs read"] == 398
+    (list_file,) = (tmp_path / "cache").glob("*/rejected_train.tsv")
+    name = source.files[0]
+    assert list_file.read_text() == f"{name}\t41\tnot UTF-8\n{name}\t300\ta NUL byte\n"
+    assert "2 lines of train are rejected" in caplog.text
+    with pytest.raises(UserError, match=r"train.en, line 41: not UTF-8; 2 of 400 lines .* data.max_rejected=0.004"):
+        stored(source, tmp_path / "cache", max_rejected=0.004)
+
+
+def test_files_of_unequal_length_are_refused_with_both_numbers(tmp_path: Path) -> None:
+    source = written(tmp_path, "train", dirty(50))
+    source.files[1].write_bytes(source.files[1].read_bytes() + b"one more\n")
+    with pytest.raises(UserError, match=r"train.en has 50 lines and .*train.fr has 51; parallel files need"):
+        stored(source, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+def test_lines_end_at_lf_or_cr_lf_and_a_byte_order_mark_is_no_text(tmp_path: Path, ending: str, last: bool) -> None:
+    files = tmp_path / "a.en", tmp_path / "a.fr"
+    for file in files:
+        file.write_bytes(
+            b"\xef\xbb\xbf" + ending.join(f"line {i}" for i in range(50)).encode() + ending.encode() * last
+        )
+    corpus = stored(LineAlignedFiles(*files), tmp_path / "cache")
+    assert sorted(text for split in corpus.splits.values() for text in split.sources) == sorted(
+        f"line {i}" for i in range(50)
+    )

@@ -1,0 +1,168 @@
+"""Mixtures: how often the pairs of each corpus occur in an epoch, and where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from configs import built, composed
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.mixture import MixtureCorpus
+from seq2seq_attn.data.store import pair_source, prepare_text
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.options import TRAIN, check_options
+from seq2seq_attn.training.monitor import choose_monitor
+
+COMMON: dict[str, Any] = {
+    "val": None, "test": None, "source_language": "en", "target_language": "fr", "source_column": None,
+    "target_column": None, "val_sentences": 5, "test_sentences": 5, "seed": 1,
+}  # fmt: skip
+SIZES = {"europarl": 100, "news": 60}
+
+
+@pytest.fixture
+def corpora(tmp_path: Path) -> dict[str, Any]:
+    """Two corpora; ten pairs of the second are also in the first."""
+    files = {}
+    for name, size in SIZES.items():
+        pairs = [(f"{name} {n}", f"{name} {n} fr") for n in range(size)]
+        if name == "news":
+            pairs[:10] = [(f"europarl {n}", f"europarl {n} fr") for n in range(10)]
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+        files[name] = {"train": str(tmp_path / f"{name}.tsv")}
+    return files
+
+
+def mixture(corpora: Any, folder: Path, weights: dict[str, Any] | None = None, **changed: Any) -> LoadedCorpus:
+    options = COMMON | {"cache_dir": str(folder / "cache")} | changed
+    return MixtureCorpus(corpora=corpora, weights=weights or {}, cleaning=Cleaning(), **options).load()
+
+
+def times(corpus: LoadedCorpus, name: str) -> Counter[int]:
+    """How many sources of a corpus occur how often."""
+    found = Counter(source for source in corpus.splits["train"].sources if source.startswith(name))
+    return Counter(found.values())
+
+
+def test_without_weights_it_is_the_files_one_after_another(corpora: Any, tmp_path: Path) -> None:
+    weighed = mixture(corpora, tmp_path)
+    files = [corpus["train"] for corpus in corpora.values()]
+    cache = f"data.cache_dir={tmp_path / 'cache'}"
+    plain = built(
+        composed("data=parallel", f"data.train={files}", "data.val_sentences=5", "data.test_sentences=5", cache).data
+    ).load()
+    assert weighed.fingerprint == plain.fingerprint
+    assert len(weighed.splits["train"]) == 140
+    assert {split: list(weighed.splits[split].sources) for split in ("val", "test")} == {
+        split: list(plain.splits[split].sources) for split in ("val", "test")
+    }
+
+
+def test_a_weight_is_how_often_its_pairs_occur_and_the_shares_are_told(
+    corpora: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = mixture(corpora, tmp_path)
+    once = {name: times(plain, name)[1] for name in SIZES}
+    with caplog.at_level("INFO"):
+        found = mixture(corpora, tmp_path, {"europarl": 3, "news": 0.5})
+    assert times(found, "europarl") == {3: once["europarl"]}
+    assert set(times(found, "news")) == {1}
+    news = times(found, "news")[1]
+    assert once["news"] / 4 < news < once["news"] * 3 / 4
+    total = 3 * once["europarl"] + news
+    share = f"(weight 3, {3 * once['europarl'] / total:.1%})"
+    assert found.report.counts[f"all: pairs of europarl in an epoch {share}"] == 3 * once["europarl"]
+    assert found.report.counts[f"all: pairs of news in an epoch (weight 0.5, {news / total:.1%})"] == news
+    assert found.report.counts["all: dropped, duplicate"] == 10
+    assert (
+        f"An epoch has {total:,} pairs: {3 * once['europarl']:,} pairs of europarl {share}, {news:,} pairs of news"
+    ) in caplog.text
+    assert not {source for split in ("val", "test") for source in found.splits[split].sources} & set(
+        found.splits["train"].sources
+    )
+
+
+def test_the_pairs_of_a_fraction_are_chosen_by_the_seed_and_occur_once_more(corpora: Any, tmp_path: Path) -> None:
+    found = mixture(corpora, tmp_path, {"europarl": 2.5, "news": 0})
+    assert set(times(found, "europarl")) == {2, 3}
+    assert not times(found, "news")
+    other = mixture(corpora, tmp_path, {"europarl": 0.5, "news": 0})
+    seeds = [set(mixture(corpora, tmp_path, {"europarl": 0.5}, seed=seed).splits["train"].sources) for seed in (1, 2)]
+    assert set(other.splits["train"].sources) <= seeds[0]
+    assert len(seeds[0] ^ seeds[1]) > 20
+
+
+def test_the_copies_of_a_pair_are_in_different_shards(
+    corpora: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pair_source, "CHUNK_LINES", 16)
+    monkeypatch.setattr(prepare_text, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(prepare_text, "SHARD_ROWS", 70)
+    split = mixture(corpora, tmp_path, {"europarl": 3}).splits["train"]
+    shards = split.shards
+    assert shards is not None
+    assert len(shards) > 3
+    sources = list(split.sources)
+    starts = [sum(shards[:number]) for number in range(len(shards) + 1)]
+    for first, last in pairwise(starts):
+        assert max(Counter(sources[first:last]).values()) == 1
+
+
+def test_a_yaml_file_names_the_corpora_and_one_may_be_a_data_set_with_columns_of_its_own(
+    corpora: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    some = pa.table({"a": [f"set {n}" for n in range(20)], "b": [f"set {n} fr" for n in range(20)]})
+    pq.write_table(some, folder / "train.parquet")
+    pq.write_table(some, folder / "other.parquet")
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        f"news:\n  train: {corpora['news']['train']}\nset: {{path: {folder}, source_column: a, target_column: b}}\n"
+    )
+    found = mixture(str(file), tmp_path, {"set": 2})
+    assert set(times(found, "set")) == {2}
+    assert 10 <= times(found, "set")[2] <= 20
+
+
+def test_what_is_not_a_mixture_is_one_sentence(corpora: Any, tmp_path: Path) -> None:
+    def refused(given: Any, weights: dict[str, Any] | None = None) -> str:
+        with pytest.raises(UserError) as error:
+            mixture(given, tmp_path, weights)
+        return str(error.value)
+
+    assert refused(corpora, {"europral": 3}) == (
+        "data.weights.europral is the weight of no corpus; there are europarl, news"
+    )
+    assert refused(None).startswith("data=mixture needs data.corpora=FILE.yaml or data.corpora={NAME: {train: FILE},")
+    assert refused({"a": {"val": "x.tsv"}}) == (
+        "data.corpora: a has the key val; a corpus takes train, path, name, split, source_column, target_column"
+    )
+    assert refused({"a": {}}).startswith("data.corpora: a needs train: FILE, or path: FOLDER of a data set")
+    assert refused(corpora, {"europarl": 0, "news": 0}) == (
+        "data.weights leaves no pair of europarl, news to train on; give larger weights"
+    )
+    assert "none.yaml cannot be read (No such file or directory)" in refused(str(tmp_path / "none.yaml"))
+    (tmp_path / "bad.yaml").write_text("a: [")
+    assert "bad.yaml cannot be read (while parsing a flow" in refused(str(tmp_path / "bad.yaml"))
+
+
+def test_weights_of_any_name_compose_and_are_numbers() -> None:
+    compose = partial(
+        composed, "data=mixture", "data.corpora={a:{train:[x.en,x.fr]},b:{train:y.tsv}}", "paths.run_dir=x"
+    )
+    given = [f"choices.{name}=null" for name in ("attention", "model", "data")]
+    config = compose("data.weights.a=3", "data.weights.b=0.5", *given)
+    choose_monitor(config)
+    check_options(config, TRAIN)
+    assert config.data.weights == {"a": 3, "b": 0.5}
+    with pytest.raises(UserError, match=r"^data.weights.a=much must be float \| int in \[0, 1000\]"):
+        check_options(compose("data.weights.a=much"), {"data": TRAIN["data"]})

@@ -1,0 +1,67 @@
+"""A run that goes on with another number of devices, at the end of an epoch and within one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+from distributed.ranks import on_ranks
+from small_run import KilledError, run_here, write_pairs
+from torch.multiprocessing.spawn import ProcessRaisedException
+
+OPTIONS = [
+    "callback.autosave.every_steps=1", "attention=bahdanau", "batch_tokens=370", "trainer.max_epochs=3",
+]  # fmt: skip # one device has eight batches an epoch, two have four each
+
+
+class Rows(pl.Callback):
+    """Writes the rows of each training batch to a file of the device, with the epoch."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        with (self.folder / f"rows_{trainer.world_size}_{trainer.global_rank}.txt").open("a") as file:
+            file.write(f"{trainer.current_epoch} {batch_idx} {' '.join(map(str, batch.index.tolist()))}\n")
+
+
+def rows_read(folder: Path) -> dict[int, list[int]]:
+    """The rows read in each epoch by all devices, before and after the change."""
+    found: dict[int, list[int]] = {}
+    for file in folder.glob("rows_*.txt"):
+        for line in file.read_text().splitlines():
+            epoch, _, *rows = map(int, line.split())
+            found.setdefault(epoch, []).extend(rows)
+    return found
+
+
+def train_on(devices: int, folder: Path, *options: str) -> None:
+    given = [folder / "run", *OPTIONS, *options, f"+callback.rows={{_target_:{__name__}.Rows,folder:{folder}}}"]
+    if devices == 1:
+        run_here(*given)
+    else:
+        on_ranks(devices, run_here, folder, *given, "trainer.strategy=ddp", f"trainer.devices={devices}")
+
+
+def killed_after(steps: int) -> str:
+    return f"+callback.killed={{_target_:small_run.Killed,hook:backward,step:{steps}}}"
+
+
+@pytest.mark.parametrize(("first", "steps"), [(1, 6), (1, 8), (1, 14), (2, 3), (2, 4), (2, 7)])
+def test_each_pair_is_read_once_in_each_epoch(first: int, steps: int, tmp_path: Path) -> None:
+    pairs = write_pairs(tmp_path)
+    with pytest.raises((KilledError, ProcessRaisedException)):
+        train_on(first, tmp_path, *pairs, killed_after(steps))
+    train_on(3 - first, tmp_path, *pairs, "resume=auto")
+    found = rows_read(tmp_path)
+    assert [sorted(found[epoch]) for epoch in range(3)] == [list(range(83))] * 3
+
+
+def test_an_epoch_that_cannot_be_shared_equally_from_there_on_is_refused(tmp_path: Path) -> None:
+    pairs = write_pairs(tmp_path)
+    with pytest.raises(KilledError):
+        train_on(1, tmp_path, *pairs, killed_after(5))
+    with pytest.raises(ProcessRaisedException, match=r"after 5 of 8 batches for each of 1 devices .* shared equally"):
+        train_on(2, tmp_path, *pairs, "resume=auto")
