@@ -103,13 +103,13 @@ class GatheredBlock(NamedTuple):
 
     Attributes:
         row: position of the first row.
-        index: positions of the keys of each tile, in order; a list shorter than the longest ends with zeros.
+        keys_of_tile: positions of the keys of each tile, in order; a list shorter than the longest ends with zeros.
         pairs: whether a row sees a key of its tile.
     """
 
     row: int
     rows: int
-    index: Int[Tensor, "repeats keys"]
+    keys_of_tile: Int[Tensor, "repeats keys"]
     pairs: Bool[Tensor, "repeats rows keys"]
 
     @classmethod
@@ -139,11 +139,11 @@ class GatheredBlock(NamedTuple):
 
     @property
     def repeats(self) -> int:
-        return len(self.index)
+        return len(self.keys_of_tile)
 
     @property
     def keys(self) -> int:
-        return self.index.shape[1]
+        return self.keys_of_tile.shape[1]
 
     @property
     def spacing(self) -> int:
@@ -157,7 +157,7 @@ class GatheredBlock(NamedTuple):
         return self.row + torch.arange(self.repeats * self.rows, device=device).view(self.repeats, self.rows)
 
     def key_positions(self, device: torch.device) -> Int[Tensor, "repeats keys"]:
-        return self.index.to(device)
+        return self.keys_of_tile.to(device)
 
     def tiles(self, most_pairs: int) -> Iterator[GatheredBlock]:
         """Cut the block into blocks of at most `most_pairs` pairs, or of one row."""
@@ -168,7 +168,7 @@ class GatheredBlock(NamedTuple):
             for top in range(0, self.rows, height):
                 pairs = self.pairs[some, top : top + height]
                 row = self.row + first * self.rows + top
-                yield self._replace(row=row, rows=pairs.shape[1], index=self.index[some], pairs=pairs)
+                yield self._replace(row=row, rows=pairs.shape[1], keys_of_tile=self.keys_of_tile[some], pairs=pairs)
 
 
 AnyBlock = Block | GatheredBlock

@@ -120,7 +120,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         """CRC-32 of where the shards are cut into batches."""
         found = 0
         for plan in self._plans:
-            found = zlib.crc32(plan.cuts, found)
+            found = zlib.crc32(plan.cuts.tobytes(), found)
         return found
 
     def __iter__(self) -> Iterator[list[int]]:

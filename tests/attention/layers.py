@@ -10,20 +10,16 @@ from seq2seq_attn.attention import CrossAttention, SelfAttention
 from seq2seq_attn.attention.build import no_relative
 
 HEADS, WIDTH = 8, 16
-KERNELS = {
-    "linear",
-    "performer",
-    "cosformer",
-}  # presets of KernelAttention, which has no scores and no dropout of weights
+KERNELS = {"linear", "performer", "cosformer"}  # presets of KernelAttention: no scores, no dropout of weights
 
 
-def layer(preset: str, **options: Any) -> Any:
+def layer(preset: str, *overrides: str, **options: Any) -> Any:
     sizes = {"query_dim": WIDTH, "key_dim": WIDTH, "value_dim": WIDTH}
-    return attention_of(preset, f"attention.num_heads={HEADS}", **sizes, **options)
+    return attention_of(preset, f"attention.num_heads={HEADS}", *overrides, **sizes, **options)
 
 
-def self_layer(preset: str) -> SelfAttention:
-    return SelfAttention(layer(preset, relative=no_relative)).eval()
+def self_layer(preset: str, *overrides: str) -> SelfAttention:
+    return SelfAttention(layer(preset, *overrides, relative=no_relative)).eval()
 
 
 def cross_layer(preset: str) -> CrossAttention:

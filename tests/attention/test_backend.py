@@ -12,6 +12,7 @@ from configs import attentions_at_once, model_of
 from torch import Tensor
 
 from seq2seq_attn.attention import Attention
+from seq2seq_attn.attention.backend import table
 
 PRESETS = attentions_at_once()
 METHODS = {"prepare_query", "prepare_keys", "forward"}
@@ -38,6 +39,25 @@ def test_dense_gives_the_values_and_gradients_of_auto(preset: str) -> None:
         torch.testing.assert_close(auto[MASK], dense[MASK], rtol=0, atol=1e-12)
         for a, d in zip(gradients(layer, auto, x), gradients(layer, dense, x), strict=True):
             torch.testing.assert_close(a, d, rtol=0, atol=1e-10)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("other", ["normalizer=sink", "mix=talking_heads"])
+@pytest.mark.parametrize("preset", sorted(set(PRESETS) - KERNELS))
+def test_fast_backends_see_a_part_that_is_not_the_presets(
+    preset: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "TABLE_FROM", 1)
+    layer, x = by_blocks(self_layer(preset, f"attention/{other}")), torch.randn(3, 13, WIDTH)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)  # a sink and a matrix over the heads do nothing at first
+    layer.eval()
+    for causal in (False, True):
+        layer.attention.backend = "auto"
+        auto = layer(x, MASK, causal=causal).context
+        layer.attention.backend = "dense"
+        dense = layer(x, MASK, causal=causal).context
+        torch.testing.assert_close(auto[MASK], dense[MASK], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("preset", sorted(set(PRESETS) - KERNELS))

@@ -32,7 +32,8 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
     memory, pattern = request.memory, parts.pattern
     if parts.fusible and pattern.selects:
         allowed = allowed_pairs(parts, request, request.positions(), None)
-        return HeadOutput(masked_product(request.prepared[0], memory.keys[0], memory.values, allowed))
+        sink = parts.normalizer.sink_logits(memory.keys[0])
+        return HeadOutput(masked_product(request.prepared[0], memory.keys[0], memory.values, allowed, sink))
     if not (parts.fusible and memory.one_mask and request.square):
         return None
     if not (pattern.sees_all or request.starts_at_zero):
@@ -106,7 +107,7 @@ def gathered_product(
             allowed = allowed & mask[:, columns][:, :, None, None]
         (q,), (k, v) = gather((query,), rows), gather((keys, values), columns)
         allowed = allowed.expand(len(query), -1, -1, -1, -1).flatten(0, 1)
-        context = masked_product(*(x.flatten(0, 1) for x in (q, k, v)), allowed)
+        context = masked_product(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), allowed)
         contexts.append(context.unflatten(0, (len(query), -1)).movedim(1, 2).flatten(2, 3))
     return torch.cat(contexts, 2)
 

@@ -38,6 +38,8 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
     if parts.relative is not None and parts.relative.adds_context:
         return None
     values = memory.values
+    if parts.normalizer.sink_logits(values) is not None:
+        return None
     if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
         return None
     positions = request.positions()
