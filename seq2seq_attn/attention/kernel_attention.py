@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.feature_map.feature_map import check_max_length
+from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.layer import AttentionLayer
-from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, stack
 from seq2seq_attn.attention.state import Attended, AttentionMemory, flatten_hypotheses
 from seq2seq_attn.errors import UserError
