@@ -47,7 +47,7 @@ TYPED = {
 # They read nothing but this repository, W&B, or write what they have measured or made.
 ELSEWHERE = {
     "scripts.benchmarks.attention", "scripts.benchmarks.attention_layers", "scripts.benchmarks.presets", "dashboard",
-    "scripts.benchmarks.fine_tuning", "scripts.benchmarks.kernel_attention",
+    "scripts.benchmarks.fine_tuning", "scripts.benchmarks.kernel_attention", "scripts.benchmarks.large_corpus",
     "scripts.checks.random_overrides", "scripts.demo_corpus.__main__", "scripts.benchmarks.write_preset_table",
     "scripts.checks.readme_tables", "seq2seq_attn.__main__", "train", "translate", "evaluate", "prepare",
     "seq2seq_attn.cli.train", "seq2seq_attn.cli.translate", "seq2seq_attn.cli.evaluate",

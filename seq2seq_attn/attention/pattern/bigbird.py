@@ -5,7 +5,7 @@ arXiv:2007.14062.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import final
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Bool, Int
@@ -46,7 +46,15 @@ class BigBirdPattern(TiledPattern):
     """
 
     def __init__(
-        self, *, layer: int, block_length: int, k: int, num_global: int, num_random: int, seed: int, length_ratio: float
+        self,
+        *,
+        layer: int,
+        block_length: Annotated[int, "[1, inf)"],
+        k: Annotated[int, "[0, inf)"],
+        num_global: Annotated[int, "[0, inf)"],
+        num_random: Annotated[int, "[0, inf)"],
+        seed: int,
+        length_ratio: float,
     ) -> None:
         check_count("block_length", block_length, least=1)
         for name, number in (("k", k), ("num_global", num_global), ("num_random", num_random)):

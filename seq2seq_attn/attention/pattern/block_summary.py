@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -36,7 +36,9 @@ class BlockSummaryPattern(TiledPattern):
         UserError: for a block of nothing, more summary keys than a block has, or a ratio that is not above 0.
     """
 
-    def __init__(self, *, block_length: int, num_summary: int, length_ratio: float) -> None:
+    def __init__(
+        self, *, block_length: Annotated[int, "[1, inf)"], num_summary: Annotated[int, "[1, inf)"], length_ratio: float
+    ) -> None:
         check_count("block_length", block_length, least=1)
         check_count("num_summary", num_summary, least=1)
         if num_summary > block_length:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -37,7 +37,7 @@ class DilatedPattern(TiledPattern):
         UserError: for pairs that do not divide each other, none, or a ratio that is not above 0.
     """
 
-    def __init__(self, *, segments: Sequence[Sequence[int]], length_ratio: float) -> None:
+    def __init__(self, *, segments: Annotated[Sequence[Sequence[int]], "[1, inf)"], length_ratio: float) -> None:
         self._check(segments)
         shortest = segments[0][0]
         tile = tile_of(shortest)

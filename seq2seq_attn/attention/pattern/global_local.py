@@ -5,7 +5,7 @@ arXiv:2004.05150 (Longformer).
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -35,7 +35,7 @@ class GlobalLocalPattern(TiledPattern):
         UserError: for k below 1, no global position, or a ratio that is not above 0.
     """
 
-    def __init__(self, *, k: int, num_global: int, length_ratio: float) -> None:
+    def __init__(self, *, k: int, num_global: Annotated[int, "[0, inf)"], length_ratio: float) -> None:
         check_k(k)
         check_count("num_global", num_global, least=0)
         super().__init__(

@@ -4,7 +4,7 @@ arXiv:2001.04451 (Reformer).
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -42,7 +42,15 @@ class LshPattern(Pattern):
     selects: ClassVar[bool] = True
     rotations: Tensor
 
-    def __init__(self, *, head_dim: int, layer: int, num_buckets: int, num_rounds: int, seed: int) -> None:
+    def __init__(
+        self,
+        *,
+        head_dim: int,
+        layer: int,
+        num_buckets: Annotated[int, "[2, inf)"],
+        num_rounds: Annotated[int, "[1, inf)"],
+        seed: int,
+    ) -> None:
         super().__init__()
         check_count("num_buckets", num_buckets, least=2)
         check_count("num_rounds", num_rounds, least=1)

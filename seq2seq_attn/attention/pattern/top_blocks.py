@@ -5,7 +5,7 @@ section 2.2, arXiv:2502.13189 (MoBA).
 from __future__ import annotations
 
 import math
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -36,7 +36,7 @@ class TopBlocksPattern(Pattern):
     reads_query: ClassVar[bool] = True
     selects: ClassVar[bool] = True
 
-    def __init__(self, *, block_length: int, num_blocks: int) -> None:
+    def __init__(self, *, block_length: Annotated[int, "[1, inf)"], num_blocks: Annotated[int, "[1, inf)"]) -> None:
         super().__init__()
         check_count("block_length", block_length, least=1)
         check_count("num_blocks", num_blocks, least=1)
