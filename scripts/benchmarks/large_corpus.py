@@ -345,6 +345,87 @@ def child(task: str, options: argparse.Namespace, pairs: int) -> Any:
     return json.loads(output.strip().splitlines()[-1])
 
 
+TEXT = """\
+# What a corpus larger than memory costs
+
+Corpora of sentence pairs of {bytes:.0f} bytes, written by the benchmark, are prepared, and small recurrent models are
+trained on them. Memory is the largest sum of the proportional set sizes of all processes of a command.
+
+| | {small:,} pairs | {large:,} pairs |
+|:--|--:|--:|
+{rows}
+
+{encode}{step}{kill}
+```
+python -m scripts.benchmarks.large_corpus --folder FOLDER --pairs {large}
+```
+
+Commit {commit}, {processor}, {cores} cores.
+"""
+ENCODE = """\
+Encoding {small:,} pairs by the preparation runs at {prepare_1:,.0f} sentences a second on one core and
+{prepare_2:,.0f} on two; sentencepiece's own encoder with as many threads, which writes nothing, at
+{sentencepiece_1:,.0f} and {sentencepiece_2:,.0f}. The ratios are {ratio_1:.2f} and {ratio_2:.2f}.
+
+"""
+STEP = """\
+A training step takes {ratio:.3f} times as long for each token with the large corpus as with the small one (median of
+rounds of twenty steps in turn); reading the batches is {large_loading_share:.1%} and {small_loading_share:.1%} of it.
+
+"""
+KILL = """\
+A preparation of {pairs:,} pairs that was killed with SIGKILL at {preparations_killed} random moments and started again
+left {shards} shards of an undisturbed one, by SHA-256. A training that was killed {trainings_killed} times left
+{losses} losses of {number} updates.
+
+"""
+
+
+def page(figures: dict[str, Any]) -> str:
+    """Return the text of the page, as far as the tasks have run."""
+    small, large = str(SMALL), str(figures["pairs"])
+    rows = []
+    for title, task, name, shown in (
+        ("preparation: minutes", "prepare", "seconds", lambda value: f"{value / 60:.1f}"),
+        ("CPU-minutes", "prepare", "cpu_seconds", lambda value: f"{value / 60:.1f}"),
+        ("memory, GB", "prepare", "peak_bytes", gigabytes),
+        ("text, GB", "prepare", "text_bytes", gigabytes),
+        ("prepared on disk, GB", "prepare", "disk_bytes", gigabytes),
+        ("later command with one update: seconds", "start", "seconds", lambda value: f"{value:.1f}"),
+        ("CPU-seconds", "start", "cpu_seconds", lambda value: f"{value:.1f}"),
+        ("training, 100 updates: memory, GB", "train", "peak_bytes", gigabytes),
+        ("first batch of a new epoch: seconds", "order", "first_batch_seconds", lambda value: f"{value:.2f}"),
+        ("order of an epoch: bytes a pair", "order", "bytes_per_pair", lambda value: f"{value:.1f}"),
+        ("padding", "order", "padding_share", lambda value: f"{value:.1%}"),
+    ):
+        if task in figures:
+            rows.append(f"| {title} | {shown(figures[task][small][name])} | {shown(figures[task][large][name])} |")
+    kill = figures.get("kill", {})
+    return TEXT.format(
+        bytes=figures["prepare"][large]["text_bytes"] / figures["pairs"],
+        small=SMALL,
+        large=figures["pairs"],
+        rows="\n".join(rows),
+        encode=ENCODE.format(small=SMALL, **figures["encode"]) if "encode" in figures else "",
+        step=STEP.format(**figures["step"]) if "step" in figures else "",
+        kill=KILL.format(
+            pairs=KILLED,
+            shards="the same" if kill["same_shards"] else "other",
+            number=kill["losses"],
+            **kill | {"losses": "the same" if kill["same_losses"] else "other"},
+        )
+        if kill
+        else "",
+        commit=figures["commit"],
+        processor=figures["processor"],
+        cores=os.cpu_count(),
+    )
+
+
+def gigabytes(value: float) -> str:
+    return f"{value / 1e9:.2f}"
+
+
 TASKS = {"prepare": prepare, "start": start, "encode": encode, "step": step, "kill": kill}
 CHILDREN = {"_order": order, "_encode": encode_both, "_step": step_both}
 
@@ -371,6 +452,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures |= {"pairs": options.pairs, "processor": processor(), "commit": (commit() or "unknown")[:7]}
         options.output.write_text(json.dumps(figures, indent=1) + "\n")
         print(f"{task}: {json.dumps(figures.get(task, {}))}", flush=True)
+    options.output.with_suffix(".md").write_text(page(figures), encoding="utf-8")
 
 
 if __name__ == "__main__":
