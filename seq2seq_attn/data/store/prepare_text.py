@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 SHARD_ROWS = 1 << 19  # pairs that are sorted by length together; a corpus of one shard keeps its order
 BLOCK_ROWS = 1 << 11  # neighbours that stay together when a larger corpus is spread over its shards
+WRITTEN_BLOCKS = 32  # blocks that are written to a shard at once
 PARTITION_ROWS = 1 << 22  # hashes that are sorted at once
 MOST_REJECTED_LINES = 1_000  # of rejected.tsv
 IN_EPOCH = " in an epoch"  # a count of pairs after the weights of a mixture
@@ -275,15 +276,17 @@ def weigh(
 def write_shard(blocks: list[Block], file: Path) -> tuple[int, str]:
     """Write the rows of these blocks; return their number and a digest of their content."""
     if not file.exists():
-        opened: dict[Path, pa.Table] = {}
-        slices = [PART.empty_table()]
-        for path, start, kept in blocks:
-            if path not in opened:
-                opened[path] = read_table(path)
-            slices.append(opened[path].slice(start, len(kept)).filter(pa.array(kept)))
-        table = pa.concat_tables(slices, promote_options="permissive").combine_chunks()
-        write_table(pa.table([*table.columns[:2], lists_of_one(table["reference"])], schema=SHARD), file)
+        with replacing(file) as stream, ipc.new_file(stream, SHARD) as writer:
+            for some in batched(blocks, WRITTEN_BLOCKS):
+                table = pa.concat_tables(map(kept_rows, some)).combine_chunks()
+                writer.write_table(pa.table([*table.columns[:2], lists_of_one(table["reference"])], schema=SHARD))
     return describe_shard(file)
+
+
+def kept_rows(block: Block) -> pa.Table:
+    """Return the texts of the rows that a block keeps; its file is not held open, for a shard reads hundreds."""
+    texts = read_table(block.file).select(["source", "target", "reference"])
+    return texts.slice(block.start, len(block.kept)).filter(pa.array(block.kept))
 
 
 def lists_of_one(texts: pa.ChunkedArray) -> pa.ListArray:
