@@ -166,19 +166,20 @@ def test_the_content_does_not_depend_on_the_number_of_processes(
 def test_a_preparation_that_was_killed_goes_on_with_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = written(tmp_path, "train", dirty(300))
     whole = stored(source, tmp_path / "whole")
-    write, count = prepare_text.write_table, iter(range(1000))
+    write, count = prepare_text.replacing, iter(range(1000))
 
-    def dying(*given: Any) -> None:
-        if next(count) in (6, 21):
+    def dying(file: Path) -> Any:
+        if next(count) in (6, 22):  # a part, and a shard
             raise KeyboardInterrupt
-        write(*given)
+        return write(file)
 
-    monkeypatch.setattr(prepare_text, "write_table", dying)
+    monkeypatch.setattr(prepare_text, "replacing", dying)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             stored(source, tmp_path / "killed")
     assert content(stored(source, tmp_path / "killed")) == content(whole)
-    assert next(count) <= 25  # parts and shards that were there were not written again
+    # 18 parts, four shards and twice the two held-out sets: parts and shards that were there were not written again
+    assert next(count) == 18 + 4 + 2 * 2 + 2
 
 
 def test_broken_lines_are_rejected_listed_and_counted_up_to_the_limit(
