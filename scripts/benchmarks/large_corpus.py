@@ -1,7 +1,7 @@
 """What a corpus larger than memory costs: `python -m scripts.benchmarks.large_corpus TASK... --folder FOLDER`.
 
 The corpora are written here: sentences of made-up words with the frequencies of natural text. Tasks: prepare (time and
-memory of a first start), start (a later start, and the order of an epoch), encode (beside sentencepiece alone), step
+memory of a first start), start (a later start, and the order of an epoch), encode (beside sentencepiece alone), peer (beside OpenNMT-py), step
 (a training step with the large and with the small corpus), kill (kill -9 in preparation and in training), page.
 """
 
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from omegaconf import OmegaConf
 
+from scripts.benchmarks.peer_environment import made_environment
 from scripts.benchmarks.processor import processor
 from scripts.benchmarks.training import ROOT
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -246,6 +247,44 @@ def encode_both(options: argparse.Namespace) -> dict[str, float]:
     }
 
 
+def peer(options: argparse.Namespace, figures: dict[str, Any]) -> None:
+    """Prepare a corpus with a given SentencePiece model: this project, and OpenNMT-py's build_vocab, interleaved.
+
+    Ours cleans, drops duplicates, holds sets out and writes text and ids; theirs counts tokens and writes them as text.
+    """
+    files, folder = write_corpus(options.folder, KILLED), options.folder / "peer"
+    folder.mkdir(exist_ok=True)
+    model = next((options.folder / f"cache_{SMALL}").rglob("*.model"))
+    python = made_environment("opennmt", options.environments.resolve())
+    speeds: dict[str, list[float]] = {}
+    for _ in range(options.repetitions):
+        for cores in (1, 2):
+            shutil.rmtree(folder / "cache", ignore_errors=True)
+            ours = command("prepare", *data_of(files, folder / "cache"), f"tokenizer.model={model}")
+            config = folder / "opennmt.yaml"
+            config.write_text(json.dumps(opennmt(files, model, folder)))
+            theirs = [str(python), "-m", "onmt.bin.build_vocab", "-config", str(config), "-n_sample", "-1"]
+            theirs += ["-dump_samples", "-num_threads", str(cores)]
+            for name, arguments in (("prepare", ours), ("opennmt", theirs)):
+                seconds = measured(["taskset", "-c", ",".join(map(str, range(cores))), *arguments])["seconds"]
+                speeds.setdefault(f"{name}_{cores}", []).append(2 * KILLED / seconds)
+    figures["peer"] = {name: statistics.median(found) for name, found in speeds.items()}
+
+
+def opennmt(files: Sequence[Path], model: Path, folder: Path) -> dict[str, Any]:
+    """Return the configuration of OpenNMT-py's build_vocab."""
+    corpus = {"path_src": str(files[0]), "path_tgt": str(files[1]), "transforms": ["sentencepiece"]}
+    vocabularies = {f"{side}_vocab": str(folder / f"vocab.{side}") for side in ("src", "tgt")}
+    models = {f"{side}_subword_model": str(model) for side in ("src", "tgt")}
+    return {
+        "data": {"train": corpus},
+        "save_data": str(folder / "samples"),
+        "overwrite": True,
+        **vocabularies,
+        **models,
+    }
+
+
 def step(options: argparse.Namespace, figures: dict[str, Any]) -> None:
     """Train on batches of both corpora in turn, twenty steps each, and compare the seconds per token."""
     figures["step"] = child("step", options, options.pairs)
@@ -355,7 +394,7 @@ trained on them. Memory is the largest sum of the proportional set sizes of all 
 |:--|--:|--:|
 {rows}
 
-{encode}{step}{kill}
+{encode}{peer}{step}{kill}
 ```
 python -m scripts.benchmarks.large_corpus --folder FOLDER --pairs {large}
 ```
@@ -366,6 +405,12 @@ ENCODE = """\
 Encoding {small:,} pairs by the preparation runs at {prepare_1:,.0f} sentences a second on one core and
 {prepare_2:,.0f} on two; sentencepiece's own encoder with as many threads, which writes nothing, at
 {sentencepiece_1:,.0f} and {sentencepiece_2:,.0f}. The ratios are {ratio_1:.2f} and {ratio_2:.2f}.
+
+"""
+PEER = """\
+The whole command `prepare`, given a SentencePiece model, takes in {prepare_1:,.0f} sentences a second on one core and
+{prepare_2:,.0f} on two, of a corpus of {pairs:,} pairs. OpenNMT-py's `build_vocab`, which tokenizes the same text with
+the same model and writes it as text, takes in {opennmt_1:,.0f} and {opennmt_2:,.0f}.
 
 """
 STEP = """\
@@ -407,6 +452,7 @@ def page(figures: dict[str, Any]) -> str:
         large=figures["pairs"],
         rows="\n".join(rows),
         encode=ENCODE.format(small=SMALL, **figures["encode"]) if "encode" in figures else "",
+        peer=PEER.format(pairs=KILLED, **figures["peer"]) if "peer" in figures else "",
         step=STEP.format(**figures["step"]) if "step" in figures else "",
         kill=KILL.format(
             pairs=KILLED,
@@ -426,7 +472,7 @@ def gigabytes(value: float) -> str:
     return f"{value / 1e9:.2f}"
 
 
-TASKS = {"prepare": prepare, "start": start, "encode": encode, "step": step, "kill": kill}
+TASKS = {"prepare": prepare, "start": start, "encode": encode, "peer": peer, "step": step, "kill": kill}
 CHILDREN = {"_order": order, "_encode": encode_both, "_step": step_both}
 
 
@@ -437,6 +483,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, required=True, help="folder for the corpora, of 1 GB per million pairs")
     parser.add_argument("--pairs", type=int, default=20_000_000, help="pairs of the large corpus")
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--environments", type=Path, default=Path("runs/peers"), help="folder for OpenNMT-py")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--output", type=Path, default=OUTPUT, help="figures; a page of the same name stands beside")
     options = parser.parse_args(arguments)
