@@ -1,8 +1,9 @@
 """What a corpus larger than memory costs: `python -m scripts.benchmarks.large_corpus TASK... --folder FOLDER`.
 
 The corpora are written here: sentences of made-up words with the frequencies of natural text. Tasks: prepare (time and
-memory of a first start), start (a later start, and the order of an epoch), encode (beside sentencepiece alone), peer (beside OpenNMT-py), step
-(a training step with the large and with the small corpus), kill (kill -9 in preparation and in training), page.
+memory of a first start), start (a later start, and the order of an epoch), encode (beside sentencepiece alone), peer
+(beside OpenNMT-py), step (a training step with the large and with the small corpus), kill (kill -9 in preparation and
+in training).
 """
 
 from __future__ import annotations
