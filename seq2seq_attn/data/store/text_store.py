@@ -22,6 +22,7 @@ from seq2seq_attn.data.store.pair_source import PairSource
 from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture, prepare_text, read_table, shard_file
 from seq2seq_attn.data.store.progress import progress
 from seq2seq_attn.data.store.workers import Workers, num_cores
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import replacing
 
 FORMAT = 1  # of the files; another one is prepared anew
@@ -72,7 +73,7 @@ class Texts(Sequence[Any]):
 
     def _column(self, number: int) -> pa.ChunkedArray:
         if self._open[0] != number:
-            self._open = (number, read_table(self.files[number]))
+            self._open = (number, open_shard(self.files[number]))
         return self._open[1][self.name]
 
     def _value(self, number: int, row: int) -> Any:
@@ -80,6 +81,21 @@ class Texts(Sequence[Any]):
 
     def _values(self, number: int, start: int, end: int) -> list[Any]:
         return self._column(number).slice(start, end - start).to_pylist()
+
+
+def open_shard(file: Path) -> pa.Table:
+    """Return the texts of a shard.
+
+    Raises:
+        UserError: if it is gone, or is no longer what was written.
+    """
+    try:
+        return read_table(file)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(
+            f"{file}, a shard of the prepared corpus, is missing or damaged; delete {file.parents[1]} and run the command "
+            "again"
+        ) from error
 
 
 @final
@@ -132,7 +148,7 @@ def stored_corpus(
     folder = cache_dir / key
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(cache_dir / f"{key}.lock"):  # another process of this or another machine prepares it: wait
-        if not (folder / "corpus.json").exists():
+        if not is_complete(folder):
             prepare(sources, cleaning, held_out, folder, max_rejected, num_processes, mixture)
     if copy_to is not None:
         folder = local_copy(folder, copy_to)
@@ -142,6 +158,15 @@ def stored_corpus(
         warn_of_overlap(split, about["counts"].get(f"{split}: sources also in train", 0), len(rows))
     digest = hashlib.sha256(json.dumps([languages, about["shards"]]).encode()).hexdigest()
     return LoadedCorpus(splits, CleaningReport(about["counts"]), *languages, origins, stored=digest, copy_to=copy_to)
+
+
+def is_complete(folder: Path) -> bool:
+    """Return whether a corpus was prepared in this folder, and all of its shards are there."""
+    file = folder / "corpus.json"
+    if not file.exists():
+        return False
+    shards = json.loads(file.read_text())["shards"]
+    return all(shard_file(folder, split, number).exists() for split in shards for number in range(len(shards[split])))
 
 
 def prepare(

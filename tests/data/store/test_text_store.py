@@ -218,3 +218,16 @@ def test_lines_end_at_lf_or_cr_lf_and_a_byte_order_mark_is_no_text(tmp_path: Pat
     assert sorted(text for split in corpus.splits.values() for text in split.sources) == sorted(
         f"line {i}" for i in range(50)
     )
+
+
+@pytest.mark.usefixtures("small")
+def test_a_shard_that_is_gone_is_written_again_and_a_damaged_one_is_named(tmp_path: Path) -> None:
+    source = written(tmp_path, "train", dirty(300))
+    whole = content(stored(source, tmp_path / "cache"))
+    shard = sorted((tmp_path / "cache").glob("*/train/*.arrow"))[1]
+    shard.unlink()
+    corpus = stored(source, tmp_path / "cache")
+    assert content(corpus) == whole
+    shard.write_bytes(shard.read_bytes()[:-100])
+    with pytest.raises(UserError, match=rf"^{shard}, a shard of the prepared corpus, is missing or damaged; delete "):
+        list(corpus.splits["train"].sources)
