@@ -93,8 +93,8 @@ def open_shard(file: Path) -> pa.Table:
         return read_table(file)
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(
-            f"{file}, a shard of the prepared corpus, is missing or damaged; delete {file.parents[1]} and run the command "
-            "again"
+            f"{file}, a shard of the prepared corpus, is missing or damaged; delete {file.parents[1]} and run the "
+            "command again"
         ) from error
 
 
