@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from filelock import FileLock, Timeout
+
 from seq2seq_attn.errors import UserError
+
+log = logging.getLogger(__name__)
 
 
 def sync(path: Path) -> None:
@@ -33,16 +38,45 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
     except OSError as error:
-        raise UserError(
-            f"the cache folder {file.parent} cannot be written ({error.strerror}); give another one as paths.cache_dir"
-        ) from error
+        raise unwritable(file.parent, error) from error
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
+            stream.flush()
+            os.fsync(stream.fileno())  # or a file of the right name could be empty after a power failure
         os.replace(temporary, file)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Hold a lock that all processes with this folder know; the folder is made, and a wait is said.
+
+    Raises:
+        UserError: if the folder cannot be made or written to.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(file)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            log.info(f"Another process prepares {file.parent}; this one waits for it")
+            lock.acquire()
+    except OSError as error:
+        raise unwritable(file.parent, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(
+        f"the cache folder {folder} cannot be written ({error.strerror}); give another one as paths.cache_dir"
+    )
 
 
 def sha256(file: Path) -> str:

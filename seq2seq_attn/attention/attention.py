@@ -17,7 +17,10 @@ from seq2seq_attn.attention.head_sizes import HeadSizes, head_sizes
 from seq2seq_attn.attention.history import History, check_no_history, reads_history
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, pack, pack_source
+from seq2seq_attn.attention.pattern.pattern import Pattern
+from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.func_transforms import inside_func_transform
@@ -108,17 +111,13 @@ class Attention(AttentionLayer):
             scale=qk_scale,
         )
         self.pattern = build_part(pattern, **of_score, head_dim=sizes.score_width, layer=layer).for_layer(layer)
-        if self.pattern.selects and not self.score.inner_product:
-            raise UserError(
-                f"{type(self.pattern).__name__} selects keys by an inner product of queries and keys, which "
-                f"{type(self.score).__name__} is not; use attention/score=scaled_dot, or attention/pattern=sparse"
-            )
         if relative is not None and self.pattern.length_ratio != 1:
             raise UserError(
                 f"attention.pattern.length_ratio={self.pattern.length_ratio} is for cross-attention, where two lengths "
                 "differ; leave it at 1.0 where a sentence attends to itself"
             )
         self.normalizer = build_part(normalizer, **of_score)
+        check_parts(self.score, self.pattern, self.normalizer, mix)
         self.mix = self.gate = None
         if mix is not None:
             widths = {"head_dim": sizes.score_width, "value_head_dim": sizes.value_width}
@@ -263,6 +262,8 @@ class Attention(AttentionLayer):
             mask, valid_length: of the keys of `x`, as in `prepare`.
             packed: the value of `self.packed()`, if it is at hand, as in decoding, where it serves every step.
         """
+        if self.reads_history:
+            check_no_history(self)
         mask = key_mask(mask, valid_length, x)
         start = 0 if past is None else past.source
         prepared, memory = self._prepare_self(x, mask, start, packed)
@@ -351,6 +352,30 @@ class Attention(AttentionLayer):
             None if log_prob is None else log_prob.sum(1),
             None if entropy is None else entropy.sum(1),
             sums_to_one=self.sums_to_one,
+        )
+
+
+def check_parts(score: Score, pattern: Pattern, normalizer: Normalizer, mix: partial[Any] | None) -> None:
+    """Refuse parts that give wrong weights, or none, together.
+
+    Raises:
+        UserError: for such parts.
+    """
+    name = type(score).__name__
+    if (pattern.selects and not score.inner_product) or (pattern.needs_vectors and not score.rotatable):
+        raise UserError(
+            f"{type(pattern).__name__} selects keys by an inner product of queries and keys, which {name} is not; use "
+            "attention/score=scaled_dot, or attention/pattern=sparse"
+        )
+    if score.never_positive and normalizer.needs_positive:
+        raise UserError(
+            f"{type(normalizer).__name__} gives weight to positive scores, and those of {name} are never above 0; use "
+            "attention/normalizer=softmax, or attention/score=scaled_dot"
+        )
+    if mix is not None and type(score).visible is not Score.visible:
+        raise UserError(
+            f"{mix.func.__name__} mixes the scores of all heads, and {name} hides positions of single heads; use "
+            "attention/mix=null, or attention/score=scaled_dot"
         )
 
 

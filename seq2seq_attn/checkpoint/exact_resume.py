@@ -14,6 +14,7 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from seq2seq_attn.checkpoint.resume import Change, changes
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.logger.csv_logger import CsvLogger
 from seq2seq_attn.scheduler.schedule import takes_total
 
@@ -61,8 +62,8 @@ class ExactResume(pl.Callback):
         self._changes = changes(checkpoint["config"], pl_module.config)
         if self._changes:
             reopen_epoch(checkpoint, trainer)
-            count_for_devices(checkpoint, trainer)
             self._scheduled = adopt(self._changes, checkpoint, trainer, pl_module)
+        count_for_devices(checkpoint, trainer)  # trainer.devices=auto may find others without a change of an option
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         own = self._loaded if is_own(trainer) else {}
@@ -137,7 +138,12 @@ def count_for_devices(checkpoint: dict[str, Any], trainer: Any) -> None:
     """Count the batches that were read in this epoch as those of the present devices."""
     read = trainer.datamodule.batches_read(checkpoint[type(trainer.datamodule).__qualname__])
     progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-    if read:
+    if read and read != progress["current"]["processed"]:
+        if read % trainer.accumulate_grad_batches:
+            raise UserError(
+                f"{read} batches of this epoch were read by each device, which trainer.accumulate_grad_batches="
+                f"{trainer.accumulate_grad_batches} does not divide; continue with the devices that the run had"
+            )
         more = read - progress["current"]["processed"]
         for count in ("total", "current"):
             progress[count] = {stage: number + more for stage, number in progress[count].items()}

@@ -41,6 +41,7 @@ class LoadedCorpus:
     Attributes:
         origins: where each side was read from, such as "column 1", if the user can choose it.
         stored: a digest of the content, if the corpus is on disk.
+        num_processes: processes that prepare what is made of the corpus; None: one for each core.
         copy_to: folder to which what is made of the corpus is copied too, and read from; None: none.
     """
 
@@ -51,6 +52,7 @@ class LoadedCorpus:
     origins: tuple[str, str] = ("", "")
     stored: str | None = None
     copy_to: Path | None = None
+    num_processes: int | None = None
 
     @property
     def direction(self) -> str:

@@ -80,7 +80,8 @@ class TranslationDataModule(pl.LightningDataModule):
         if name not in self._encoded:
             key = "\n".join([self.corpus.fingerprint, self.tokenizer.fingerprint, name])
             folder = self.cache_dir / hashlib.sha256(key.encode()).hexdigest()[:32]
-            self._encoded[name] = encode_split(self.corpus.splits[name], self.tokenizer, folder, self.corpus.copy_to)
+            options = self.corpus.copy_to, self.corpus.num_processes
+            self._encoded[name] = encode_split(self.corpus.splits[name], self.tokenizer, folder, *options)
         return self._encoded[name]
 
     @property
@@ -123,12 +124,12 @@ class TranslationDataModule(pl.LightningDataModule):
             UserError: if they cannot.
         """
         shape, batch = self._shape(self._sampler("train")), state_dict["batch"]
-        if batch == 0 or {name: state_dict.get(name) for name in shape} == shape:
+        if batch == 0 or {name: state_dict.get(name, shape[name]) for name in shape} == shape:
             return batch
         if batch >= state_dict["batches"]:
             return shape["batches"]
         read, rest = divmod(batch * state_dict["devices"], shape["devices"])
-        if not rest and all(state_dict.get(name) == shape[name] for name in ("seed", "cuts")):
+        if not rest and all(state_dict.get(name, shape[name]) == shape[name] for name in ("seed", "cuts")):
             return read
         raise UserError(
             f"the run was stopped within an epoch, after {batch} of {state_dict['batches']} batches for each of "

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from filelock import FileLock
 from jaxtyping import Int64, Integer
 
 from seq2seq_attn.data.batch_sampler import Lengths
@@ -20,7 +19,7 @@ from seq2seq_attn.data.store.local_copy import local_copy
 from seq2seq_attn.data.store.progress import progress
 from seq2seq_attn.data.store.workers import Workers, num_cores
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.files import replacing
+from seq2seq_attn.files import locked, replacing
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 RANGE = 20_000  # sentences encoded at once
@@ -97,19 +96,23 @@ class EncodedSplit(Sequence[Lengths]):
 
 
 def encode_split(
-    split: Split, tokenizer: SentencePieceTokenizer, folder: Path, copy_to: Path | None = None
+    split: Split,
+    tokenizer: SentencePieceTokenizer,
+    folder: Path,
+    copy_to: Path | None = None,
+    num_processes: int | None = None,
 ) -> EncodedSplit:
     """Return the encoding in `folder`, a folder for exactly this content; encode the shards that are missing.
 
     Args:
         copy_to: folder from whose copy the encoding is read; None: from `folder`.
+        num_processes: processes that encode a large split; None: one for each core.
     """
     rows = split.shards or (len(split),)
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / "lock"):  # another process encodes it: wait
+    with locked(folder / "lock"):
         missing = [number for number in range(len(rows)) if not is_complete(folder, number)]
         if missing:
-            encode_shards(split, tokenizer, folder, rows, missing)
+            encode_shards(split, tokenizer, folder, rows, missing, num_processes)
     return open_encoded(folder if copy_to is None else local_copy(folder, copy_to))
 
 
@@ -120,7 +123,12 @@ def open_encoded(folder: Path) -> EncodedSplit:
 
 
 def encode_shards(
-    split: Split, tokenizer: SentencePieceTokenizer, folder: Path, rows: Sequence[int], missing: list[int]
+    split: Split,
+    tokenizer: SentencePieceTokenizer,
+    folder: Path,
+    rows: Sequence[int],
+    missing: list[int],
+    num_processes: int | None,
 ) -> None:
     """Encode these shards, side by side in several processes if they are large."""
     starts = np.cumsum([0, *rows]).tolist()
@@ -142,7 +150,7 @@ def encode_shards(
     )
     long = total >= 2 * LONG
     done = 0
-    processes = num_cores() if long else 1
+    processes = (num_processes or num_cores()) if long else 1
     with progress("Encoding", total, "sentences", shown=long) as advance, Workers(processes) as workers:
         results = zip(ranges, workers.map(encode_range, tasks), strict=True)
         for number in missing:

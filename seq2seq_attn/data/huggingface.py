@@ -134,9 +134,9 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
     if not files:
         raise UserError(f"{folder} has no .parquet, .arrow, .jsonl, .csv or .tsv file; check data.path and data.name")
     found: dict[str, list[str]] = {}
+    known = sorted({*splits, *SPLITS}, key=len, reverse=True)  # test_2017 before test
     for file in files:
-        words = re.split(r"[^a-z0-9]+", file.lower())
-        split = next((split for split in splits if split.lower() in words), "")
+        split = next((split for split in known if names_split(file, split)), "")
         found.setdefault(split, []).append(str(folder / file))
     if set(found) == {""}:
         return {"train": found[""]}
@@ -146,6 +146,11 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
             f"{os.path.relpath(others[0], folder)}; set data.val_split=... or data.test_split=..."
         )
     return {split: found[split] for split in splits if split in found}
+
+
+def names_split(file: str, split: str) -> bool:
+    """Return whether a path has the name of a split, as a word of it."""
+    return re.search(rf"(?<![a-z0-9]){re.escape(split.lower())}(?![a-z0-9])", file.lower()) is not None
 
 
 def saved_files(folder: Path) -> list[str]:

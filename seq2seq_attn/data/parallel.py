@@ -140,7 +140,9 @@ def pair_sources(
     sources: list[PairSource] = []
     for entry in given:
         if isinstance(entry, str):
-            sources += [pair_file(file, columns, languages, positions) for file in found(entry, option)]
+            for file in found(entry, option):
+                sources.append(pair_file(file, columns, languages, positions))
+                positions = sources[0].positions if isinstance(sources[0], PairFile) else positions
         else:
             sources += aligned(entry, option)
     return sources

@@ -112,7 +112,7 @@ class PairFile(PairSource):
         self.files, self.path = (path,), path
 
     def options(self) -> list[Any]:
-        return [*self.origins, self.has_header]
+        return [*self.origins, self.has_header, *self.positions]
 
 
 class Table(PairFile):
@@ -165,8 +165,9 @@ class TabSeparatedFile(Table):
 
     def parse(self, chunk: RawChunk) -> Parsed:
         lines, bad = decoded_lines(chunk.content)
-        rows = ((chunk.first + at, line.split("\t")) for at, line in enumerate(lines) if at not in bad)
-        parsed = self._pairs(islice(rows, 1, None) if self.has_header and chunk.first == 1 else rows)
+        begin = 1 if self.has_header and chunk.first == 1 else 0
+        rows = ((chunk.first + at, line.split("\t")) for at, line in enumerate(lines) if at >= begin and at not in bad)
+        parsed = self._pairs(rows)
         return Parsed(parsed.pairs, [*rejected_lines(self.path, chunk, bad), *parsed.rejected])
 
 

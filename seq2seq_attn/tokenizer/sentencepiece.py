@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from itertools import islice
 from typing import Annotated, Any, Literal, final
 
 import sentencepiece
@@ -18,6 +19,7 @@ from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
 from seq2seq_attn.tokenizer.sentencepiece_model import MODEL_TYPES, SPECIALS, load_model, read_model, train_model
 
 log = logging.getLogger(__name__)
+SAMPLED = 1 << 19  # sentences, as many as a shard of a prepared corpus has
 
 
 @final
@@ -36,8 +38,8 @@ class SentencePieceTokenizer:
             pretokenized text, where `l&apos;` is one token.
         model: a SentencePiece model that exists, which is used instead of training one, or one for each language. Its
             `model_type`, `vocab_size` and `joint` take the place of the arguments.
-        input_sentence_size: number of sentence pairs, the first of the training split, that a model is trained on. A
-            large corpus is stored in blocks drawn from all of its files, so these are a sample of it.
+        input_sentence_size: number of sentence pairs, at most, that a model is trained on, evenly spread over the first
+            half million. A larger corpus is stored in blocks drawn from all of its files, so these are a sample of it.
 
     Raises:
         UserError: if an argument is out of range.
@@ -74,7 +76,7 @@ class SentencePieceTokenizer:
         if self.files:
             self._load_files()
             return
-        sources, targets = (list(side[: self.input_sentence_size]) for side in (sources, targets))
+        sources, targets = (sample(side, self.input_sentence_size) for side in (sources, targets))
         console = plain_console(quiet=not progress)
         with console.status(f"Learning {self.model_type} tokens from {len(sources):,} sentence pairs"):
             if self.joint:
@@ -202,6 +204,16 @@ class SentencePieceTokenizer:
         if self.sampling_alpha > 0.0:
             self._source_sampler = SegmentationSampler(source, self.model_type, self.sampling_alpha)
             self._target_sampler = SegmentationSampler(target, self.model_type, self.sampling_alpha)
+
+
+def sample(sentences: Sequence[str], size: int) -> list[str]:
+    """Return `size` sentences, evenly spread over the first `SAMPLED`; all if there are fewer."""
+    total = min(len(sentences), max(size, SAMPLED))
+    if len(sentences) <= size:
+        return list(sentences)
+    return [
+        text for row, text in enumerate(islice(sentences, total)) if row * size // total != (row - 1) * size // total
+    ]
 
 
 def check_settings(model_type: str, vocab_size: int | Literal["auto"], sampling_alpha: int | float) -> None:

@@ -206,3 +206,16 @@ def test_what_the_package_datasets_writes_is_read(tmp_path: Path, monkeypatch: p
     assert message_of(lambda: hub_files(str(folder), "no-such-name")).endswith(
         "check data.path, data.name and the network"
     )
+
+
+def test_names_of_splits_may_have_several_words_and_other_splits_are_not_trained_on(tmp_path: Path) -> None:
+    for name in ("a-train", "a-test", "a-test_2017"):
+        (tmp_path / f"{name}.tsv").write_text("a\tb\n")
+    files = data_set_files(str(tmp_path), None, ("train", "validation", "test_2017"))
+    assert {split: [Path(file).name for file in found] for split, found in files.items()} == {
+        "train": ["a-train.tsv"],
+        "test_2017": ["a-test_2017.tsv"],
+    }
+    (tmp_path / "a-train.tsv").rename(tmp_path / "pairs.tsv")
+    assert set(data_set_files(str(tmp_path), None, ("train",))) <= {"train"}
+    assert all("test" not in file for file in data_set_files(str(tmp_path), None, ("train",)).get("train", []))

@@ -215,6 +215,27 @@ def test_a_file_without_a_header_has_the_columns_of_the_training_file(tmp_path: 
     assert {name: count for name, count in found.report.counts.items() if "header" in name} == {"train: header line": 1}
 
 
+def test_a_later_part_without_a_header_has_the_columns_of_the_first(tmp_path: Path) -> None:
+    lines = ["fr\ten", *(f"{target}\t{source}" for source, target in PAIRS)]
+    parts = [write(tmp_path / f"part{n}.tsv", some) for n, some in enumerate((lines[:20], lines[20:]))]
+    assert parallel(parts).fingerprint == parallel(write(tmp_path / "all.tsv", lines)).fingerprint
+
+
+def test_other_columns_of_the_same_name_are_another_corpus(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "a.tsv", ["en\tfr\tfr", *(f"{source}\t{target}\tautre {target}" for source, target in PAIRS)]
+    )
+    found = [parallel(file, source_column=1, target_column=column).splits["train"].targets[0] for column in (2, 3)]
+    assert found[1] == f"autre {found[0]}"
+
+
+def test_a_file_of_a_byte_order_mark_alone_is_empty(tmp_path: Path) -> None:
+    file = tmp_path / "a.tsv"
+    file.write_bytes(b"\xef\xbb\xbf")
+    for files in (str(file), [str(file), str(file)]):
+        assert message_of(partial(parallel, files)).startswith(f"{file} is empty")
+
+
 def test_an_evaluation_needs_no_training_file(tmp_path: Path) -> None:
     file = write(tmp_path / "new.tsv", ["\t".join(pair) for pair in PAIRS])
     found = parallel(None, test=file)

@@ -21,6 +21,7 @@ class IdentityNormalizer(Normalizer):
     """
 
     sums_to_one: ClassVar[bool] = False
+    needs_positive: ClassVar[bool] = True
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         wide = at_least_float32(scores)

@@ -31,10 +31,12 @@ class Normalizer(nn.Module, ABC):
             its score; fused kernels compute these.
         sums_to_one: whether the weights of a row are a distribution over the keys. Where they are not, entropies, maps
             and alignments divide the positive part of a row by its sum (`Attended.distribution`).
+        needs_positive: whether only positive scores give a positive weight.
     """
 
     is_softmax: ClassVar[bool] = False
     sums_to_one: ClassVar[bool] = True
+    needs_positive: ClassVar[bool] = False
 
     def sink_logits(self, keys: Float[Tensor, "*batch source width"]) -> Float[Tensor, "#heads"] | None:
         """Return the score of one more key, whose value is 0, for each head, in the dtype and on the device of `keys`.

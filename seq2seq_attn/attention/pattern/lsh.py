@@ -40,6 +40,7 @@ class LshPattern(Pattern):
 
     reads_query: ClassVar[bool] = True
     selects: ClassVar[bool] = True
+    needs_vectors: ClassVar[bool] = True
     rotations: Tensor
 
     def __init__(

@@ -40,6 +40,7 @@ class Pattern(nn.Module, ABC):
     reweighs: ClassVar[bool] = False
     reads_query: ClassVar[bool] = False
     selects: ClassVar[bool] = False
+    needs_vectors: ClassVar[bool] = False
     gathers: ClassVar[bool] = False
     length_ratio: float = 1.0
     fused_from: int = sys.maxsize

@@ -23,12 +23,14 @@ class Score(nn.Module, ABC):
             keys may serve several of queries (`matmul_groups`).
         rotatable: whether prepared queries and keys are vectors of a head's width that meet in an inner product, which
             a rotary or Shaw's relative position encoding needs.
+        never_positive: whether no score is above 0.
         reads_query: whether the scores depend on the content of a query.
         max_length: number of positions that it has scores for; None: any.
         query_parts, key_parts: number of tensors that `prepare_query` and `prepare_keys` return.
     """
 
     inner_product: ClassVar[bool] = False
+    never_positive: ClassVar[bool] = False
     reads_query: bool = True
     max_length: int | None = None
     query_parts: int = 1

@@ -151,7 +151,7 @@ def line_blocks(file: Path, *, carriage_returns: bool = False) -> Iterator[tuple
     Raises:
         UserError: if the file cannot be read, or is empty, UTF-16, without line feeds or with an endless line.
     """
-    held, ends = b"", np.zeros(0, np.int64)
+    held, ends, yielded = b"", np.zeros(0, np.int64), False
     with opened(file) as stream:
         head = True
         while buffer := stream.read(BUFFER):
@@ -165,6 +165,7 @@ def line_blocks(file: Path, *, carriage_returns: bool = False) -> Iterator[tuple
                 taken += CHUNK_LINES
                 end = int(ends[taken - 1])
                 yield held[start:end], CHUNK_LINES, read_of(stream)
+                yielded = True
                 start = end
             held, ends = held[start:], ends[taken:] - start
             if len(held) - (int(ends[-1]) if len(ends) else 0) > MOST_BYTES:
@@ -174,6 +175,8 @@ def line_blocks(file: Path, *, carriage_returns: bool = False) -> Iterator[tuple
         rest = len(ends) + (not held.endswith(b"\n"))
         if held:
             yield held, rest, read_of(stream)
+        elif not yielded:  # a byte-order mark alone
+            raise UserError(f"{file} is empty; check data.path or get the file again")
 
 
 def read_of(stream: Any) -> int:

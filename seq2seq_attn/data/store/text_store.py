@@ -12,7 +12,6 @@ from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
-from filelock import FileLock
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
@@ -23,7 +22,7 @@ from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture, prepare_text,
 from seq2seq_attn.data.store.progress import progress
 from seq2seq_attn.data.store.workers import Workers, num_cores
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.files import replacing
+from seq2seq_attn.files import locked, replacing
 
 FORMAT = 1  # of the files; another one is prepared anew
 SMALL = 1 << 25  # bytes of files that one process prepares before others would have started
@@ -146,8 +145,7 @@ def stored_corpus(
         settings += [mixture, [source.corpus for source in sources.get("train", [])]]
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:32]
     folder = cache_dir / key
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache_dir / f"{key}.lock"):  # another process of this or another machine prepares it: wait
+    with locked(cache_dir / f"{key}.lock"):  # of this machine's processes and others'
         if not is_complete(folder):
             prepare(sources, cleaning, held_out, folder, max_rejected, num_processes, mixture)
     if copy_to is not None:
@@ -157,7 +155,15 @@ def stored_corpus(
     for split, rows in splits.items():
         warn_of_overlap(split, about["counts"].get(f"{split}: sources also in train", 0), len(rows))
     digest = hashlib.sha256(json.dumps([languages, about["shards"]]).encode()).hexdigest()
-    return LoadedCorpus(splits, CleaningReport(about["counts"]), *languages, origins, stored=digest, copy_to=copy_to)
+    return LoadedCorpus(
+        splits,
+        CleaningReport(about["counts"]),
+        *languages,
+        origins,
+        stored=digest,
+        copy_to=copy_to,
+        num_processes=num_processes,
+    )
 
 
 def is_complete(folder: Path) -> bool:

@@ -57,8 +57,9 @@ class Workers:
                 yield pending.popleft().result()
         except BrokenProcessPool as error:
             raise UserError(
-                "a process that prepares the data was killed, perhaps for want of memory; run the command again, it "
-                "goes on from there, with fewer processes: data.num_processes=1"
+                "a process that prepares the data ended, perhaps for want of memory; run the command again, it goes on "
+                "from there, with one process: data.num_processes=1 (a script of your own needs "
+                "`if __name__ == '__main__':` around what it calls)"
             ) from error
 
 
