@@ -123,13 +123,15 @@ def gradients(context: Tensor, upstream: Tensor, inputs: list[Tensor]) -> tuple[
 
 
 def test_a_key_that_one_head_hides_stays_hidden_when_heads_are_mixed() -> None:
-    # Of the fixed heads, the second attends to the previous token alone.
-    layer = build_attention("fixed_patterns", "mix=talking_heads", dim=DIM, num_heads=8)
-    nn.init.ones_(layer.attention.mix.weight_matrix)
-    weights = layer(torch.randn(2, 6, DIM), need_weights=True).weights
-    assert (weights[:, 1].tril(-2) == 0).all()
-    assert (weights[:, 1].triu() == 0).all()
-    assert (weights[:, 1].diagonal(-1, 1, 2) != 0).all()
+    layer = build_attention("lsh", "mix=talking_heads", "pattern.num_rounds=1", dim=DIM, num_heads=8)
+    attention, x = layer.attention, torch.randn(2, 6, DIM)
+    nn.init.ones_(attention.mix.weight_matrix)
+    query, keys = (prepare(x)[0] for prepare in (attention.score.prepare_query, attention.score.prepare_keys))
+    chosen = attention.pattern.select(query, keys, None, torch.arange(6))
+    assert not torch.equal(chosen[:, 0], chosen[:, 1])
+    weights = layer(x, need_weights=True).weights
+    assert (weights[~chosen] == 0).all()
+    assert (weights[chosen] != 0).all()
 
 
 @pytest.mark.parametrize(

@@ -214,3 +214,31 @@ def test_the_code_of_the_page_runs() -> None:
         exec(block, names)
     assert names["weights"].shape == (2, 8, 7, 7)
     assert (names["weights"][1, :, :, 4:] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("preset", "other", "sentence"),
+    [
+        (
+            "l2",
+            "normalizer=relu",
+            "ReluNormalizer gives weight to positive scores, and those of L2Score are never above",
+        ),
+        (
+            "l2",
+            "normalizer=identity",
+            "IdentityNormalizer gives weight to positive scores, and those of L2Score are never",
+        ),
+        ("l2", "pattern=lsh", "LshPattern selects keys by an inner product of queries and keys, which L2Score is not"),
+        ("fixed_patterns", "mix=talking_heads", "TalkingHeadsMix mixes the scores of all heads, and FixedScore hides"),
+    ],
+)
+def test_parts_that_give_no_weights_or_wrong_ones_together_are_refused(preset: str, other: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=rf"^{sentence}"):
+        build_attention(preset, other, dim=16, num_heads=8)
+
+
+def test_self_attention_with_a_history_is_refused_wherever_it_is_called() -> None:
+    layer = build_attention("coverage", query_dim=8, key_dim=8)
+    with pytest.raises(UserError, match="reads the weights of the steps before"):
+        layer.attention.attend_self(torch.zeros(1, 3, 8))

@@ -2,6 +2,7 @@
 
 import io
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.tokenizer import sentencepiece as tokenizer_module
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer, sample
 from seq2seq_attn.tokenizer.sentencepiece_model import auto_vocab_size
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -334,3 +336,15 @@ def test_a_given_model_that_is_none_is_a_sentence(tmp_path: Path) -> None:
         given_tokenizer("nowhere")
     with pytest.raises(UserError, match=r"^tokenizer.model=\['a'\] must be one file, or \[SOURCE,TARGET\]$"):
         given_tokenizer(["a"])
+
+
+def test_a_sample_is_evenly_spread_over_the_first_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer_module, "SAMPLED", 20)
+    sentences = [str(number) for number in range(30)]
+    assert sample(sentences, 30) == sentences
+    assert sample(sentences, 10) == sentences[:20:2]
+    for size in (1, 7, 19, 25):
+        found = [int(text) for text in sample(sentences, size)]
+        gaps = {after - before for before, after in pairwise(found)}
+        assert len(found) == size
+        assert (min(found), max(gaps, default=1) - min(gaps, default=1) <= 1) == (0, True)
