@@ -400,8 +400,8 @@ def child(task: str, options: argparse.Namespace, pairs: int) -> Any:
 TEXT = """\
 # What a corpus larger than memory costs
 
-Corpora of sentence pairs of {bytes:.0f} bytes, written by the benchmark, are prepared, and small recurrent models are
-trained on them. Memory is the largest sum of the proportional set sizes of all processes of a command.
+Corpora of sentence pairs of {bytes:.0f} bytes, written by the benchmark from 30,000 made-up words, are prepared, and small
+recurrent models are trained on them. Memory is the largest sum of the proportional set sizes of all processes of a command.
 
 | | {small:,} pairs | {large:,} pairs |
 |:--|--:|--:|
@@ -433,8 +433,8 @@ rounds of twenty steps in turn); reading the batches is {large_loading_share:.1%
 """
 KILL = """\
 A preparation of {pairs:,} pairs that was killed with SIGKILL at {preparations_killed} random moments and started again
-left {shards} shards of an undisturbed one, by SHA-256. A training that was killed {trainings_killed} times left
-{losses} losses of {number} updates.
+left {shards} an undisturbed one, by SHA-256. A training of {number} updates that was killed {trainings_killed} times
+left {losses} an undisturbed one.
 
 """
 
@@ -453,7 +453,12 @@ def page(figures: dict[str, Any]) -> str:
         ("CPU-seconds", "start", "cpu_seconds", lambda value: f"{value:.1f}"),
         ("training, 100 updates: memory, GB", "train", "peak_bytes", gigabytes),
         ("first batch of a new epoch: seconds", "order", "first_batch_seconds", lambda value: f"{value:.2f}"),
-        ("order of an epoch: bytes a pair", "order", "bytes_per_pair", lambda value: f"{value:.1f}"),
+        (
+            "order of an epoch, with one shard in memory: bytes a pair",
+            "order",
+            "bytes_per_pair",
+            lambda value: f"{value:.1f}",
+        ),
         ("padding", "order", "padding_share", lambda value: f"{value:.1%}"),
     ):
         if task in figures:
@@ -469,9 +474,9 @@ def page(figures: dict[str, Any]) -> str:
         step=STEP.format(**figures["step"]) if "step" in figures else "",
         kill=KILL.format(
             pairs=KILLED,
-            shards="the same" if kill["same_shards"] else "other",
+            shards="the same shards as" if kill["same_shards"] else "other shards than",
             number=kill["losses"],
-            **kill | {"losses": "the same" if kill["same_losses"] else "other"},
+            **kill | {"losses": "the same losses as" if kill["same_losses"] else "other losses than"},
         )
         if kill
         else "",
