@@ -401,8 +401,8 @@ TEXT = """\
 # What a corpus larger than memory costs
 
 Corpora of sentence pairs of {bytes:.0f} bytes, written by the benchmark from 30,000 made-up words, are prepared, and
-small recurrent models are trained on them. Memory is the largest sum of the proportional set sizes of all processes of a
-command.
+small recurrent models are trained on them. Memory is the largest sum of the proportional set sizes of all processes of
+a command.
 
 | | {small:,} pairs | {large:,} pairs |
 |:--|--:|--:|
