@@ -23,6 +23,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
 from seq2seq_attn.nn.masked import intersect_masks
 from seq2seq_attn.nn.precision import at_least_float32
+from seq2seq_attn.nn.projections import query_key_projections
 
 CHUNK = 64  # positions of causal attention that are computed over all pairs
 
@@ -131,12 +132,8 @@ class KernelAttention(AttentionLayer):
         head_dim = query_dim // self.num_heads
         self.feature_map = build_part(feature_map, head_dim=head_dim, num_heads=self.num_heads, layer=layer)
         self.backend = backend
-        self.project_query = nn.Linear(query_dim, query_dim, bias=qkv_bias)
-        self.project_key = nn.Linear(key_dim, query_dim, bias=qkv_bias)
-        for projection in (self.project_query, self.project_key):
-            nn.init.xavier_uniform_(projection.weight)
-            if qkv_bias:
-                nn.init.zeros_(projection.bias)
+        widths = query_dim, query_dim
+        self.project_query, self.project_key = query_key_projections(query_dim, key_dim, *widths, bias=qkv_bias)
         self.project_values = self.project_output = None
         if project_values:
             self.project_values = nn.Linear(value_dim, query_dim, bias=qkv_bias)

@@ -13,6 +13,7 @@ from seq2seq_attn.attention.packed_projection import PackableScore
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, split_heads
 from seq2seq_attn.nn.precision import at_least_float32
+from seq2seq_attn.nn.projections import query_key_projections
 
 
 @final
@@ -35,13 +36,9 @@ class CosineScore(PackableScore):
         super().__init__()
         check_heads("query_dim", query_dim, num_heads)
         self.num_heads = num_heads
-        self.project_query = nn.Linear(query_dim, query_dim, bias=bias)
-        self.project_key = nn.Linear(key_dim, query_dim, bias=bias)
+        widths = query_dim, query_dim
+        self.project_query, self.project_key = query_key_projections(query_dim, key_dim, *widths, bias=bias)
         self.scales = nn.Parameter(torch.full((num_heads,), initial_scale))
-        for projection in (self.project_query, self.project_key):
-            nn.init.xavier_uniform_(projection.weight)
-            if bias:
-                nn.init.zeros_(projection.bias)
 
     @property
     def projections(self) -> tuple[nn.Linear, nn.Linear]:

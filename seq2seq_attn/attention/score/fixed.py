@@ -6,12 +6,13 @@ from typing import final
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.heads import check_heads, split_heads
+from seq2seq_attn.nn.projections import query_key_projections
 
 FIXED_HEADS = ("current", "previous", "next", "left", "right", "end", "start")
 
@@ -41,12 +42,8 @@ class FixedScore(Score):
         self.num_learned = num_heads - len(FIXED_HEADS)
         width = query_dim // num_heads
         self.scale = scale if scale is not None else width**-0.5
-        self.project_query = nn.Linear(query_dim, self.num_learned * width, bias=bias)
-        self.project_key = nn.Linear(key_dim, self.num_learned * width, bias=bias)
-        for projection in (self.project_query, self.project_key):
-            nn.init.xavier_uniform_(projection.weight)
-            if bias:
-                nn.init.zeros_(projection.bias)
+        widths = self.num_learned * width, self.num_learned * width
+        self.project_query, self.project_key = query_key_projections(query_dim, key_dim, *widths, bias=bias)
 
     def prepare_query(
         self, query: Float[Tensor, "batch target query_dim"]

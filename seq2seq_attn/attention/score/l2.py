@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from seq2seq_attn.attention.packed_projection import PackableScore
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, split_heads
+from seq2seq_attn.nn.projections import query_key_projections
 
 
 @final
@@ -35,12 +36,8 @@ class L2Score(PackableScore):
         self.num_heads = num_heads
         self.distance_scale = scale if scale is not None else (query_dim // num_heads) ** -0.5
         self.scale = 1.0  # of the projection
-        self.project_query = nn.Linear(query_dim, query_dim, bias=bias)
-        self.project_key = nn.Linear(key_dim, query_dim, bias=bias)
-        for projection in (self.project_query, self.project_key):
-            nn.init.xavier_uniform_(projection.weight)
-            if bias:
-                nn.init.zeros_(projection.bias)
+        widths = query_dim, query_dim
+        self.project_query, self.project_key = query_key_projections(query_dim, key_dim, *widths, bias=bias)
 
     @property
     def projections(self) -> tuple[nn.Linear, nn.Linear]:

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from seq2seq_attn.attention.packed_projection import PackableScore
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, matmul_groups, split_heads
+from seq2seq_attn.nn.projections import query_key_projections
 
 
 @final
@@ -44,12 +45,8 @@ class ScaledDotScore(PackableScore):
             head_dim = query_dim // num_heads
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads or num_heads
         self.scale = scale if scale is not None else head_dim**-0.5
-        self.project_query = nn.Linear(query_dim, self.num_heads * head_dim, bias=bias)
-        self.project_key = nn.Linear(key_dim, self.num_kv_heads * head_dim, bias=bias)
-        for projection in (self.project_query, self.project_key):
-            nn.init.xavier_uniform_(projection.weight)
-            if bias:
-                nn.init.zeros_(projection.bias)
+        widths = self.num_heads * head_dim, self.num_kv_heads * head_dim
+        self.project_query, self.project_key = query_key_projections(query_dim, key_dim, *widths, bias=bias)
 
     @property
     def projections(self) -> tuple[nn.Linear, nn.Linear]:
