@@ -26,7 +26,10 @@ class TensorBoardRun(TensorBoardLogger):
 
     def __init__(self, *, save_dir: str, resume: str | None) -> None:
         self._resumes = resume == "auto"
-        purge = None if self._resumes else 0
+        # Files of one second are read in the order of their names, in which the tenth file of a process comes before
+        # the ninth: an event that hides all before it is written only where there is something to hide.
+        earlier = any((Path(save_dir) / "tensorboard").glob("events.out.tfevents.*"))
+        purge = 0 if earlier and not self._resumes else None
         super().__init__(save_dir, name="tensorboard", version="", default_hp_metric=False, purge_step=purge)
 
     @rank_zero_only

@@ -119,7 +119,7 @@ def test_additive_score_by_hand() -> None:
 
 
 def test_coverage_by_hand() -> None:
-    # The first key has the weights 0.5 and 0.25 behind it and a fertility of 2 sigmoid(0) = 1: a coverage of 0.75.
+    # The first key got the weights 0.5 and 0.25, and its fertility is 2 sigmoid(0) = 1: a coverage of 0.75.
     score = attention_of("coverage", query_dim=1, key_dim=1, value_dim=1).score
     score.additive.project_query.weight.data = torch.tensor([[2.0]])
     score.additive.project_key.weight.data = torch.tensor([[-1.0]])

@@ -7,6 +7,7 @@ import io
 import os
 import pty
 import re
+import select
 import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -327,6 +328,11 @@ def test_the_prompt_shows_no_control_characters(
     assert capsys.readouterr().out == f"  -0.500  {SHOWN}\n\n"
 
 
+def plain(shown: str) -> str:
+    """Leave out what moves the cursor and colours."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
 def test_at_a_terminal_progress_stands_on_standard_error_and_only_there(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -335,9 +341,11 @@ def test_at_a_terminal_progress_stands_on_standard_error_and_only_there(
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr("sys.stderr", terminal)
         found = run(tmp_path, file, text_of(SENTENCES[:5]), "search=greedy", "search.limits.max_length=5")
-        shown = os.read(ours, 100_000).decode()
+        shown = ""
+        while " 5/5 lines " not in plain(shown) and select.select([ours], [], [], 5.0)[0]:  # it arrives in parts
+            shown += os.read(ours, 100_000).decode()
     os.close(ours)
-    assert " 5/5 lines " in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert " 5/5 lines " in plain(shown)
     assert len(found) == 5
     assert not any("lines" in line for line in found)
     assert capsys.readouterr().out == ""

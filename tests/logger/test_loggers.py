@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from small_run import run_here
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
 from wandb.proto import wandb_internal_pb2
 
 from seq2seq_attn.logger.tensorboard_logger import TensorBoardRun
@@ -83,6 +84,17 @@ def test_a_tensorboard_run_holds_scalars_table_and_maps(logged: tuple[Path, bool
     assert {"train/loss", "val/bleu"} <= set(tags["scalars"])
     assert bool(tags["images"]) == with_text
     assert any("translations" in tag for tag in tags["tensors"]) == with_text
+
+
+def test_files_of_one_second_hide_nothing_of_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tenth file of a process is read before the ninth."""
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(9))
+    monkeypatch.setattr(event_file_writer.time, "time", lambda: 1.8e9)
+    logger = TensorBoardRun(save_dir=str(tmp_path), resume=None)
+    for step in (1, 2):
+        logger.log_metrics({"loss": 1.0}, step)
+        logger.finalize("success")  # the next event opens another file
+    assert [event.step for event in EventAccumulator(str(tmp_path / "tensorboard")).Reload().Scalars("loss")] == [2, 1]
 
 
 def test_metrics_csv_is_written_beside_other_loggers(logged: tuple[Path, bool]) -> None:
