@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import warnings
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, final
 
@@ -37,6 +38,13 @@ def import_from_current_folder() -> None:
     """
     if "" not in sys.path and not sys.flags.safe_path:
         sys.path.append("")
+
+
+def find_own_plugins() -> None:
+    """Let Hydra find the sweepers of a checkout that is installed in place, whose folder is not on the path elsewhere."""
+    checkout = Path(__file__).parents[1]
+    if (checkout / "hydra_plugins").is_dir() and str(checkout) not in sys.path:
+        sys.path.append(str(checkout))
 
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)

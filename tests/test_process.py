@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from configs import CONF
+from configs import CONF, ROOT
+
+from seq2seq_attn.process import find_own_plugins
 
 CHILD = """
 import resource, sys, numpy as np
@@ -83,3 +85,15 @@ def test_lines_are_printed_where_sys_stdout_leads_and_appended_to_train_log(
     assert capsys.readouterr().out == "first\nsecond\n"
     assert bar.getvalue() == "above the bar\n"
     assert [line[19:] for line in log.read_text("utf-8").splitlines()] == [" first", " second", " above the bar"]
+
+
+def test_hydra_finds_the_sweepers_of_a_checkout_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An editable install leaves the folder of plugins off the path, of which Hydra reads the folders."""
+    monkeypatch.chdir(tmp_path)
+    elsewhere = [folder for folder in sys.path if folder and Path(folder).resolve() != ROOT]
+    monkeypatch.setattr(sys, "path", elsewhere)
+    find_own_plugins()
+    find_own_plugins()
+    assert sys.path == [*elsewhere, str(ROOT)]

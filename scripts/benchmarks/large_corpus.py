@@ -504,9 +504,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--environments", type=Path, default=Path("runs/peers"), help="folder for OpenNMT-py")
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument(
-        "--output", type=Path, default=OUTPUT, help="figures; the page is written beside them"
-    )
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="figures; the page is written beside them")
     options = parser.parse_args(arguments)
     options.folder = options.folder.resolve()
     if options.tasks[0] in CHILDREN:

@@ -25,6 +25,7 @@ from seq2seq_attn.errors import EXIT_CODE, causes, command, sentence_of
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import (
     drop_unwritten,
+    find_own_plugins,
     import_from_current_folder,
     keep_freed_memory,
     leave_on_signals,
@@ -50,6 +51,7 @@ def main(
     """
     open_closed_streams()
     import_from_current_folder()
+    find_own_plugins()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises what it would have printed
     keep_freed_memory()
     leave_on_signals()
