@@ -41,7 +41,7 @@ def import_from_current_folder() -> None:
 
 
 def find_own_plugins() -> None:
-    """Let Hydra find the sweepers of a checkout that is installed in place, whose folder is not on the path elsewhere."""
+    """Let Hydra find the sweepers of a checkout that is installed in place, from any folder."""
     checkout = Path(__file__).parents[1]
     if (checkout / "hydra_plugins").is_dir() and str(checkout) not in sys.path:
         sys.path.append(str(checkout))

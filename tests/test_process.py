@@ -93,7 +93,7 @@ def test_hydra_finds_the_sweepers_of_a_checkout_from_any_folder(
     """An editable install leaves the folder of plugins off the path, of which Hydra reads the folders."""
     monkeypatch.chdir(tmp_path)
     elsewhere = [folder for folder in sys.path if folder and Path(folder).resolve() != ROOT]
-    monkeypatch.setattr(sys, "path", elsewhere)
+    monkeypatch.setattr(sys, "path", list(elsewhere))
     find_own_plugins()
     find_own_plugins()
     assert sys.path == [*elsewhere, str(ROOT)]
