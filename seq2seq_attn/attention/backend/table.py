@@ -67,6 +67,10 @@ class Group(NamedTuple):
     visible: Bool[Tensor, "keys"] | None
     values: Float[Tensor, "heads keys columns"]
 
+    def covers(self, scores: Float[Tensor, "heads target source"]) -> bool:
+        """Return whether these sentences read every score."""
+        return scores.shape[1:] == (self.rows, self.keys)
+
     def columns(self, x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "heads length columns"]:
         """Return what a tensor has of these sentences, side by side."""
         return side_by_side(x[self.sentences])
@@ -109,7 +113,10 @@ class TableAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         scores, context = ctx.saved_tensors
-        scores_grad = torch.zeros_like(scores) if ctx.needs_input_grad[0] else None
+        covered = not ctx.causal and len(ctx.groups) == 1 and ctx.groups[0].covers(scores)
+        scores_grad = None
+        if ctx.needs_input_grad[0]:
+            scores_grad = torch.empty_like(scores) if covered else torch.zeros_like(scores)
         values_grad = context.new_zeros(*context.shape[:2], scores.shape[2], context.shape[3])
         for group in ctx.groups:
             columns, grad = group.columns(upstream), torch.zeros_like(group.values)
@@ -119,7 +126,10 @@ class TableAttention(torch.autograd.Function):
                 grad[heads, keys].baddbmm_(weights.mT, columns[heads, rows])
                 if scores_grad is not None:
                     slope = torch.baddbmm(shared[heads, rows], columns[heads, rows], group.values[heads, keys].mT)
-                    scores_grad[heads, rows, keys].addcmul_(weights, slope)
+                    if covered:
+                        torch.mul(weights, slope, out=scores_grad[heads, rows, keys])
+                    else:
+                        scores_grad[heads, rows, keys].addcmul_(weights, slope)
             group.put(grad, values_grad)
         return scores_grad, values_grad, None, None, None
 
@@ -153,9 +163,12 @@ def tiles(
 ) -> Iterator[tuple[slice, slice, slice]]:
     """Yield heads, rows and keys of each tile; a causal one has the keys up to its last row."""
     threads = torch.get_num_threads()
-    height = min(group.rows, ROWS * threads)
-    num_heads = max(1, WEIGHTS * threads // (height * group.keys))
-    height = max(1, min(height, WEIGHTS * threads // group.keys))
+    height = max(1, min(group.rows, WEIGHTS * threads // group.keys))
+    if causal:
+        height = min(height, ROWS * threads)
+    # Several heads of some rows are no contiguous part of the scores, and the softmax would copy them.
+    whole = causal or height == group.rows
+    num_heads = max(1, WEIGHTS * threads // (height * group.keys)) if whole else 1
     for head in range(0, len(scores), num_heads):
         for row in range(0, group.rows, height):
             end = min(row + height, group.rows)
