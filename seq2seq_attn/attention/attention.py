@@ -140,7 +140,7 @@ class Attention(AttentionLayer):
                     "attention.project_output=true, or give attention.head_dim and attention.num_heads that multiply "
                     f"to {query_dim}"
                 )
-            self.relative = relative(num_heads=self.num_heads * sets, head_dim=sizes.score_width)
+            self.relative = relative(num_heads=self.num_heads, head_dim=sizes.score_width)
         if self.relative is not None:
             self._check_relative(self.relative, sizes)
         self.reads_history = reads_history(self.score, self.normalizer)

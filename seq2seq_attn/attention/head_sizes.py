@@ -52,6 +52,9 @@ def head_sizes(
         most_heads(query_dim // sets, query_dim if project_values else value_dim) if num_heads is None else num_heads
     )
     kv_heads = heads if num_kv_heads is None else num_kv_heads
+    for option, number in (("num_heads", heads), ("num_kv_heads", kv_heads)):
+        if number < 1:
+            raise UserError(f"attention.{option}={number} leaves no head; use 1 or more")
     check_heads("attention.num_heads", heads, kv_heads, option="num_kv_heads")
     if not project_values:
         check_heads("value_dim", value_dim, kv_heads)

@@ -68,6 +68,20 @@ def test_two_equal_sets_of_weights_leave_what_lambda_leaves() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.full((2, 2, 5), 0.8))  # 1 - lambda, which is 1 - 1 + 0.2
 
 
+def test_both_sets_of_weights_of_a_head_have_the_slope_of_their_head() -> None:
+    relative = built(composed("position=alibi").position)(dim=DIM).relative
+    sizes = {"query_dim": DIM, "key_dim": DIM, "value_dim": DIM}
+    layer = attention_of("differential", "attention.num_heads=2", **sizes, relative=relative)
+    for projection in layer.score.projections:
+        nn.init.zeros_(projection.weight)
+    nn.init.zeros_(layer.mix.lambda_query)
+    weights = layer.attend_self(torch.randn(1, 3, DIM), need_weights=True).weights
+    distance = (torch.arange(3) - torch.arange(3)[:, None]).abs()
+    for head, slope in enumerate((2**-4, 2**-8)):
+        expected = 0.8 * (-slope * distance).softmax(-1)  # 1 - lambda
+        torch.testing.assert_close(weights[0, head], expected)
+
+
 def test_a_sigmoid_gate_by_hand() -> None:
     gate = SigmoidGate(query_dim=1, context_dim=4, num_heads=2, per_head=True)
     gate.project.weight.data = torch.tensor([[0.0], [math.log(3)]])

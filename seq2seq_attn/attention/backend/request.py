@@ -57,7 +57,10 @@ class Parts(NamedTuple):
         if self.relative is None or not self.relative.biases:
             return scores
         content = query[0] if self.relative.needs_inner_product else None
-        return scores + self.relative.bias(content, positions.query, positions.key).to(scores.dtype)
+        bias = self.relative.bias(content, positions.query, positions.key)
+        if content is None and self.mix is not None:  # the same for each set of scores of a head
+            bias = torch.cat([bias] * self.mix.score_heads_per_head, -3)
+        return scores + bias.to(scores.dtype)
 
     def normalize(
         self,
