@@ -44,6 +44,7 @@ TWO_LAYERS = ("model.encoder.num_layers=2", "model.decoder.num_layers=2")
 AUTOSAVES = ("last.ckpt", "previous.ckpt")
 ROWS = "rows.jsonl"
 LOG = "output.txt"
+ATTEMPTS = "attempts.txt"
 SEEDS = (1, 2, 3)
 BEST = 5  # attentions of each home that are repeated with all seeds
 
@@ -93,7 +94,7 @@ HOMES = {
     "rnn_luong": Home(
         title="Attention to the source in Luong's RNN, after the recurrent step",
         slot="attention",
-        model=("model=rnn", "model/decoder=rnn_luong"),
+        model=("model=rnn", "decoder@model.decoder=rnn_luong"),
         usual="luong_general",
         first=("none", "luong_general", "multihead"),
         own=LUONG,
@@ -267,13 +268,13 @@ def run_job(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def train(overrides: Sequence[str], folder: Path) -> None:
-    """Run train.py, and add its processor time to that of the attempts before."""
-    with (folder / LOG).open("a", encoding="utf-8") as log:
+    """Run train.py; note that it started and, when it ends, its processor time."""
+    with (folder / LOG).open("a", encoding="utf-8") as log, (folder / ATTEMPTS).open("a", encoding="utf-8") as attempts:
+        print("started", file=attempts, flush=True)
         process = subprocess.Popen([sys.executable, "train.py", *overrides], cwd=ROOT, stdout=log, stderr=log)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    with (folder / "processor_seconds.txt").open("a", encoding="utf-8") as file:
-        file.write(f"{usage.ru_utime + usage.ru_stime:.1f}\n")
+        print(f"{usage.ru_utime + usage.ru_stime:.1f}", file=attempts)
 
 
 def row_of(job: Job, folder: Path) -> dict[str, Any]:
@@ -281,8 +282,8 @@ def row_of(job: Job, folder: Path) -> dict[str, Any]:
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
     config = OmegaConf.load(folder / "config.yaml")
-    times = folder / "processor_seconds.txt"
-    seconds = sum(map(float, times.read_text(encoding="utf-8").split())) if times.is_file() else 0.0
+    attempts = (folder / ATTEMPTS).read_text(encoding="utf-8").split()
+    undisturbed = attempts.count("started") == 1
     return {
         **job._asdict(),
         "commit": provenance.get("commit"),
@@ -295,8 +296,8 @@ def row_of(job: Job, folder: Path) -> dict[str, Any]:
         "entropy": results["attention_entropy"],
         "epochs": config.trainer.max_epochs,
         "updates": results["steps"],
-        "minutes": round(results["train_seconds"] / 60, 1),
-        "processor_minutes": round(seconds / 60, 1),
+        "minutes": round(results["train_seconds"] / 60, 1) if undisturbed else None,
+        "processor_minutes": round(float(attempts[1]) / 60, 1) if undisturbed and len(attempts) > 1 else None,
         "folder": job.folder(Path()).as_posix(),
     }
 
