@@ -15,135 +15,44 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from functools import cache
-from itertools import islice, zip_longest
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
-from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from seq2seq_attn.errors import UserError, reports_user_errors, sentence_of
+from scripts.benchmarks.home_runs import (
+    CAPTIONS,
+    HOMES,
+    MEASURES,
+    ROOT,
+    ROWS,
+    SEEDS,
+    Job,
+    RefusedError,
+    command,
+    first_jobs,
+    later_jobs,
+    read_rows,
+    write_rows,
+)
+from scripts.benchmarks.write_homes_page import write_page
+from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.evaluation import alignments
 from seq2seq_attn.files import replacing
-from seq2seq_attn.training.checks import check_positions
+from seq2seq_attn.inference.translator import Translator
 
-ROOT = Path(__file__).parents[2]
-VOCABULARY = 4000
-CAPTIONS = 10_000  # so few that the learning curves flatten within the schedule
-EPOCHS = 18
-COMMON = (
-    "data=multi30k", f"tokenizer.vocab_size={VOCABULARY}", "batch_tokens=2048", f"trainer.max_epochs={EPOCHS}",
-    "trainer.check_val_every_n_epoch=2", "val_sentences=256", "metric=[bleu,chrf]", "num_threads=1",
-    "~callback.attention_map", "~callback.translation_table",
-)  # fmt: skip
-TWO_LAYERS = ("model.encoder.num_layers=2", "model.decoder.num_layers=2")
 AUTOSAVES = ("last.ckpt", "previous.ckpt")
-ROWS = "rows.jsonl"
 LOG = "output.txt"
 ATTEMPTS = "attempts.txt"
-SEEDS = (1, 2, 3)
-BEST = 5  # attentions of each home that are repeated with all seeds
-
-
-class Home(NamedTuple):
-    """A place of a model that takes an attention.
-
-    Attributes:
-        slot: the option that selects the attention.
-        model: the overrides of all its runs.
-        usual: the attention whose number of parameters the others get.
-        first: the attentions that run first and with all seeds.
-        own: the attentions whose paper has them here.
-        width: the option that makes models equally large; it changes no width of the attention.
-        only: the attentions that run here; empty: all.
-    """
-
-    title: str
-    slot: str
-    model: tuple[str, ...]
-    usual: str
-    first: tuple[str, ...]
-    own: tuple[str, ...]
-    width: str
-    only: tuple[str, ...] = ()
-
-
-LUONG = ("luong_dot", "luong_general", "luong_concat", "luong_location", "local_m", "local_p")
-TRANSFORMER = ("model=transformer", *TWO_LAYERS)
-OF_TRANSFORMERS = (
-    "alternating", "bigbird", "block_summary", "cosformer", "cosine", "differential", "dilated", "fixed_patterns",
-    "gated", "global_local", "grouped_query", "l2", "linear", "lsh", "multi_query", "performer", "relu", "sigmoid",
-    "sink", "soft_cap", "softmax_free", "softmax_one", "sparse", "synthesizer_dense", "synthesizer_dense_vanilla",
-    "synthesizer_factorized_dense", "synthesizer_factorized_random", "synthesizer_fixed_random", "synthesizer_random",
-    "synthesizer_random_dense", "synthesizer_random_vanilla", "talking_heads", "top_blocks", "top_k",
-)  # fmt: skip
-HOMES = {
-    "rnn": Home(
-        title="Attention to the source in the RNN",
-        slot="attention",
-        model=("model=rnn",),
-        usual="bahdanau",
-        first=("none", "bahdanau", "multihead"),
-        own=("bahdanau", "coverage", "location_sensitive", "monotonic", "hard", "sparsemax", "entmax15"),
-        width="model.embedding_dim",
-    ),
-    "rnn_luong": Home(
-        title="Attention to the source in Luong's RNN, after the recurrent step",
-        slot="attention",
-        model=("model=rnn", "decoder@model.decoder=rnn_luong"),
-        usual="luong_general",
-        first=("none", "luong_general", "multihead"),
-        own=LUONG,
-        width="model.embedding_dim",
-        only=("none", "bahdanau", "multihead", "scaled_dot", *LUONG),
-    ),
-    "conv": Home(
-        title="Attention to the source in ConvS2S",
-        slot="attention",
-        model=("model=conv", *TWO_LAYERS),
-        usual="luong_dot",
-        first=("none", "luong_dot", "multihead"),
-        own=("luong_dot",),
-        width="model.encoder.dim",
-    ),
-    "self": Home(
-        title="Self-attention in the Transformer",
-        slot="attention",
-        model=(*TRANSFORMER, "feed_forward.ff_dim=768"),
-        usual="multihead",
-        first=("none", "multihead", "scaled_dot"),
-        own=("multihead", *OF_TRANSFORMERS),
-        width="feed_forward.ff_dim",
-    ),
-    "cross": Home(
-        title="Cross-attention in the Transformer",
-        slot="attention@cross_attention",
-        model=(*TRANSFORMER, "attention=multihead", "feed_forward.ff_dim=768"),
-        usual="multihead",
-        first=("none", "multihead", "scaled_dot"),
-        own=("multihead",),
-        width="feed_forward.ff_dim",
-    ),
-}
-
-
-class Job(NamedTuple):
-    """A run of the queue; its folder is HOME/PRESET/SEED."""
-
-    home: str
-    preset: str
-    seed: int
-
-    def folder(self, runs: Path) -> Path:
-        return runs / self.home / self.preset / str(self.seed)
-
-
-class RefusedError(Exception):
-    """An attention that a home does not take, with the sentence that says why."""
+WARM_UP = 64  # sentences that are translated before the time counts
 
 
 @reports_user_errors
@@ -160,14 +69,20 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     run.add_argument("--jobs", type=int, default=1, help="simultaneous runs, each on one thread")
     run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
     run.set_defaults(act=run_queue)
-    for command in commands.choices.values():
-        command.add_argument("--runs", type=Path, required=True, help="folder of the runs")
-        command.add_argument("--home", nargs="+", default=list(HOMES), choices=list(HOMES), metavar="HOME")
+    measure = commands.add_parser(
+        "measure", help="measure what has been trained: alone on the machine, run nothing else"
+    )
+    measure.add_argument("--data", type=Path, required=True, help="folder with the file tatoeba/fra.txt")
+    measure.add_argument("--updates", type=int, default=60, help="training steps that are timed (%(default)s)")
+    measure.set_defaults(act=measure_runs)
+    page = commands.add_parser("page", help="write the page of what has been trained")
+    page.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks/homes.md", help="%(default)s")
+    page.add_argument("--resamples", type=int, default=1000, help="test sets drawn for intervals (%(default)s)")
+    page.set_defaults(act=lambda given: write_page(given.runs, given.home, given.output, given.resamples))
+    for choice in commands.choices.values():
+        choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
+        choice.add_argument("--home", nargs="+", default=list(HOMES), choices=list(HOMES), metavar="HOME")
     return parser.parse_args(arguments)
-
-
-def presets() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
 
 
 def run_queue(options: argparse.Namespace) -> None:
@@ -175,61 +90,43 @@ def run_queue(options: argparse.Namespace) -> None:
     if not (options.data / "multi30k").is_dir():
         raise UserError(f"--data {options.data} has no folder multi30k; give the folder that contains it")
     options.runs.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(options.runs / "queue.lock", timeout=0):
-            cut_captions(options.data / "multi30k", options.runs / "captions")
-            failed = run_jobs(first_jobs(options.home), options)
-            failed = run_jobs(failed, options)
-            later = later_jobs(options.home, read_rows(options.runs))
-            failed += run_jobs(run_jobs(later, options), options)
-    except Timeout as error:
-        raise UserError(f"another queue runs in {options.runs}; end it, or give another folder of --runs") from error
+    with alone(options.runs):
+        cut_captions(options.data / "multi30k", options.runs / "captions")
+        failed = run_jobs(run_jobs(first_jobs(options.home), options), options)  # those that failed get a second try
+        later = later_jobs(options.home, read_rows(options.runs / ROWS))
+        failed += run_jobs(run_jobs(later, options), options)
     if failed:
         names = ", ".join(job.folder(Path()).as_posix() for job in failed)
         sys.exit(f"{len(failed)} runs failed: {names}; repeat the command to run them again")
+
+
+@contextmanager
+def alone(runs: Path) -> Iterator[None]:
+    """Hold the lock of a folder of runs.
+
+    Raises:
+        UserError: if another process works there.
+    """
+    try:
+        with FileLock(runs / "queue.lock", timeout=0):
+            yield
+    except Timeout as error:
+        raise UserError(f"another queue is at work in {runs}; end it, or give another folder of --runs") from error
 
 
 def cut_captions(source: Path, target: Path) -> None:
     """Copy the captions, of the training set the first ones only."""
     target.mkdir(exist_ok=True)
     for file in source.glob("*.gz"):
+        if (target / file.name).is_file():
+            continue
         with gzip.open(file) as lines, replacing(target / file.name) as stream, gzip.open(stream, "wb") as cut:
             cut.writelines(islice(lines, CAPTIONS) if file.name.startswith("train.") else lines)
 
 
-def first_jobs(homes: Sequence[str]) -> list[Job]:
-    """Return every attention of every home with the first seed: the usual ones, those at home there, the others."""
-    chosen = [HOMES[name] for name in homes]
-    everything = [home.only or tuple(presets()) for home in chosen]
-    rounds = [[home.first for home in chosen], [home.own for home in chosen], everything]
-    order = [
-        Job(name, preset, SEEDS[0])
-        for of_round in rounds
-        for row in zip_longest(*of_round)
-        for name, preset in zip(homes, row, strict=True)
-        if preset is not None
-    ]
-    return list(dict.fromkeys(order))
-
-
-def later_jobs(homes: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[Job]:
-    """Return the jobs of the other seeds: of the usual attentions, of those at home there, and of each home's best."""
-    order = []
-    for seed in SEEDS[1:]:
-        for name in homes:
-            scores = {
-                row["preset"]: row["bleu"]
-                for row in rows
-                if row["home"] == name and row.get("seed") == SEEDS[0] and "bleu" in row
-            }
-            best = sorted(scores, key=lambda preset: -scores[preset])[:BEST]
-            order += [Job(name, preset, seed) for preset in (*HOMES[name].first, *best, *HOMES[name].own)]
-    return list(dict.fromkeys(order))
-
-
 def run_jobs(jobs: Iterable[Job], options: argparse.Namespace) -> list[Job]:
     """Run those that have no row; return those that failed. Their output is in their folders."""
-    done = {(row["home"], row["preset"], row["seed"]) for row in read_rows(options.runs)}
+    done = {(row["home"], row["preset"], row["seed"]) for row in read_rows(options.runs / ROWS)}
     left = [job for job in jobs if job not in done]
     failed = []
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -241,7 +138,7 @@ def run_jobs(jobs: Iterable[Job], options: argparse.Namespace) -> list[Job]:
             if row is None:
                 failed.append(job)
             else:
-                write_rows(options.runs, [*read_rows(options.runs), row])
+                write_rows(options.runs / ROWS, [*read_rows(options.runs / ROWS), row])
                 for name in AUTOSAVES:
                     (job.folder(options.runs) / "checkpoints" / name).unlink(missing_ok=True)
     return failed
@@ -302,78 +199,45 @@ def row_of(job: Job, folder: Path) -> dict[str, Any]:
     }
 
 
-def read_rows(runs: Path) -> list[dict[str, Any]]:
-    file = runs / ROWS
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+def measure_runs(options: argparse.Namespace) -> None:
+    """Measure every finished run that has not been measured: alignment of all, speed and memory of the first seed."""
+    corpus = options.data / "tatoeba" / "fra.txt"
+    if not corpus.is_file():
+        raise UserError(f"--data {options.data} has no file tatoeba/fra.txt; give the folder that contains it")
+    torch.set_num_threads(1)
+    file = options.runs / MEASURES
+    with alone(options.runs):
+        measured = {(row["home"], row["preset"], row["seed"]) for row in read_rows(file)}
+        for row in read_rows(options.runs / ROWS):
+            job = Job(row["home"], row["preset"], row["seed"])
+            if "refused" not in row and job.home in options.home and job not in measured:
+                figures = {
+                    "aer": alignments.main([str(job.folder(options.runs)), "--corpus", str(corpus)])["attention"][3]
+                }
+                if job.seed == SEEDS[0]:
+                    figures |= costs(job, options)
+                write_rows(file, [*read_rows(file), {**job._asdict(), **figures}])
 
 
-def write_rows(runs: Path, rows: Iterable[dict[str, Any]]) -> None:
-    with replacing(runs / ROWS) as stream:
-        stream.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
-
-
-def command(job: Job) -> list[str]:
-    """Return the overrides of train.py for a run, without those that depend on the machine.
-
-    Raises:
-        RefusedError: if the home does not take the attention.
-    """
-    home = HOMES[job.home]
-    width = f"{home.width}={equal_width(job.home, job.preset)}"
-    return [*COMMON, *home.model, f"{home.slot}={job.preset}", width, f"seed={job.seed}"]
-
-
-@cache
-def equal_width(name: str, preset: str) -> int:
-    """Return the width with which the model of an attention is nearest in size to that of the home's usual one.
-
-    Raises:
-        RefusedError: if the home does not take the attention.
-    """
-    home = HOMES[name]
-    width: int = OmegaConf.select(composed(name, home.usual), home.width)
-    target = num_parameters(name, home.usual, width)
-    sizes = {width: num_parameters(name, preset, width)}
-    while True:
-        ordered = sorted(sizes, key=lambda known: abs(sizes[known] - target))
-        best = ordered[0]
-        beside = best + (1 if sizes[best] < target else -1)
-        if sizes[best] == target or beside in sizes:
-            return best
-        if len(sizes) > 1:  # along the line through two points
-            slope = (sizes[best] - sizes[ordered[1]]) / (best - ordered[1])
-            along = best + round((target - sizes[best]) / slope)
-            beside = beside if along in sizes else along
-        if beside < 1:
-            raise RefusedError(f"{preset} has more parameters than a whole model with {home.usual}")
-        sizes[beside] = num_parameters(name, preset, beside)
-
-
-def num_parameters(name: str, preset: str, width: int) -> int:
-    """Return the number of parameters of a model.
-
-    Raises:
-        RefusedError: if the home does not take the attention.
-    """
-    config = composed(name, preset).copy()
-    OmegaConf.update(config, HOMES[name].width, width)
-    try:
-        model = instantiate(OmegaConf.to_container(config.model, resolve=True), _convert_="all")
-        check_positions(model)
-    except Exception as error:
-        sentence = sentence_of(error)
-        if sentence is None:
-            raise
-        raise RefusedError(sentence) from error
-    return sum(weight.numel() for weight in model.parameters())
-
-
-@cache
-def composed(name: str, preset: str) -> DictConfig:
-    home = HOMES[name]
-    sizes = [f"model.{side}_vocab_size={VOCABULARY}" for side in ("source", "target")]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return compose("train", [*COMMON, *home.model, f"{home.slot}={preset}", *sizes])
+def costs(job: Job, options: argparse.Namespace) -> dict[str, float]:
+    """Return the speed and memory of a short training, and the speed of greedy search with the run's best weights."""
+    captions = (options.runs / "captions").resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        steps = [f"trainer.max_steps={options.updates}", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0"]
+        train([*command(job), *steps, f"hydra.run.dir={folder}", f"data.path={captions}"], folder)
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    with gzip.open(captions / "test_2016_flickr.en.gz", "rt", encoding="utf-8") as lines:
+        sources = lines.read().splitlines()
+    translator = Translator.load(job.folder(options.runs))
+    translator.translate(sources[:WARM_UP])
+    start = time.perf_counter()
+    translator.translate(sources)
+    return {
+        "tokens_per_second": results["tokens_per_second"],
+        "peak_memory_bytes": results["peak_memory_bytes"],
+        "decode_sentences_per_second": len(sources) / (time.perf_counter() - start),
+    }
 
 
 if __name__ == "__main__":
