@@ -181,7 +181,15 @@ def section(table: Table, finished: Sequence[dict[str, Any]], measures: Sequence
         if row["home"] == table.name:
             figures.setdefault(row["preset"], []).append(row)
     width = home.widths[-1].rpartition(".")[2]
-    titles = ["attention", "seeds", "BLEU", f"above {home.usual}", "95 %", "", *(column[1] for column in COLUMNS)]
+    titles = [
+        "attention",
+        "seeds",
+        "BLEU",
+        f"above {home.usual}",
+        "95 %",
+        "verdict",
+        *(column[1] for column in COLUMNS),
+    ]
     titles += ["parameters, M", "difference", width]
     lines = [titles, [":--", *["--:"] * (len(titles) - 1)]]
     lines += [cells(table, row, figures) for row in table.rows]
