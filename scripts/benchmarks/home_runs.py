@@ -19,10 +19,10 @@ from seq2seq_attn.training.checks import check_positions
 
 ROOT = Path(__file__).parents[2]
 VOCABULARY = 4000
-CAPTIONS = 10_000  # so few that the learning curves flatten within the schedule
-EPOCHS = 18
+CAPTIONS = 8_000  # so few that the learning curves flatten within the schedule
+EPOCHS = 12
 COMMON = (
-    "data=multi30k", f"tokenizer.vocab_size={VOCABULARY}", "batch_tokens=2048", f"trainer.max_epochs={EPOCHS}",
+    "data=multi30k", f"tokenizer.vocab_size={VOCABULARY}", "batch_tokens=1024", f"trainer.max_epochs={EPOCHS}",
     "trainer.check_val_every_n_epoch=2", "val_sentences=256", "metric=[bleu,chrf]", "num_threads=1",
     "~callback.attention_map", "~callback.translation_table",
 )  # fmt: skip

@@ -3,7 +3,7 @@
 A home is a place of a model that takes an attention: the attention to the source of an RNN, of Luong's RNN and of a
 ConvS2S, and the self-attention and the cross-attention of a Transformer. All models of a home have as many parameters
 as the one with the home's usual attention, or as near as one width allows. Every run is one of train.py on one thread,
-with 10,000 captions and to the end of its schedule. The queue may be killed at any time: the same command resumes it,
+with 8,000 captions and to the end of its schedule. The queue may be killed at any time: the same command resumes it,
 and no finished run is repeated. rows.jsonl in the folder of the runs has a line for each finished run.
 """
 
