@@ -18,6 +18,7 @@ TYPED = {
     "average": ["PLACE", "--last", "2", "--output", "NEW.ckpt"],
     "scripts.benchmarks.cost_curves": ["--draw", "--output", "PLACE"],
     "scripts.benchmarks.decoding": ["PLACE", "--output", "NEW"],
+    "scripts.benchmarks.homes": ["run", "--data", "PLACE", "--runs", "NEW"],
     "scripts.benchmarks.minutes": ["--data", "PLACE", "--runs", "NEW", "--environments", "NEW"],
     "scripts.benchmarks.training": ["--data", "PLACE", "--output", "NEW"],
     "scripts.checks.import_layers": ["PLACE"],

@@ -42,10 +42,10 @@ class Throughput(pl.Callback):
         self._logged = state_dict["logged"]
         self.validation_seconds = state_dict["validation_seconds"]
 
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
-        self._start = time.perf_counter()
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._start = time.perf_counter()  # a run that resumes within an epoch has no start of that epoch
 
-    on_validation_start = on_train_epoch_start
+    on_train_epoch_start = on_validation_start = on_train_start
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         now = time.perf_counter()

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
+from seq2seq_attn.batch import Batch
 from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.training.results import validation_figures
 
@@ -29,6 +31,18 @@ def test_validations_are_summed_but_not_the_sanity_check(monkeypatch: pytest.Mon
     resumed.load_state_dict(callback.state_dict())
     validate(resumed)
     assert resumed.validation_seconds == 7.0
+
+
+def test_a_run_that_resumes_within_an_epoch_does_not_count_the_time_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([5000.0, 5003.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
+    callback = Throughput()
+    trainer: Any = SimpleNamespace(global_step=7, log_every_n_steps=20)
+    ids, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
+    batch = Batch(ids, lengths, ids == 1, ids, ids, lengths, ids == 1, lengths)
+    callback.on_train_start(trainer, None)
+    callback.on_train_batch_end(trainer, None, None, batch, 7)
+    assert callback.seconds == 3.0
 
 
 def test_their_share_is_of_training_steps_and_validations_together() -> None:

@@ -1,0 +1,240 @@
+"""The homes of attentions, the runs that each of them gets, and their sizes; `homes.py` trains them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from seq2seq_attn.errors import sentence_of
+from seq2seq_attn.files import replacing
+from seq2seq_attn.training.checks import check_positions
+
+ROOT = Path(__file__).parents[2]
+VOCABULARY = 4000
+CAPTIONS = 8_000  # so few that the learning curves flatten within the schedule
+EPOCHS = 12
+COMMON = (
+    "data=multi30k", f"tokenizer.vocab_size={VOCABULARY}", "batch_tokens=1024", f"trainer.max_epochs={EPOCHS}",
+    "trainer.check_val_every_n_epoch=2", "val_sentences=256", "metric=[bleu,chrf]", "num_threads=1",
+    "~callback.attention_map", "~callback.translation_table",
+)  # fmt: skip
+TWO_LAYERS = ("model.encoder.num_layers=2", "model.decoder.num_layers=2")
+ROWS = "rows.jsonl"
+MEASURES = "measures.jsonl"
+SEEDS = (1, 2, 3)
+BEST = 5  # attentions of each home that are repeated with all seeds
+
+
+class Home(NamedTuple):
+    """A place of a model that takes an attention.
+
+    Attributes:
+        slot: the option that selects the attention.
+        model: the overrides of all its runs.
+        usual: the attention whose number of parameters the others get.
+        first: the attentions that run first and with all seeds.
+        own: the attentions whose paper has them here.
+        widths: the options that make models equally large, with one value; they change no width of the attention.
+        only: the attentions that run here; empty: all.
+    """
+
+    title: str
+    slot: str
+    model: tuple[str, ...]
+    usual: str
+    first: tuple[str, ...]
+    own: tuple[str, ...]
+    widths: tuple[str, ...]
+    only: tuple[str, ...] = ()
+
+
+LUONG = ("luong_dot", "luong_general", "luong_concat", "luong_location", "local_m", "local_p")
+TRANSFORMER = ("model=transformer", *TWO_LAYERS)
+OF_TRANSFORMERS = (
+    "alternating", "bigbird", "block_summary", "cosformer", "cosine", "differential", "dilated", "fixed_patterns",
+    "gated", "global_local", "grouped_query", "l2", "linear", "lsh", "multi_query", "performer", "relu", "sigmoid",
+    "sink", "soft_cap", "softmax_free", "softmax_one", "sparse", "synthesizer_dense", "synthesizer_dense_vanilla",
+    "synthesizer_factorized_dense", "synthesizer_factorized_random", "synthesizer_fixed_random", "synthesizer_random",
+    "synthesizer_random_dense", "synthesizer_random_vanilla", "talking_heads", "top_blocks", "top_k",
+)  # fmt: skip
+HOMES = {
+    "rnn": Home(
+        title="Attention to the source in the RNN",
+        slot="attention",
+        model=("model=rnn",),
+        usual="bahdanau",
+        first=("none", "bahdanau", "multihead"),
+        own=("bahdanau", "coverage", "location_sensitive", "monotonic", "hard", "sparsemax", "entmax15"),
+        widths=("model.embedding_dim",),
+    ),
+    "rnn_luong": Home(
+        title="Attention to the source in Luong's RNN, after the recurrent step",
+        slot="attention",
+        model=("model=rnn", "decoder@model.decoder=rnn_luong"),
+        usual="luong_general",
+        first=("none", "luong_general", "multihead"),
+        own=LUONG,
+        widths=("model.embedding_dim",),
+        only=("none", "bahdanau", "multihead", "scaled_dot", *LUONG),
+    ),
+    "conv": Home(
+        title="Attention to the source in ConvS2S",
+        slot="attention",
+        model=("model=conv", *TWO_LAYERS, "model.encoder.dim=160", "model.decoder.dim=160"),
+        usual="luong_dot",
+        first=("none", "luong_dot", "multihead"),
+        own=("luong_dot",),
+        widths=("model.encoder.dim", "model.decoder.dim"),
+    ),
+    "self": Home(
+        title="Self-attention in the Transformer",
+        slot="attention",
+        model=(*TRANSFORMER, "feed_forward.ff_dim=768"),
+        usual="multihead",
+        first=("none", "multihead", "scaled_dot"),
+        own=("multihead", *OF_TRANSFORMERS),
+        widths=("feed_forward.ff_dim",),
+    ),
+    "cross": Home(
+        title="Cross-attention in the Transformer",
+        slot="attention@cross_attention",
+        model=(*TRANSFORMER, "attention=multihead", "feed_forward.ff_dim=768"),
+        usual="multihead",
+        first=("none", "multihead", "scaled_dot"),
+        own=("multihead",),
+        widths=("feed_forward.ff_dim",),
+    ),
+}
+
+
+class Job(NamedTuple):
+    """A run of the queue; its folder is HOME/PRESET/SEED."""
+
+    home: str
+    preset: str
+    seed: int
+
+    def folder(self, runs: Path) -> Path:
+        return runs / self.home / self.preset / str(self.seed)
+
+
+class RefusedError(Exception):
+    """An attention that a home does not take, with the sentence that says why."""
+
+
+def presets() -> list[str]:
+    return sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
+
+
+def first_jobs(homes: Sequence[str]) -> list[Job]:
+    """Return every attention of every home with the first seed: the usual ones, those at home there, the others."""
+    chosen = [HOMES[name] for name in homes]
+    everything = [home.only or tuple(presets()) for home in chosen]
+    rounds = [[home.first for home in chosen], [home.own for home in chosen], everything]
+    order = [
+        Job(name, preset, SEEDS[0])
+        for of_round in rounds
+        for row in zip_longest(*of_round)
+        for name, preset in zip(homes, row, strict=True)
+        if preset is not None
+    ]
+    return list(dict.fromkeys(order))
+
+
+def later_jobs(homes: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[Job]:
+    """Return the jobs of the other seeds: of the usual attentions, of those at home there, and of each home's best."""
+    order = []
+    for seed in SEEDS[1:]:
+        for name in homes:
+            scores = {
+                row["preset"]: row["bleu"]
+                for row in rows
+                if row["home"] == name and row.get("seed") == SEEDS[0] and "bleu" in row
+            }
+            best = sorted(scores, key=lambda preset: -scores[preset])[:BEST]
+            order += [Job(name, preset, seed) for preset in (*HOMES[name].first, *best, *HOMES[name].own)]
+    return list(dict.fromkeys(order))
+
+
+def command(job: Job) -> list[str]:
+    """Return the overrides of train.py for a run, without those that depend on the machine.
+
+    Raises:
+        RefusedError: if the home does not take the attention.
+    """
+    home = HOMES[job.home]
+    width = equal_width(job.home, job.preset)
+    widths = [f"{option}={width}" for option in home.widths]
+    return [*COMMON, *home.model, f"{home.slot}={job.preset}", *widths, f"seed={job.seed}"]
+
+
+@cache
+def equal_width(name: str, preset: str) -> int:
+    """Return the width with which the model of an attention is nearest in size to that of the home's usual one.
+
+    Raises:
+        RefusedError: if the home does not take the attention.
+    """
+    home = HOMES[name]
+    width: int = OmegaConf.select(composed(name, home.usual), home.widths[0])
+    target = num_parameters(name, home.usual, width)
+    sizes = {width: num_parameters(name, preset, width)}
+    while True:
+        ordered = sorted(sizes, key=lambda known: abs(sizes[known] - target))
+        best = ordered[0]
+        beside = best + (1 if sizes[best] < target else -1)
+        if sizes[best] == target or beside in sizes:
+            return best
+        if len(sizes) > 1:  # along the line through two points
+            slope = (sizes[best] - sizes[ordered[1]]) / (best - ordered[1])
+            along = best + round((target - sizes[best]) / slope)
+            beside = beside if along in sizes else along
+        if beside < 1:
+            raise RefusedError(f"{preset} has more parameters than a whole model with {home.usual}")
+        sizes[beside] = num_parameters(name, preset, beside)
+
+
+def num_parameters(name: str, preset: str, width: int) -> int:
+    """Return the number of parameters of a model.
+
+    Raises:
+        RefusedError: if the home does not take the attention.
+    """
+    config = composed(name, preset).copy()
+    for option in HOMES[name].widths:
+        OmegaConf.update(config, option, width)
+    try:
+        model = instantiate(OmegaConf.to_container(config.model, resolve=True), _convert_="all")
+        check_positions(model)
+    except Exception as error:
+        sentence = sentence_of(error)
+        if sentence is None:
+            raise
+        raise RefusedError(sentence) from error
+    return sum(weight.numel() for weight in model.parameters())
+
+
+@cache
+def composed(name: str, preset: str) -> DictConfig:
+    home = HOMES[name]
+    sizes = [f"model.{side}_vocab_size={VOCABULARY}" for side in ("source", "target")]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return compose("train", [*COMMON, *home.model, f"{home.slot}={preset}", *sizes])
+
+
+def read_rows(file: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file of JSON lines; without a file there are none."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+
+
+def write_rows(file: Path, rows: Iterable[dict[str, Any]]) -> None:
+    with replacing(file) as stream:
+        stream.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())

@@ -1,0 +1,244 @@
+"""Every attention in each of its homes on captions of Multi30k: `python -m scripts.benchmarks.homes run`.
+
+A home is a place of a model that takes an attention: the attention to the source of an RNN, of Luong's RNN and of a
+ConvS2S, and the self-attention and the cross-attention of a Transformer. All models of a home have as many parameters
+as the one with the home's usual attention, or as near as one width allows. Every run is one of train.py on one thread,
+with 8,000 captions and to the end of its schedule. The queue may be killed at any time: the same command resumes it,
+and no finished run is repeated. rows.jsonl in the folder of the runs has a line for each finished run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from omegaconf import OmegaConf
+
+from scripts.benchmarks.home_runs import (
+    CAPTIONS,
+    HOMES,
+    MEASURES,
+    ROOT,
+    ROWS,
+    SEEDS,
+    Job,
+    RefusedError,
+    command,
+    first_jobs,
+    later_jobs,
+    read_rows,
+    write_rows,
+)
+from scripts.benchmarks.write_homes_page import write_page
+from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.evaluation import alignments
+from seq2seq_attn.files import replacing
+from seq2seq_attn.inference.translator import Translator
+
+AUTOSAVES = ("last.ckpt", "previous.ckpt")
+LOG = "output.txt"
+ATTEMPTS = "attempts.txt"
+WARM_UP = 64  # sentences that are translated before the time counts
+
+
+@reports_user_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    options.act(options)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    run = commands.add_parser("run", help="train what has not been trained")
+    run.add_argument("--data", type=Path, required=True, help="folder with the folder multi30k")
+    run.add_argument("--jobs", type=int, default=1, help="simultaneous runs, each on one thread")
+    run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
+    run.set_defaults(act=run_queue)
+    measure = commands.add_parser(
+        "measure", help="measure what has been trained: alone on the machine, run nothing else"
+    )
+    measure.add_argument("--data", type=Path, required=True, help="folder with the file tatoeba/fra.txt")
+    measure.add_argument("--updates", type=int, default=60, help="training steps that are timed (%(default)s)")
+    measure.set_defaults(act=measure_runs)
+    page = commands.add_parser("page", help="write the page of what has been trained")
+    page.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks/homes.md", help="%(default)s")
+    page.add_argument("--resamples", type=int, default=1000, help="test sets drawn for intervals (%(default)s)")
+    page.set_defaults(act=lambda given: write_page(given.runs, given.home, given.output, given.resamples))
+    for choice in commands.choices.values():
+        choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
+        choice.add_argument("--home", nargs="+", default=list(HOMES), choices=list(HOMES), metavar="HOME")
+    return parser.parse_args(arguments)
+
+
+def run_queue(options: argparse.Namespace) -> None:
+    """Run all jobs that have no row: one seed of everything, then the other seeds of those that get them."""
+    if not (options.data / "multi30k").is_dir():
+        raise UserError(f"--data {options.data} has no folder multi30k; give the folder that contains it")
+    options.runs.mkdir(parents=True, exist_ok=True)
+    with alone(options.runs):
+        cut_captions(options.data / "multi30k", options.runs / "captions")
+        failed = run_jobs(run_jobs(first_jobs(options.home), options), options)  # those that failed get a second try
+        later = later_jobs(options.home, read_rows(options.runs / ROWS))
+        failed += run_jobs(run_jobs(later, options), options)
+    if failed:
+        names = ", ".join(job.folder(Path()).as_posix() for job in failed)
+        sys.exit(f"{len(failed)} runs failed: {names}; repeat the command to run them again")
+
+
+@contextmanager
+def alone(runs: Path) -> Iterator[None]:
+    """Hold the lock of a folder of runs.
+
+    Raises:
+        UserError: if another process works there.
+    """
+    try:
+        with FileLock(runs / "queue.lock", timeout=0):
+            yield
+    except Timeout as error:
+        raise UserError(f"another queue is at work in {runs}; end it, or give another folder of --runs") from error
+
+
+def cut_captions(source: Path, target: Path) -> None:
+    """Copy the captions, of the training set the first ones only."""
+    target.mkdir(exist_ok=True)
+    for file in source.glob("*.gz"):
+        if (target / file.name).is_file():
+            continue
+        with gzip.open(file) as lines, replacing(target / file.name) as stream, gzip.open(stream, "wb") as cut:
+            cut.writelines(islice(lines, CAPTIONS) if file.name.startswith("train.") else lines)
+
+
+def run_jobs(jobs: Iterable[Job], options: argparse.Namespace) -> list[Job]:
+    """Run those that have no row; return those that failed. Their output is in their folders."""
+    done = {(row["home"], row["preset"], row["seed"]) for row in read_rows(options.runs / ROWS)}
+    left = [job for job in jobs if job not in done]
+    failed = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        running = {pool.submit(run_job, job, options): job for job in left}
+        for number, future in enumerate(as_completed(running), 1):
+            job, row = running[future], future.result()
+            what = "failed" if row is None else row.get("refused") or f"BLEU {row['bleu']:.2f}"
+            print(f"{number} of {len(left)}: {job.folder(Path()).as_posix()}: {what}", flush=True)
+            if row is None:
+                failed.append(job)
+            else:
+                write_rows(options.runs / ROWS, [*read_rows(options.runs / ROWS), row])
+                for name in AUTOSAVES:
+                    (job.folder(options.runs) / "checkpoints" / name).unlink(missing_ok=True)
+    return failed
+
+
+def run_job(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
+    """Run or resume a job; return its row, or None if it failed."""
+    folder = job.folder(options.runs)
+    try:
+        overrides = command(job)
+    except RefusedError as refusal:
+        return {**job._asdict(), "refused": str(refusal)}
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "run.lock"):  # wait for a run that outlived its queue
+        pass
+    if not (folder / "results.json").is_file():
+        here = [
+            f"hydra.run.dir={folder.resolve()}",
+            "resume=auto",
+            f"data.path={(options.runs / 'captions').resolve()}",
+        ]
+        train([*overrides, *options.override, *here], folder)
+    return row_of(job, folder) if (folder / "results.json").is_file() else None
+
+
+def train(overrides: Sequence[str], folder: Path) -> None:
+    """Run train.py; note that it started and, when it ends, its processor time."""
+    with (folder / LOG).open("a", encoding="utf-8") as log, (folder / ATTEMPTS).open("a", encoding="utf-8") as attempts:
+        print("started", file=attempts, flush=True)
+        process = subprocess.Popen([sys.executable, "train.py", *overrides], cwd=ROOT, stdout=log, stderr=log)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        print(f"{usage.ru_utime + usage.ru_stime:.1f}", file=attempts)
+
+
+def row_of(job: Job, folder: Path) -> dict[str, Any]:
+    """Return the row of a finished run."""
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    config = OmegaConf.load(folder / "config.yaml")
+    attempts = (folder / ATTEMPTS).read_text(encoding="utf-8").split()
+    undisturbed = attempts.count("started") == 1
+    return {
+        **job._asdict(),
+        "commit": provenance.get("commit"),
+        "parameters": results["num_parameters"],
+        "bleu": results["test/bleu"],
+        "bleu_signature": results["test/bleu_signature"],
+        "chrf": results["test/chrf"],
+        "chrf_signature": results["test/chrf_signature"],
+        "loss": results["test/loss"],
+        "entropy": results["attention_entropy"],
+        "epochs": config.trainer.max_epochs,
+        "updates": results["steps"],
+        "minutes": round(results["train_seconds"] / 60, 1) if undisturbed else None,
+        "processor_minutes": round(float(attempts[1]) / 60, 1) if undisturbed and len(attempts) > 1 else None,
+        "folder": job.folder(Path()).as_posix(),
+    }
+
+
+def measure_runs(options: argparse.Namespace) -> None:
+    """Measure every finished run that has not been measured: alignment of all, speed and memory of the first seed."""
+    corpus = options.data / "tatoeba" / "fra.txt"
+    if not corpus.is_file():
+        raise UserError(f"--data {options.data} has no file tatoeba/fra.txt; give the folder that contains it")
+    torch.set_num_threads(1)
+    file = options.runs / MEASURES
+    with alone(options.runs):
+        measured = {(row["home"], row["preset"], row["seed"]) for row in read_rows(file)}
+        for row in read_rows(options.runs / ROWS):
+            job = Job(row["home"], row["preset"], row["seed"])
+            if "refused" not in row and job.home in options.home and job not in measured:
+                figures = {
+                    "aer": alignments.main([str(job.folder(options.runs)), "--corpus", str(corpus)])["attention"][3]
+                }
+                if job.seed == SEEDS[0]:
+                    figures |= costs(job, options)
+                write_rows(file, [*read_rows(file), {**job._asdict(), **figures}])
+
+
+def costs(job: Job, options: argparse.Namespace) -> dict[str, float]:
+    """Return the speed and memory of a short training, and the speed of greedy search with the run's best weights."""
+    captions = (options.runs / "captions").resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        steps = [f"trainer.max_steps={options.updates}", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0"]
+        train([*command(job), *steps, f"hydra.run.dir={folder}", f"data.path={captions}"], folder)
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    with gzip.open(captions / "test_2016_flickr.en.gz", "rt", encoding="utf-8") as lines:
+        sources = lines.read().splitlines()
+    translator = Translator.load(job.folder(options.runs))
+    translator.translate(sources[:WARM_UP])
+    start = time.perf_counter()
+    translator.translate(sources)
+    return {
+        "tokens_per_second": results["tokens_per_second"],
+        "peak_memory_bytes": results["peak_memory_bytes"],
+        "decode_sentences_per_second": len(sources) / (time.perf_counter() - start),
+    }
+
+
+if __name__ == "__main__":
+    main()
