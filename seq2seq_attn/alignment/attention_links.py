@@ -26,10 +26,9 @@ class Heads(NamedTuple):
         return f"layer {self.layer}, " + ("mean of all heads" if self.head is None else f"head {self.head}")
 
 
-def word_maps(
-    model: EncoderDecoder, tokenizer: SentencePieceTokenizer, cleaning: Cleaning, pairs: Sequence[Words]
-) -> list[WordMaps]:
-    """Return the attention along each pair, whose words are normalised as those of the training text."""
+def word_maps(model: EncoderDecoder, tokenizer: SentencePieceTokenizer, pairs: Sequence[Words]) -> list[WordMaps]:
+    """Return the attention along each pair, whose words are normalised as texts to translate are."""
+    cleaning = Cleaning()
     return [
         attention_along_words(model, tokenizer, *([cleaning.normalize_text(word) for word in side] for side in pair))
         for pair in pairs

@@ -29,7 +29,7 @@ class Extraction(NamedTuple):
             false, the weights on the words are divided by their sum.
     """
 
-    threshold: float | None = None
+    threshold: int | float | None = None
     shift: bool = False
     sink: bool = True
 

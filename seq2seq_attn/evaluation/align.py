@@ -7,7 +7,6 @@ import os
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.alignment.attention_links import Heads, Words, all_heads, attended_links, word_maps
@@ -136,8 +135,7 @@ def attention_directions(options: dict[str, Any], pairs: list[AlignedPair]) -> d
 def links_by_heads(loaded: Loaded, texts: list[Words], options: dict[str, Any]) -> dict[str, Links]:
     """Return the links by the heads that the options choose, or else by each head and each mean."""
     model = loaded.model.to(choose_device(options["device"]))
-    cleaning = instantiate(loaded.config["data"]["cleaning"], _convert_="all")
-    maps = word_maps(model, loaded.tokenizer, cleaning, texts)
+    maps = word_maps(model, loaded.tokenizer, texts)
     extraction = Extraction(*(options[f"alignment_{name}"] for name in Extraction._fields))
     chosen = Heads(options["alignment_layer"], options["alignment_head"])
     choices = all_heads(maps[0]) if chosen == Heads() else [chosen]

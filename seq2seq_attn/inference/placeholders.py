@@ -73,7 +73,7 @@ def insert_placeholders(text: str, placeholders: Iterable[Placeholder], links: S
         else:
             linked = min((source for source in targets if source >= one.word), default=None)
             before[len(words) if linked is None else min(targets[linked])].append(one)
-    pieces = [*with_blanks(after[-1], joined_to_next=False)]
+    pieces = [*with_blanks(after[-1], joined_to_next=False), " "]
     for position in range(len(words) + 1):
         pieces += with_blanks(before[position], joined_to_next=True)
         if position < len(words):
