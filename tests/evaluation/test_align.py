@@ -44,7 +44,7 @@ def pairs(tmp_path: Path) -> str:
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
-    sizes = [f"model.{part}.{name}" for part in ("encoder", "decoder") for name in ("num_layers=2", "ff_dim=8")]
+    sizes = [f"model.{part}.num_layers=2" for part in ("encoder", "decoder")]
     sentences = [SOURCE, TARGET, "the cat", "le chat"]
     write_checkpoint(
         tmp_path / "a.ckpt", "model=transformer", *sizes, "model.encoder.dim=12", "model.decoder.dim=12",

@@ -129,6 +129,22 @@ def test_an_alignment_is_the_mean_over_layers_and_heads_or_the_one_asked_for() -
         best_links(maps, Heads(None, 2), Extraction())
 
 
+def test_placeholders_come_back_at_the_words_that_the_links_name(learned_run: Path, tmp_path: Path) -> None:
+    links, given = tmp_path / "links", ["search=greedy", f"alignments={tmp_path / 'links'}"]
+    sources = ["The cat sees <x id=1> the red car.", "A <b>boy</b> likes water.", "She finds a bird."]
+    (plain,) = run(tmp_path, learned_run, b"The cat sees the red car.\n", *given)
+    (of_line,) = links.read_text("utf-8").splitlines()
+    found = run(tmp_path, learned_run, text_of(sources), *given, "placeholders=true")
+    assert links.read_text("utf-8").splitlines()[0] == of_line
+    assert found[0].replace("<x id=1> ", "").replace(" <x id=1>", "") == plain
+    target = dict(reversed(from_pharaoh(of_line)))
+    first = next((target[word] for word in range(3, 6) if word in target), len(plain.split()))
+    assert found[0].split().index("<x") == first
+    assert "<b>" in found[1]
+    assert "</b>" in found[1]
+    assert "<" not in found[2]
+
+
 def test_maps_are_a_picture_and_an_array_of_every_slot_named_by_the_line(file: Path, tmp_path: Path) -> None:
     run(
         tmp_path,
