@@ -11,7 +11,8 @@ Written to the folder of --output: train.{en,fr} and val.{en,fr}, of Multi30k's 
 NAME.forward, NAME.reverse and NAME.grow-diag-final-and, a line of links in Pharaoh form for each line of train.*; and
 alignment.json, the error rates on the 149 pairs.
 
-fast_align is its model 2 as the package sil-thot has it: a diagonal whose tension is optimized, and variational Bayes.
+eflomal is in the extra `align`. fast_align is its model 2 as the package sil-thot has it, in the extra `others`: a
+diagonal whose tension is optimized, and variational Bayes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from seq2seq_attn.alignment.gold import Agreement, agreement, agreement_table, d
 from seq2seq_attn.alignment.symmetrize import METHODS, symmetrize
 from seq2seq_attn.alignment.word_alignment import Link, to_pharaoh
 from seq2seq_attn.data.corpus import Split
-from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.text import plain_console
 
@@ -54,8 +55,10 @@ def fast_align(sources: Sentences, targets: Sentences) -> Directions:
 
 def fast_align_links(sources: Sentences, targets: Sentences) -> list[list[Link]]:
     """Return links of each target word to at most one source word."""
-    from thot.alignment import FastAlignModel
-
+    try:
+        from thot.alignment import FastAlignModel
+    except ImportError as error:
+        raise UserError("fast_align needs the package sil-thot; install it, or give --aligners eflomal") from error
     model = FastAlignModel()
     model.variational_bayes = True
     for pair in zip(sources, targets, strict=True):
@@ -79,8 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--aligners", nargs="*", choices=ALIGNERS, default=list(ALIGNERS))
     given = parser.parse_args(arguments)
-    given.output.mkdir(parents=True, exist_ok=True)
     dev = read_aligned_pairs([given.data / "alignments/enfr-dev.src-tgt"], start=1, lowercase=True)
+    given.output.mkdir(parents=True, exist_ok=True)
     train, val = read_bitext(given.data, given.output / "cache")
     write_bitext(given.output, "train", train)
     write_bitext(given.output, "val", val)

@@ -92,12 +92,12 @@ def read_texts(pairs: Sequence[Path], *, with_links: bool) -> Iterator[tuple[str
     for number, line in enumerate(read_lines(pairs[0]), start=1):
         match = WITH_LINKS.fullmatch(line) if with_links else None
         text, links = (match[1], match[2]) if match else (line, "")
-        sides = text.split(BARS) if BARS in text else text.split("\t")[: 3 - with_links]
-        if len(sides) != 2 and (BARS in text or len(sides) != 3):
+        columns, numbers = (text.split(BARS), (2,)) if BARS in text else (text.split("\t"), (2, 3))
+        if len(columns) not in numbers:
             raise UserError(
                 f"{pairs[0]}, line {number} is no pair; write `source {BARS} target`, or the two with a tab between"
             )
-        yield sides[0], sides[1], links, f"{pairs[0]}, line {number}"
+        yield columns[0], columns[1], links, f"{pairs[0]}, line {number}"
 
 
 def check_length(lines: int, num_pairs: int, path: Path) -> None:

@@ -15,7 +15,7 @@ GOLD = Path(__file__).with_name("tatoeba_alignments.tsv")
 DIGITS = 16  # of the hash
 
 
-def tatoeba_pairs(corpus: Path, alignments: Path = GOLD) -> list[AlignedPair]:
+def tatoeba_pairs(corpus: Path, alignments: Path | None = None) -> list[AlignedPair]:
     """Return the aligned pairs, English first, whose text Tatoeba's `fra.txt` has, in its order.
 
     Words are separated by blanks, so punctuation belongs to its word unless the text sets it apart.
@@ -23,7 +23,7 @@ def tatoeba_pairs(corpus: Path, alignments: Path = GOLD) -> list[AlignedPair]:
     Raises:
         UserError: if there is none.
     """
-    gold = read_alignments(alignments)
+    gold = read_alignments(alignments or GOLD)
     cleaned, _ = Cleaning().normalize(read_pairs(corpus))
     texts = {fingerprint(pair.source, pair.target): (pair.source.split(), pair.target.split()) for pair in cleaned}
     pairs = [AlignedPair(*text, *gold[digest]) for digest, text in texts.items() if digest in gold]

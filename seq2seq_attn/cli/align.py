@@ -18,7 +18,3 @@ def task(config: DictConfig) -> None:
 def main() -> None:
     """Run the command."""
     entry.main(task, "align")
-
-
-if __name__ == "__main__":
-    main()

@@ -51,8 +51,10 @@ def align(config: DictConfig) -> dict[str, Agreement]:
     chosen = [directions[direction][name] for direction, name in best.items()]
     written_links = chosen[0]
     if len(chosen) == 2:
-        both = list(zip(*chosen, strict=True))
-        symmetrized = {method: [symmetrize(*links, method) for links in both] for method in METHODS}
+        both = list(zip(chosen[0], chosen[1], strict=True))
+        symmetrized = {
+            method: [symmetrize(forward, reverse, method) for forward, reverse in both] for method in METHODS
+        }
         judged |= {method: agreement(links, pairs) for method, links in symmetrized.items()}
         written_links = symmetrized[options["symmetrization"]]
     judged["diagonal"] = agreement([diagonal(pair.source, pair.target) for pair in pairs], pairs)

@@ -71,7 +71,9 @@ def split_report(
     rows = sorted(translations)
     hypotheses, references = [translations[row] for row in rows], [split.references[row] for row in rows]
     sources = [split.sources[row] for row in rows]
-    metrics = {metric: of for metric, of in module.stage_metrics(name).items() if isinstance(of, TextMetric)}
+    metrics: dict[str, Any] = {
+        metric: of for metric, of in module.stage_metrics(name).items() if isinstance(of, TextMetric)
+    }
     intervals = {of: confidence(metrics[of], hypotheses, references, bootstrap, sources) for of in metrics if bootstrap}
     numbers = [len(options) for options in references]
     main = main_metric([of for of in metrics if not metrics[of].scores_whole_test], module.config.get("monitor"))
