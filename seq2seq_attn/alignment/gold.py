@@ -117,7 +117,7 @@ def aligned_pair(first: str, second: str, links: str, location: str, *, start: i
         if not all(0 <= position < len(side) for position, side in zip(positions, words, strict=True)):
             raise UserError(
                 f"{location}: there is no link {link} between {len(words[0])} and {len(words[1])} words counted from "
-                f"{start}; give gold_start={1 - start}, or correct the line"
+                f"{start}; set gold_start to {1 - start}, or correct the line"
             )
         found[match[2] == "-"].add(positions[::-1] if target_first else positions)
     source, target = words[::-1] if target_first else words

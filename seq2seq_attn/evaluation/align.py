@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.models import choose_device
 from seq2seq_attn.inference.output import written
 from seq2seq_attn.options import ALIGN, check_options
-from seq2seq_attn.paths import given_path
+from seq2seq_attn.paths import given_file, given_path
 from seq2seq_attn.text import plain_console
 
 Links = list[list[Link]]  # of each pair
@@ -81,27 +80,15 @@ def check_choice(options: dict[str, Any]) -> None:
 def read_gold(options: dict[str, Any]) -> list[AlignedPair]:
     """Return the pairs that the options name, the source of the model first."""
     if options["tatoeba"] is not None:
-        return tatoeba_pairs(existing(options["tatoeba"], "tatoeba"))
+        return tatoeba_pairs(given_file(options["tatoeba"], "tatoeba"))
     named = [options["pairs"]] if isinstance(options["pairs"], str) else options["pairs"]
     return read_aligned_pairs(
-        [existing(path, "pairs") for path in named],
-        None if options["gold"] is None else existing(options["gold"], "gold"),
+        [given_file(path, "pairs") for path in named],
+        None if options["gold"] is None else given_file(options["gold"], "gold"),
         start=options["gold_start"],
         target_first=options["target_first"],
         lowercase=options["lowercase"],
     )
-
-
-def existing(path: str, option: str) -> Path:
-    """Return the file of an option.
-
-    Raises:
-        UserError: if there is none.
-    """
-    file = given_path(path, option)
-    if not os.path.exists(file):  # Path.exists raises for a name too long
-        raise UserError(f"{option}={path} does not exist; give the path of a file")
-    return file
 
 
 def link_files(options: dict[str, Any], num_pairs: int) -> dict[str, dict[str, Links]]:

@@ -15,7 +15,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.chosen_metric import ChosenMetric
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
-from seq2seq_attn.paths import given_path
+from seq2seq_attn.paths import given_file
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -49,8 +49,8 @@ class AER(ChosenMetric):
         super().__init__()
         named: list[str] = [gold] if pairs is None else [pairs] if isinstance(pairs, str) else pairs
         self.pairs = read_aligned_pairs(
-            [given_path(path, "metric.aer.pairs") for path in named],
-            None if pairs is None else given_path(gold, "metric.aer.gold"),
+            [given_file(path, "metric.aer.gold" if pairs is None else "metric.aer.pairs") for path in named],
+            None if pairs is None else given_file(gold, "metric.aer.gold"),
             start=gold_start,
             target_first=target_first,
             lowercase=lowercase,
