@@ -97,6 +97,7 @@ def test_an_evaluation_has_the_metrics_of_the_run_and_none_of_translation(
 ) -> None:
     found = evaluated(folder, "evaluation")["splits"]["test"]
     assert list(found["confidence"]) == ["rouge1", "rouge2", "rougeL", "exact_match"]  # its COMET only if asked for
+    assert "aer" not in found  # its options name a file
     run = results(folder / "run")
     assert all(found[name] == run[f"test/{name}"] for name in found["confidence"])
     assert sum(bucket["sentences"] for bucket in found["exact_match_by_length"]) == 40
