@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import heappop, heappush
 
 from seq2seq_attn.alignment.word_alignment import Link
 from seq2seq_attn.errors import UserError
@@ -38,19 +39,25 @@ def symmetrize(forward: Iterable[Link], reverse: Iterable[Link], method: str) ->
 
 
 def grow_diag(links: set[Link], union: set[Link]) -> None:
-    """Add neighbours of links, and of the links added, until there are none."""
+    """Add neighbours of links, and of the links added, until there are none.
+
+    Where one addition excludes another, the order decides. It is that of symal: passes over the links by source and
+    target word, which include those that are added after the one that is visited.
+    """
     sources, targets = {source for source, _ in links}, {target for _, target in links}
-    added = sorted(links)
-    while added:
-        before, added = added, []
-        for source, target in before:
+    this_pass = sorted(links)
+    while this_pass:
+        next_pass: list[Link] = []
+        while this_pass:
+            visited = heappop(this_pass)
             for down, across in NEIGHBOURS:
-                link = source + down, target + across
+                link = visited[0] + down, visited[1] + across
                 if link in union and link not in links and (link[0] not in sources or link[1] not in targets):
                     links.add(link)
-                    added.append(link)
                     sources.add(link[0])
                     targets.add(link[1])
+                    heappush(this_pass if link > visited else next_pass, link)
+        this_pass = next_pass
 
 
 def add_final(links: set[Link], direction: set[Link], *, both_free: bool) -> None:

@@ -1,5 +1,7 @@
 """Symmetrized links: by hand, and the sets that hold each other."""
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,27 @@ def test_links_by_hand(method: str, expected: set[tuple[int, int]]) -> None:
 def test_growth_ends_where_both_words_have_links() -> None:
     square = [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert set(symmetrize([(0, 0), (1, 1)], square, "grow-diag")) == {(0, 0), (1, 1)}
+
+
+def symal(forward: set[tuple[int, int]], reverse: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Grow-diag as Koehn et al. write it: scan all cells until a scan adds nothing."""
+    links, union, grown = forward & reverse, forward | reverse, True
+    while grown:
+        grown = False
+        for source, target in product(range(6), range(6)):
+            if (source, target) in links:
+                for down, across in ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)):
+                    new = (source + down, target + across)
+                    free = all(new[0] != one for one, _ in links) or all(new[1] != one for _, one in links)
+                    if new in union - links and free:
+                        links.add(new)
+                        grown = True
+    return links
+
+
+@given(LINKS, LINKS)
+def test_growth_is_that_of_symal(forward: list[tuple[int, int]], reverse: list[tuple[int, int]]) -> None:
+    assert set(symmetrize(forward, reverse, "grow-diag")) == symal(set(forward), set(reverse))
 
 
 @given(LINKS, LINKS)
