@@ -41,8 +41,16 @@ TRAIN: dict[str, Any] = COMMON | {
 TRANSLATE: dict[str, Any] = COMMON | {
     "ckpt_path": str | list[str], "engine": Literal["torch", "ctranslate2"], "interactive": bool,
     "trust": str | list[str], "input": str | None, "output": str | None, "prefixes": str | None, "nbest": str | None,
-    "alignments": str | None, "alignment_layer": int | None, "alignment_head": int | None, "maps": str | None,
-    "max_source_tokens": int, "batch_sentences": int, "read_ahead": int, "search": Built | None,
+    "alignments": str | None, "alignment_layer": int | None, "alignment_head": int | None,
+    "alignment_threshold": float | None, "alignment_shift": bool, "alignment_sink": bool, "placeholders": bool,
+    "maps": str | None, "max_source_tokens": int, "batch_sentences": int, "read_ahead": int, "search": Built | None,
+}  # fmt: skip
+ALIGN: dict[str, Any] = COMMON | {
+    "ckpt_path": str | None, "reverse": str | None, "links": str | list[str] | None, "trust": str | list[str],
+    "pairs": str | list[str] | None, "gold": str | None, "gold_start": Literal[0, 1], "target_first": bool,
+    "lowercase": bool, "tatoeba": str | None, "alignment_layer": int | None, "alignment_head": int | None,
+    "alignment_threshold": float | None, "alignment_shift": bool, "alignment_sink": bool, "symmetrization": str,
+    "output": str | None, "results": str | None,
 }  # fmt: skip
 EVALUATE: dict[str, Any] = COMMON | {
     "ckpt_path": str | list[str], "splits": str | list[str] | None, "score": str | list[str] | None,
@@ -52,7 +60,7 @@ EVALUATE: dict[str, Any] = COMMON | {
 
 RANGES = {  # of numbers, by the end of the option's path; the longest end counts
     "[0, 1)": "dropout projection_dropout token_dropout.source token_dropout.target label_smoothing decay betas",
-    "[0, 1]": "soft_probability sampling_alpha scheduler.factor",
+    "[0, 1]": "soft_probability alignment_threshold aer.threshold sampling_alpha scheduler.factor",
     "(0, 1]": "top_p",
     "[0, inf)": """lr eps weight_decay gradient_clip_val r_drop_alpha log_prob_weight entropy_weight alpha diversity
         coverage_penalty max_relative_length min_relative_length limit_train_batches limit_val_batches
@@ -61,7 +69,7 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[1, inf)": "max_ratio",
     "[1, 1000]": """num_threads num_layers num_heads num_kv_heads num_nodes beam_size num_best num_groups num_samples
         char_order max_ngram_order source_vocab_size target_vocab_size source_column target_column""",
-    "[0, 1000]": "gpus no_repeat_ngram word_order alignment_layer alignment_head refresh_rate",
+    "[0, 1000]": "gpus no_repeat_ngram word_order alignment_layer alignment_head aer.layer aer.head refresh_rate",
     "[-1, 1000]": "devices save_top_k",
     "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",
     "[1, 1000000]": """batch_tokens batch_sentences batch_size read_ahead max_source_tokens val_sentences

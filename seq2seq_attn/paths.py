@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -37,3 +38,15 @@ def given_path(path: Any, option: str) -> Path:
         return Path(str(path)).expanduser()
     except RuntimeError as error:
         raise UserError(f"{option}={path} names a home folder that is not there; write the path out") from error
+
+
+def given_file(path: str, option: str) -> Path:
+    """Return the file of an option, which must exist.
+
+    Raises:
+        UserError: if it does not.
+    """
+    file = given_path(path, option)
+    if not os.path.exists(file):  # Path.exists raises for a name too long
+        raise UserError(f"{option}={path} does not exist; give the path of a file")
+    return file

@@ -36,7 +36,7 @@ TYPED = {
     "export ctranslate2": ["PLACE", "NEW"],
     "export safetensors": ["PLACE", "NEW"],
     "scripts.benchmarks.learn_with_joeynmt": ["PLACE", "1"],
-    "align": ["PLACE", "--corpus", "PLACE"],
+    "scripts.benchmarks.alignment": ["--data", "PLACE", "--output", "NEW"],
     "examples.classify.train_classifier": ["--path", "PLACE"],
     "scripts.benchmarks.train_plainly": ["PLACE", "chunked"],
     "scripts.benchmarks.train_with_eole": ["PLACE"],
@@ -50,7 +50,7 @@ ELSEWHERE = {
     "scripts.benchmarks.attention", "scripts.benchmarks.attention_layers", "scripts.benchmarks.presets", "dashboard",
     "scripts.benchmarks.fine_tuning", "scripts.benchmarks.kernel_attention", "scripts.benchmarks.large_corpus",
     "scripts.checks.random_overrides", "scripts.demo_corpus.__main__", "scripts.benchmarks.write_preset_table",
-    "scripts.checks.readme_tables", "seq2seq_attn.__main__", "train", "translate", "evaluate", "prepare",
+    "scripts.checks.readme_tables", "seq2seq_attn.__main__", "train", "translate", "evaluate", "prepare", "align",
     "seq2seq_attn.cli.train", "seq2seq_attn.cli.translate", "seq2seq_attn.cli.evaluate",
 }  # fmt: skip
 

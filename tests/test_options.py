@@ -15,13 +15,14 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.evaluation.align import align
 from seq2seq_attn.evaluation.evaluate import evaluate
 from seq2seq_attn.inference.translate import translate
-from seq2seq_attn.options import EVALUATE, INTERVALS, TRAIN, TRANSLATE, argument_types, check, check_options
+from seq2seq_attn.options import ALIGN, EVALUATE, INTERVALS, TRAIN, TRANSLATE, argument_types, check, check_options
 from seq2seq_attn.training.monitor import choose_monitor
 
 MODELS = ("rnn", "transformer", "conv")
-FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE}
+FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE, "align": ALIGN}
 KEYED = ("callback", "logger", "metric")  # a file holds one named group
 GIVEN = ["paths.run_dir=nowhere", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
 
@@ -237,11 +238,13 @@ def test_what_a_library_takes_is_let_through(option: str) -> None:
         ("translate", "interactive=99999"),
         ("evaluate", "bootstrap=-1"),
         ("evaluate", "batch_tokens=0"),
+        ("align", "gold_start=2"),
+        ("align", "alignment_threshold=1.5"),
     ],
 )
-def test_translate_and_evaluate_check_before_they_read_the_checkpoint(command: str, override: str) -> None:
+def test_other_commands_check_before_they_read_the_checkpoint(command: str, override: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        given = [] if command == "translate" else ["paths.run_dir=nowhere", "choices.data=null"]
+        given = ["paths.run_dir=nowhere", "choices.data=null"] if command == "evaluate" else []
         config = compose(command, [*given, "ckpt_path=nowhere", override])
     with pytest.raises(UserError, match=f"^{override} must be "):
-        {"translate": translate, "evaluate": evaluate}[command](config)
+        {"translate": translate, "evaluate": evaluate, "align": align}[command](config)

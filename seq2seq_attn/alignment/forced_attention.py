@@ -6,11 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+WORD_MARK = "▁"  # SentencePiece's mark of a word's first token
 
 
 class SlotMap(NamedTuple):
@@ -36,8 +39,8 @@ def attention_along(
     ids, _, mask = collate_sources([source], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
     target_input = torch.tensor([[tokenizer.bos_id, *target]], device=device)
     decoded = model(ids.to(device), mask.to(device), target_input, need_weights=True)
-    read = [*tokenizer.source_tokens(source), "</s>"]
-    written = tokenizer.target_tokens(target)
+    read = [*marked_words(tokenizer, tokenizer.source_tokens(source)), "</s>"]
+    written = marked_words(tokenizer, tokenizer.target_tokens(target))
     axes = {
         "cross": (read, [*written, "</s>"]),
         "self": (["<s>", *written], [*written, "</s>"]),
@@ -47,3 +50,41 @@ def attention_along(
         SlotMap(slot, weights[0].float().cpu().numpy(), *axes[slot.partition("/")[0]])
         for slot, weights in decoded.weights.items()
     ]
+
+
+class WordMaps(NamedTuple):
+    """The maps of a pair, and the word that each token of the source and of the target belongs to, from 0."""
+
+    maps: list[SlotMap]
+    source: Int[np.ndarray, "source_tokens"]
+    target: Int[np.ndarray, "target_tokens"]
+    num_words: tuple[int, int]
+
+
+def attention_along_words(
+    model: EncoderDecoder, tokenizer: SentencePieceTokenizer, source: list[str], target: list[str]
+) -> WordMaps:
+    """Return the maps of a pair of words, each of which is encoded on its own, so that its tokens are known.
+
+    Raises:
+        UserError: if the model has fewer positions than the pair has tokens.
+    """
+    sides = tokenizer.encode_source(source), tokenizer.encode_target(target)
+    source_ids, target_ids = ([token for word in words for token in word] for words in sides)
+    longest = max(len(source_ids), len(target_ids)) + 1
+    if model.max_length is not None and longest > model.max_length:
+        raise UserError(
+            f"the pair of '{' '.join(source[:5])} ...' has {longest} tokens, and the model has positions for "
+            f"{model.max_length}; leave it out"
+        )
+    of_source, of_target = (np.repeat(np.arange(len(words)), [len(word) for word in words]) for words in sides)
+    maps = attention_along(model, tokenizer, source_ids, target_ids)
+    return WordMaps(maps, of_source, of_target, (len(source), len(target)))
+
+
+def marked_words(tokenizer: SentencePieceTokenizer, tokens: list[str]) -> list[str]:
+    """Return the tokens, with the mark of a word's begin before an unknown word, of which a word model keeps none."""
+    unknown = tokenizer.source_model.id_to_piece(tokenizer.unk_id)
+    if tokenizer.model_type != "word":
+        return tokens
+    return [f"{WORD_MARK}{token}" if token == unknown else token for token in tokens]

@@ -49,7 +49,7 @@ SLOTS = {  # the folder of a slot's classes, and their base class, by name: a tr
     "data": CORPUS,
     "corpus": CORPUS,
     "cleaning": ("data", "seq2seq_attn.data.cleaning.Cleaning"),
-    "metric": ("metric", "seq2seq_attn.metric.text_metric.TextMetric"),
+    "metric": ("metric", "seq2seq_attn.metric.chosen_metric.ChosenMetric"),
 }
 NO_SLOT = ("", "torch.nn.Module")  # a part of a trusted class, under a key of its own
 

@@ -16,7 +16,7 @@ SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
     "translate": ("cli.translate", "translate standard input or a file with a trained model"),
     "evaluate": ("cli.evaluate", "score a trained model on its test sets or other data"),
     "prepare": ("cli.prepare", "read, clean and encode the data that a training reads"),
-    "align": ("evaluation.alignments", "alignment error rate of a run's attention"),
+    "align": ("cli.align", "alignment error rate of attention or of given links"),
     "average": ("checkpoint.average", "average the weights of checkpoints"),
     "compare lengths": ("comparison.lengths", "BLEU of runs by the length of the source"),
     "compare runs": ("comparison.runs", "one page with figures, curves and maps of runs"),

@@ -141,6 +141,7 @@ def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
     return {
         f"{stage}/{metric}": Column(title, 1, best="high"),
         **{f"{stage}/{name}": Column(title_of(name), 1, best="high") for name in SHOWN if name != metric},
+        f"{stage}/aer": Column(title_of("aer"), 1, best="low"),
         f"{stage}/ppl": Column("perplexity", 2, best="low"),
         **others,
         "num_parameters": Column("parameters, M", 2, 1e6, best="low"),

@@ -35,7 +35,7 @@ RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
     "metric": dict, "choices": dict, "trainer.precision": (str, int), "seed": int, "batch_tokens": int,
     "label_smoothing": (int, float),
 }  # fmt: skip
-COMET = "seq2seq_attn.metric.comet.COMET"
+NOT_TAKEN = ("seq2seq_attn.metric.comet.COMET", "seq2seq_attn.metric.aer.AER")  # metrics of a run
 
 
 def evaluate(config: DictConfig) -> dict[str, Any]:
@@ -141,8 +141,8 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
             composed.data.copy_to = None
     data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
     assert isinstance(metric, dict)
-    # A checkpoint may be of anyone, and the options of COMET name a command and a pickled model.
-    own = {name: options for name, options in run["metric"].items() if options.get("_target_") != COMET}
+    # A checkpoint may be of anyone; the options of COMET name a command and a pickled model, those of AER a file.
+    own = {name: options for name, options in run["metric"].items() if options.get("_target_") not in NOT_TAKEN}
     left_open = {name for name in metric if is_left_open(str(name), composed.metric[name])}
     if own and "bleu" not in own and not metric_is_chosen():  # the defaults are metrics of translation
         metric = {name: options for name, options in metric.items() if name not in left_open}

@@ -19,10 +19,11 @@ from seq2seq_attn.metric.confidence import confidence
 from seq2seq_attn.metric.length_ratio import length_ratio
 from seq2seq_attn.metric.names import main_metric, title_of
 from seq2seq_attn.metric.repetition import repetition
+from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.text import new_table, plain_console
 from seq2seq_attn.training.provenance import provenance
 from seq2seq_attn.training.results import display_path
-from seq2seq_attn.training.translation_module import MEANS, TranslationModule
+from seq2seq_attn.training.translation_module import TranslationModule
 
 PERCENT = ("accuracy", "repetition", "attention_coverage")  # shares of 1
 NESTED = ("confidence", "signatures")  # shown in tables and lines of their own, as is what ends in BY_LENGTH
@@ -70,7 +71,9 @@ def split_report(
     rows = sorted(translations)
     hypotheses, references = [translations[row] for row in rows], [split.references[row] for row in rows]
     sources = [split.sources[row] for row in rows]
-    metrics = {metric: of for metric, of in module.stage_metrics(name).items() if metric not in MEANS}
+    metrics: dict[str, Any] = {
+        metric: of for metric, of in module.stage_metrics(name).items() if isinstance(of, TextMetric)
+    }
     intervals = {of: confidence(metrics[of], hypotheses, references, bootstrap, sources) for of in metrics if bootstrap}
     numbers = [len(options) for options in references]
     main = main_metric([of for of in metrics if not metrics[of].scores_whole_test], module.config.get("monitor"))

@@ -126,7 +126,7 @@ class CTranslate2Engine(Engine):
         return [hypotheses[: mapped.num_best] for hypotheses in results]
 
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
-        raise UserError("engine=ctranslate2 gives no attention; leave out engine, or maps and alignments")
+        raise UserError("engine=ctranslate2 gives no attention; leave out engine, or maps, alignments and placeholders")
 
     def _decode(self, sources: list[list[int]], mapped: MappedSearch, limit: int) -> list[list[Hypothesis]]:
         results = self._translator.translate_batch(

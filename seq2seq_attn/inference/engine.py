@@ -60,6 +60,6 @@ class TorchEngine(Engine):
         """
         if not isinstance(self.model, EncoderDecoder):
             raise UserError(
-                "maps and alignments are of one model's attention, not of an ensemble's; give one ckpt_path"
+                "maps, alignments and placeholders are of one model, not of an ensemble; give one ckpt_path"
             )
         return attention_along(self.model, self.tokenizer, source, target)

@@ -14,11 +14,10 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, final
 
-import numpy as np
-
+from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.heat_map import save_attention_map
-from seq2seq_attn.alignment.word_alignment import to_pharaoh, word_links
+from seq2seq_attn.alignment.word_alignment import Extraction, Link, chosen_weights, to_pharaoh, word_links
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.lines import Line
 from seq2seq_attn.inference.translator import Translation
@@ -39,8 +38,8 @@ class TranslationFiles:
         stack: closes the files.
         standard: where translations go without `output`.
         attention: returns the maps of a line's best translation; called only where they are wanted.
+        links: returns the word links of maps.
         output, nbest, alignments, maps: files, and a folder for maps; None: not wanted.
-        alignment_layer, alignment_head: whose weights align; None: the mean over all.
     """
 
     def __init__(
@@ -48,21 +47,19 @@ class TranslationFiles:
         stack: ExitStack,
         standard: Any,
         attention: Callable[[str, Translation], list[SlotMap]],
+        links: Callable[[list[SlotMap]], list[Link]],
         *,
         output: str | None,
         nbest: str | None,
         alignments: str | None,
         maps: str | None,
-        alignment_layer: int | None,
-        alignment_head: int | None,
     ) -> None:
         if maps is not None:
             try:
                 Path(maps).mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise UserError(f"maps={maps} cannot be made ({error.strerror})") from error
-        self._attention, self._maps = attention, maps
-        self._layer, self._head = alignment_layer, alignment_head
+        self._attention, self._links, self._maps = attention, links, maps
         self._output = stack.enter_context(written("output", output, standard))
         self._nbest = stack.enter_context(written("nbest", nbest))
         self._alignments = stack.enter_context(written("alignments", alignments))
@@ -79,7 +76,7 @@ class TranslationFiles:
 
     def _write_attention(self, line: Line, maps: list[SlotMap]) -> None:
         if self._alignments is not None:
-            self._alignments.write(f"{alignment(maps, self._layer, self._head)}\n".encode())
+            self._alignments.write(f"{to_pharaoh(self._links(maps))}\n".encode())
         if self._maps is not None:
             for slot, weights, columns, rows in maps:
                 name = f"{line.number:06d}_{slot.replace('/', '_')}"
@@ -94,25 +91,12 @@ def moses_list(number: int, translation: Translation) -> str:
     )
 
 
-def alignment(maps: Sequence[SlotMap], layer: int | None, head: int | None) -> str:
-    """Return word alignments in Pharaoh form; an empty translation has none.
-
-    Raises:
-        UserError: for a layer or a head that does not attend to the source.
-    """
+def best_links(maps: Sequence[SlotMap], heads: Heads, extraction: Extraction) -> list[Link]:
+    """Return the word links of a translation; an empty one has none."""
     if not maps:
-        return ""
-    cross = {int(one.slot.partition("/")[2]): one for one in maps if one.slot.startswith("cross/")}
-    if layer is not None and layer not in cross:
-        raise UserError(f"alignment_layer={layer} does not exist; choose from: {', '.join(map(str, sorted(cross)))}")
-    chosen = list(cross.values()) if layer is None else [cross[layer]]
-    weights = np.concatenate([one.weights for one in chosen])
-    if head is not None:
-        heads = min(len(one.weights) for one in chosen)
-        if not 0 <= head < heads:
-            raise UserError(f"alignment_head={head} does not exist; choose from 0 to {heads - 1}")
-        weights = np.stack([one.weights[head] for one in chosen])
-    return to_pharaoh(word_links(weights, chosen[0].columns, chosen[0].rows))
+        return []
+    cross = next(one for one in maps if one.slot.startswith("cross/"))
+    return word_links(chosen_weights(maps, *heads), cross.columns, cross.rows, extraction)
 
 
 @contextmanager

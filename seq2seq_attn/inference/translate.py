@@ -15,11 +15,14 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import SlotMap
+from seq2seq_attn.alignment.word_alignment import Extraction, Link
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
-from seq2seq_attn.inference.output import TranslationFiles
+from seq2seq_attn.inference.output import TranslationFiles, best_links
+from seq2seq_attn.inference.placeholders import Placeholder, insert_placeholders, remove_placeholders
 from seq2seq_attn.inference.translator import Translation, Translator
 from seq2seq_attn.options import TRANSLATE, check_options
 from seq2seq_attn.paths import given_path
@@ -28,7 +31,7 @@ from seq2seq_attn.text import printable
 
 MODEL_SUFFIXES = (".ckpt", ".safetensors", ".model")  # of the files that a run or a published folder is rebuilt from
 FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
-WRITTEN = ("output", "nbest", "alignments", "maps", "alignment_layer", "alignment_head")
+WRITTEN = ("output", "nbest", "alignments", "maps")
 LIMITS = ("batch_sentences", "batch_tokens", "max_source_tokens")
 LINE_TOKENS = 16  # of a short line: how many lines may share a batch whose size is given in tokens
 PROMPT = "> "
@@ -52,17 +55,28 @@ def translate(config: DictConfig) -> None:
     answer: Callable[..., list[Translation]] = partial(
         translator.translate, search=search, **{name: options[name] for name in LIMITS}
     )
+    attention: Callable[..., list[SlotMap]] = partial(
+        translator.attention, max_source_tokens=options["max_source_tokens"]
+    )
+    links = partial(
+        best_links,
+        heads=Heads(options["alignment_layer"], options["alignment_head"]),
+        extraction=Extraction(*(options[f"alignment_{name}"] for name in Extraction._fields)),
+    )
+    if options["placeholders"]:
+        attention = partial(attention_without_placeholders, attention)
+        answer = partial(answer_with_placeholders, answer, lambda *both: links(attention(*both)))
     if options["interactive"]:
         interact(lambda text: answer([text])[0])
     else:
-        attention = partial(translator.attention, max_source_tokens=options["max_source_tokens"])
-        translate_files(options, answer, attention)
+        translate_files(options, answer, attention, links)
 
 
 def translate_files(
     options: dict[str, Any],
     answer: Callable[..., list[Translation]],
     attention: Callable[[str, Translation], list[SlotMap]],
+    links: Callable[[list[SlotMap]], list[Link]],
 ) -> None:
     """Read the input in windows, and write all that is wanted of each line."""
     name = options["input"] or "standard input"
@@ -71,7 +85,7 @@ def translate_files(
         given = stack.enter_context(opened("prefixes", options["prefixes"]))
         prefixes = None if given is None else read_lines(given, options["prefixes"])
         wanted = {option: options[option] for option in WRITTEN}
-        files = TranslationFiles(stack, getattr(sys.stdout, "buffer", None), attention, **wanted)
+        files = TranslationFiles(stack, getattr(sys.stdout, "buffer", None), attention, links, **wanted)
         at_prompt = source.isatty() or (options["output"] is None and sys.stdout.isatty())
         shown = sys.stderr.isatty() and not at_prompt
         advance = stack.enter_context(line_count(count_lines(options["input"]), shown))
@@ -106,6 +120,36 @@ def answers(
         yield lines, translations
     if prefixes is not None and next(prefixes, None) is not None:
         raise UserError(f"prefixes have more lines than {name}; give a line for each")
+
+
+def answer_with_placeholders(
+    answer: Callable[..., list[Translation]],
+    links: Callable[[str, Translation], list[Link]],
+    texts: list[str],
+    **options: Any,
+) -> list[Translation]:
+    """Return the translations of texts without their tags, which are put back at the aligned words."""
+    removed = [remove_placeholders(text) for text in texts]
+    translations = answer([plain for plain, _ in removed], **options)
+    return [
+        with_placeholders(translation, partial(links, plain), found) if found else translation
+        for (plain, found), translation in zip(removed, translations, strict=True)
+    ]
+
+
+def attention_without_placeholders(
+    attention: Callable[[str, Translation], list[SlotMap]], text: str, translation: Translation
+) -> list[SlotMap]:
+    return attention(remove_placeholders(text)[0], translation)
+
+
+def with_placeholders(
+    translation: Translation, links: Callable[[Translation], list[Link]], found: list[Placeholder]
+) -> Translation:
+    text = insert_placeholders(translation.text, found, links(translation))
+    return translation._replace(
+        text=text, alternatives=[with_placeholders(one, links, found) for one in translation.alternatives]
+    )
 
 
 def interact(translate: Callable[[str], Translation]) -> None:

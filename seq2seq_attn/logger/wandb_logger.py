@@ -23,7 +23,14 @@ from seq2seq_attn.logger.csv_logger import read_rows
 log = logging.getLogger(__name__)
 
 STEP = "trainer/global_step"  # the axis of all curves
-SUMMARIES = {"val/loss": "min", "val/ppl": "min", "val/ter": "min", "val/accuracy": "max", "val/chrf": "max"}
+SUMMARIES = {
+    "val/loss": "min",
+    "val/ppl": "min",
+    "val/ter": "min",
+    "val/aer": "min",
+    "val/accuracy": "max",
+    "val/chrf": "max",
+}
 SUMMARIES |= {f"val/{name}": "max" for name in ("bleu", "detokenized_bleu", "tokenized_bleu", "sentence_bleu")}
 SUMMARIES |= {f"val/{name}": "max" for name in ("rouge1", "rouge2", "rougeL", "exact_match")}
 START_SECONDS = 4.0  # after which the run is kept offline

@@ -5,7 +5,7 @@ from typing import Any
 
 TITLES = {
     "bleu": "BLEU", "chrf": "chrF", "ter": "TER", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L",
-    "sentence_bleu": "sentence BLEU", "exact_match": "exact match", "comet": "COMET",
+    "sentence_bleu": "sentence BLEU", "exact_match": "exact match", "comet": "COMET", "aer": "AER",
 }  # fmt: skip
 
 

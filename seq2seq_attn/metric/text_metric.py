@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 
+from seq2seq_attn.metric.chosen_metric import ChosenMetric
 from seq2seq_attn.metric.corpus import NUM_HEADER
 
 
-class TextMetric(Metric, ABC):
+class TextMetric(ChosenMetric):
     """A score of the sum of a few counts of each sentence.
 
     The state is that sum in integers, whatever the size of the corpus, so that the score does not depend on how
@@ -22,16 +22,8 @@ class TextMetric(Metric, ABC):
     Args:
         num_counts: how many counts the score needs of a sentence, besides the header (see `metric.corpus`).
         units: the units of the last count in 1, where it is a fraction.
-
-    Attributes:
-        scores_whole_test: whether it is given all sentences of a test at once, with their sources, and is left out of
-            validations.
     """
 
-    is_differentiable = False
-    higher_is_better = True
-    full_state_update = False
-    scores_whole_test: ClassVar[bool] = False
     counts: Tensor
 
     def __init__(self, *, num_counts: int, units: int = 1) -> None:

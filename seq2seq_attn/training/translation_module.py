@@ -19,6 +19,8 @@ from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.distributed.collectives import of_all_ranks
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.metric.aer import AER
+from seq2seq_attn.metric.chosen_metric import ChosenMetric
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.metric.token_mean import TokenMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -38,7 +40,7 @@ MEANS = ("loss", "nll", "accuracy")  # over target tokens; beside the text metri
 
 @final
 class TranslationModule(pl.LightningModule):
-    """Logs `train/loss`, and `loss`, `ppl`, `accuracy` and every text metric under `val/` and each test set's name.
+    """Logs `train/loss`, and `loss`, `ppl`, `accuracy` and every other metric under `val/` and each test set's name.
 
     Losses are nats per target token, end token included; `ppl` is exp of the unsmoothed one, `accuracy` the
     share of tokens that the model ranks first, given the reference up to there.
@@ -49,7 +51,7 @@ class TranslationModule(pl.LightningModule):
 
     Args:
         model: an ensemble can be tested, but not trained.
-        metrics: text metrics by name, copied for every set that is scored.
+        metrics: text metrics, and the alignment error rate, by name, copied for every set that is scored.
         optimizer, scheduler: partials; a scheduler that names `total_steps` is given the run's length. None
             where nothing is trained.
         config: plain dict from which the model was built; it goes into the checkpoint, and so does the
@@ -71,7 +73,7 @@ class TranslationModule(pl.LightningModule):
         model: EncoderDecoder | Ensemble,
         tokenizer: SentencePieceTokenizer,
         search: Search,
-        metrics: dict[str, TextMetric],
+        metrics: dict[str, ChosenMetric],
         test_names: list[str],
         label_smoothing: float,
         config: dict[str, Any],
@@ -203,7 +205,7 @@ class TranslationModule(pl.LightningModule):
         return int(trainer.fit_loop.epoch_progress.current.started)
 
     def stage_metrics(self, stage: str) -> dict[str, Any]:
-        """Return the metrics by name: the means, then the text metrics."""
+        """Return the metrics by name: the means, then the others."""
         metrics: Any = self.metrics[stage]
         return dict(metrics.items())
 
@@ -260,7 +262,7 @@ class TranslationModule(pl.LightningModule):
         for name, metric in self.stage_metrics(stage).items():
             if name in MEANS:
                 metric.update(sums[name] / loss.tokens, weight=loss.tokens)
-            elif not metric.scores_whole_test:
+            elif isinstance(metric, TextMetric) and not metric.scores_whole_test:
                 metric.update(hypotheses, references)
         return hypotheses, decoded
 
@@ -281,6 +283,8 @@ class TranslationModule(pl.LightningModule):
         if logger is None:
             self._log_epoch()
         for name, metric in self.stage_metrics(stage).items():
+            if isinstance(metric, AER):
+                metric.update(self.model, self.tokenizer)
             value = metric.compute()
             if isinstance(metric, TextMetric):
                 signatures[name] = metric.signature()

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seq2seq_attn.alignment.word_alignment import from_pharaoh, to_pharaoh, word_links, word_of_each, word_weights
+from seq2seq_attn.alignment.word_alignment import (
+    Extraction,
+    from_pharaoh,
+    links_of,
+    to_pharaoh,
+    weights_by_word,
+    word_links,
+    word_of_each,
+    word_weights,
+)
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 COLUMNS = ["▁a", "▁bl", "ack", "▁dog", "</s>"]
@@ -56,6 +65,36 @@ def test_the_row_of_the_end_token_is_no_word_and_no_part_of_the_last_one() -> No
     weights = HEAD.copy()
     weights[4] = [5.0, 0.0, 0.0, 0.0, 0.0]
     np.testing.assert_array_equal(word_weights(weights[None], COLUMNS, ROWS), word_weights(HEAD[None], COLUMNS, ROWS))
+
+
+def test_without_the_sink_a_word_is_linked_to_the_word_of_most_weight_unless_all_are_zero() -> None:
+    weights = HEAD.copy()
+    weights[0] = [0.25, 0.0, 0.0, 0.0, 0.75]
+    weights[3] = [0.0, 0.0, 0.0, 0.0, 1.0]
+    assert word_links(weights[None], COLUMNS, ROWS, Extraction(sink=False)) == [(0, 0), (2, 1)]
+
+
+def test_a_threshold_links_a_word_to_each_word_of_more_weight() -> None:
+    """By words: 0.5 0.25 0.25, 0 0.375 0.625, 0 0.5 0.375 and 0.125 on the end token."""
+    assert word_links(HEAD[None], COLUMNS, ROWS, Extraction(0.25)) == [(0, 0), (1, 1), (2, 1), (1, 2), (2, 2)]
+    assert word_links(HEAD[None], COLUMNS, ROWS, Extraction(0.4)) == [(0, 0), (2, 1), (1, 2)]
+    # without the end token the last word has 0.5 / 0.875 = 0.571 and 0.429
+    assert word_links(HEAD[None], COLUMNS, ROWS, Extraction(0.4, sink=False))[-2:] == [(1, 2), (2, 2)]
+    assert word_links(HEAD[None], COLUMNS, ROWS, Extraction(1)) == []
+
+
+def test_shifted_weights_are_those_of_the_step_that_reads_the_token() -> None:
+    weights = np.zeros((5, 5))
+    weights[[1, 2, 3, 4], [3, 0, 1, 3]] = 1.0  # read: un, ch, ien, noir
+    assert word_links(weights[None], COLUMNS, ROWS, Extraction(shift=True)) == [(2, 0), (0, 1), (2, 2)]
+    np.testing.assert_array_equal(word_weights(weights[None], COLUMNS, ROWS, shift=True)[1], [0.5, 0.5, 0.0, 0.0])
+
+
+def test_words_without_tokens_have_no_link_and_number_the_others() -> None:
+    weights = np.eye(3)[None]
+    by_word = weights_by_word(weights, np.array([1, 2]), np.array([0, 2]), num_words=(4, 4))
+    assert by_word.shape == (4, 5)
+    assert links_of(by_word) == [(1, 0), (2, 2)]
 
 
 def test_empty_sentences_have_no_links() -> None:

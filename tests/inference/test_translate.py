@@ -21,11 +21,12 @@ from configs import CONF
 from hydra import compose, initialize_config_dir
 from tiny import SENTENCES, write_checkpoint
 
+from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import SlotMap
-from seq2seq_attn.alignment.word_alignment import from_pharaoh
+from seq2seq_attn.alignment.word_alignment import Extraction, from_pharaoh
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.lines import Line
-from seq2seq_attn.inference.output import TranslationFiles, alignment
+from seq2seq_attn.inference.output import TranslationFiles, best_links
 from seq2seq_attn.inference.translator import Translation, Translator
 
 with warnings.catch_warnings():
@@ -119,15 +120,29 @@ def test_an_alignment_is_the_mean_over_layers_and_heads_or_the_one_asked_for() -
     maps = [SlotMap(f"cross/{n}", weights, *axes) for n, weights in enumerate((first, second))]
     maps.append(SlotMap("self/0", np.ones((2, 2, 2)), ["<s>", "▁c"], ["▁c", "</s>"]))
     # means: all 0.575, layer 0 0.45, head 1 of both 0.4, head 1 of layer 1 0.8 on the first word
-    assert alignment(maps, None, None) == "0-0"
-    assert alignment(maps, 0, None) == "1-0"
-    assert alignment(maps, None, 1) == "1-0"
-    assert alignment(maps, 1, 1) == "0-0"
-    assert alignment([], 5, 5) == ""
+    for heads, link in ((Heads(), (0, 0)), (Heads(0), (1, 0)), (Heads(None, 1), (1, 0)), (Heads(1, 1), (0, 0))):
+        assert best_links(maps, heads, Extraction()) == [link]
+    assert best_links([], Heads(5, 5), Extraction()) == []
     with pytest.raises(UserError, match=r"^alignment_layer=2 does not exist; choose from: 0, 1$"):
-        alignment(maps, 2, None)
+        best_links(maps, Heads(2), Extraction())
     with pytest.raises(UserError, match=r"^alignment_head=2 does not exist; choose from 0 to 1$"):
-        alignment(maps, None, 2)
+        best_links(maps, Heads(None, 2), Extraction())
+
+
+def test_placeholders_come_back_at_the_words_that_the_links_name(learned_run: Path, tmp_path: Path) -> None:
+    links, given = tmp_path / "links", ["search=greedy", f"alignments={tmp_path / 'links'}"]
+    sources = ["The cat sees <x id=1> the red car.", "A <b>boy</b> likes water.", "She finds a bird."]
+    (plain,) = run(tmp_path, learned_run, b"The cat sees the red car.\n", *given)
+    (of_line,) = links.read_text("utf-8").splitlines()
+    found = run(tmp_path, learned_run, text_of(sources), *given, "placeholders=true")
+    assert links.read_text("utf-8").splitlines()[0] == of_line
+    assert found[0].replace("<x id=1> ", "").replace(" <x id=1>", "") == plain
+    target = dict(reversed(from_pharaoh(of_line)))
+    first = next((target[word] for word in range(3, 6) if word in target), len(plain.split()))
+    assert found[0].split().index("<x") == first
+    assert "<b>" in found[1]
+    assert "</b>" in found[1]
+    assert "<" not in found[2]
 
 
 def test_maps_are_a_picture_and_an_array_of_every_slot_named_by_the_line(file: Path, tmp_path: Path) -> None:
@@ -298,7 +313,7 @@ SHOWN = "a\ufffd[31m b\ufffd ||| c\ufffd"
 def write_hostile(output: Any, folder: Path) -> None:
     wanted: dict[str, Any] = dict.fromkeys(WRITTEN) | {"nbest": str(folder / "nbest")}
     with ExitStack() as stack:
-        files = TranslationFiles(stack, output, lambda text, translation: [], **wanted)
+        files = TranslationFiles(stack, output, lambda text, translation: [], lambda maps: [], **wanted)
         files.write([Line(1, "", [])], [Translation(HOSTILE, -1.0, -0.5, [], [], [], [])])
 
 

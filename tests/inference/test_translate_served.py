@@ -70,5 +70,5 @@ def test_batches_are_as_large_as_the_options_say(served: Translator) -> None:
 def test_what_it_cannot_do_is_refused(served: Translator) -> None:
     with pytest.raises(UserError, match=r"^engine=ctranslate2 takes no prefixes; leave out engine, or the prefixes$"):
         served.translate(SENTENCES[:1], prefixes=["the"])
-    with pytest.raises(UserError, match=r"^engine=ctranslate2 gives no attention; leave out engine, or maps and al"):
+    with pytest.raises(UserError, match=r"^engine=ctranslate2 gives no attention; leave out engine, or maps, al"):
         served.translate(SENTENCES[:1], maps=True)

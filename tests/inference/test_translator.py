@@ -209,7 +209,7 @@ def test_one_text_in_position_of_a_list_is_refused(translator: Translator) -> No
 def test_an_ensemble_of_twice_one_model_translates_as_it(file: Path, translator: Translator) -> None:
     both = Translator.load([file, file])
     same(both.translate(SENTENCES[:7], search=BEAM), translator.translate(SENTENCES[:7], search=BEAM))
-    with pytest.raises(UserError, match=r"not of an ensemble's; give one ckpt_path$"):
+    with pytest.raises(UserError, match=r"not of an ensemble; give one ckpt_path$"):
         both.translate([TEXT], maps=True)
 
 

@@ -28,7 +28,7 @@ OPTIONS = [
     "tokenizer=word", "tokenizer.vocab_size=12", "tokenizer.sampling_alpha=0", "attention=bahdanau",
     "model.dropout=0.0", "model.encoder.dim=32", "model.decoder.dim=32", "model.embedding_dim=16",
     "batch_tokens=512", "optimizer.lr=0.01", "label_smoothing=0.0", "trainer.max_epochs=11",
-    "metric=[rouge,exact_match,comet]", "metric.comet.model=some.ckpt", "monitor=val/exact_match",
+    "metric=[rouge,exact_match,comet,aer]", "metric.comet.model=some.ckpt", "monitor=val/exact_match",
     "callback.history.save_top_k=2", "scheduler=plateau", "choices.attention=bahdanau", "choices.model=rnn",
     "choices.data=parallel",
     "callback=[seeding,throughput,checkpoint,history,autosave,early_stopping]",
@@ -48,9 +48,11 @@ def write_reversals(folder: Path) -> list[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("text_to_text")
     command = f"metric.comet.command={write_stub(folder)}"
+    gold = folder / "gold"
+    gold.write_text("a b c ||| c b a  0-2 1-1 2-0\n d e ||| e d  0-1 1-0\n", encoding="utf-8")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run_here(folder / "run", *write_reversals(folder), *OPTIONS, command)
+        run_here(folder / "run", *write_reversals(folder), *OPTIONS, command, f"metric.aer.gold={gold}")
     return folder
 
 
@@ -68,13 +70,19 @@ def test_words_are_reversed_and_the_results_hold_the_metrics_chosen(folder: Path
     assert right > 80
     assert found["test/comet"] == pytest.approx(0.9 * right + 0.1 * (100 - right))
     names = [name for name in found if name.startswith("test/") and not name.endswith("_signature")]
-    metrics = ["rouge1", "rouge2", "rougeL", "exact_match", "comet"]
+    metrics = ["rouge1", "rouge2", "rougeL", "exact_match", "comet", "aer"]
     assert names == [f"test/{name}" for name in ("loss", "ppl", "accuracy", *metrics)]
 
 
 def test_comet_is_no_part_of_a_validation(folder: Path) -> None:
     assert "val/comet" not in rows(folder / "run")[0]
     assert (folder / "comet-score.calls").read_text().splitlines()[0] == "40"
+
+
+def test_the_alignment_error_rate_falls_from_one_validation_to_another(folder: Path) -> None:
+    curve = [float(row["val/aer"]) for row in rows(folder / "run") if row["val/aer"]]
+    assert curve[0] > curve[-1]
+    assert results(folder / "run")["test/aer"] < 40
 
 
 def test_the_best_checkpoint_is_that_of_the_monitored_metric(folder: Path) -> None:
@@ -89,6 +97,7 @@ def test_an_evaluation_has_the_metrics_of_the_run_and_none_of_translation(
 ) -> None:
     found = evaluated(folder, "evaluation")["splits"]["test"]
     assert list(found["confidence"]) == ["rouge1", "rouge2", "rougeL", "exact_match"]  # its COMET only if asked for
+    assert "aer" not in found  # its options name a file
     run = results(folder / "run")
     assert all(found[name] == run[f"test/{name}"] for name in found["confidence"])
     assert sum(bucket["sentences"] for bucket in found["exact_match_by_length"]) == 40
@@ -111,5 +120,6 @@ def test_a_page_compares_runs_by_the_metric_that_they_monitor(folder: Path) -> N
     (group,), _ = comparison.compare([folder / "run"], None, 50)
     assert (group.metric, group.score) == ("exact_match", "exact match")
     comparison.write([group], [], folder / "page.html", 0)
+    assert "AER" in (folder / "page.html").read_text("utf-8")
     assert "Highest exact match: " in (folder / "page.md").read_text("utf-8")
     assert "BLEU" not in (folder / "page.html").read_text("utf-8")

@@ -1,0 +1,52 @@
+"""Links of given pairs by a model's attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from seq2seq_attn.alignment.forced_attention import WordMaps, attention_along_words
+from seq2seq_attn.alignment.word_alignment import Extraction, Link, chosen_weights, links_of, weights_by_word
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+Words = tuple[list[str], list[str]]  # of a source and of its target
+
+
+class Heads(NamedTuple):
+    """Which weights of cross-attention align words: those of a layer and a head, or the mean over all, if None."""
+
+    layer: int | None = None
+    head: int | None = None
+
+    def __str__(self) -> str:
+        if self.layer is None:
+            return "mean of all heads" if self.head is None else f"head {self.head}, mean of all layers"
+        return f"layer {self.layer}, " + ("mean of all heads" if self.head is None else f"head {self.head}")
+
+
+def word_maps(model: EncoderDecoder, tokenizer: SentencePieceTokenizer, pairs: Sequence[Words]) -> list[WordMaps]:
+    """Return the attention along each pair, whose words are normalised as texts to translate are."""
+    cleaning = Cleaning()
+    return [
+        attention_along_words(model, tokenizer, *([cleaning.normalize_text(word) for word in side] for side in pair))
+        for pair in pairs
+    ]
+
+
+def attended_links(maps: WordMaps, heads: Heads, extraction: Extraction) -> list[Link]:
+    """Return the links of a pair by the weights of some heads."""
+    weights = chosen_weights(maps.maps, *heads)
+    by_word = weights_by_word(weights, maps.source, maps.target, num_words=maps.num_words, shift=extraction.shift)
+    return links_of(by_word, extraction)
+
+
+def all_heads(maps: WordMaps) -> list[Heads]:
+    """Return every head, the mean of each layer that has several heads, and the mean of all."""
+    found = []
+    for one in maps.maps:
+        if one.slot.startswith("cross/"):
+            layer, heads = int(one.slot.partition("/")[2]), len(one.weights)
+            found += [Heads(layer, head) for head in range(heads)] + [Heads(layer)] * (heads > 1)
+    return found if len(found) == 1 else [*found, Heads()]

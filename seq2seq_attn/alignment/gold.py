@@ -1,0 +1,171 @@
+"""Pairs of sentences with links made by people, and the error rate of other links. Och and Ney 2003, 5.2."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from seq2seq_attn.alignment.word_alignment import Link, from_pharaoh
+from seq2seq_attn.data.reading import read_lines, read_parallel
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.text import new_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+BARS = "|||"
+GOLD_LINK = re.compile(r"(\d+)([-p?])(\d+)")
+WITH_LINKS = re.compile(r"(.*\S)(?:\s{2,}|\t)((?:\d+[-p?]\d+\s*)+)")  # a pair, two blanks or a tab, and its links
+PHARAOH = re.compile(r"(?:\d+-\d+)?(?:\s+\d+-\d+)*\s*")
+
+
+class AlignedPair(NamedTuple):
+    """The words of a pair and the links of its annotators, which count words from 0; `possible` includes `sure`."""
+
+    source: list[str]
+    target: list[str]
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+
+class Agreement(NamedTuple):
+    """The number of links judged; precision, recall and alignment error rate in percent."""
+
+    links: int
+    precision: float
+    recall: float
+    error_rate: float
+
+
+def read_aligned_pairs(
+    pairs: Sequence[Path],
+    gold: Path | None = None,
+    *,
+    start: int = 0,
+    target_first: bool = False,
+    lowercase: bool = False,
+) -> list[AlignedPair]:
+    """Return pairs whose words are separated by blanks, with their links.
+
+    Args:
+        pairs: a file of lines `source ||| target`, or with a tab instead of the bars; or two line-aligned files.
+            Without `gold`, the links end each line of the one file, after two blanks or a tab.
+        gold: a file with the links of each pair on a line: `0-0` is sure, `1p2` or `1?2` possible.
+        start: the number of a sentence's first word in these links: 0, or 1 as in the files of WPT 2003.
+        target_first: whether pairs and links have the target before the source.
+        lowercase: whether to lower-case the words.
+
+    Raises:
+        UserError: if a line is no pair, the files differ in length, a link names no word of its pair, or no pair has a
+            link.
+    """
+    texts = list(read_texts(pairs, with_links=gold is None))
+    if gold is not None:
+        of_lines = read_lines(gold)
+        check_length(len(of_lines), len(texts), gold)
+        texts = [(*text[:2], links, text[3]) for text, links in zip(texts, of_lines, strict=True)]
+    aligned = [aligned_pair(*text, start=start, target_first=target_first) for text in texts]
+    if not any(pair.possible for pair in aligned):
+        raise UserError(
+            f"{gold or pairs[0]} has no links; give gold=FILE, with a line as '0-0 1p2' for each pair, or leave it "
+            "out where the lines of pairs end in their links, after two blanks"
+        )
+    if lowercase:
+        return [pair._replace(source=lowered(pair.source), target=lowered(pair.target)) for pair in aligned]
+    return aligned
+
+
+def lowered(words: list[str]) -> list[str]:
+    return [word.lower() for word in words]
+
+
+def read_texts(pairs: Sequence[Path], *, with_links: bool) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the two sides of each pair, the links that end its line, and where it is."""
+    if len(pairs) == 2:
+        for number, sides in enumerate(read_parallel(*pairs), start=1):
+            yield *sides, "", f"{pairs[0]} and {pairs[1]}, line {number}"
+        return
+    if len(pairs) != 1:
+        raise UserError(f"pairs names {len(pairs)} files; give pairs=FILE or pairs=[SOURCE,TARGET]")
+    for number, line in enumerate(read_lines(pairs[0]), start=1):
+        match = WITH_LINKS.fullmatch(line) if with_links else None
+        text, links = (match[1], match[2]) if match else (line, "")
+        columns, numbers = (text.split(BARS), (2,)) if BARS in text else (text.split("\t"), (2, 3))
+        if len(columns) not in numbers:
+            raise UserError(
+                f"{pairs[0]}, line {number} is no pair; write `source {BARS} target`, or the two with a tab between"
+            )
+        yield columns[0], columns[1], links, f"{pairs[0]}, line {number}"
+
+
+def check_length(lines: int, num_pairs: int, path: Path) -> None:
+    if lines != num_pairs:
+        raise UserError(f"{path} has {lines} lines and there are {num_pairs} pairs; give a line of links for each pair")
+
+
+def aligned_pair(first: str, second: str, links: str, location: str, *, start: int, target_first: bool) -> AlignedPair:
+    """Return the pair of a line and its links."""
+    words = first.split(), second.split()
+    found: dict[bool, set[Link]] = {True: set(), False: set()}
+    for link in links.split():
+        match = GOLD_LINK.fullmatch(link)
+        if match is None:
+            raise UserError(f"{location}: '{link}' is no link; write 0-0 for a sure link, 0p0 for a possible one")
+        positions = int(match[1]) - start, int(match[3]) - start
+        if not all(0 <= position < len(side) for position, side in zip(positions, words, strict=True)):
+            raise UserError(
+                f"{location}: there is no link {link} between {len(words[0])} and {len(words[1])} words counted from "
+                f"{start}; set gold_start to {1 - start}, or correct the line"
+            )
+        found[match[2] == "-"].add(positions[::-1] if target_first else positions)
+    source, target = words[::-1] if target_first else words
+    return AlignedPair(source, target, frozenset(found[True]), frozenset(found[True] | found[False]))
+
+
+def read_pharaoh(path: Path, num_pairs: int, *, target_first: bool = False) -> list[list[Link]]:
+    """Return the links of each pair, from a file in Pharaoh form.
+
+    Raises:
+        UserError: if it has another form, or more or fewer lines.
+    """
+    lines = read_lines(path)
+    check_length(len(lines), num_pairs, path)
+    for number, line in enumerate(lines, start=1):
+        if not PHARAOH.fullmatch(line):
+            raise UserError(f"{path}, line {number}: not links in Pharaoh form, such as '0-0 2-1'; correct the line")
+    links = map(from_pharaoh, lines)
+    return [[link[::-1] for link in found] for found in links] if target_first else list(links)
+
+
+def agreement(links: Iterable[Iterable[Link]], pairs: Sequence[AlignedPair]) -> Agreement:
+    """Return the figures over all sentences together, from links A, sure links S and possible links P.
+
+    Precision |A and P| / |A|, recall |A and S| / |S|, error rate 1 - (|A and S| + |A and P|) / (|A| + |S|).
+    """
+    judged = list(zip(map(set, links), pairs, strict=True))
+    in_sure = sum(len(found & pair.sure) for found, pair in judged)
+    in_possible = sum(len(found & pair.possible) for found, pair in judged)
+    num_links, num_sure = sum(len(found) for found, _ in judged), sum(len(pair.sure) for pair in pairs)
+    return Agreement(
+        num_links,
+        100 * in_possible / max(1, num_links),
+        100 * in_sure / max(1, num_sure),
+        100 * (1 - (in_sure + in_possible) / max(1, num_links + num_sure)),
+    )
+
+
+def diagonal(source: Sequence[str], target: Sequence[str]) -> list[Link]:
+    """Link target word j of J to source word round(j (I - 1) / (J - 1))."""
+    step = (len(source) - 1) / max(1, len(target) - 1)
+    return [(round(position * step), position) for position in range(len(target) if source else 0)]
+
+
+def agreement_table(judged: Mapping[str, Agreement], marked: Collection[str] = ()) -> Table:
+    """Return a table of the figures, by what gave the links; some are marked."""
+    rows = [
+        (f"{name} *" if name in marked else name, str(found.links), *(f"{percent:.1f}" for percent in found[1:]))
+        for name, found in judged.items()
+    ]
+    return new_table(["links of", "number", "precision", "recall", "error rate"], rows)

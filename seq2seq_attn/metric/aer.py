@@ -1,0 +1,74 @@
+"""Alignment error rate of a model's attention, in percent. Och and Ney 2003, 5.2."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_maps
+from seq2seq_attn.alignment.gold import agreement, read_aligned_pairs
+from seq2seq_attn.alignment.word_alignment import Extraction
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.metric.chosen_metric import ChosenMetric
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.model.ensemble import Ensemble
+from seq2seq_attn.paths import given_file
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+
+@final
+class AER(ChosenMetric):
+    """The error rate on a gold standard, whatever the set that the other metrics score.
+
+    Args:
+        gold: the pairs, each line with its links after two blanks; with `pairs`, the links alone.
+        pairs, gold_start, target_first, lowercase: see `read_aligned_pairs`; one file, or [SOURCE,TARGET].
+        layer, head: whose attention aligns words; None: the mean over all.
+        threshold, shift, sink: see `Extraction`.
+    """
+
+    higher_is_better = False
+
+    def __init__(
+        self,
+        *,
+        gold: str,
+        pairs: str | list[str] | None = None,
+        gold_start: Literal[0, 1] = 0,
+        target_first: bool = False,
+        lowercase: bool = False,
+        layer: int | None = None,
+        head: int | None = None,
+        threshold: int | float | None = None,
+        shift: bool = False,
+        sink: bool = True,
+    ) -> None:
+        super().__init__()
+        named: list[str] = [gold] if pairs is None else [pairs] if isinstance(pairs, str) else pairs
+        self.pairs = read_aligned_pairs(
+            [given_file(path, "metric.aer.gold" if pairs is None else "metric.aer.pairs") for path in named],
+            None if pairs is None else given_file(gold, "metric.aer.gold"),
+            start=gold_start,
+            target_first=target_first,
+            lowercase=lowercase,
+        )
+        self.heads, self.extraction = Heads(layer, head), Extraction(threshold, shift, sink)
+        self.error_rate = math.nan
+
+    def update(self, model: EncoderDecoder | Ensemble, tokenizer: SentencePieceTokenizer) -> None:
+        """Read the pairs with the model as it is now; every process reads all of them.
+
+        Raises:
+            UserError: for an ensemble.
+        """
+        if isinstance(model, Ensemble):
+            raise UserError("metric=[aer] is of one model's attention, not of an ensemble's; leave it out")
+        maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in self.pairs])
+        links = (attended_links(of_pair, self.heads, self.extraction) for of_pair in maps)
+        self.error_rate = agreement(links, self.pairs).error_rate
+
+    def compute(self) -> Tensor:
+        return torch.tensor(self.error_rate, dtype=torch.float64)

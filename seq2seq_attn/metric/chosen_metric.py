@@ -1,0 +1,23 @@
+"""The contract of a metric that `metric=` may name."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import ClassVar
+
+from torchmetrics import Metric
+
+
+class ChosenMetric(Metric, ABC):
+    """A metric that is logged under its name at each validation and test.
+
+    Attributes:
+        higher_is_better: whether more is better.
+        scores_whole_test: whether it is given all sentences of a test at once, with their sources, and is left out of
+            validations.
+    """
+
+    is_differentiable = False
+    higher_is_better = True
+    full_state_update = False
+    scores_whole_test: ClassVar[bool] = False

@@ -1,0 +1,40 @@
+"""The benchmark of statistical aligners: what it writes, and the pairs that it measures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripts.benchmarks import alignment as benchmark
+
+TRAIN = [("a dog", "un chien"), ("the cat sleeps", "le chat dort"), ("go", "va")]
+LINKS = [[(0, 0), (1, 1)], [(0, 0), (1, 1), (2, 2)], [(0, 0)]]
+
+
+def test_links_of_all_pairs_are_written_and_those_of_the_gold_standard_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "alignments").mkdir()
+    lines = "The cat sleeps ||| le chat dort  1-1 2-2 3p3\n"
+    (tmp_path / "alignments/enfr-dev.src-tgt").write_text(lines, encoding="utf-8")
+    train = benchmark.as_words(TRAIN)
+    monkeypatch.setattr(benchmark, "read_bitext", lambda *folders: (train, train[:1]))
+
+    def align(sources: list[list[str]], targets: list[list[str]]) -> Any:
+        assert list(zip(sources, targets, strict=True)) == train
+        return LINKS, [[], [(0, 0), (2, 1)], []]
+
+    monkeypatch.setitem(benchmark.ALIGNERS, "eflomal", align)
+    output = tmp_path / "output"
+    benchmark.main(["--data", str(tmp_path), "--output", str(output), "--aligners", "eflomal"])
+    assert (output / "train.fr").read_text("utf-8").splitlines() == [target for _, target in TRAIN]
+    assert (output / "val.en").read_text("utf-8") == "a dog\n"
+    assert (output / "eflomal.forward").read_text("utf-8").splitlines() == ["0-0 1-1", "0-0 1-1 2-2", "0-0"]
+    assert (output / "eflomal.reverse").read_text("utf-8").splitlines() == ["", "0-0 2-1", ""]
+    found = json.loads((output / "alignment.json").read_text("utf-8"))
+    assert found["pairs"] == 3
+    assert found["alignment"]["eflomal, forward"] == {"links": 3, "precision": 100, "recall": 100, "error_rate": 0}
+    assert found["alignment"]["eflomal, reverse"]["error_rate"] == 50  # one of two links is right, one of two found

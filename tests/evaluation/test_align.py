@@ -1,0 +1,175 @@
+"""`seq2seq-attn align`: runs and files of links measured by gold standards."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
+from configs import CONF
+from hydra import compose, initialize_config_dir
+from small_checkpoint import write_checkpoint
+
+from seq2seq_attn.alignment import attention_links, tatoeba_gold
+from seq2seq_attn.alignment.gold import read_pharaoh
+from seq2seq_attn.alignment.symmetrize import METHODS
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+with warnings.catch_warnings():
+    # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
+    warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.evaluation.align import align
+
+SOURCE, TARGET = "a black dog sleeps", "un chien noir dort !"
+LINES = f"{SOURCE} ||| {TARGET}  0-0 2-1 1-2 3-3 3p4\nthe cat ||| le chat  0-0 1-1\n"
+RIGHT = [{0: 0, 1: 2, 2: 1, 3: 3, 4: 3}, {0: 0, 1: 1}]
+
+
+def run(*overrides: str) -> dict[str, Any]:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return align(compose("align", ["device=cpu", *overrides]))
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> str:
+    (tmp_path / "pairs.txt").write_text(LINES, encoding="utf-8")
+    return f"pairs={tmp_path / 'pairs.txt'}"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    sizes = [f"model.{part}.num_layers=2" for part in ("encoder", "decoder")]
+    sentences = [SOURCE, TARGET, "the cat", "le chat"]
+    write_checkpoint(
+        tmp_path / "a.ckpt", "model=transformer", *sizes, "model.encoder.dim=12", "model.decoder.dim=12",
+        "model.embedding_dim=12", "attention.num_heads=2", "cross_attention.num_heads=2", sentences=sentences,
+    )  # fmt: skip
+    return f"ckpt_path={tmp_path / 'a.ckpt'}"
+
+
+def test_every_head_and_mean_has_a_row_and_the_best_is_marked(
+    model: str, pairs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = run(model, pairs, f"results={tmp_path / 'r.json'}", f"output={tmp_path / 'links'}", "alignment_sink=false")
+    layers = [f"layer {layer}, {head}" for layer in (0, 1) for head in ("head 0", "head 1", "mean of all heads")]
+    assert list(found) == [*layers, "mean of all heads", "diagonal"]
+    assert found["diagonal"] == (
+        7,
+        pytest.approx(100 * 4 / 7),
+        50.0,
+        pytest.approx(100 * 6 / 13),
+    )  # 0-0 1-1 2-2 2-3 3-4; 0-0 1-1
+    best = min(list(found)[:-1], key=lambda name: found[name].error_rate)
+    out = capsys.readouterr().out
+    assert f"{best} * " in out
+    assert "2 pairs, 6 sure links and 1 more that are possible; * has the fewest errors" in out
+    results = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
+    assert results["best"] == {"forward": best}
+    assert results["alignment"][best]["error_rate"] == found[best].error_rate
+    links = read_pharaoh(tmp_path / "links", 2)
+    assert [len(of_pair) for of_pair in links] == [5, 2]
+    (tmp_path / "again").write_bytes((tmp_path / "links").read_bytes())
+    assert run(f"links={tmp_path / 'again'}", pairs)["links"] == found[best]
+
+
+def test_one_head_alone_is_measured_where_it_is_chosen(model: str, pairs: str) -> None:
+    every = run(model, pairs, "alignment_shift=true")
+    found = run(model, pairs, "alignment_layer=1", "alignment_head=0", "alignment_shift=true")
+    assert found == {name: every[name] for name in ("layer 1, head 0", "diagonal")}
+    with pytest.raises(UserError, match="alignment_head=2 does not exist; choose from 0 to 1"):
+        run(model, pairs, "alignment_head=2")
+
+
+def test_attention_on_the_right_words_is_without_error(model: str, pairs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights put by hand on the tokens of the right words, instead of the model's."""
+    original = attention_links.attention_along_words
+
+    def along(*arguments: Any) -> Any:
+        maps = original(*arguments)
+        right = RIGHT[len(maps.source) < 10]
+        weights = np.zeros_like(maps.maps[-1].weights)
+        weights[:, :-1, :-1] = np.array([right[word] for word in maps.target])[:, None] == maps.source
+        return maps._replace(maps=[one._replace(weights=weights) for one in maps.maps if "cross" in one.slot])
+
+    monkeypatch.setattr(attention_links, "attention_along_words", along)
+    assert run(model, pairs)["mean of all heads"] == (7, 100.0, 100.0, 0.0)
+
+
+def test_two_directions_are_symmetrized(model: str, pairs: str, tmp_path: Path) -> None:
+    turned = tmp_path / "b.ckpt"
+    checkpoint = torch.load(tmp_path / "a.ckpt")
+    checkpoint["config"]["data"] |= {"source_language": "fr", "target_language": "en"}
+    torch.save(checkpoint, turned)
+    heads = ["alignment_layer=0", "alignment_head=1"]
+    found = run(model, pairs, f"reverse={turned}", *heads, f"output={tmp_path / 'o'}", "symmetrization=union")
+    assert list(found) == ["forward, layer 0, head 1", "reverse, layer 0, head 1", *METHODS, "diagonal"]
+    assert sum(map(len, read_pharaoh(tmp_path / "o", 2))) == found["union"].links
+    alone = run(f"ckpt_path={turned}", pairs, *heads, "target_first=true")
+    assert alone["layer 0, head 1"] == found["reverse, layer 0, head 1"]
+    with pytest.raises(UserError, match="reverse translates from en to fr, and the reverse of ckpt_path is from fr"):
+        run(model, pairs, f"reverse={tmp_path / 'a.ckpt'}")
+
+
+def test_two_files_of_links_are_symmetrized(pairs: str, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("0-0 1-1 3-3\n0-0\n", encoding="utf-8")
+    (tmp_path / "r").write_text("0-0 1-2 3-3\n1-1\n", encoding="utf-8")
+    found = run(f"links=[{tmp_path / 'f'},{tmp_path / 'r'}]", pairs)
+    assert found["intersection"] == (2, 100.0, pytest.approx(100 / 3), 50.0)
+    assert found["union"].links == 6
+
+
+def test_words_unknown_to_a_word_tokenizer_are_words(pairs: str, tmp_path: Path) -> None:
+    tokenizer = SentencePieceTokenizer("word", 9, joint=True, sampling_alpha=0.0, cache_dir=None)
+    tokenizer.train(["the dog", "the cat"], ["le chien", "the dog"])
+    write_checkpoint(tmp_path / "w.ckpt")
+    checkpoint = torch.load(tmp_path / "w.ckpt")
+    checkpoint["tokenizer"] = tokenizer.get_state()
+    size = tokenizer.target_vocab_size
+    checkpoint["config"]["model"] |= {"source_vocab_size": size, "target_vocab_size": size}
+    for name, weight in checkpoint["state_dict"].items():
+        if name.startswith(("model.embed", "model.output")):
+            checkpoint["state_dict"][name] = weight[:size].clone()
+    torch.save(checkpoint, tmp_path / "w.ckpt")
+    found = run(f"ckpt_path={tmp_path / 'w.ckpt'}", pairs, "alignment_sink=false")
+    assert found["layer 0, head 0"].links == 7
+
+
+def test_the_pairs_of_tatoeba_need_a_model_from_english(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, gold = tmp_path / "fra.txt", tmp_path / "gold.tsv"
+    corpus.write_text(f"{SOURCE}\t{TARGET}\tby us\n", encoding="utf-8")
+    gold.write_text(f"{tatoeba_gold.fingerprint(SOURCE, TARGET)}\t0-0 2-1 1-2 3-3\t3-4\n", encoding="utf-8")
+    monkeypatch.setattr(tatoeba_gold, "GOLD", gold)
+    assert run(model, f"tatoeba={corpus}")["diagonal"].links == 5
+    checkpoint = torch.load(tmp_path / "a.ckpt")
+    checkpoint["config"]["data"] |= {"source_language": "fr", "target_language": "en"}
+    torch.save(checkpoint, tmp_path / "b.ckpt")
+    with pytest.raises(UserError, match="ckpt_path translates from fr to en, and the pairs of Tatoeba is from en"):
+        run(f"ckpt_path={tmp_path / 'b.ckpt'}", f"tatoeba={corpus}")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["links=a"], "needs pairs= or tatoeba=, and was given neither"),
+        (["pairs=a"], "needs ckpt_path= or links=, and was given neither"),
+        (["pairs=a", "links=a", "ckpt_path=b"], "needs ckpt_path= or links=, and was given both"),
+        (["pairs=a", "links=a", "reverse=b"], r"reverse=RUN goes with ckpt_path=RUN"),
+        (
+            ["pairs=a", "links=a", "symmetrization=gdfa"],
+            "symmetrization=gdfa does not exist; choose from: intersection",
+        ),
+        (["pairs=not/there", "links=a"], "pairs=not/there does not exist; give the path of a file"),
+        (["pairs=[a,b,c]", "links=a"], "a does not exist"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_sentence(overrides: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run(*overrides)

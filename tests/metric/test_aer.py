@@ -1,0 +1,44 @@
+"""The alignment error rate as a metric of validations and tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_checkpoint import write_checkpoint
+
+from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_maps
+from seq2seq_attn.alignment.gold import agreement, read_aligned_pairs
+from seq2seq_attn.alignment.word_alignment import Extraction
+from seq2seq_attn.checkpoint.load import load
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.metric.aer import AER
+from seq2seq_attn.model.ensemble import Ensemble
+
+LINES = "the red house ||| the house red  0-0 1-2 2-1\na dog ||| a dog  0-0 1p1\n"
+
+
+@pytest.fixture
+def gold(tmp_path: Path) -> str:
+    (tmp_path / "gold").write_text(LINES, encoding="utf-8")
+    return str(tmp_path / "gold")
+
+
+def test_it_is_the_error_rate_of_the_links_of_the_model_as_it_is(gold: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "a.ckpt", "model=transformer", "model.encoder.num_layers=1")
+    loaded = load(str(tmp_path / "a.ckpt"))
+    metric = AER(gold=gold, layer=1, head=0, shift=True, sink=False)
+    metric.update(loaded.model, loaded.tokenizer)
+    pairs = read_aligned_pairs([Path(gold)])
+    maps = word_maps(loaded.model, loaded.tokenizer, [(pair.source, pair.target) for pair in pairs])
+    links = [attended_links(one, Heads(1, 0), Extraction(None, True, False)) for one in maps]
+    assert sum(map(len, links)) == 5  # without the end token each target word has a link
+    assert metric.compute() == agreement(links, pairs).error_rate
+
+
+def test_less_is_better_and_an_ensemble_is_refused(gold: str, tmp_path: Path) -> None:
+    assert not AER.higher_is_better
+    write_checkpoint(tmp_path / "a.ckpt")
+    loaded = load(str(tmp_path / "a.ckpt"))
+    with pytest.raises(UserError, match="one model's attention"):
+        AER(gold=gold).update(Ensemble([loaded.model, loaded.model]), loaded.tokenizer)
