@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, final
 
@@ -18,6 +19,7 @@ from seq2seq_attn.data.batch_dataset import BatchDataset
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, encode_split
+from seq2seq_attn.data.word_links import WordLinks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -36,6 +38,7 @@ class TranslationDataModule(pl.LightningDataModule):
         cache_dir: folder in which encoded splits are cached.
         val_sentences: number of sentences that validation during training reads, evenly spread over the split and
             the same for every seed; the whole split is then tested too, as "val". None: all.
+        links: links between the words of the pairs, for each split that has some.
 
     Attributes:
         test_names: names of the test sets, in order.
@@ -52,9 +55,10 @@ class TranslationDataModule(pl.LightningDataModule):
         eval_batch_tokens: int | None = None,
         num_workers: int = 0,
         val_sentences: int | None = None,
+        links: Mapping[str, WordLinks] | None = None,
     ) -> None:
         super().__init__()
-        self.corpus, self.tokenizer = corpus, tokenizer
+        self.corpus, self.tokenizer, self.links = corpus, tokenizer, links or {}
         self.batch_tokens, self.eval_batch_tokens = batch_tokens, eval_batch_tokens or batch_tokens
         self.seed, self.num_workers = seed, num_workers
         self.cache_dir = given_path(cache_dir, "paths.cache_dir") / "encoded"
@@ -196,7 +200,11 @@ class TranslationDataModule(pl.LightningDataModule):
     def _loader(self, name: str, sampler: TokenBatchSampler) -> DataLoader[Batch]:
         draws = name == "train" and self.tokenizer.sampling_alpha > 0.0
         dataset = BatchDataset(
-            self.corpus.splits[name], self.encoded(name), self.tokenizer, seeded_by=sampler if draws else None
+            self.corpus.splits[name],
+            self.encoded(name),
+            self.tokenizer,
+            seeded_by=sampler if draws else None,
+            links=self.links.get(name),
         )
         pin_memory = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return DataLoader(
