@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 from typing import Annotated, final
 
+from jaxtyping import Bool
+from torch import Tensor
+
 from seq2seq_attn.attention.guide import Guide
-from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.store.local_copy import local_copy
 from seq2seq_attn.data.word_links import WordLinks, prepared_links, read_links
@@ -66,11 +68,9 @@ class GuidedAlignment:
         layers[layer].check_guide(self.head)
         return layer
 
-    def guide(self, model: EncoderDecoder, batch: Batch) -> Guide | None:
-        """Return the links of a batch for the chosen head; None: there are none."""
-        if batch.links is None:
-            return None
-        return Guide(self.chosen_layer(model), self.head, batch.links)
+    def guide(self, model: EncoderDecoder, links: Bool[Tensor, "batch target source"]) -> Guide:
+        """Return the links of a batch for the chosen head."""
+        return Guide(self.chosen_layer(model), self.head, links)
 
     def prepare(self, reader: Corpus, corpus: LoadedCorpus, cache_dir: str) -> dict[str, WordLinks]:
         """Return the links of each split that has some, made now or before.

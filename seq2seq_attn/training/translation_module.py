@@ -252,7 +252,9 @@ class TranslationModule(pl.LightningModule):
         if isinstance(self.model, Ensemble):
             members: Any = list(self.model.members)
             return ensemble_cross_entropy(members, batch, self.label_smoothing, need_weights=need_weights)
-        guide = None if self.guided_alignment is None else self.guided_alignment.guide(self.model, batch)
+        guide = None
+        if batch.links is not None and self.guided_alignment is not None:
+            guide = self.guided_alignment.guide(self.model, batch.links)
         decoded = self.model(
             batch.source, batch.source_mask, batch.target_input, need_weights=need_weights, guide=guide
         )
