@@ -5,20 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
+import numpy as np
 from jaxtyping import Bool
 from torch import Tensor
 
 from seq2seq_attn.attention.guide import Guide
+from seq2seq_attn.checkpoint.load import find_checkpoint
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.store.local_copy import local_copy
-from seq2seq_attn.data.word_links import WordLinks, prepared_links, read_links
+from seq2seq_attn.data.word_links import WordLinks, prepared_links, read_links, write_links
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import locked, replacing, sha256
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
 
+RUNS = "guided_alignment.runs"
 FORMAT = 1  # of the stored links; those of another one are made anew
 
 
@@ -32,10 +35,15 @@ class GuidedAlignment:
     Chen et al. 2016, arXiv:1607.01628; one head of a Transformer: Garg et al. 2019, section 4.2, arXiv:1909.02074.
 
     Args:
-        links: a file with a line for each training pair, in Pharaoh form; None: no guidance.
+        links: a file with a line for each training pair, in Pharaoh form; "eflomal": this statistical aligner links the
+            words of training and validation pairs; "self": two trained runs do; None: no guidance.
         weight: of the loss; 0: no guidance.
         layer: of the decoder, from 0; None: the last but one, as in the paper.
         head: of this layer, from 0.
+        runs: for links=self, a trained run of this direction and one of the other. Words are linked by the mean of the
+            heads of the chosen layer (Garg et al. 2019, section 4.1).
+        symmetrization: of the links of two directions, by eflomal or by two runs; see `symmetrize`.
+
     """
 
     def __init__(
@@ -45,8 +53,11 @@ class GuidedAlignment:
         weight: Annotated[float, "[0, inf)"],
         layer: Annotated[int | None, "[0, 1000]"],
         head: Annotated[int, "[0, 1000]"],
+        runs: list[str] | None = None,
+        symmetrization: str = "grow-diag",
     ) -> None:
         self.links, self.weight, self.layer, self.head = links, weight, layer, head
+        self.runs, self.symmetrization = runs, symmetrization
 
     @property
     def is_on(self) -> bool:
@@ -79,23 +90,70 @@ class GuidedAlignment:
             reader: of `corpus`.
 
         Raises:
-            UserError: if the links are not those of the training pairs.
+            UserError: if there are no such links, or they are not those of the training pairs.
         """
         assert self.links is not None
-        file = given_path(self.links, "guided_alignment.links")
-        if not file.is_file():
-            raise UserError(f"guided_alignment.links={self.links} does not exist; give a file of links in Pharaoh form")
-        key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, sha256(file)]).encode()).hexdigest()[:32]
+        if self.links == "eflomal":
+            source: list[Any] = [self.symmetrization]
+        elif self.links == "self":
+            source = [self.symmetrization, self.layer, *(sha256(find_checkpoint(run, RUNS)) for run in self._runs())]
+        else:
+            source = [sha256(self._file())]
+        key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, self.links, *source]).encode()).hexdigest()[:32]
         folder = given_path(cache_dir, "paths.cache_dir") / "links" / key
         with locked(folder / "lock"):
             if not (folder / "complete.json").exists():
-                self._read(file, reader, corpus, folder)
+                self._make(reader, corpus, folder)
+                with replacing(folder / "complete.json") as stream:
+                    stream.write(b"{}")
         folder = folder if corpus.copy_to is None else local_copy(folder, corpus.copy_to)
         return prepared_links(folder, corpus.splits)
 
-    def _read(self, file: Path, reader: Corpus, corpus: LoadedCorpus, folder: Path) -> None:
-        links = read_links(file, reader.training_pairs())
-        for name, split in corpus.splits.items():
-            links.write(split, folder / name)
-        with replacing(folder / "complete.json") as stream:
-            stream.write(b"{}")
+    def _file(self) -> Path:
+        file = given_path(str(self.links), "guided_alignment.links")
+        if not file.is_file():
+            raise UserError(
+                f"guided_alignment.links={self.links} does not exist; give a file of links in Pharaoh form, eflomal or "
+                "self"
+            )
+        return file
+
+    def _runs(self) -> list[str]:
+        if self.runs is None or len(self.runs) != 2:
+            raise UserError(
+                f"guided_alignment.links=self needs {RUNS}=[FORWARD,REVERSE], a trained run of this direction and one "
+                "of the other"
+            )
+        return self.runs
+
+    def _make(self, reader: Corpus, corpus: LoadedCorpus, folder: Path) -> None:
+        """Write the links of all splits for which there are some: of a file, or of training and validation pairs."""
+        if self.links not in ("eflomal", "self"):
+            read = read_links(self._file(), reader.training_pairs())
+            for name, split in corpus.splits.items():
+                read.write(split, folder / name)
+            return
+        from seq2seq_attn.training.aligned_links import attention_links, eflomal_links, load_aligner
+
+        splits = [name for name in ("train", "val") if name in corpus.splits]
+        sources, targets = (
+            [text.split() for name in splits for text in getattr(corpus.splits[name], side)]
+            for side in ("sources", "targets")
+        )
+        if self.links == "eflomal":
+            links = eflomal_links(sources, targets, self.symmetrization)
+        else:
+            languages = (corpus.source_language, corpus.target_language)
+            forward, reverse = (
+                load_aligner(run, of_run, self.chosen_layer)
+                for run, of_run in zip(self._runs(), (languages, languages[::-1]), strict=True)
+            )
+            links = attention_links(forward, reverse, sources, targets, self.symmetrization)
+        words = np.array([(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
+        counts = np.array([len(of_pair) for of_pair in links])
+        pairs = np.array([link for of_pair in links for link in of_pair], np.int64).reshape(-1, 2)
+        row, ends = 0, np.cumsum([0, *counts])
+        for name in splits:
+            end = row + len(corpus.splits[name])
+            write_links(folder / name, pairs[ends[row] : ends[end]], counts[row:end], words[row:end])
+            row = end
