@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import final
 
 import torch
@@ -48,5 +48,5 @@ class Batch:
 
     def apply(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """Return the batch with every tensor changed."""
-        tensors = (getattr(self, field.name) for field in fields(self))
-        return Batch(*(None if tensor is None else change(tensor) for tensor in tensors))
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(tensor) for name, tensor in tensors.items() if tensor is not None})

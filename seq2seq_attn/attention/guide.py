@@ -47,6 +47,6 @@ class Guide(NamedTuple):
             links = links & allowed
         linked = at_least_float32(links.to(scores.dtype))
         target = linked / linked.sum(-1, keepdim=True).clamp(min=1)
-        of_head = (at_least_float32(x[:, self.head if x.shape[1] > 1 else 0]) for x in (scores, weights))
-        loss = normalizer.alignment_loss(*of_head, allowed, target, self.head)
+        scores, weights = (at_least_float32(x[:, self.head if x.shape[1] > 1 else 0]) for x in (scores, weights))
+        loss = normalizer.alignment_loss(scores, weights, allowed, target, self.head)
         return loss.masked_fill(~links.any(-1), 0.0)

@@ -323,7 +323,7 @@ def flatten_hypotheses(attended: Attended) -> Attended:
 
 def join_steps(steps: Sequence[Attended]) -> Attended:
     """Return the outputs of several steps as one, with the history of the last."""
-    joined = {
+    joined: dict[str, Any] = {
         name: None if getattr(steps[0], name) is None else torch.cat([getattr(step, name) for step in steps], dim)
         for name, dim in (("context", 1), ("weights", 2), ("log_prob", 1), ("entropy", 1), ("alignment_loss", 1))
     }

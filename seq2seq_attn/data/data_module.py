@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import warnings
 from collections.abc import Mapping
 from itertools import islice
@@ -23,6 +24,8 @@ from seq2seq_attn.data.word_links import WordLinks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+log = logging.getLogger(__name__)
 
 
 @final
@@ -111,10 +114,16 @@ class TranslationDataModule(pl.LightningDataModule):
         epoch = trainer.fit_loop.epoch_progress.current.processed
         read = trainer.fit_loop.epoch_loop.batch_progress.current.processed
         batch = read if epoch == sampler.epoch else 0  # at the end of an epoch, `read` still counts the last one
-        return {"epoch": epoch, "batch": batch} | self._shape(sampler)
+        links = {"links": self.links["train"].digest} if "train" in self.links else {}
+        return {"epoch": epoch, "batch": batch} | self._shape(sampler) | links
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume where `state_dict` was taken, as `batches_read` says."""
+        if "train" in self.links and state_dict.get("links", self.links["train"].digest) != self.links["train"].digest:
+            log.warning(
+                "guided_alignment: the word links are not those that the run was trained with until now, for eflomal "
+                "draws others once its cache is gone; the run continues with the new ones"
+            )
         self._first_epoch = state_dict["epoch"]
         self._sampler("train").start_at(state_dict["epoch"], self.batches_read(state_dict))
 

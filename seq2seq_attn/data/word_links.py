@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple, final
@@ -20,7 +21,7 @@ from seq2seq_attn.data.encoded import map_array
 from seq2seq_attn.data.store.pair_source import line_blocks
 from seq2seq_attn.data.store.prepare_text import hashes
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.files import replacing
+from seq2seq_attn.files import replacing, sha256
 from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -65,6 +66,11 @@ class WordLinks:
         at, counts = ranges(self.offsets, rows)
         found = self.links[at].astype(np.int64)
         return np.repeat(np.arange(len(rows)), counts), found[:, 0], found[:, 1]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the links."""
+        return sha256(self.folder / "links.npy")
 
     @property
     def num_linked(self) -> int:

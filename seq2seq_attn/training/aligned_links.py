@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, final
 
 import numpy as np
@@ -14,7 +15,7 @@ from jaxtyping import Int64
 from seq2seq_attn.alignment.eflomal_aligner import align_words
 from seq2seq_attn.alignment.symmetrize import symmetrize
 from seq2seq_attn.alignment.word_alignment import Link
-from seq2seq_attn.checkpoint.load import find_checkpoint, load
+from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.data.collate import collate_pairs, gather_lists
 from seq2seq_attn.data.store.progress import progress
 from seq2seq_attn.errors import UserError
@@ -76,7 +77,7 @@ class Aligner(NamedTuple):
         return [[(int(found[pair, word]), int(word)) for word in of.nonzero()[0]] for pair, of in enumerate(linked)]
 
 
-def load_aligner(run: str, languages: tuple[str, str], layer: Callable[[EncoderDecoder], int]) -> Aligner:
+def load_aligner(file: Path, languages: tuple[str, str], layer: Callable[[EncoderDecoder], int]) -> Aligner:
     """Return a trained run as an aligner.
 
     Args:
@@ -84,14 +85,14 @@ def load_aligner(run: str, languages: tuple[str, str], layer: Callable[[EncoderD
         layer: returns the number of the layer that aligns.
 
     Raises:
-        UserError: if the run is not there, or translates between other languages.
+        UserError: if it translates between other languages.
     """
     with torch.random.fork_rng():  # weights are drawn before they are loaded
-        loaded = load(str(find_checkpoint(run, "guided_alignment.runs")))
+        loaded = load(str(file))
     found = loaded.config["data"]["source_language"], loaded.config["data"]["target_language"]
     if found != languages:
         raise UserError(
-            f"guided_alignment.runs=[FORWARD,REVERSE]: {run} translates from {' to '.join(found)}, and this place is "
+            f"guided_alignment.runs=[FORWARD,REVERSE]: {file} translates from {' to '.join(found)}, and this place is "
             f"for a run from {' to '.join(languages)}; give another run"
         )
     model = loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
@@ -118,8 +119,8 @@ def attention_links(
         for rows in batches(sources, targets):
             sides = [sources[row] for row in rows], [targets[row] for row in rows]
             turned = [[link[::-1] for link in of_pair] for of_pair in reverse.links(*sides[::-1])]
-            for row, *both in zip(rows, forward.links(*sides), turned, strict=True):
-                links[row] = symmetrize(*both, method)
+            for row, of_forward, of_reverse in zip(rows, forward.links(*sides), turned, strict=True):
+                links[row] = symmetrize(of_forward, of_reverse, method)
             done += len(rows)
             advance(done)
     return links

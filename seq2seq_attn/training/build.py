@@ -74,7 +74,7 @@ def build(
         guided_alignment=guided,
     )
     if guided.is_on:
-        guided.chosen_layer(module.model)  # is refused before the links are made
+        guided.check(module.model)  # before the links are made
         datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"])
     return module, datamodule
 

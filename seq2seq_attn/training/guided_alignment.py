@@ -21,7 +21,6 @@ from seq2seq_attn.files import locked, replacing, sha256
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
 
-RUNS = "guided_alignment.runs"
 FORMAT = 1  # of the stored links; those of another one are made anew
 
 
@@ -50,7 +49,7 @@ class GuidedAlignment:
         self,
         *,
         links: str | None,
-        weight: Annotated[float, "[0, inf)"],
+        weight: Annotated[int | float, "[0, inf)"],
         layer: Annotated[int | None, "[0, 1000]"],
         head: Annotated[int, "[0, 1000]"],
         runs: list[str] | None = None,
@@ -64,10 +63,10 @@ class GuidedAlignment:
         return self.links is not None and self.weight > 0
 
     def chosen_layer(self, model: EncoderDecoder) -> int:
-        """Return the number of the layer that is guided.
+        """Return the number of the layer whose weights are links.
 
         Raises:
-            UserError: if there is none, or it cannot be guided.
+            UserError: if there is none.
         """
         layers = model.decoder.source_attentions
         layer = max(0, len(layers) - 2) if self.layer is None else self.layer
@@ -76,8 +75,15 @@ class GuidedAlignment:
                 f"guided_alignment.layer={layer} is no layer of a decoder with {len(layers)} that attend to the "
                 f"source; give one from 0 to {len(layers) - 1}"
             )
-        layers[layer].check_guide(self.head)
         return layer
+
+    def check(self, model: EncoderDecoder) -> None:
+        """Refuse a head that is not there, or that no links can guide.
+
+        Raises:
+            UserError: for such a head.
+        """
+        model.decoder.source_attentions[self.chosen_layer(model)].check_guide(self.head)
 
     def guide(self, model: EncoderDecoder, links: Bool[Tensor, "batch target source"]) -> Guide:
         """Return the links of a batch for the chosen head."""
@@ -93,13 +99,12 @@ class GuidedAlignment:
             UserError: if there are no such links, or they are not those of the training pairs.
         """
         assert self.links is not None
-        if self.links == "eflomal":
-            source: list[Any] = [self.symmetrization]
-        elif self.links == "self":
-            source = [self.symmetrization, self.layer, *(sha256(find_checkpoint(run, RUNS)) for run in self._runs())]
-        else:
-            source = [sha256(self._file())]
-        key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, self.links, *source]).encode()).hexdigest()[:32]
+        origin: list[Any] = ["eflomal", self.symmetrization]
+        if self.links == "self":
+            origin = [*map(sha256, self._checkpoints()), self.layer, self.symmetrization]
+        elif self.links != "eflomal":
+            origin = [sha256(self._file())]
+        key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, *origin]).encode()).hexdigest()[:32]
         folder = given_path(cache_dir, "paths.cache_dir") / "links" / key
         with locked(folder / "lock"):
             if not (folder / "complete.json").exists():
@@ -118,13 +123,13 @@ class GuidedAlignment:
             )
         return file
 
-    def _runs(self) -> list[str]:
+    def _checkpoints(self) -> list[Path]:
         if self.runs is None or len(self.runs) != 2:
             raise UserError(
-                f"guided_alignment.links=self needs {RUNS}=[FORWARD,REVERSE], a trained run of this direction and one "
-                "of the other"
+                "guided_alignment.links=self needs guided_alignment.runs=[FORWARD,REVERSE], a trained run of this "
+                "direction and one of the other"
             )
-        return self.runs
+        return [find_checkpoint(run, "guided_alignment.runs") for run in self.runs]
 
     def _make(self, reader: Corpus, corpus: LoadedCorpus, folder: Path) -> None:
         """Write the links of all splits for which there are some: of a file, or of training and validation pairs."""
@@ -145,8 +150,8 @@ class GuidedAlignment:
         else:
             languages = (corpus.source_language, corpus.target_language)
             forward, reverse = (
-                load_aligner(run, of_run, self.chosen_layer)
-                for run, of_run in zip(self._runs(), (languages, languages[::-1]), strict=True)
+                load_aligner(file, of_run, self.chosen_layer)
+                for file, of_run in zip(self._checkpoints(), (languages, languages[::-1]), strict=True)
             )
             links = attention_links(forward, reverse, sources, targets, self.symmetrization)
         words = np.array([(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
