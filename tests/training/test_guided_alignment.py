@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from seq2seq_attn.training import aligned_links
 from seq2seq_attn.training.aligned_links import Aligner, attention_links
 from seq2seq_attn.training.build import build
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
+from seq2seq_attn.training.translation_module import TranslationModule
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -169,6 +171,7 @@ def test_runs_of_the_wrong_direction_are_refused(tmp_path: Path) -> None:
         guided(links="self").prepare(reader, corpus, str(tmp_path))
 
 
+NO_DROPOUT = [f"model.{part}dropout=0.0" for part in ("", "encoder.", "decoder.")]
 REFUSED = [
     (["guided_alignment.links=no_file"], r"^guided_alignment.links=no_file does not exist; give a file of links"),
     (["guided_alignment.links=x", "guided_alignment.layer=1"], r"^guided_alignment.layer=1 is no layer of a decoder"),
@@ -204,6 +207,25 @@ def test_with_weight_0_nothing_is_read_and_no_batch_has_links(pairs: list[str], 
     assert decoded.alignment_loss.shape == batch.target_output.shape
     assert without.alignment_loss is None
     assert batch.links.any(-1).sum(1).tolist() == linked_tokens(data, batch)
+
+
+def test_an_update_adds_the_weighted_loss_of_links_per_target_token(
+    pairs: list[str], links_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, data = built_with(pairs, links_file, "guided_alignment.weight=0.3", *NO_DROPOUT)
+    batch, logged = next(iter(data.train_dataloader())), {}
+    monkeypatch.setattr(TranslationModule, "trainer", SimpleNamespace(accumulate_grad_batches=1))
+    monkeypatch.setattr(module, "log", lambda name, value, **_: logged.update({name: float(value)}))
+    mean = module.training_step(batch, 0)
+    tokens = int(batch.target_mask.sum())
+    torch.testing.assert_close(
+        float(mean), logged["train/loss"] + 0.3 * logged["train/alignment_loss"], rtol=1e-6, atol=0
+    )
+    loss, decoded = module.loss(batch)
+    torch.testing.assert_close(logged["train/loss"], float(loss.smoothed) / tokens, rtol=1e-6, atol=0)
+    linked = decoded.alignment_loss[batch.links.any(-1)]
+    assert not decoded.alignment_loss[~batch.links.any(-1)].any()
+    torch.testing.assert_close(logged["train/alignment_loss"], float(linked.sum()) / tokens, rtol=1e-6, atol=0)
 
 
 def linked_tokens(data: TranslationDataModule, batch: Any) -> list[int]:
