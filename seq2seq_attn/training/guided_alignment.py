@@ -132,15 +132,15 @@ class GuidedAlignment:
         return [find_checkpoint(run, "guided_alignment.runs") for run in self.runs]
 
     def _make(self, reader: Corpus, corpus: LoadedCorpus, folder: Path) -> None:
-        """Write the links of all splits for which there are some: of a file, or of training and validation pairs."""
+        """Write the links of training pairs, and of validation pairs that are linked too or are in the file."""
+        splits = [name for name in ("train", "val") if name in corpus.splits]
         if self.links not in ("eflomal", "self"):
             read = read_links(self._file(), reader.training_pairs())
-            for name, split in corpus.splits.items():
-                read.write(split, folder / name)
+            for name in splits:
+                read.write(corpus.splits[name], folder / name)
             return
         from seq2seq_attn.training.aligned_links import attention_links, eflomal_links, load_aligner
 
-        splits = [name for name in ("train", "val") if name in corpus.splits]
         sources, targets = (
             [text.split() for name in splits for text in getattr(corpus.splits[name], side)]
             for side in ("sources", "targets")
