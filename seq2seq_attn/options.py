@@ -32,7 +32,7 @@ TRAIN: dict[str, Any] = COMMON | {
     "seed": int, "batch_tokens": int, "val_sentences": int | None, "log_text": bool, "label_smoothing": float,
     "r_drop_alpha": float, "token_dropout": dict[str, float],
     "init_from": dict[str, str | bool | None], "trust": str | list[str], "freeze": list[str],
-    "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str,
+    "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str, "guided_alignment": Built,
     "monitor": str | None, "monitor_mode": Literal["max", "min"] | None,
     "data": Built, "tokenizer": Built, "attention": Factory, "self_attention": Factory, "cross_attention": Factory,
     "position": Factory, "feed_forward": Factory, "model": Built, "search": Built, "metric": Group,

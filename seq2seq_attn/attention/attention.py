@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.backend import blocks, dense, fused, step, table
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.build_part import build_part, named_arguments
+from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.head_sizes import HeadSizes, head_sizes
 from seq2seq_attn.attention.history import History, check_no_history, reads_history
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
@@ -213,6 +214,7 @@ class Attention(AttentionLayer):
         causal: bool = False,
         need_weights: bool = False,
         history: History | None = None,
+        guide: Guide | None = None,
     ) -> Attended:
         """Return the context of each query.
 
@@ -224,22 +226,47 @@ class Attention(AttentionLayer):
             need_weights: return the weights, too; they are computed over all pairs, whatever the pattern offers.
             history: of a layer that reads the weights of the steps before, which goes step by step, the output of the
                 last step; None: these are the first steps.
+            guide: return the loss of these links, too; it is computed over all pairs.
         """
         if self.reads_history and query.shape[1] > 1:
-            return self._step_by_step(query, memory, start, causal, need_weights, history)
+            return self._step_by_step(query, memory, start, causal, need_weights, history, guide)
         sentences = len(memory.values)
         hypotheses = len(query) != sentences
         if hypotheses:
             query = query.reshape(sentences, -1, query.shape[2])
         prepared = self._rotate(self.score.prepare_query(query), start)
         request = Request(
-            query, prepared, memory, start, causal, need_weights, same_position=hypotheses, self_attention=causal
+            query,
+            prepared,
+            memory,
+            start,
+            causal,
+            need_weights,
+            same_position=hypotheses,
+            self_attention=causal,
+            guide=guide,
         )
         if self.reads_history:
             attended = self._attend_with(history or self._first_history(memory), request)
         else:
             attended = self._attend(request)
         return flatten_hypotheses(attended) if hypotheses else attended
+
+    def check_guide(self, head: int) -> None:
+        if not 0 <= head < self.num_heads:
+            raise UserError(
+                f"guided_alignment.head={head} is no head of a layer with {self.num_heads}; give one from 0 to "
+                f"{self.num_heads - 1}"
+            )
+        parts = {"normalizer": type(self.normalizer).alignment_loss is Normalizer.alignment_loss}
+        parts |= {"mix": self.mix is not None, "pattern": self.pattern.reweighs}
+        for part, refused in parts.items():
+            if refused:
+                raise UserError(
+                    f"guided_alignment needs weights that are probabilities with a gradient for every key, and those "
+                    f"of {type(getattr(self, part)).__name__} are not; use attention=multihead or attention=bahdanau, "
+                    "or guided_alignment.links=null"
+                )
 
     def first_history(self, memory: Memory) -> History | None:
         """Return the history before the first step; None for a layer that reads none."""
@@ -275,13 +302,21 @@ class Attention(AttentionLayer):
         return attended._replace(memory=memory)
 
     def _step_by_step(
-        self, query: Tensor, memory: Memory, start: int, causal: bool, need_weights: bool, history: History | None
+        self,
+        query: Tensor,
+        memory: Memory,
+        start: int,
+        causal: bool,
+        need_weights: bool,
+        history: History | None,
+        guide: Guide | None,
     ) -> Attended:
         """Attend from one query after another, each with the history of those before it."""
         steps: list[Attended] = []
         for row, one in enumerate(query.split(1, 1)):
-            given = memory.for_query(row)
-            steps.append(self(one, given, start=start + row, causal=causal, need_weights=need_weights, history=history))
+            given, links = memory.for_query(row), None if guide is None else guide.at(row)
+            asked = {"start": start + row, "causal": causal, "need_weights": need_weights}
+            steps.append(self(one, given, **asked, history=history, guide=links))
             history = steps[-1].history
         return join_steps(steps)
 
@@ -329,8 +364,9 @@ class Attention(AttentionLayer):
             check_rows(mask, request.query.shape[1])
         dropout = self.dropout if self.training else 0.0
         parts = Parts(self.score, self.pattern, self.normalizer, self.mix, self.relative, dropout)
-        # The fast backends handle neither empty tensors nor vmap, and return no weights.
-        if self.backend == "dense" or request.need_weights or request.empty or inside_func_transform():
+        # The fast backends handle neither empty tensors nor vmap, and return neither weights nor the loss of links.
+        asked = request.need_weights or request.guide is not None
+        if self.backend == "dense" or asked or request.empty or inside_func_transform():
             return self._combine_heads(request.query, dense.attend(parts, request))
         for attend in BACKENDS:
             output = attend(parts, request)
@@ -340,7 +376,7 @@ class Attention(AttentionLayer):
 
     def _combine_heads(self, query: Float[Tensor, "batch target query_dim"], output: HeadOutput) -> Attended:
         """Join the heads, gate and project the output, and sum the log-probabilities of the heads."""
-        context, weights, log_prob, entropy = output
+        context, weights, log_prob, entropy, alignment_loss = output
         context = join_heads(context if self.mix is None else self.mix.context(context))
         if self.gate is not None:
             context = self.gate(query, context)
@@ -352,6 +388,7 @@ class Attention(AttentionLayer):
             None if log_prob is None else log_prob.sum(1),
             None if entropy is None else entropy.sum(1),
             sums_to_one=self.sums_to_one,
+            alignment_loss=alignment_loss,
         )
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.feature_map.feature_map import check_max_length
+from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -175,6 +176,7 @@ class KernelAttention(AttentionLayer):
         causal: bool = False,
         need_weights: bool = False,
         history: History | None = None,
+        guide: Guide | None = None,
     ) -> Attended:
         """Return the context of each query, as `Attention.forward`.
 

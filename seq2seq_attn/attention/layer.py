@@ -8,9 +8,11 @@ from typing import Any
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.packed_projection import PackedProjection
 from seq2seq_attn.attention.state import Attended, AttentionMemory
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 
@@ -56,8 +58,24 @@ class AttentionLayer(nn.Module, ABC):
         causal: bool = False,
         need_weights: bool = False,
         history: History | None = None,
+        guide: Guide | None = None,
     ) -> Attended:
-        """Return the context of each query to a memory of this layer, after the steps that `history` is of."""
+        """Return the context of each query to a memory of this layer, after the steps that `history` is of.
+
+        Args:
+            guide: return the loss of these links, too, if `check_guide` admits them.
+        """
+
+    def check_guide(self, head: int) -> None:
+        """Refuse to guide this head.
+
+        Raises:
+            UserError: if there is no such head, or the layer computes no loss of links.
+        """
+        raise UserError(
+            f"{type(self).__name__} computes its context without weights, which guided_alignment would train; use an "
+            "attention with a score, such as attention=multihead or attention=bahdanau, or guided_alignment.links=null"
+        )
 
     def first_history(self, memory: Any) -> History | None:
         """Return the history before the first step; None for a layer that reads none."""

@@ -283,6 +283,7 @@ class Attended(NamedTuple):
         memory: of self-attention, the past of its next step.
         history: for the next step, of a layer that reads the weights of the steps before.
         sums_to_one: whether the weights of a row are a distribution over the keys.
+        alignment_loss: of the links of a guided head; None: it has no guide.
     """
 
     context: Float[Tensor, "batch target context_dim"]
@@ -292,6 +293,7 @@ class Attended(NamedTuple):
     memory: AttentionMemory | None = None
     history: History | None = None
     sums_to_one: bool = True
+    alignment_loss: Float[Tensor, "batch target"] | None = None
 
     @property
     def distribution(self) -> Float[Tensor, "batch heads target source"] | None:
@@ -321,12 +323,11 @@ def flatten_hypotheses(attended: Attended) -> Attended:
 
 def join_steps(steps: Sequence[Attended]) -> Attended:
     """Return the outputs of several steps as one, with the history of the last."""
-    weights, log_prob, entropy = (
-        None if getattr(steps[0], name) is None else torch.cat([getattr(step, name) for step in steps], dim)
-        for name, dim in (("weights", 2), ("log_prob", 1), ("entropy", 1))
-    )
-    context = torch.cat([step.context for step in steps], 1)
-    return steps[-1]._replace(context=context, weights=weights, log_prob=log_prob, entropy=entropy)
+    joined: dict[str, Any] = {
+        name: None if getattr(steps[0], name) is None else torch.cat([getattr(step, name) for step in steps], dim)
+        for name, dim in (("context", 1), ("weights", 2), ("log_prob", 1), ("entropy", 1), ("alignment_loss", 1))
+    }
+    return steps[-1]._replace(**joined)
 
 
 def sum_present(parts: Iterable[Float[Tensor, "batch length"] | None]) -> Float[Tensor, "batch length"] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import final
 
 import numpy as np
@@ -12,6 +13,7 @@ from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.collate import collate, collate_pairs
 from seq2seq_attn.data.corpus import Split
 from seq2seq_attn.data.encoded import EncodedSplit
+from seq2seq_attn.data.word_links import TokenLinks, WordLinks
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -22,6 +24,7 @@ class BatchDataset(Dataset[Batch]):
     Args:
         seeded_by: the sampler whose seed and epoch, together with the rows, seed the segmentations;
             None: use the encoding on disk.
+        links: links between the words of each pair, which the batches have between tokens; None: none.
     """
 
     def __init__(
@@ -30,9 +33,11 @@ class BatchDataset(Dataset[Batch]):
         encoded: EncodedSplit,
         tokenizer: SentencePieceTokenizer,
         seeded_by: TokenBatchSampler | None = None,
+        links: WordLinks | None = None,
     ) -> None:
         self.split, self.encoded, self.tokenizer = split, encoded, tokenizer
         self.seeded_by = seeded_by
+        self.token_links = None if links is None else TokenLinks(links, tokenizer)
 
     def __len__(self) -> int:
         return self.encoded.num_rows
@@ -42,6 +47,10 @@ class BatchDataset(Dataset[Batch]):
 
     def __getitems__(self, rows: list[int]) -> Batch:
         """Return the batch of `rows`; the DataLoader calls this once a batch."""
+        batch = self._collated(rows)
+        return batch if self.token_links is None else replace(batch, links=self.token_links(batch))
+
+    def _collated(self, rows: list[int]) -> Batch:
         specials = {"pad_id": self.tokenizer.pad_id, "bos_id": self.tokenizer.bos_id, "eos_id": self.tokenizer.eos_id}
         if self.seeded_by is None:
             return collate(self.encoded, rows, **specials)

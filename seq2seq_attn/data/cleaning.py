@@ -69,6 +69,10 @@ class Cleaning:
         changed = sum(new[:2] != old for new, old in zip(cleaned, pairs, strict=True))
         return cleaned, {"pairs read": len(pairs), "pairs normalised": changed}
 
+    def normalize_pairs(self, pairs: list[tuple[str, str]]) -> list[tuple[str, str] | None]:
+        """Return every pair in normalised form, as `Corpus.training_pairs` yields them."""
+        return [(self.normalize_text(source), self.normalize_text(target)) for source, target in pairs]
+
     def normalize_text(self, text: str) -> str:
         """Return `text` in NFC, with control characters as blanks, runs of blanks collapsed and the ends stripped."""
         composed = compose(text if text.isprintable() else CONTROL.sub(" ", text))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, final
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import printable
 
 
@@ -79,6 +80,17 @@ class Corpus(ABC):
 
     @abstractmethod
     def load(self) -> LoadedCorpus: ...
+
+    def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
+        """Yield the pairs of the training files in order, normalised as in `load`, and None for each rejected line.
+
+        Raises:
+            UserError: if the corpus has no such files.
+        """
+        raise UserError(
+            f"{type(self).__name__} has no training file to whose lines guided_alignment.links=FILE could belong; use "
+            "data=parallel, or guided_alignment.links=eflomal"
+        )
 
 
 class Pair(NamedTuple):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import warnings
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, final
 
@@ -18,9 +20,12 @@ from seq2seq_attn.data.batch_dataset import BatchDataset
 from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, encode_split
+from seq2seq_attn.data.word_links import WordLinks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+log = logging.getLogger(__name__)
 
 
 @final
@@ -36,6 +41,7 @@ class TranslationDataModule(pl.LightningDataModule):
         cache_dir: folder in which encoded splits are cached.
         val_sentences: number of sentences that validation during training reads, evenly spread over the split and
             the same for every seed; the whole split is then tested too, as "val". None: all.
+        links: links between the words of the pairs, for each split that has some.
 
     Attributes:
         test_names: names of the test sets, in order.
@@ -52,9 +58,10 @@ class TranslationDataModule(pl.LightningDataModule):
         eval_batch_tokens: int | None = None,
         num_workers: int = 0,
         val_sentences: int | None = None,
+        links: Mapping[str, WordLinks] | None = None,
     ) -> None:
         super().__init__()
-        self.corpus, self.tokenizer = corpus, tokenizer
+        self.corpus, self.tokenizer, self.links = corpus, tokenizer, links or {}
         self.batch_tokens, self.eval_batch_tokens = batch_tokens, eval_batch_tokens or batch_tokens
         self.seed, self.num_workers = seed, num_workers
         self.cache_dir = given_path(cache_dir, "paths.cache_dir") / "encoded"
@@ -107,10 +114,16 @@ class TranslationDataModule(pl.LightningDataModule):
         epoch = trainer.fit_loop.epoch_progress.current.processed
         read = trainer.fit_loop.epoch_loop.batch_progress.current.processed
         batch = read if epoch == sampler.epoch else 0  # at the end of an epoch, `read` still counts the last one
-        return {"epoch": epoch, "batch": batch} | self._shape(sampler)
+        links = {"links": self.links["train"].digest} if "train" in self.links else {}
+        return {"epoch": epoch, "batch": batch} | self._shape(sampler) | links
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume where `state_dict` was taken, as `batches_read` says."""
+        if "train" in self.links and state_dict.get("links", self.links["train"].digest) != self.links["train"].digest:
+            log.warning(
+                "guided_alignment: the word links are not those that the run was trained with until now, for eflomal "
+                "draws others once its cache is gone; the run continues with the new ones"
+            )
         self._first_epoch = state_dict["epoch"]
         self._sampler("train").start_at(state_dict["epoch"], self.batches_read(state_dict))
 
@@ -196,7 +209,11 @@ class TranslationDataModule(pl.LightningDataModule):
     def _loader(self, name: str, sampler: TokenBatchSampler) -> DataLoader[Batch]:
         draws = name == "train" and self.tokenizer.sampling_alpha > 0.0
         dataset = BatchDataset(
-            self.corpus.splits[name], self.encoded(name), self.tokenizer, seeded_by=sampler if draws else None
+            self.corpus.splits[name],
+            self.encoded(name),
+            self.tokenizer,
+            seeded_by=sampler if draws else None,
+            links=self.links.get(name),
         )
         pin_memory = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return DataLoader(

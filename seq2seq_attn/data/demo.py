@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import final
 
 from seq2seq_attn.data.cleaning import Cleaning
@@ -38,3 +39,7 @@ class DemoCorpus(Corpus):
         raw = {name: orient(read_pairs(self.folder / file), *languages) for name, file in FILES.items()}
         splits, counts = clean_splits(raw, self.cleaning)
         return LoadedCorpus(splits, CleaningReport(counts), *languages)
+
+    def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
+        pairs = orient(read_pairs(self.folder / FILES["train"]), self.source_language, self.target_language)
+        yield self.cleaning.normalize_pairs(pairs)

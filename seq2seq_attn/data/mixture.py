@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Annotated, Any, final
 
 import yaml
@@ -10,7 +11,7 @@ import yaml
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.huggingface import data_set_files
-from seq2seq_attn.data.parallel import Files, ParallelCorpus, pair_sources
+from seq2seq_attn.data.parallel import Files, ParallelCorpus, normalized_chunks, pair_sources
 from seq2seq_attn.data.records import SIDES
 from seq2seq_attn.data.store.pair_source import PairSource
 from seq2seq_attn.data.store.prepare_text import IN_EPOCH, Mixture
@@ -101,6 +102,11 @@ class MixtureCorpus(Corpus):
         if shares:
             log.info(f"An epoch has {len(loaded.splits['train']):,} pairs: {', '.join(shares)}")
         return loaded
+
+    def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
+        corpora = read_corpora(self.corpora)
+        sources = [source for name, corpus in corpora.items() for source in self._sources(name, corpus)]
+        yield from normalized_chunks(sources, self.files.cleaning)
 
     def _sources(self, name: str, corpus: dict[str, Any]) -> list[PairSource]:
         """Return the readers of the files of a corpus."""

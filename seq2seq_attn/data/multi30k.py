@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
@@ -52,6 +53,10 @@ class Multi30kCorpus(Corpus):
         }
         splits, counts = clean_splits(raw, self.cleaning)
         return LoadedCorpus(splits, CleaningReport(counts), *languages)
+
+    def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
+        files = (self._file("train", language) for language in (self.source_language, self.target_language))
+        yield self.cleaning.normalize_pairs(read_parallel(*files))
 
     def _file(self, split: str, language: str) -> Path:
         name = f"{split}{self.suffix}.{language}"

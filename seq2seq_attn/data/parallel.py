@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
-from seq2seq_attn.data.records import Column, PairFile, is_pair_file, pair_file
+from seq2seq_attn.data.records import Column, CsvFile, PairFile, is_pair_file, pair_file
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
 from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture
 from seq2seq_attn.data.store.text_store import stored_corpus
@@ -85,6 +86,11 @@ class ParallelCorpus(Corpus):
         given = self.files["train"]
         return self.load_with([] if given is None else pair_sources(given, "data.train", self.columns, self.languages))
 
+    def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
+        yield from normalized_chunks(
+            pair_sources(self.files["train"], "data.train", self.columns, self.languages), self.cleaning
+        )
+
     def load_with(self, train: list[PairSource], mixture: Mixture | None = None) -> LoadedCorpus:
         """Open or prepare the corpus of these training files, or none, and the given validation and test files.
 
@@ -146,6 +152,28 @@ def pair_sources(
         else:
             sources += aligned(entry, option)
     return sources
+
+
+def normalized_chunks(sources: list[PairSource], cleaning: Cleaning) -> Iterator[list[tuple[str, str] | None]]:
+    """Yield the pairs of these files chunk by chunk, normalised, and None for each rejected line.
+
+    Raises:
+        UserError: if it is not known which rows of a CSV file are rejected.
+    """
+    for source in sources:
+        header = isinstance(source, PairFile) and source.has_header
+        for chunk in source.chunks():
+            parsed, first = source.parse(chunk), chunk.first + (header and chunk.first == 1)
+            rows = len(parsed.pairs) + len(parsed.rejected)
+            rejected = {line - first for _, line, _ in parsed.rejected}
+            if rejected and isinstance(source, CsvFile):  # whose rows may take several lines
+                file, line, reason = parsed.rejected[0]
+                raise UserError(
+                    f"{file}, line {line}: {reason}; guided_alignment.links=FILE needs a pair in every row of a CSV "
+                    "file: correct the row"
+                )
+            pairs = iter(cleaning.normalize_pairs(parsed.pairs))
+            yield [None if at in rejected else next(pairs) for at in range(rows)]
 
 
 def aligned(sides: list[str], option: str) -> list[PairSource]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import final
 
@@ -55,6 +56,10 @@ class TatoebaCorpus(Corpus):
         raw = {"train": orient(read_pairs(self._file()), *languages)}
         splits, counts = clean_splits(raw, self.cleaning, held_out, self.seed)
         return LoadedCorpus(splits, CleaningReport(counts), *languages)
+
+    def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
+        pairs = orient(read_pairs(self._file()), self.source_language, self.target_language)
+        yield self.cleaning.normalize_pairs(pairs)
 
     def _file(self) -> Path:
         if self.path is not None:

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import check_no_history
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.state import Attended, AttentionMemory, sum_present
@@ -69,16 +70,24 @@ class ConvDecoder(Decoder):
         )
         self.narrow = normed_linear(dim, input_dim, variance=1.0)
 
+    @property
+    def source_attentions(self) -> list[AttentionLayer]:
+        return [cast(DecoderLayer, layer).attention for layer in self.layers]
+
     def initial_state(self, encoded: Encoded) -> ConvState:
         keys, values, mask = encoded.keys, encoded.values, encoded.mask
-        attentions = [cast(DecoderLayer, layer).attention for layer in self.layers]
-        memories = tuple(attention.prepare(keys, values, mask) for attention in attentions)
+        memories = tuple(attention.prepare(keys, values, mask) for attention in self.source_attentions)
         nothing = keys.new_zeros(len(keys), *self.before_shape)
         context_scale = mask.sum(-1).to(values.dtype).sqrt()[:, None, None]
         return ConvState(memories, (nothing,) * len(memories), context_scale, next_position=0)
 
     def forward(
-        self, embedded: Float[Tensor, "batch target input_dim"], state: ConvState, *, need_weights: bool = False
+        self,
+        embedded: Float[Tensor, "batch target input_dim"],
+        state: ConvState,
+        *,
+        need_weights: bool = False,
+        guide: Guide | None = None,
     ) -> Decoded:
         embedding = self.dropout(self.position(embedded, start=state.next_position))
         hidden, target = self.widen(embedding), embedded.shape[1]
@@ -88,7 +97,13 @@ class ConvDecoder(Decoder):
             window = torch.cat([state.inputs[i], hidden], 1)
             inputs.append(window[:, target:])
             hidden, attended = layer(
-                window, embedding, state.memories[i], state.context_scale, state.next_position, need_weights
+                window,
+                embedding,
+                state.memories[i],
+                state.context_scale,
+                state.next_position,
+                need_weights,
+                None if guide is None or guide.layer != i else guide,
             )
             results.append(attended)
         return Decoded(
@@ -97,6 +112,7 @@ class ConvDecoder(Decoder):
             {f"cross/{i}": found for i, a in enumerate(results) if (found := a.distribution) is not None},
             sum_present(a.log_prob for a in results),
             sum_present(a.entropy for a in results),
+            None if guide is None else results[guide.layer].alignment_loss,
         )
 
 
@@ -148,11 +164,12 @@ class DecoderLayer(nn.Module):
         context_scale: Float[Tensor, "batch 1 1"],
         position: int,
         need_weights: bool,
+        guide: Guide | None,
     ) -> tuple[Float[Tensor, "batch target dim"], Attended]:
         output = self.convolution(window)
         query = embedding
         if self.project_query is not None:
             query = (self.project_query(output) + embedding) * HALVE_VARIANCE
-        attended = self.attention(query, memory, start=position, need_weights=need_weights)
+        attended = self.attention(query, memory, start=position, need_weights=need_weights, guide=guide)
         output = (output + self.project_context(attended.context * context_scale)) * HALVE_VARIANCE
         return (output + window[:, -output.shape[1] :]) * HALVE_VARIANCE, attended

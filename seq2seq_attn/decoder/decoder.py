@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.guide import Guide
+from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.encoder.encoder import Encoded
 
 
@@ -44,6 +46,7 @@ class Decoded(NamedTuple):
         weights: attention weights by slot and layer, such as `cross/0`, as distributions (`Attended.distribution`);
             empty unless requested.
         log_prob, entropy: those of a sampling normalizer, summed over layers and heads, in nats.
+        alignment_loss: of the links of a guide, for each token that a step writes; None: there is no guide.
         source_log_prob, source_entropy: the same for the encoder, if the model has read the source.
     """
 
@@ -52,6 +55,7 @@ class Decoded(NamedTuple):
     weights: dict[str, Float[Tensor, "batch heads target source"]]
     log_prob: Float[Tensor, "batch target"] | None = None
     entropy: Float[Tensor, "batch target"] | None = None
+    alignment_loss: Float[Tensor, "batch target"] | None = None
     source_log_prob: Float[Tensor, "batch source"] | None = None
     source_entropy: Float[Tensor, "batch source"] | None = None
 
@@ -65,12 +69,22 @@ class Decoder(nn.Module, ABC):
 
     output_dim: int
 
+    @property
+    @abstractmethod
+    def source_attentions(self) -> list[AttentionLayer]:
+        """The attention to the source, by layer."""
+
     @abstractmethod
     def initial_state(self, encoded: Encoded) -> DecoderState:
         """Return the state before the first token; this prepares the source memory."""
 
     @abstractmethod
     def forward(
-        self, embedded: Float[Tensor, "batch target input_dim"], state: Any, *, need_weights: bool = False
+        self,
+        embedded: Float[Tensor, "batch target input_dim"],
+        state: Any,
+        *,
+        need_weights: bool = False,
+        guide: Guide | None = None,
     ) -> Decoded:
-        """Read the embedded tokens that follow the state."""
+        """Read the embedded tokens that follow the state; with a guide, also return the loss of its links."""

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.guide import Guide
+from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.decoder.cell import Cell
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
@@ -67,13 +69,22 @@ class RNNConditionalDecoder(Decoder):
         self.readout = nn.Linear(dim + context_dim + input_dim, input_dim)
         self.dropout = nn.Dropout(dropout)
 
+    @property
+    def source_attentions(self) -> list[AttentionLayer]:
+        return [self.attention]
+
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
         history = self.attention.first_history(memory)
         return RNNState(memory, self.stack.start(encoded.summary), next_position=0, history=history)
 
     def forward(
-        self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
+        self,
+        embedded: Float[Tensor, "batch target input_dim"],
+        state: RNNState,
+        *,
+        need_weights: bool = False,
+        guide: Guide | None = None,
     ) -> Decoded:
         assert self.reader.known is not None
         layers, history, hidden, contexts, step_outputs = state.layers, state.history, [], [], StepOutputs()
@@ -85,6 +96,7 @@ class RNNConditionalDecoder(Decoder):
                 start=state.next_position + step,
                 need_weights=need_weights,
                 history=history,
+                guide=None if guide is None else guide.at(step),
             )
             history = attended.history
             context = attended.context.squeeze(1)

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.guide import Guide
+from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
@@ -65,6 +67,10 @@ class RNNLuongDecoder(Decoder):
         self.combine = nn.Linear(self.attention.context_dim + dim, dim)
         self.dropout = nn.Dropout(dropout)
 
+    @property
+    def source_attentions(self) -> list[AttentionLayer]:
+        return [self.attention]
+
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
         layers = self.stack.start(encoded.summary)
@@ -72,17 +78,27 @@ class RNNLuongDecoder(Decoder):
         return RNNState(memory, layers, next_position=0, feed=feed, history=self.attention.first_history(memory))
 
     def forward(
-        self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, *, need_weights: bool = False
+        self,
+        embedded: Float[Tensor, "batch target input_dim"],
+        state: RNNState,
+        *,
+        need_weights: bool = False,
+        guide: Guide | None = None,
     ) -> Decoded:
         if self.input_feeding:
-            return self._step_by_step(embedded, state, need_weights)
+            return self._step_by_step(embedded, state, need_weights, guide)
         layers, hidden = state.layers, []
         for known in self.stack.known(embedded):
             output, layers = self.stack(known, None, layers)
             hidden.append(output)
         queries = torch.stack(hidden, 1)
         attended = self.attention(
-            queries, state.memory, start=state.next_position, need_weights=need_weights, history=state.history
+            queries,
+            state.memory,
+            start=state.next_position,
+            need_weights=need_weights,
+            history=state.history,
+            guide=guide,
         )
         step_outputs = StepOutputs()
         step_outputs.add(attended)
@@ -91,7 +107,11 @@ class RNNLuongDecoder(Decoder):
         return Decoded(combined, after, *step_outputs.join("cross/0"))
 
     def _step_by_step(
-        self, embedded: Float[Tensor, "batch target input_dim"], state: RNNState, need_weights: bool
+        self,
+        embedded: Float[Tensor, "batch target input_dim"],
+        state: RNNState,
+        need_weights: bool,
+        guide: Guide | None,
     ) -> Decoded:
         layers, feed, history, outputs, step_outputs = state.layers, state.feed, state.history, [], StepOutputs()
         for step, known in enumerate(self.stack.known(embedded)):
@@ -102,6 +122,7 @@ class RNNLuongDecoder(Decoder):
                 start=state.next_position + step,
                 need_weights=need_weights,
                 history=history,
+                guide=None if guide is None else guide.at(step),
             )
             history = attended.history
             features = torch.cat([attended.context.squeeze(1), query], -1)

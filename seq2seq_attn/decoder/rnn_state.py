@@ -46,7 +46,7 @@ class RNNState(DecoderState):
 
 @final
 class StepOutputs:
-    """The attention weights, log-probabilities and entropies of the steps so far, if there are any."""
+    """The attention weights, log-probabilities, entropies and losses of links of the steps so far, if there are any."""
 
     def __init__(self) -> None:
         self._steps: list[Attended] = []
@@ -54,10 +54,11 @@ class StepOutputs:
     def add(self, attended: Attended) -> None:
         self._steps.append(attended)
 
-    def join(self, slot: str) -> tuple[dict[str, Tensor], Tensor | None, Tensor | None]:
-        """Return the weights by slot, log-probabilities and entropies, concatenated along the target."""
+    def join(self, slot: str) -> tuple[dict[str, Tensor], Tensor | None, Tensor | None, Tensor | None]:
+        """Return the weights by slot, and the others as `Decoded` has them, concatenated along the target."""
         weights = self._cat("distribution", dim=2)
-        return {} if weights is None else {slot: weights}, self._cat("log_prob", 1), self._cat("entropy", 1)
+        others = [self._cat(field, dim=1) for field in ("log_prob", "entropy", "alignment_loss")]
+        return {} if weights is None else {slot: weights}, others[0], others[1], others[2]
 
     def _cat(self, field: str, dim: int) -> Tensor | None:
         values = [getattr(step, field) for step in self._steps]

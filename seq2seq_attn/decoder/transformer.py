@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import check_no_history
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.packed_projection import PackedProjection
@@ -70,6 +71,10 @@ class TransformerDecoder(Decoder):
         )
         self.norm = closing_norm(norm, dim)
 
+    @property
+    def source_attentions(self) -> list[AttentionLayer]:
+        return [cast(DecoderLayer, layer).cross_attention for layer in self.layers]
+
     def initial_state(self, encoded: Encoded) -> TransformerState:
         layers = [cast(DecoderLayer, layer) for layer in self.layers]
         source = tuple(layer.cross_attention.prepare(encoded.keys, encoded.values, encoded.mask) for layer in layers)
@@ -78,13 +83,24 @@ class TransformerDecoder(Decoder):
         return TransformerState(source, past=(None,) * len(source), packed=packed, next_position=0)
 
     def forward(
-        self, embedded: Float[Tensor, "batch target input_dim"], state: TransformerState, *, need_weights: bool = False
+        self,
+        embedded: Float[Tensor, "batch target input_dim"],
+        state: TransformerState,
+        *,
+        need_weights: bool = False,
+        guide: Guide | None = None,
     ) -> Decoded:
         x = self.dropout(self.position(self.project(embedded), start=state.next_position))
         results: dict[str, Attended] = {}
         for i, layer in enumerate(self.layers):
             x, results[f"self/{i}"], results[f"cross/{i}"] = layer(
-                x, state.past[i], state.packed[i], state.source[i], state.next_position, need_weights
+                x,
+                state.past[i],
+                state.packed[i],
+                state.source[i],
+                state.next_position,
+                need_weights,
+                None if guide is None or guide.layer != i else guide,
             )
         past = tuple(results[f"self/{i}"].memory for i in range(len(self.layers)))
         return Decoded(
@@ -93,6 +109,7 @@ class TransformerDecoder(Decoder):
             {slot: found for slot, a in results.items() if (found := a.distribution) is not None},
             sum_present(a.log_prob for a in results.values()),
             sum_present(a.entropy for a in results.values()),
+            None if guide is None else results[f"cross/{guide.layer}"].alignment_loss,
         )
 
 
@@ -155,13 +172,14 @@ class DecoderLayer(nn.Module):
         source: AttentionMemory,
         position: int,
         need_weights: bool,
+        guide: Guide | None,
     ) -> tuple[Float[Tensor, "batch target dim"], Attended, Attended]:
         to_self = self.self_attention.attend_self(
             self.self_residual.before(x), past=past, packed=packed, causal=True, need_weights=need_weights
         )
         x = self.self_residual(x, to_self.context)
         to_source = self.cross_attention(
-            self.cross_residual.before(x), source, start=position, need_weights=need_weights
+            self.cross_residual.before(x), source, start=position, need_weights=need_weights, guide=guide
         )
         context = to_source.context
         x = self.cross_residual(x, context if self.project_context is None else self.project_context(context))

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.errors import UserError
@@ -99,10 +100,17 @@ class EncoderDecoder(nn.Module, DecodingModel):
         """Return the decoder's state before the first token of a search."""
         return self.decoder.initial_state(self._read(source, mask)).for_search()
 
-    def decode(self, target_input: Int[Tensor, "batch target"], state: Any, *, need_weights: bool = False) -> Decoded:
+    def decode(
+        self,
+        target_input: Int[Tensor, "batch target"],
+        state: Any,
+        *,
+        need_weights: bool = False,
+        guide: Guide | None = None,
+    ) -> Decoded:
         """Return the decoder's output for the tokens that follow the state: a whole target or a single step."""
         embedded = self._embedded(self.embed_target, target_input)
-        decoded = self.decoder(embedded, state, need_weights=need_weights)
+        decoded = self.decoder(embedded, state, need_weights=need_weights, guide=guide)
         return decoded if self.narrow is None else decoded._replace(hidden=self.narrow(decoded.hidden))
 
     def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:
@@ -124,10 +132,16 @@ class EncoderDecoder(nn.Module, DecodingModel):
         target_input: Int[Tensor, "batch target"],
         *,
         need_weights: bool = False,
+        guide: Guide | None = None,
     ) -> Decoded:
-        """Run teacher forcing: return hidden states at every target position, and the weights of both sides."""
+        """Run teacher forcing: return hidden states at every target position, and the weights of both sides.
+
+        Args:
+            guide: links with which one head of the attention to the source should agree; their loss is returned too.
+        """
         encoded = self._read(source, source_mask, need_weights)
-        decoded = self.decode(target_input, self.decoder.initial_state(encoded), need_weights=need_weights)
+        state = self.decoder.initial_state(encoded)
+        decoded = self.decode(target_input, state, need_weights=need_weights, guide=guide)
         return decoded._replace(
             weights=encoded.weights | decoded.weights, source_log_prob=encoded.log_prob, source_entropy=encoded.entropy
         )

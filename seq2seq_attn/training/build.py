@@ -13,11 +13,12 @@ from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from seq2seq_attn.callback.autosave import Autosave
 from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
 from seq2seq_attn.checkpoint.exact_resume import ExactResume
-from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.corpus import Corpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.logger.csv_logger import CsvLogger
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.translation_module import TranslationModule
 
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
@@ -33,7 +34,8 @@ def build(
     Args:
         kept_tokenizer: state of a tokenizer that is used instead of training one.
     """
-    corpus: LoadedCorpus = instantiate(composed.data, _convert_="all").load()
+    reader: Corpus = instantiate(composed.data, _convert_="all")
+    corpus = reader.load()
     if "train" not in corpus.splits:
         raise UserError("there is nothing to train on; set data.train=FILE, or data.train=[SOURCE,TARGET]")
     if kept_tokenizer is None:
@@ -48,6 +50,7 @@ def build(
     config: Any = OmegaConf.to_container(composed, resolve=True)
     config.pop("hydra", None)
     metrics = build_metrics(config)
+    guided: GuidedAlignment = instantiate(config["guided_alignment"])
     datamodule = TranslationDataModule(
         corpus,
         tokenizer,
@@ -68,7 +71,11 @@ def build(
         config=config,
         r_drop_alpha=config["r_drop_alpha"],
         token_dropout=config["token_dropout"],
+        guided_alignment=guided,
     )
+    if guided.is_on:
+        guided.check(module.model)  # before the links are made
+        datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"])
     return module, datamodule
 
 

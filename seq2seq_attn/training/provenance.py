@@ -57,6 +57,7 @@ def data_counts(datamodule: TranslationDataModule) -> dict[str, str]:
     counts = {f"{name}: sentences": len(split) for name, split in corpus.splits.items()}
     unchanged = {f"{name}: pairs read": len(split) for name, split in corpus.splits.items()}
     counts |= {what: count for what, count in corpus.report.counts.items() if count and count != unchanged.get(what)}
+    counts |= {f"{name}: pairs with word links": links.num_linked for name, links in datamodule.links.items()}
     counts |= {"tokens, source": tokenizer.source_vocab_size, "tokens, target": tokenizer.target_vocab_size}
     shown = {what: f"{count:,}" for what, count in counts.items()}
     return shown | {"padding of training batches": f"{datamodule.padding_share:.1%}"}

@@ -29,6 +29,7 @@ from seq2seq_attn.scheduler.schedule import takes_total
 from seq2seq_attn.search.search import Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
+from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
 from seq2seq_attn.training.r_drop import r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
@@ -56,6 +57,7 @@ class TranslationModule(pl.LightningModule):
             where nothing is trained.
         config: plain dict from which the model was built; it goes into the checkpoint, and so does the
             tokenizer, so that a checkpoint alone is enough to translate.
+        guided_alignment: the loss of a batch's links, which is logged as `alignment_loss`; None: there is none.
 
     Attributes:
         translations: hypothesis by row, for each test set scored; of all processes, once the test is over.
@@ -81,12 +83,14 @@ class TranslationModule(pl.LightningModule):
         scheduler: partial[Any] | None = None,
         r_drop_alpha: float = 0.0,
         token_dropout: dict[str, float] | None = None,
+        guided_alignment: GuidedAlignment | None = None,
     ) -> None:
         super().__init__()
         self.model, self.tokenizer, self.search = model, tokenizer, search
         self.optimizer, self.scheduler = optimizer, scheduler
         self.label_smoothing, self.config = label_smoothing, config
         self.r_drop_alpha, self.token_dropout = r_drop_alpha, token_dropout or {"source": 0.0, "target": 0.0}
+        self.guided_alignment, self.alignment_loss = guided_alignment, TokenMean()
         self.metrics = nn.ModuleDict(
             {
                 stage: nn.ModuleDict(
@@ -112,11 +116,16 @@ class TranslationModule(pl.LightningModule):
         loss, decoded = self.loss(batch)
         accumulated = self.trainer.accumulate_grad_batches
         begin = batch_idx % accumulated == 0
-        self.update_mean.add(loss.smoothed, loss.tokens, self.parameters(), begin=begin)
+        alignment = None if decoded.alignment_loss is None else decoded.alignment_loss.sum()
+        self.update_mean.add(loss.smoothed, loss.tokens, self.parameters(), begin=begin, alignment=alignment)
         self.log("train/loss", self.update_mean.mean(), batch_size=loss.tokens)
         divisor = self.update_mean.divisor(accumulated)
         drawn = drawn_loss(self.reinforce, batch, loss.loss_by_token, decoded)
         mean = loss.smoothed / divisor
+        if alignment is not None:
+            assert self.guided_alignment is not None
+            self.log("train/alignment_loss", self.update_mean.alignment_mean(), batch_size=loss.tokens)
+            mean = mean + self.guided_alignment.weight * alignment / divisor
         return mean if drawn is None else mean + drawn / divisor
 
     def training_batch(self, batch: Batch) -> Batch:
@@ -161,6 +170,10 @@ class TranslationModule(pl.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         self._log_metrics("val")
+        trainer: Any = self.trainer
+        if "val" in trainer.datamodule.links:
+            self.log("val/alignment_loss", self.alignment_loss.compute())
+            self.alignment_loss.reset()
         self.validated_step = self.trainer.global_step
 
     def on_test_start(self) -> None:
@@ -241,7 +254,12 @@ class TranslationModule(pl.LightningModule):
         if isinstance(self.model, Ensemble):
             members: Any = list(self.model.members)
             return ensemble_cross_entropy(members, batch, self.label_smoothing, need_weights=need_weights)
-        decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=need_weights)
+        guide = None
+        if batch.links is not None and self.guided_alignment is not None:
+            guide = self.guided_alignment.guide(self.model, batch.links)
+        decoded = self.model(
+            batch.source, batch.source_mask, batch.target_input, need_weights=need_weights, guide=guide
+        )
         # Padding is left out before the output layer, which is half of an update's work.
         hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
         output = self.model.output
@@ -254,6 +272,8 @@ class TranslationModule(pl.LightningModule):
     def _evaluate(self, batch: Batch, stage: str, need_weights: bool = False) -> tuple[list[str], Decoded]:
         loss, decoded = self.loss(batch, need_weights, count_correct=True)
         assert loss.correct is not None
+        if decoded.alignment_loss is not None:
+            self.alignment_loss.update(decoded.alignment_loss.sum() / loss.tokens, weight=loss.tokens)
         sums = dict(zip(MEANS, (loss.smoothed, loss.nll, loss.correct), strict=True))
         hypotheses = self.translate(batch)
         trainer: Any = self.trainer

@@ -22,25 +22,39 @@ class UpdateMean:
     Attributes:
         smoothed: sum of the loss, of all processes.
         tokens: how many target tokens it is the sum over.
+        alignment: sum of the loss of links, of all processes.
     """
 
     smoothed: Float[Tensor, ""] | float
     tokens: Float[Tensor, ""] | int
+    alignment: Float[Tensor, ""] | float
 
     def __init__(self) -> None:
-        self.smoothed, self.tokens = 0.0, 0
+        self.smoothed, self.tokens, self.alignment = 0.0, 0, 0.0
 
-    def add(self, smoothed: Float[Tensor, ""], tokens: int, parameters: Iterable[nn.Parameter], *, begin: bool) -> None:
+    def add(
+        self,
+        smoothed: Float[Tensor, ""],
+        tokens: int,
+        parameters: Iterable[nn.Parameter],
+        *,
+        begin: bool,
+        alignment: Float[Tensor, ""] | None = None,
+    ) -> None:
         """Add a batch before its backward pass; the gradients so far are scaled to their share of the new mean.
 
         Args:
             smoothed, tokens: sum of this process's losses, and over how many tokens.
+            alignment: sum of this process's losses of links; None: there are none, on any process.
             begin: with this batch an update begins, whose gradients are yet to be zeroed.
         """
         before = 0 if begin else self.tokens
         sums = (smoothed.detach(), tokens) if num_ranks() == 1 else self._over_ranks(smoothed, tokens)
         self.smoothed = sums[0] if begin else self.smoothed + sums[0]
         self.tokens = before + sums[1]
+        if alignment is not None:
+            summed = sum_over_ranks(alignment.detach())
+            self.alignment = summed if begin else self.alignment + summed
         if not begin:
             scale_gradients(parameters, before / self.tokens)
 
@@ -48,6 +62,11 @@ class UpdateMean:
         """Return the nats per token of the batches of this update so far."""
         assert isinstance(self.smoothed, Tensor)
         return self.smoothed / self.tokens
+
+    def alignment_mean(self) -> Float[Tensor, ""]:
+        """Return the loss of links per target token of the batches of this update so far."""
+        assert isinstance(self.alignment, Tensor)
+        return self.alignment / self.tokens
 
     def divisor(self, accumulated: int) -> Float[Tensor, ""] | float:
         """Return what a batch's sum is divided by: DDP takes the mean over processes, and Lightning over batches."""

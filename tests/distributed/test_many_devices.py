@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -21,10 +22,12 @@ from seq2seq_attn.batch import Batch
 from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.data_module import TranslationDataModule, as_is
+from seq2seq_attn.data.word_links import WordLinks, write_links
 from seq2seq_attn.distributed.collectives import of_all_ranks, sum_over_ranks
 from seq2seq_attn.process import quieten
 from seq2seq_attn.scheduler.schedule import inverse_sqrt
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.reinforce import Reinforce
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -128,9 +131,21 @@ class Recorder(pl.Callback):
 BATCHES = [[0, 1, 2], [3, 4, 5, 6, 7], [8], [9, 10, 11, 12]]  # of different numbers of tokens
 
 
-def one_update(folder: Path, ranks: int, accumulated: int) -> tuple[dict[str, Tensor], float]:
-    """Its gradients, and its loss, where `ranks` processes read the batches in `accumulated` parts each."""
-    recorder, datamodule = Recorder(), data(folder)
+def reversed_links(folder: Path) -> WordLinks:
+    """The links of the training pairs, whose targets reverse their sources."""
+    train = corpus().splits["train"]
+    words = np.array([(len(s.split()), len(t.split())) for s, t in zip(train.sources, train.targets, strict=True)])
+    links = np.array([(sources - 1 - word, word) for sources, targets in words for word in range(targets)])
+    if not (folder / "offsets.npy").exists():
+        write_links(folder, links, words[:, 1], words)
+    return WordLinks(folder)
+
+
+def one_update(folder: Path, ranks: int, accumulated: int) -> tuple[dict[str, Tensor], float, float]:
+    """Its gradients and losses, where `ranks` processes read the batches in `accumulated` parts each."""
+    recorder, datamodule, translator = Recorder(), data(folder), module()
+    datamodule.links = {"train": reversed_links(folder / "links")}
+    translator.guided_alignment = GuidedAlignment(links="links", weight=0.5, layer=None, head=0)
     training = trainer(ranks, max_steps=1, accumulate_grad_batches=accumulated, callbacks=[recorder])
     parts = [
         [row for batch in BATCHES[part :: ranks * accumulated] for row in batch] for part in range(ranks * accumulated)
@@ -138,21 +153,23 @@ def one_update(folder: Path, ranks: int, accumulated: int) -> tuple[dict[str, Te
     rows = parts[training.global_rank :: ranks]
     datamodule.setup()
     dataset = datamodule.train_dataloader().dataset
-    training.fit(module(), DataLoader(dataset, batch_sampler=rows, collate_fn=as_is))  # type: ignore[arg-type]
-    return recorder.gradients, recorder.losses[-1]
+    training.fit(translator, DataLoader(dataset, batch_sampler=rows, collate_fn=as_is))  # type: ignore[arg-type]
+    return recorder.gradients, recorder.losses[-1], float(training.callback_metrics["train/alignment_loss"])
 
 
 @pytest.mark.usefixtures("double")
 def test_one_process_with_all_batches_is_several_processes_or_accumulated_batches(tmp_path: Path) -> None:
     data(tmp_path)
-    ((expected, loss),) = on_ranks(1, one_update, tmp_path, tmp_path, 1, 1)
+    reversed_links(tmp_path / "links")
+    ((expected, *losses),) = on_ranks(1, one_update, tmp_path, tmp_path, 1, 1)
+    assert min(losses) > 1
     assert len(expected) > 10
     assert min(gradient.abs().max() for gradient in expected.values()) > 1e-6
     for ranks, accumulated in [(1, 4), (2, 2)]:
-        for gradients, found in on_ranks(ranks, one_update, tmp_path, tmp_path, ranks, accumulated):
+        for gradients, *found in on_ranks(ranks, one_update, tmp_path, tmp_path, ranks, accumulated):
             for name, gradient in gradients.items():
                 torch.testing.assert_close(gradient, expected[name], rtol=0, atol=1e-10)
-            assert found == pytest.approx(loss, abs=1e-12)
+            assert found == pytest.approx(losses, abs=1e-12)
 
 
 def whole_run(folder: Path, ranks: int) -> dict[str, Any]:

@@ -31,3 +31,12 @@ def test_a_run_that_goes_on_within_an_update_has_no_gradients_to_shrink() -> Non
     mean.add(torch.tensor(6.0), 3, [weight], begin=False)
     assert weight.grad is None
     assert mean.divisor(1) == 3
+
+
+def test_the_loss_of_links_is_a_mean_over_all_tokens_of_an_update() -> None:
+    mean = UpdateMean()
+    for number, (alignment, tokens) in enumerate([(9.0, 3), (2.0, 1), (0.0, 7)]):
+        mean.add(torch.tensor(1.0), tokens, [], begin=number == 0, alignment=torch.tensor(alignment))
+    assert mean.alignment_mean() == 1
+    mean.add(torch.tensor(1.0), 2, [], begin=True, alignment=torch.tensor(4.0))
+    assert mean.alignment_mean() == 2

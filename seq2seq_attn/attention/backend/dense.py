@@ -53,10 +53,12 @@ def weigh(
     """Normalize the scores and average the values."""
     scores = scores.expand(len(request.query), *scores.shape[1:])
     weights, log_prob, entropy = parts.normalize(scores, allowed, request.history)
+    guide = request.guide
+    alignment_loss = None if guide is None else guide.loss(parts.normalizer, scores, allowed, weights)
     if centre is not None and parts.pattern.reweighs:
         weights = parts.pattern.reweigh(weights, centre, positions.key)
     dropped = F.dropout(weights, parts.dropout)
     context = matmul_groups(dropped, values)
     if parts.relative is not None and parts.relative.adds_context:
         context = context + parts.relative.context(dropped, positions.query, positions.key)
-    return HeadOutput(context, weights if request.need_weights else None, log_prob, entropy)
+    return HeadOutput(context, weights if request.need_weights else None, log_prob, entropy, alignment_loss)

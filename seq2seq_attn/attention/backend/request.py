@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.mix.mix import Mix
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
@@ -93,6 +94,7 @@ class Request(NamedTuple):
         same_position: all queries are at position `start`: the hypotheses of a sentence in beam search.
         self_attention: queries and keys are of the same sequence, so that a query's own position is among the keys.
         rows_match_keys: query t and key t are the same token, so where the mask hides a key, its query is padding.
+        guide: the links that the weights of one head should agree with; None: there are none.
     """
 
     query: Float[Tensor, "batch target query_dim"]
@@ -105,6 +107,7 @@ class Request(NamedTuple):
     self_attention: bool = False
     rows_match_keys: bool = False
     history: History | None = None
+    guide: Guide | None = None
 
     @property
     def target(self) -> int:
@@ -156,9 +159,11 @@ class HeadOutput(NamedTuple):
     Attributes:
         weights: before dropout; None: not asked for.
         log_prob, entropy: of a normalizer that samples, in nats.
+        alignment_loss: of the guided head; None: the request has no guide.
     """
 
     context: Float[Tensor, "batch heads target width"]
     weights: Float[Tensor, "batch heads target source"] | None = None
     log_prob: Float[Tensor, "batch score_heads target"] | None = None
     entropy: Float[Tensor, "batch score_heads target"] | None = None
+    alignment_loss: Float[Tensor, "batch target"] | None = None

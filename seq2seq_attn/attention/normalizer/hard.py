@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seq2seq_attn.attention.normalizer.masked import cross_entropy, masked_log_softmax
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
@@ -55,11 +56,8 @@ class HardNormalizer(Normalizer):
             log_prob = log_prob.masked_fill(soft, 0.0)  # nothing was drawn
         return Normalized(weights.to(scores.dtype), self.log_prob_weight * log_prob, self.entropy_weight * entropy)
 
-
-def masked_log_softmax(
-    scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
-) -> Float[Tensor, "*rows keys"]:
-    """Return the log-probabilities; a hidden key has a finite one, which its weight of 0 cancels."""
-    if allowed is not None:
-        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
-    return scores.log_softmax(-1)
+    def alignment_loss(
+        self, scores: Tensor, weights: Tensor, allowed: Tensor | None, target: Tensor, head: int
+    ) -> Float[Tensor, "*rows"]:
+        """Return the cross-entropy of the softmax that positions are drawn from."""
+        return cross_entropy(masked_log_softmax(scores, allowed), target)

@@ -7,6 +7,7 @@ from typing import final
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from seq2seq_attn.attention.normalizer.masked import cross_entropy, masked_log_softmax
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
@@ -44,3 +45,9 @@ class HardGumbelNormalizer(Normalizer):
         soft = masked_softmax(noisy / self.temperature, allowed)
         # The difference is exactly 0, so the weights are exactly one position.
         return Normalized((best_position(noisy, allowed) + (soft - soft.detach())).to(scores.dtype))
+
+    def alignment_loss(
+        self, scores: Tensor, weights: Tensor, allowed: Tensor | None, target: Tensor, head: int
+    ) -> Float[Tensor, "*rows"]:
+        """Return the cross-entropy of softmax(scores), without noise."""
+        return cross_entropy(masked_log_softmax(scores, allowed), target)

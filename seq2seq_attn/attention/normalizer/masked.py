@@ -32,6 +32,40 @@ def masked_entmax(
     return weights.masked_fill(hidden, 0.0).to(scores.dtype)
 
 
+def entmax_loss(
+    scores: Float[Tensor, "*rows keys"],
+    allowed: Bool[Tensor, "*#rows keys"] | None,
+    target: Float[Tensor, "*rows keys"],
+    alpha: float,
+) -> Float[Tensor, "*rows"]:
+    """Return the Fenchel-Young loss of entmax, at least 0, and 0 where the weights are the target.
+
+        (p - y) . scores + H(p) - H(y),  H(p) = sum(p - p^alpha) / (alpha (alpha - 1)),
+
+    with the weights p and the target y; its gradient by the scores is p - y. Peters et al. 2019, eq. 11,
+    arXiv:1905.05702; for alpha 2 it is the sparsemax loss of Martins and Astudillo 2016, eq. 17, arXiv:1602.02068.
+    """
+    weights = masked_entmax(scores.detach(), allowed, alpha)
+    entropy = (weights - weights**alpha - target + target**alpha).sum(-1) / (alpha * (alpha - 1))
+    return ((weights - target) * scores).sum(-1) + entropy
+
+
+def masked_log_softmax(
+    scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
+) -> Float[Tensor, "*rows keys"]:
+    """Return the log-probabilities; a hidden key has a finite one, which a weight of 0 cancels."""
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    return scores.log_softmax(-1)
+
+
+def cross_entropy(
+    log_probs: Float[Tensor, "*rows keys"], target: Float[Tensor, "*rows keys"]
+) -> Float[Tensor, "*rows"]:
+    """Return the cross-entropy of each row, in nats."""
+    return -(target * log_probs).sum(-1)
+
+
 def masked_sink_softmax(
     scores: Float[Tensor, "*rows keys"],
     allowed: Bool[Tensor, "*#rows keys"] | None,
@@ -42,6 +76,18 @@ def masked_sink_softmax(
     column = sink.to(wide.dtype).expand(*wide.shape[:-1], 1)
     allowed = None if allowed is None else F.pad(allowed, (0, 1), value=True)
     return masked_softmax(torch.cat([wide, column], -1), allowed)[..., :-1].to(scores.dtype)
+
+
+def sink_cross_entropy(
+    scores: Float[Tensor, "*rows keys"],
+    allowed: Bool[Tensor, "*#rows keys"] | None,
+    sink: Float[Tensor, "*#rows 1"] | Float[Tensor, "1"],
+    target: Float[Tensor, "*rows keys"],
+) -> Float[Tensor, "*rows"]:
+    """Return the cross-entropy of `masked_sink_softmax`: weight on the sink is lost, as the target has none there."""
+    column = sink.to(scores.dtype).expand(*scores.shape[:-1], 1)
+    allowed = None if allowed is None else F.pad(allowed, (0, 1), value=True)
+    return cross_entropy(masked_log_softmax(torch.cat([scores, column], -1), allowed)[..., :-1], target)
 
 
 def visible_keys(

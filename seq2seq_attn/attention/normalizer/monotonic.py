@@ -10,9 +10,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq_attn.attention.history import ReadsHistory
+from seq2seq_attn.attention.normalizer.masked import cross_entropy
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.precision import at_least_float32
+
+LEAST = 1e-20  # weight whose logarithm is taken; its inverse, the largest gradient, is finite in float32
 
 
 @final
@@ -66,6 +69,12 @@ class MonotonicNormalizer(ReadsHistory, Normalizer):
         before = self.first_history(torch.zeros_like(stop)) if history is None else history.to(stop.dtype)
         reached = linear_recurrence(F.pad(move, (1, -1)), before)
         return Normalized((stop * reached).to(scores.dtype))
+
+    def alignment_loss(
+        self, scores: Tensor, weights: Tensor, allowed: Tensor | None, target: Tensor, head: int
+    ) -> Float[Tensor, "*rows"]:
+        """Return the cross-entropy of the weights, the probabilities of the stops."""
+        return cross_entropy(weights.clamp(min=LEAST).log(), target)
 
 
 def linear_recurrence(

@@ -45,6 +45,26 @@ class Normalizer(nn.Module, ABC):
         """
         return None
 
+    def alignment_loss(
+        self,
+        scores: Float[Tensor, "*rows keys"],
+        weights: Float[Tensor, "*rows keys"],
+        allowed: Bool[Tensor, "*#rows keys"] | None,
+        target: Float[Tensor, "*rows keys"],
+        head: int,
+    ) -> Float[Tensor, "*rows"]:
+        """Return the loss of each row against a target distribution, in nats for a cross-entropy.
+
+        A normalizer that defines it can be guided by word links. Its gradient reaches the scores.
+
+        Args:
+            scores: at least in float32.
+            weights: of these scores, as `forward` returned them.
+            target: a distribution over allowed keys, or all 0 in a row whose loss is not used.
+            head: number of the head that the rows are of.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         """Return the weights of the keys, the last dimension; `allowed` None: all keys are allowed."""

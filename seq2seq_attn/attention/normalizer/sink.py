@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.normalizer.masked import masked_sink_softmax
+from seq2seq_attn.attention.normalizer.masked import masked_sink_softmax, sink_cross_entropy
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 
 
@@ -31,3 +31,9 @@ class SinkNormalizer(Normalizer):
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         return Normalized(masked_sink_softmax(scores, allowed, self.logits[:, None, None]))
+
+    def alignment_loss(
+        self, scores: Tensor, weights: Tensor, allowed: Tensor | None, target: Tensor, head: int
+    ) -> Float[Tensor, "*rows"]:
+        """Return the cross-entropy of the softmax over the keys and the learned logit."""
+        return sink_cross_entropy(scores, allowed, self.logits[head : head + 1], target)

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seq2seq_attn.attention.normalizer.masked import masked_sink_softmax
+from seq2seq_attn.attention.normalizer.masked import masked_sink_softmax, sink_cross_entropy
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 
 
@@ -26,3 +26,9 @@ class SoftmaxOneNormalizer(Normalizer):
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         return Normalized(masked_sink_softmax(scores, allowed, scores.new_zeros(1)))
+
+    def alignment_loss(
+        self, scores: Tensor, weights: Tensor, allowed: Tensor | None, target: Tensor, head: int
+    ) -> Float[Tensor, "*rows"]:
+        """Return the cross-entropy of the softmax over the keys and the one of score 0."""
+        return sink_cross_entropy(scores, allowed, scores.new_zeros(1), target)

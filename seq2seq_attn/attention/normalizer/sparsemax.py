@@ -7,7 +7,7 @@ from typing import final
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seq2seq_attn.attention.normalizer.masked import masked_entmax
+from seq2seq_attn.attention.normalizer.masked import entmax_loss, masked_entmax
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 
 
@@ -20,3 +20,9 @@ class SparsemaxNormalizer(Normalizer):
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         return Normalized(masked_entmax(scores, allowed, alpha=2.0))
+
+    def alignment_loss(
+        self, scores: Tensor, weights: Tensor, allowed: Tensor | None, target: Tensor, head: int
+    ) -> Float[Tensor, "*rows"]:
+        """Return the sparsemax loss."""
+        return entmax_loss(scores, allowed, target, alpha=2.0)

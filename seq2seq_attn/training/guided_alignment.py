@@ -1,0 +1,164 @@
+"""Guided alignment: links between words, the head whose weights they guide, and the weight of that loss."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Any, final
+
+import numpy as np
+from jaxtyping import Bool
+from torch import Tensor
+
+from seq2seq_attn.attention.guide import Guide
+from seq2seq_attn.checkpoint.load import find_checkpoint
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.store.local_copy import local_copy
+from seq2seq_attn.data.word_links import WordLinks, prepared_links, read_links, write_links
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import locked, replacing, sha256
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.paths import given_path
+
+FORMAT = 1  # of the stored links; those of another one are made anew
+
+
+@final
+class GuidedAlignment:
+    """A second loss, by which one head of the attention to the source learns links between words.
+
+    The loss of a target token that is linked is that of the head's weights in the step that writes it against the
+    uniform distribution over the source tokens that it is linked to. As in fairseq, its sum is divided by the number
+    of all target tokens and multiplied by `weight`, so that each link counts the same, whatever batch it is in. RNN:
+    Chen et al. 2016, arXiv:1607.01628; one head of a Transformer: Garg et al. 2019, section 4.2, arXiv:1909.02074.
+
+    Args:
+        links: a file with a line for each training pair, in Pharaoh form; "eflomal": this statistical aligner links the
+            words of training and validation pairs; "self": two trained runs do; None: no guidance.
+        weight: of the loss; 0: no guidance.
+        layer: of the decoder, from 0; None: the last but one, as in the paper.
+        head: of this layer, from 0.
+        runs: for links=self, a trained run of this direction and one of the other. Words are linked by the mean of the
+            heads of the chosen layer (Garg et al. 2019, section 4.1).
+        symmetrization: of the links of two directions, by eflomal or by two runs; see `symmetrize`.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        links: str | None,
+        weight: Annotated[int | float, "[0, inf)"],
+        layer: Annotated[int | None, "[0, 1000]"],
+        head: Annotated[int, "[0, 1000]"],
+        runs: list[str] | None = None,
+        symmetrization: str = "grow-diag",
+    ) -> None:
+        self.links, self.weight, self.layer, self.head = links, weight, layer, head
+        self.runs, self.symmetrization = runs, symmetrization
+
+    @property
+    def is_on(self) -> bool:
+        return self.links is not None and self.weight > 0
+
+    def chosen_layer(self, model: EncoderDecoder) -> int:
+        """Return the number of the layer whose weights are links.
+
+        Raises:
+            UserError: if there is none.
+        """
+        layers = model.decoder.source_attentions
+        layer = max(0, len(layers) - 2) if self.layer is None else self.layer
+        if layer >= len(layers):
+            raise UserError(
+                f"guided_alignment.layer={layer} is no layer of a decoder with {len(layers)} that attend to the "
+                f"source; give one from 0 to {len(layers) - 1}"
+            )
+        return layer
+
+    def check(self, model: EncoderDecoder) -> None:
+        """Refuse a head that is not there, or that no links can guide.
+
+        Raises:
+            UserError: for such a head.
+        """
+        model.decoder.source_attentions[self.chosen_layer(model)].check_guide(self.head)
+
+    def guide(self, model: EncoderDecoder, links: Bool[Tensor, "batch target source"]) -> Guide:
+        """Return the links of a batch for the chosen head."""
+        return Guide(self.chosen_layer(model), self.head, links)
+
+    def prepare(self, reader: Corpus, corpus: LoadedCorpus, cache_dir: str) -> dict[str, WordLinks]:
+        """Return the links of each split that has some, made now or before.
+
+        Args:
+            reader: of `corpus`.
+
+        Raises:
+            UserError: if there are no such links, or they are not those of the training pairs.
+        """
+        assert self.links is not None
+        origin: list[Any] = ["eflomal", self.symmetrization]
+        if self.links == "self":
+            origin = [*map(sha256, self._checkpoints()), self.layer, self.symmetrization]
+        elif self.links != "eflomal":
+            origin = [sha256(self._file())]
+        key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, *origin]).encode()).hexdigest()[:32]
+        folder = given_path(cache_dir, "paths.cache_dir") / "links" / key
+        with locked(folder / "lock"):
+            if not (folder / "complete.json").exists():
+                self._make(reader, corpus, folder)
+                with replacing(folder / "complete.json") as stream:
+                    stream.write(b"{}")
+        folder = folder if corpus.copy_to is None else local_copy(folder, corpus.copy_to)
+        return prepared_links(folder, corpus.splits)
+
+    def _file(self) -> Path:
+        file = given_path(str(self.links), "guided_alignment.links")
+        if not file.is_file():
+            raise UserError(
+                f"guided_alignment.links={self.links} does not exist; give a file of links in Pharaoh form, eflomal or "
+                "self"
+            )
+        return file
+
+    def _checkpoints(self) -> list[Path]:
+        if self.runs is None or len(self.runs) != 2:
+            raise UserError(
+                "guided_alignment.links=self needs guided_alignment.runs=[FORWARD,REVERSE], a trained run of this "
+                "direction and one of the other"
+            )
+        return [find_checkpoint(run, "guided_alignment.runs") for run in self.runs]
+
+    def _make(self, reader: Corpus, corpus: LoadedCorpus, folder: Path) -> None:
+        """Write the links of training pairs, and of validation pairs that are linked too or are in the file."""
+        splits = [name for name in ("train", "val") if name in corpus.splits]
+        if self.links not in ("eflomal", "self"):
+            read = read_links(self._file(), reader.training_pairs())
+            for name in splits:
+                read.write(corpus.splits[name], folder / name)
+            return
+        from seq2seq_attn.training.aligned_links import attention_links, eflomal_links, load_aligner
+
+        sources, targets = (
+            [text.split() for name in splits for text in getattr(corpus.splits[name], side)]
+            for side in ("sources", "targets")
+        )
+        if self.links == "eflomal":
+            links = eflomal_links(sources, targets, self.symmetrization)
+        else:
+            languages = (corpus.source_language, corpus.target_language)
+            forward, reverse = (
+                load_aligner(file, of_run, self.chosen_layer)
+                for file, of_run in zip(self._checkpoints(), (languages, languages[::-1]), strict=True)
+            )
+            links = attention_links(forward, reverse, sources, targets, self.symmetrization)
+        words = np.array([(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
+        counts = np.array([len(of_pair) for of_pair in links])
+        pairs = np.array([link for of_pair in links for link in of_pair], np.int64).reshape(-1, 2)
+        row, ends = 0, np.cumsum([0, *counts])
+        for name in splits:
+            end = row + len(corpus.splits[name])
+            write_links(folder / name, pairs[ends[row] : ends[end]], counts[row:end], words[row:end])
+            row = end

@@ -1,0 +1,252 @@
+"""Guided alignment: a planted alignment is learned, runs resume exactly, and what cannot be guided is refused."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from checkpoint.test_resume import stopped_and_resumed
+from configs import built, compose_train, composed
+from small_run import assert_same_run, rows, run_here
+from tiny import SENTENCES, tokenizer, write_checkpoint
+from training.test_toy_tasks import make_batch, model_for, sentences
+
+from seq2seq_attn.alignment.forced_attention import attention_along
+from seq2seq_attn.alignment.word_alignment import word_links
+from seq2seq_attn.attention.guide import Guide
+from seq2seq_attn.checkpoint.load import load
+from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
+from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.word_links import WordLinks
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.training import aligned_links
+from seq2seq_attn.training.aligned_links import Aligner, attention_links
+from seq2seq_attn.training.build import build
+from seq2seq_attn.training.guided_alignment import GuidedAlignment
+from seq2seq_attn.training.translation_module import TranslationModule
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+def reversed_links(batch: Any) -> torch.Tensor:
+    """The alignment of a reversed sentence."""
+    links = torch.zeros(len(batch), batch.target_output.shape[1], batch.source.shape[1], dtype=torch.bool)
+    for row, length in enumerate((batch.source_lengths - 1).tolist()):
+        for word in range(length):
+            links[row, length - 1 - word, word] = True
+    return links
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "layer", "head"),
+    [
+        ("rnn", ["attention=bahdanau"], 0, 0),
+        ("transformer", ["cross_attention.num_heads=2"], 0, 1),
+        pytest.param("conv", ["attention=sparsemax"], 1, 0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_guided_head_learns_a_planted_alignment(name: str, overrides: list[str], layer: int, head: int) -> None:
+    small = [f"model.{part}=24" for part in ("embedding_dim", "encoder.dim", "decoder.dim")]
+    model, generator = model_for(name, *small, *overrides), torch.Generator().manual_seed(1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(80):
+        batch = make_batch("reverse", *sentences(32, generator, 5))
+        guide = Guide(layer, head, reversed_links(batch))
+        decoded = model(batch.source, batch.source_mask, batch.target_input, guide=guide)
+        loss = decoded.alignment_loss.sum() / guide.links.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    batch = make_batch("reverse", *sentences(200, generator, 5))
+    links = reversed_links(batch)
+    weights = model.eval()(batch.source, batch.source_mask, batch.target_input, need_weights=True).weights
+    found = weights[f"cross/{layer}"][:, head].argmax(-1)
+    linked = links.any(-1)
+    assert (found == links.float().argmax(-1))[linked].float().mean() > 0.95
+
+
+@pytest.fixture(scope="session")
+def links_file(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Links of the training pairs of `pairs`, whose targets name the first and the last word of their sources."""
+    train = Path(pairs[0].partition("=")[2])
+    lengths = [len(line.split("\t")[0].split()) for line in train.read_text(encoding="utf-8").splitlines()]
+    file = tmp_path_factory.mktemp("links") / "train.links"
+    file.write_text("".join(f"0-4 {length - 1}-6\n" for length in lengths), encoding="utf-8")
+    return f"guided_alignment.links={file}"
+
+
+def test_a_guided_run_that_died_and_was_resumed_is_the_run_that_never_died(
+    tmp_path: Path, pairs: list[str], links_file: str
+) -> None:
+    # segmentations are sampled, attention draws, and an update has two batches that were read twice
+    options = [*pairs, links_file, "guided_alignment.weight=1", "callback.autosave.every_steps=2", "r_drop_alpha=1.0"]
+    options += ["trainer.accumulate_grad_batches=2", "trainer.max_steps=5"]
+    run_here(tmp_path / "whole", *options)
+    stopped_and_resumed(tmp_path / "stopped", options, ("backward", 3))
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+    losses = [float(row["train/alignment_loss"]) for row in rows(tmp_path / "whole") if row.get("train/alignment_loss")]
+    assert len(losses) > 4
+    assert sum(losses[-3:]) < sum(losses[:3])
+    assert all(row.get("val/alignment_loss", "") == "" for row in rows(tmp_path / "whole"))  # its pairs have no links
+
+
+def corpus_of(sources: list[str], targets: list[str]) -> LoadedCorpus:
+    cut = len(sources) - 4
+    splits = {
+        "train": Split(sources[:cut], targets[:cut], [[target] for target in targets[:cut]]),
+        "val": Split(sources[cut:], targets[cut:], [[target] for target in targets[cut:]]),
+        "test": Split(sources[:2], targets[:2], [[target] for target in targets[:2]]),
+    }
+    return LoadedCorpus(splits, CleaningReport({}), "en", "fr")
+
+
+def guided(**options: Any) -> GuidedAlignment:
+    return GuidedAlignment(**{"links": None, "weight": 0.05, "layer": None, "head": 0} | options)
+
+
+def of_rows(links: WordLinks) -> list[list[tuple[int, int]]]:
+    found: list[list[tuple[int, int]]] = [[] for _ in range(len(links))]
+    for row, source, target in zip(*links.of(np.arange(len(links))), strict=True):
+        found[row].append((int(source), int(target)))
+    return found
+
+
+def test_eflomal_links_training_and_validation_pairs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def align(sources: list[list[str]], targets: list[list[str]]) -> Any:
+        calls.append(len(sources))
+        forward = [[(len(words) - 1 - at, at) for at in range(len(words))] for words in sources]
+        return forward, forward
+
+    monkeypatch.setattr(aligned_links, "align_words", align)
+    corpus = corpus_of(SENTENCES[:20], SENTENCES[:20])
+    reader: Any = built(composed().data)
+    for _ in range(2):
+        links = guided(links="eflomal").prepare(reader, corpus, str(tmp_path))
+        assert set(links) == {"train", "val"}
+        for name, of_split in links.items():
+            words = [len(text.split()) for text in corpus.splits[name].sources]
+            assert of_rows(of_split) == [[(n - 1 - at, at) for at in range(n)] for n in words]
+            assert of_split.words.tolist() == [[n, n] for n in words]
+    assert calls == [20]
+
+
+def run_of(folder: Path, name: str, *overrides: str) -> str:
+    (folder / name).mkdir()
+    return str(write_checkpoint(folder / name / "best.ckpt", *overrides, scale=1.5))
+
+
+def test_two_runs_link_words_by_the_mean_of_their_heads(tmp_path: Path) -> None:
+    transformer = ["model=transformer", "model.encoder.num_layers=1", "model.decoder.num_layers=2"]
+    transformer.append("cross_attention.num_heads=2")
+    forward, reverse = run_of(tmp_path, "forward", *transformer), run_of(tmp_path, "reverse", *transformer)
+    sources, targets = ([text.split() for text in side] for side in (SENTENCES[:30], SENTENCES[10:40]))
+    aligners = [Aligner(load(run).model, tokenizer(), layer) for run, layer in ((forward, 0), (reverse, 1))]
+    found = attention_links(*aligners, sources, targets, "intersection")
+    for source, target, links in zip(sources, targets, found, strict=True):
+        directions = []
+        for aligner, sides in zip(aligners, ((source, target), (target, source)), strict=True):
+            ids = [tokenizer().source_model.encode(" ".join(words)) for words in sides]
+            cross = attention_along(aligner.model, aligner.tokenizer, *ids)[-1 if aligner.layer else -3]
+            assert cross.slot == f"cross/{aligner.layer}"
+            directions.append(word_links(cross.weights, cross.columns, cross.rows))
+        reverse_links = {link[::-1] for link in directions[1]}
+        assert set(links) == set(directions[0]) & reverse_links
+
+
+def test_runs_of_the_wrong_direction_are_refused(tmp_path: Path) -> None:
+    run, corpus = run_of(tmp_path, "run"), corpus_of(SENTENCES[:20], SENTENCES[:20])
+    reader: Any = built(composed().data)
+    state = torch.get_rng_state()
+    with pytest.raises(UserError, match=r"best.ckpt translates from en to fr, and this place is for a run from fr to "):
+        guided(links="self", runs=[run, run]).prepare(reader, corpus, str(tmp_path))
+    assert torch.equal(torch.get_rng_state(), state)
+    with pytest.raises(UserError, match=r"links=self needs guided_alignment.runs=\[FORWARD,REVERSE\], a trained run"):
+        guided(links="self").prepare(reader, corpus, str(tmp_path))
+
+
+NO_DROPOUT = [f"model.{part}dropout=0.0" for part in ("", "encoder.", "decoder.")]
+REFUSED = [
+    (["guided_alignment.links=no_file"], r"^guided_alignment.links=no_file does not exist; give a file of links"),
+    (["guided_alignment.links=x", "guided_alignment.layer=1"], r"^guided_alignment.layer=1 is no layer of a decoder"),
+    (["guided_alignment.links=x", "guided_alignment.head=2"], r"^guided_alignment.head=2 is no head of a layer with 1"),
+    (["guided_alignment.links=x", "attention=top_k"], r"those of TopKNormalizer are not; use attention=multihead"),
+    (["guided_alignment.links=x", "attention=linear"], r"^KernelAttention computes its context without weights"),
+]
+
+
+def built_with(pairs: list[str], *overrides: str) -> tuple[Any, TranslationDataModule]:
+    small = ["data=parallel", "tokenizer.vocab_size=40", *(f"model.{p}=16" for p in ("encoder.dim", "decoder.dim"))]
+    small += ["paths.run_dir=none", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
+    return build(compose_train(*small, *pairs, "model.embedding_dim=16", *overrides))
+
+
+@pytest.mark.parametrize(("overrides", "sentence"), REFUSED)
+def test_what_cannot_be_guided_is_refused_before_training(
+    overrides: list[str], sentence: str, pairs: list[str]
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        built_with(pairs, *overrides)
+
+
+def test_with_weight_0_nothing_is_read_and_no_batch_has_links(pairs: list[str], links_file: str) -> None:
+    off = built_with(pairs, "guided_alignment.links=no_file", "guided_alignment.weight=0")[1]
+    assert next(iter(off.train_dataloader())).links is None
+    module, data = built_with(pairs, links_file)
+    batch = next(iter(data.train_dataloader()))
+    module.eval()
+    (loss, decoded), (plain, without) = module.loss(batch), module.loss(next(iter(off.train_dataloader())))
+    assert torch.equal(decoded.hidden, without.hidden) or torch.allclose(decoded.hidden, without.hidden, atol=1e-6)
+    assert loss.tokens == plain.tokens
+    assert decoded.alignment_loss.shape == batch.target_output.shape
+    assert without.alignment_loss is None
+    assert batch.links.any(-1).sum(1).tolist() == linked_tokens(data, batch)
+
+
+def test_an_update_adds_the_weighted_loss_of_links_per_target_token(
+    pairs: list[str], links_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, data = built_with(pairs, links_file, "guided_alignment.weight=0.3", *NO_DROPOUT)
+    batch, logged = next(iter(data.train_dataloader())), {}
+    monkeypatch.setattr(TranslationModule, "trainer", SimpleNamespace(accumulate_grad_batches=1))
+    monkeypatch.setattr(module, "log", lambda name, value, **_: logged.update({name: float(value)}))
+    mean = module.training_step(batch, 0)
+    tokens = int(batch.target_mask.sum())
+    torch.testing.assert_close(
+        float(mean), logged["train/loss"] + 0.3 * logged["train/alignment_loss"], rtol=1e-6, atol=0
+    )
+    loss, decoded = module.loss(batch)
+    torch.testing.assert_close(logged["train/loss"], float(loss.smoothed) / tokens, rtol=1e-6, atol=0)
+    linked = decoded.alignment_loss[batch.links.any(-1)]
+    assert not decoded.alignment_loss[~batch.links.any(-1)].any()
+    torch.testing.assert_close(logged["train/alignment_loss"], float(linked.sum()) / tokens, rtol=1e-6, atol=0)
+
+
+def linked_tokens(data: TranslationDataModule, batch: Any) -> list[int]:
+    """How many tokens the fifth and the seventh target word of each pair have."""
+    words = [data.corpus.splits["train"].targets[row].split() for row in batch.index.tolist()]
+    return [sum(map(len, data.tokenizer.encode_target([text[4], text[6]]))) for text in words]
+
+
+def test_other_links_than_before_are_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    from data.test_word_links import stored
+
+    corpus = corpus_of(SENTENCES[:20], SENTENCES[:20])
+    states = []
+    for number in range(2):
+        links = stored(tmp_path / str(number), [[(0, number)]] * 16, [(3, 3)] * 16)
+        module = TranslationDataModule(
+            corpus, tokenizer(), batch_tokens=400, seed=1, cache_dir=str(tmp_path), links={"train": links}
+        )
+        states.append({"epoch": 1, "batch": 0, "links": links.digest})
+        with caplog.at_level(logging.WARNING):
+            module.load_state_dict(states[-1])
+            assert not caplog.messages
+            module.load_state_dict(states[0])
+        assert bool(caplog.messages) == (number == 1)
