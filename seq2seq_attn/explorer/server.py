@@ -58,8 +58,9 @@ def listen(port: int | None) -> socket.socket:
     try:
         return socket.create_server((HOST, port or 0), backlog=128)
     except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
         raise UserError(
-            f"port={port} of {HOST} cannot be used ({error.strerror}); give another, or leave it out for a free one"
+            f"port={port} of {HOST} cannot be used ({reason}); give another, or leave it out for a free one"
         ) from error
 
 

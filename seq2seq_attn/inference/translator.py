@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, final
 
 from hydra.utils import instantiate
 
+from seq2seq_attn.alignment.bertviz import to_bertviz
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.data.cleaning import Cleaning
@@ -45,6 +46,10 @@ class Translation(NamedTuple):
     alternatives: list[Translation]
     maps: list[SlotMap]
     notes: list[str]
+
+    def to_bertviz(self) -> dict[str, Any]:
+        """Return the maps as arguments of BertViz's views, `head_view(**translation.to_bertviz())`."""
+        return to_bertviz(self.maps)
 
 
 @final

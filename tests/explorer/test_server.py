@@ -188,5 +188,7 @@ def test_the_request_of_a_browser_that_has_left_is_not_computed(served: Served, 
 
 
 def test_a_port_in_use_is_one_sentence(served: Served) -> None:
-    with pytest.raises(UserError, match=f"^port={served.port} of 127.0.0.1 cannot be used \\(Address already in use\\)"):
+    with pytest.raises(
+        UserError, match=f"^port={served.port} of 127.0.0.1 cannot be used \\(Address already in use\\)"
+    ):
         server.listen(served.port)
