@@ -166,7 +166,7 @@ class Translator:
         longest = self.engine.max_length
         most = most_tokens if longest is None else min(most_tokens, longest - 1)
         why = "max_source_tokens allows" if most == most_tokens else "the model has positions for"
-        rows = encode([self._clean(text, of_text) for text, of_text in zip(texts, notes, strict=True)])
+        rows = encode(self.clean(texts, notes))
         for tokens, of_text in zip(rows, notes, strict=True):
             if len(tokens) > most:
                 of_text.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")
@@ -183,8 +183,11 @@ class Translator:
                 of_text.append("the prefix has letters that the model cannot write")
         return rows
 
+    def clean(self, texts: Sequence[str], notes: Sequence[list[str]]) -> list[str]:
+        """Normalise texts as for training, and replace what no tokenizer should read; changes are noted."""
+        return [self._clean(text, of_text) for text, of_text in zip(texts, notes, strict=True)]
+
     def _clean(self, text: str, notes: list[str]) -> str:
-        """Normalise a text as for training, and replace what no tokenizer should read."""
         text, controls = CONTROL.subn(" ", text)
         text, surrogates = SURROGATE.subn("\ufffd", text)
         if controls:

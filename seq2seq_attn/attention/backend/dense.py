@@ -55,6 +55,8 @@ def weigh(
     weights, log_prob, entropy = parts.normalize(scores, allowed, request.history)
     if centre is not None and parts.pattern.reweighs:
         weights = parts.pattern.reweigh(weights, centre, positions.key)
+    if parts.change_weights is not None:
+        weights = parts.change_weights(weights, allowed)
     dropped = F.dropout(weights, parts.dropout)
     context = matmul_groups(dropped, values)
     if parts.relative is not None and parts.relative.adds_context:
