@@ -16,20 +16,21 @@ FOLDER = Path(__file__).parents[1] / "explorer" / "page"
 MARK = '<meta name="generator" content="seq2seq-attn explore">'
 STYLE = re.compile(r'<link rel="stylesheet" href="([\w.]+)" ?/?>')
 SCRIPT = re.compile(r'<script type="module" src="([\w.]+)"></script>')
-IMPORT = re.compile(r'^import\s*(?:(\{[^}]*\}|\* as \w+)\s*from\s*)?"\./([\w.]+)";?$', re.MULTILINE)
-EXPORT = re.compile(r"^export (?:(?:async )?function\*?|const|class) (\w+)", re.MULTILINE)
-UNREAD = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
+IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w.]+)";$', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async )?function|const|class)", re.MULTILINE)
 POLICY = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
 )
 # A page that a browser has saved holds the text, unpacked.
 UNPACK = """\
-const packed = document.getElementById("data");
-if (!packed.textContent.startsWith("{")) {
-  const bytes = Uint8Array.from(atob(packed.textContent), (letter) => letter.charCodeAt(0));
-  const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  packed.textContent = await new Response(unpacked).text();
+{
+  const packed = document.getElementById("data");
+  if (!packed.textContent.startsWith("{")) {
+    const bytes = Uint8Array.from(atob(packed.textContent), (letter) => letter.charCodeAt(0));
+    const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    packed.textContent = await new Response(unpacked).text();
+  }
 }
 """
 
@@ -66,43 +67,18 @@ def digest(text: str) -> str:
 
 
 def bundled(first: str) -> str:
-    """Return a module with all that it imports as one script, in which each is a function that returns its exports."""
-    order: list[str] = []
+    """Return a module and all that it imports as one script: their names are unique, and only the first runs code."""
     texts: dict[str, str] = {}
 
     def visit(name: str) -> None:
-        if name in texts:
-            assert name in order, f"{name} imports itself"
-            return
-        texts[name] = (FOLDER / name).read_text(encoding="utf-8")
-        for found in IMPORT.finditer(texts[name]):
-            visit(found[2])
-        order.append(name)
+        text = (FOLDER / name).read_text(encoding="utf-8")
+        for found in IMPORT.finditer(text):
+            if found[1] not in texts:
+                visit(found[1])
+        texts[name] = EXPORT.sub("", IMPORT.sub("", text))
 
     visit(first)
-    return "".join(as_function(name, texts[name]) for name in order)
-
-
-def as_function(name: str, text: str) -> str:
-    """Return a module as the definition of an object of its exports."""
-    exports = EXPORT.findall(text)
-    text = IMPORT.sub(lambda found: binding(found[1], found[2]), text)
-    text = EXPORT.sub(lambda found: found[0].removeprefix("export "), text)
-    unread = UNREAD.search(text)
-    assert unread is None, f"{name} has '{unread and unread[0]}', which is not one of the forms that are bundled"
-    return f"const {variable(name)} = await (async () => {{\n{text}\nreturn {{ {', '.join(exports)} }};\n}})();\n"
-
-
-def binding(names: str | None, module: str) -> str:
-    """Return the declaration of what an import statement binds."""
-    if names is None:
-        return ""
-    pattern = re.sub(r"(\w+) as (\w+)", r"\1: \2", names) if names.startswith("{") else names.removeprefix("* as ")
-    return f"const {' '.join(pattern.split())} = {variable(module)};"
-
-
-def variable(module: str) -> str:
-    return f"module_{re.sub(r'[^a-zA-Z0-9]', '_', module.removesuffix('.js'))}"
+    return "\n".join(texts.values())
 
 
 def halved(look: dict[str, Any]) -> dict[str, Any]:
@@ -111,6 +87,8 @@ def halved(look: dict[str, Any]) -> dict[str, Any]:
 
 
 def halved_slot(slot: dict[str, Any]) -> dict[str, Any]:
+    if slot["dtype"] == "float16":
+        return slot
     weights = np.frombuffer(b64decode(slot["weights"]), "<f4")
     if np.abs(weights).max(initial=0.0) > np.finfo(np.float16).max:
         return slot

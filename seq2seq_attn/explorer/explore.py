@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import UserError, command
@@ -40,7 +41,9 @@ def explore(config: DictConfig) -> None:
 
 def load(options: dict[str, Any]) -> Explorer:
     """Return what answers for the models of `ckpt_path` and `compare`."""
+    GlobalHydra.instance().clear()  # the choices of searches are composed, which an application of Hydra could not do
     if options["num_threads"]:
         torch.set_num_threads(options["num_threads"])
     paths = [options[name] for name in ("ckpt_path", "compare") if options[name] is not None]
-    return Explorer([Translator.load(path, device=options["device"], trust=options["trust"]) for path in paths])
+    translators = [Translator.load(path, device=options["device"], trust=options["trust"]) for path in paths]
+    return Explorer(translators, [str(path) for path in paths])

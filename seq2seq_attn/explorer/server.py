@@ -72,13 +72,14 @@ def serve(models: Models, look: Look, listener: socket.socket, *, open_browser: 
         look: answers a request of `/api/look`, or raises a UserError.
     """
     port = listener.getsockname()[1]
-    address = f"http://{HOST}:{port}/"
-    print(f"Explorer: {address} (Ctrl-C ends it)", flush=True)
-    if open_browser:
-        webbrowser.open(address)
     with ThreadPoolExecutor(1, "explorer") as worker:
+        server = server_of(application(models(), look, port, worker))
+        address = f"http://{HOST}:{port}/"
+        print(f"Explorer: {address} (Ctrl-C ends it)", flush=True)
+        if open_browser:
+            webbrowser.open(address)
         try:
-            server_of(application(models(), look, port, worker)).run(sockets=[listener])
+            server.run(sockets=[listener])
         except (KeyboardInterrupt, SystemExit) as left:
             leave_computation(worker, INTERRUPTED if isinstance(left, KeyboardInterrupt) else left.code)
             raise
