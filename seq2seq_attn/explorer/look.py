@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import cached_property
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
@@ -70,18 +69,14 @@ class Explorer:
             ExploredModel(translator, names[number], max_source_tokens) for number, translator in enumerate(translators)
         ]
 
-    @cached_property
-    def searches(self) -> dict[str, dict[str, Any]]:
-        return known_searches()
-
     def models(self) -> dict[str, Any]:
         """Return what a page needs to know of the models, the searches and the limits."""
         return {
             "version": VERSION,
             "package_version": __version__,
             "limits": {"max_source_tokens": self.max_source_tokens, "max_characters": MAX_CHARACTERS},
-            "searches": {name: flat(config) for name, config in self.searches.items()},
-            "models": [model.describe(self.searches) for model in self._models],
+            "searches": {name: flat(config) for name, config in known_searches().items()},
+            "models": [model.describe() for model in self._models],
         }
 
     def look(self, request: Any) -> dict[str, Any]:
@@ -93,7 +88,7 @@ class Explorer:
         begun = time.perf_counter()
         parsed = parse_look(request, [model.bounds for model in self._models])
         with torch.inference_mode():
-            answer = self._models[parsed.model].look(parsed, self.searches)
+            answer = self._models[parsed.model].look(parsed)
         return answer | {"seconds": time.perf_counter() - begun}
 
 
@@ -159,7 +154,7 @@ class ExploredModel:
             max_source_tokens if longest is None else min(max_source_tokens, longest - 1),
         )
 
-    def describe(self, searches: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         config = self.translator.config
         default, choices, data = config["search"], config.get("choices") or {}, config.get("data") or {}
         architecture, slots = self._architecture, slot_configs(config["model"])
@@ -172,7 +167,7 @@ class ExploredModel:
             "source_language": data.get("source_language") or "",
             "target_language": data.get("target_language") or "",
             "tokenizer": self.tokenizer.fingerprint,
-            "default_search": {"name": name_of(default, dict(searches)), **flat(default)},
+            "default_search": {"name": name_of(default, known_searches()), **flat(default)},
             "slots": [
                 {"name": slot, "kind": kind, "layer": int(number), "heads": layer.num_heads}
                 | describe(layer, slots.get(kind), preset)
@@ -189,7 +184,7 @@ class ExploredModel:
             sides.append(next((known for start, known in ARCHITECTURES.items() if name.startswith(start)), name))
         return sides[0] if sides[0] == sides[1] else f"{sides[0]} encoder, {sides[1]} decoder"
 
-    def look(self, request: LookRequest, searches: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    def look(self, request: LookRequest) -> dict[str, Any]:
         notes: list[str] = []
         source = self._source(request.source, notes)
         visible = self._visible(source, request.hide, notes)
@@ -200,7 +195,7 @@ class ExploredModel:
             forced_ids = self._forced_ids(request, notes)
             tree = None
             if forced_ids is None:
-                hypotheses, tree = self._search(source, request, searches, notes)
+                hypotheses, tree = self._search(source, request, notes)
                 if request.prefix and hypotheses[0].token_ids[: len(request.prefix)] != request.prefix:
                     raise UserError("the search cannot begin with these tokens; choose others")
             else:
@@ -276,10 +271,10 @@ class ExploredModel:
         return torch.tensor([word not in hide for word in source.words] + [True])
 
     def _search(
-        self, source: Side, request: LookRequest, searches: dict[str, dict[str, Any]], notes: list[str]
+        self, source: Side, request: LookRequest, notes: list[str]
     ) -> tuple[list[Hypothesis], dict[str, Any] | None]:
         tokenizer = self.tokenizer
-        search = build_search(request.search, self.translator.config["search"], searches)
+        search = build_search(request.search, self.translator.config["search"], known_searches())
         ids, _, mask = collate_sources([source.ids], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
         batch = (self.model, ids.to(self.device), mask.to(self.device), TargetVocabulary.of(tokenizer))
         prefixes = [request.prefix] if request.prefix else None
@@ -392,8 +387,8 @@ class ExploredModel:
                     "dtype": dtype,
                     "hidden": None if pairs is None else encoded(np.packbits(pairs.numpy())),
                     "hidden_heads": None if pairs is None else len(pairs),
-                    "minimum": float(weights.min(initial=0.0)),
-                    "maximum": float(weights.max(initial=0.0)),
+                    "minimum": float(weights.min()),
+                    "maximum": float(weights.max()),
                     "heads_summary": summaries(weights, kind, *words[column_tokens]),
                 }
             )
