@@ -370,7 +370,8 @@ class ExploredModel:
             kind, _, layer = slot.partition("/")
             heads, rows, columns = of_slot.shape
             column_tokens = "target_read" if kind == "self" else "source"
-            weights = of_slot.float().cpu().numpy()
+            of_slot = of_slot.float().cpu()
+            weights = of_slot.numpy()
             dtype = "float32" if total <= MAX_FLOAT32 else "float16"
             pairs = forced.hidden.get(slot)
             found.append(
@@ -389,44 +390,49 @@ class ExploredModel:
                     "hidden_heads": None if pairs is None else len(pairs),
                     "minimum": float(weights.min()),
                     "maximum": float(weights.max()),
-                    "heads_summary": summaries(weights, kind, *words[column_tokens]),
+                    "heads_summary": summaries(of_slot, kind, *words[column_tokens]),
                 }
             )
         return found
 
 
 def summaries(
-    weights: Float[np.ndarray, "heads rows columns"], kind: str, words: Sequence[int], word_texts: Sequence[str]
+    weights: Float[Tensor, "heads rows columns"], kind: str, words: Sequence[int], word_texts: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return what each head does, of the absolute weights of the rows that have any, as distributions.
 
     Args:
         words: word of each column, an index of `word_texts`.
     """
-    wide = np.abs(weights.astype(np.float64))
-    totals = wide.sum(-1, keepdims=True)
-    shares = np.divide(wide, totals, out=np.zeros_like(wide), where=totals > 0)
-    counted = np.maximum(1, (totals[..., 0] > 0).sum(-1))  # rows of each head
-    entropy = -(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(-1)
-    row, column = np.arange(shares.shape[1])[:, None], np.arange(shares.shape[2])
-    scale = (shares.shape[2] - 1) / max(1, shares.shape[1] - 1) if kind == "cross" else 1.0
-    sink = shares[:, :, 0 if kind == "self" else -1].sum(-1)
-    diagonal = np.where(np.abs(column - row * scale) <= 1, shares, 0.0).sum((1, 2))
-    previous = np.where(column == row - 1, shares, 0.0).sum((1, 2))
-    received = shares.sum(1) @ np.eye(len(word_texts))[list(words)] / counted[:, None]  # (heads, words)
+    heads, rows, columns = weights.shape
+    wide = weights.abs()
+    totals = wide.sum(-1)
+    factors = torch.where(totals > 0, 1 / totals, 0)
+    factors = factors / (totals > 0).sum(-1, keepdim=True).clamp(min=1)  # so that a sum over rows is a mean
+    entropy = (torch.special.entr(wide).sum(-1) * factors + torch.special.entr(totals).neg() * factors).sum(-1)
+    by_column = (factors[:, None] @ wide)[:, 0]
+    scale = (columns - 1) / max(1, rows - 1) if kind == "cross" else 1.0
+    centre = torch.arange(rows) * scale
+    near = centre.ceil().long()[:, None] + torch.arange(-1, 2)  # all columns within 1 are among these
+    counted = (near >= 0) & (near < columns) & ((near - centre[:, None]).abs() <= 1)
+    of_near = wide.gather(2, near.clamp(0, columns - 1).expand(heads, -1, -1)) * counted
+    diagonal = (of_near.sum(-1) * factors).sum(-1)
+    previous = (wide.diagonal(-1, 1, 2) * factors[:, 1 : columns + 1]).sum(-1)
+    by_word = by_column.new_zeros(heads, len(word_texts)).index_add_(1, torch.tensor(words), by_column)
+    shares, most = by_word.topk(min(3, len(word_texts)))
     return [
         {
-            "entropy": float(entropy[head].sum() / counted[head]),
-            "diagonal": float(diagonal[head] / counted[head]),
-            "sink": float(sink[head] / counted[head]),
-            "previous": float(previous[head] / counted[head]),
+            "entropy": float(entropy[head]),
+            "diagonal": float(diagonal[head]),
+            "sink": float(by_column[head, 0 if kind == "self" else -1]),
+            "previous": float(previous[head]),
             "mostly": [
-                {"word": word_texts[word], "share": float(received[head, word])}
-                for word in np.argsort(-received[head], kind="stable")[:3]
-                if received[head, word] > 0
+                {"word": word_texts[word], "share": share}
+                for word, share in zip(most[head].tolist(), shares[head].tolist(), strict=True)
+                if share > 0
             ],
         }
-        for head in range(len(shares))
+        for head in range(heads)
     ]
 
 

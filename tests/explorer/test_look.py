@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from explorer.three_models import (
     BEAM,
     CONV,
@@ -164,13 +165,16 @@ def test_every_kind_of_attention_has_maps_of_the_search(overrides: tuple[str, ..
 
 
 def test_the_summary_of_a_head_by_hand() -> None:
-    weights = np.array([[[0.0, 1.0, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 0.0]]])
+    weights = torch.tensor([[[0.0, 1.0, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 0.0]]])
     (found,) = look_module.summaries(weights, "encoder", [0, 0, 1], ["word", "</s>"])
     assert found["entropy"] == pytest.approx((0 + 1.5 * np.log(2)) / 2)  # a row without weight does not count
     assert found["diagonal"] == pytest.approx((1 + 1) / 2)
     assert found["sink"] == pytest.approx(0.5 / 2)
     assert found["previous"] == pytest.approx(0.25 / 2)
     assert found["mostly"] == [{"word": "word", "share": 0.75}, {"word": "</s>", "share": 0.25}]
+    aligned = torch.tensor([[[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]], [[0.0, 0.0, 1.0, 0.0], [0.5, 0.0, 0.5, 0.0]]])
+    on, off = look_module.summaries(aligned, "cross", [0, 1, 2, 3], ["a", "b", "c", "</s>"])
+    assert (on["diagonal"], off["diagonal"]) == (1.0, 0.25)  # of 2 rows and 4 columns: row 1 is at column 3
     (negative,) = look_module.summaries(-weights, "encoder", [0, 0, 1], ["word", "</s>"])
     assert negative == found
 
