@@ -67,10 +67,12 @@ def slot_configs(model: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def closest_preset(config: dict[str, Any], chosen: str | None) -> str | None:
     """Return the preset with the classes of the configuration and most of its options; None: no preset has them."""
+    mine = leaves(config)
     differing = {
-        name: sum(leaves(config).get(key) != value for key, value in leaves(preset).items())
+        name: sum(mine.get(key) != other.get(key) for key in mine | other)
         for name, preset in presets().items()
         if targets(preset) == targets(config)
+        for other in [leaves(preset)]
     }
     if chosen in differing and differing[chosen] == min(differing.values()):
         return chosen

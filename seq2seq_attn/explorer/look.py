@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import cached_property
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
@@ -70,18 +69,14 @@ class Explorer:
             ExploredModel(translator, names[number], max_source_tokens) for number, translator in enumerate(translators)
         ]
 
-    @cached_property
-    def searches(self) -> dict[str, dict[str, Any]]:
-        return known_searches()
-
     def models(self) -> dict[str, Any]:
         """Return what a page needs to know of the models, the searches and the limits."""
         return {
             "version": VERSION,
             "package_version": __version__,
             "limits": {"max_source_tokens": self.max_source_tokens, "max_characters": MAX_CHARACTERS},
-            "searches": {name: flat(config) for name, config in self.searches.items()},
-            "models": [model.describe(self.searches) for model in self._models],
+            "searches": {name: flat(config) for name, config in known_searches().items()},
+            "models": [model.describe() for model in self._models],
         }
 
     def look(self, request: Any) -> dict[str, Any]:
@@ -93,7 +88,7 @@ class Explorer:
         begun = time.perf_counter()
         parsed = parse_look(request, [model.bounds for model in self._models])
         with torch.inference_mode():
-            answer = self._models[parsed.model].look(parsed, self.searches)
+            answer = self._models[parsed.model].look(parsed)
         return answer | {"seconds": time.perf_counter() - begun}
 
 
@@ -159,7 +154,7 @@ class ExploredModel:
             max_source_tokens if longest is None else min(max_source_tokens, longest - 1),
         )
 
-    def describe(self, searches: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         config = self.translator.config
         default, choices, data = config["search"], config.get("choices") or {}, config.get("data") or {}
         architecture, slots = self._architecture, slot_configs(config["model"])
@@ -172,7 +167,7 @@ class ExploredModel:
             "source_language": data.get("source_language") or "",
             "target_language": data.get("target_language") or "",
             "tokenizer": self.tokenizer.fingerprint,
-            "default_search": {"name": name_of(default, dict(searches)), **flat(default)},
+            "default_search": {"name": name_of(default, known_searches()), **flat(default)},
             "slots": [
                 {"name": slot, "kind": kind, "layer": int(number), "heads": layer.num_heads}
                 | describe(layer, slots.get(kind), preset)
@@ -189,7 +184,7 @@ class ExploredModel:
             sides.append(next((known for start, known in ARCHITECTURES.items() if name.startswith(start)), name))
         return sides[0] if sides[0] == sides[1] else f"{sides[0]} encoder, {sides[1]} decoder"
 
-    def look(self, request: LookRequest, searches: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    def look(self, request: LookRequest) -> dict[str, Any]:
         notes: list[str] = []
         source = self._source(request.source, notes)
         visible = self._visible(source, request.hide, notes)
@@ -200,7 +195,7 @@ class ExploredModel:
             forced_ids = self._forced_ids(request, notes)
             tree = None
             if forced_ids is None:
-                hypotheses, tree = self._search(source, request, searches, notes)
+                hypotheses, tree = self._search(source, request, notes)
                 if request.prefix and hypotheses[0].token_ids[: len(request.prefix)] != request.prefix:
                     raise UserError("the search cannot begin with these tokens; choose others")
             else:
@@ -276,10 +271,10 @@ class ExploredModel:
         return torch.tensor([word not in hide for word in source.words] + [True])
 
     def _search(
-        self, source: Side, request: LookRequest, searches: dict[str, dict[str, Any]], notes: list[str]
+        self, source: Side, request: LookRequest, notes: list[str]
     ) -> tuple[list[Hypothesis], dict[str, Any] | None]:
         tokenizer = self.tokenizer
-        search = build_search(request.search, self.translator.config["search"], searches)
+        search = build_search(request.search, self.translator.config["search"], known_searches())
         ids, _, mask = collate_sources([source.ids], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
         batch = (self.model, ids.to(self.device), mask.to(self.device), TargetVocabulary.of(tokenizer))
         prefixes = [request.prefix] if request.prefix else None
@@ -375,7 +370,8 @@ class ExploredModel:
             kind, _, layer = slot.partition("/")
             heads, rows, columns = of_slot.shape
             column_tokens = "target_read" if kind == "self" else "source"
-            weights = of_slot.float().cpu().numpy()
+            of_slot = of_slot.float().cpu()
+            weights = of_slot.numpy()
             dtype = "float32" if total <= MAX_FLOAT32 else "float16"
             pairs = forced.hidden.get(slot)
             found.append(
@@ -392,46 +388,51 @@ class ExploredModel:
                     "dtype": dtype,
                     "hidden": None if pairs is None else encoded(np.packbits(pairs.numpy())),
                     "hidden_heads": None if pairs is None else len(pairs),
-                    "minimum": float(weights.min(initial=0.0)),
-                    "maximum": float(weights.max(initial=0.0)),
-                    "heads_summary": summaries(weights, kind, *words[column_tokens]),
+                    "minimum": float(weights.min()),
+                    "maximum": float(weights.max()),
+                    "heads_summary": summaries(of_slot, kind, *words[column_tokens]),
                 }
             )
         return found
 
 
 def summaries(
-    weights: Float[np.ndarray, "heads rows columns"], kind: str, words: Sequence[int], word_texts: Sequence[str]
+    weights: Float[Tensor, "heads rows columns"], kind: str, words: Sequence[int], word_texts: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return what each head does, of the absolute weights of the rows that have any, as distributions.
 
     Args:
         words: word of each column, an index of `word_texts`.
     """
-    wide = np.abs(weights.astype(np.float64))
-    totals = wide.sum(-1, keepdims=True)
-    shares = np.divide(wide, totals, out=np.zeros_like(wide), where=totals > 0)
-    counted = np.maximum(1, (totals[..., 0] > 0).sum(-1))  # rows of each head
-    entropy = -(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(-1)
-    row, column = np.arange(shares.shape[1])[:, None], np.arange(shares.shape[2])
-    scale = (shares.shape[2] - 1) / max(1, shares.shape[1] - 1) if kind == "cross" else 1.0
-    sink = shares[:, :, 0 if kind == "self" else -1].sum(-1)
-    diagonal = np.where(np.abs(column - row * scale) <= 1, shares, 0.0).sum((1, 2))
-    previous = np.where(column == row - 1, shares, 0.0).sum((1, 2))
-    received = shares.sum(1) @ np.eye(len(word_texts))[list(words)] / counted[:, None]  # (heads, words)
+    heads, rows, columns = weights.shape
+    wide = weights.abs()
+    totals = wide.sum(-1)
+    factors = torch.where(totals > 0, 1 / totals, 0)
+    factors = factors / (totals > 0).sum(-1, keepdim=True).clamp(min=1)  # so that a sum over rows is a mean
+    entropy = (torch.special.entr(wide).sum(-1) * factors + torch.special.entr(totals).neg() * factors).sum(-1)
+    by_column = (factors[:, None] @ wide)[:, 0]
+    scale = (columns - 1) / max(1, rows - 1) if kind == "cross" else 1.0
+    centre = torch.arange(rows) * scale
+    near = centre.ceil().long()[:, None] + torch.arange(-1, 2)  # all columns within 1 are among these
+    counted = (near >= 0) & (near < columns) & ((near - centre[:, None]).abs() <= 1)
+    of_near = wide.gather(2, near.clamp(0, columns - 1).expand(heads, -1, -1)) * counted
+    diagonal = (of_near.sum(-1) * factors).sum(-1)
+    previous = (wide.diagonal(-1, 1, 2) * factors[:, 1 : columns + 1]).sum(-1)
+    by_word = by_column.new_zeros(heads, len(word_texts)).index_add_(1, torch.tensor(words), by_column)
+    shares, most = by_word.topk(min(3, len(word_texts)))
     return [
         {
-            "entropy": float(entropy[head].sum() / counted[head]),
-            "diagonal": float(diagonal[head] / counted[head]),
-            "sink": float(sink[head] / counted[head]),
-            "previous": float(previous[head] / counted[head]),
+            "entropy": float(entropy[head]),
+            "diagonal": float(diagonal[head]),
+            "sink": float(by_column[head, 0 if kind == "self" else -1]),
+            "previous": float(previous[head]),
             "mostly": [
-                {"word": word_texts[word], "share": float(received[head, word])}
-                for word in np.argsort(-received[head], kind="stable")[:3]
-                if received[head, word] > 0
+                {"word": word_texts[word], "share": share}
+                for word, share in zip(most[head].tolist(), shares[head].tolist(), strict=True)
+                if share > 0
             ],
         }
-        for head in range(len(shares))
+        for head in range(heads)
     ]
 
 

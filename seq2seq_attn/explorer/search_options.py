@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 from omegaconf import OmegaConf
@@ -22,8 +23,9 @@ LARGEST: Final = {  # of options by the end of their names, so that a request en
 SMALLEST: Final = {"temperature": 0.01, "top_p": 0.001}
 
 
+@cache
 def known_searches() -> dict[str, dict[str, Any]]:
-    """Return the configuration of every search by its name, which takes a second."""
+    """Return the configuration of every search by its name; the first call takes a second."""
     names = sorted(path.stem for path in (conf_directory() / "search").glob("*.yaml"))
     return {name: OmegaConf.to_container(compose_search(name), resolve=True) for name in names}  # type: ignore[misc]
 

@@ -26,9 +26,9 @@ VIEWS = ("map", "lines", "grid", "search", "tokens", "what_if", "two_models")
 
 @pytest.mark.parametrize("name", ["rnn", "conv", "transformer"])
 def test_every_view_is_clicked_through(
-    name: str, explorers: dict[str, Explorer], translators: dict[str, Translator], browser: Any
+    name: str, explorers: dict[str, Explorer], served_models: dict[str, Translator], browser: Any
 ) -> None:
-    (expected,) = translators[name].translate([SENTENCE], maps=True)
+    (expected,) = served_models[name].translate([SENTENCE], maps=True)
     maps = {one.slot: one for one in expected.maps}
     with serving(explorers[name].models(), explorers[name].look) as served:
         page = Page(browser, served.address)
@@ -115,11 +115,11 @@ def test_a_text_is_never_markup_and_a_mistake_is_a_line(explorers: dict[str, Exp
 
 
 def test_one_file_shows_the_same_without_a_server(
-    explorers: dict[str, Explorer], translators: dict[str, Translator], browser: Any, tmp_path: Path
+    explorers: dict[str, Explorer], served_models: dict[str, Translator], browser: Any, tmp_path: Path
 ) -> None:
     explorer, file = explorers["transformer"], tmp_path / "maps.html"
     write_page(file, "english.txt", {1: SENTENCE, 2: HOSTILE}, explorer.models(), explorer.look)
-    (expected,) = translators["transformer"].translate([SENTENCE])
+    (expected,) = served_models["transformer"].translate([SENTENCE])
     page = Page(browser, file.as_uri())
     page.wait_for_state("shown")
     assert page.number("facts") == pytest.approx(expected.log_prob, abs=1e-3)

@@ -32,14 +32,14 @@ SHORT = {"name": "greedy", "limits.max_length": 3}
 
 @pytest.mark.parametrize("name", ["rnn", "conv", "transformer"])
 def test_numbers_equal_those_of_the_translator(
-    name: str, explorers: dict[str, Explorer], translators: dict[str, Translator]
+    name: str, explorers: dict[str, Explorer], served_models: dict[str, Translator]
 ) -> None:
     texts = SENTENCES[:4]
     with serving(explorers[name].models(), explorers[name].look) as served:
         looks = [served.look(source=text).json for text in texts]
         assert served.ask("GET", "/api/models").json["models"][0]["run"] == f"runs/{name}"
     for text, look in zip(texts, looks, strict=True):
-        (expected,) = translators[name].translate([text], maps=True)
+        (expected,) = served_models[name].translate([text], maps=True)
         assert look["target"]["text"] == expected.text
         assert look["target"]["log_prob"] == pytest.approx(expected.log_prob, abs=1e-6)
         assert look["target"]["score"] == pytest.approx(expected.score, abs=1e-6)
