@@ -23,17 +23,18 @@ const WEAKEST = 0.02;
  * @param {number} strongest  the weight of an opaque line
  * @param {[number, number]} ends  x of the lines' ends
  * @param {(row: number, column: number) => boolean} chosen
+ * @param {number} shift  down, so that the lines of several heads do not cover each other
  * @returns {SVGElement[]}
  */
-function linesOf(map, colour, strongest, ends, chosen) {
+function linesOf(map, colour, strongest, ends, chosen, shift) {
   const [left, right] = ends;
   const middle = (left + right) / 2;
   const parts = Array.from({ length: LEVELS + 1 }, () => []);
-  map.rows.forEach((_, row) =>
-    map.columns.forEach((_, column) => {
+  map.rows.forEach((query, row) =>
+    map.columns.forEach((key, column) => {
       const value = Math.abs(map.values[row * map.columns.length + column]) / strongest;
       if (!(value >= WEAKEST) || !chosen(row, column)) return;
-      const [from, to] = [(row + 0.5) * LINE, (column + 0.5) * LINE];
+      const [from, to] = [(row + 0.5) * LINE + shift, (column + 0.5) * LINE + shift];
       parts[Math.ceil(value * LEVELS)].push(`M${left} ${from}C${middle} ${from} ${middle} ${to} ${right} ${to}`);
     }),
   );
@@ -58,16 +59,19 @@ export function drawHeadLines(panel, scene) {
   const { rows, columns } = mean;
   const labelWidth = (items) => Math.max(40, ...items.map((item) => textWidth(item.label))) + 20;
   const [leftWidth, rightWidth] = [labelWidth(rows), labelWidth(columns)];
-  const gap = Math.max(90, Math.min(520, (panel.clientWidth || 700) - leftWidth - rightWidth - 8));
+  const gap = Math.max(90, Math.min(640, (panel.clientWidth || 700) - leftWidth - rightWidth - 8));
   const ends = [leftWidth, leftWidth + gap];
   const width = leftWidth + gap + rightWidth;
   const height = Math.max(rows.length, columns.length) * LINE + 8;
   let pinned = rowOfStep(slot, mean, scene.step);
 
+  const spread = Math.min(3.5, 16 / heads.length);
   const lines = svgElement("g", {});
   const draw = (chosen) =>
     lines.replaceChildren(
-      ...maps.flatMap((map, index) => linesOf(map, headColour(heads[index]), strongest, ends, chosen)),
+      ...maps.flatMap((map, index) =>
+        linesOf(map, headColour(heads[index]), strongest, ends, chosen, spread * (index - (heads.length - 1) / 2)),
+      ),
     );
   const rest = () => {
     mark(null, -1);
