@@ -377,6 +377,7 @@ export class HeatMap {
 
   onClick(event) {
     const cursor = this.cellAt(event.clientX, event.clientY);
+    this.setCursor(cursor, event.clientX, event.clientY);
     if (cursor) this.options.onRow?.(cursor[0]);
   }
 

@@ -353,6 +353,11 @@ async function translate(request, changes = {}) {
     showError("The source is empty: type a sentence.");
     return;
   }
+  const most = description.limits.max_characters;
+  if (Math.max(request.source.length, request.target?.length ?? 0) > most) {
+    showError(`The text is longer than ${most} characters: shorten it.`);
+    return;
+  }
   const { model, source, search, target, target_tokens, prefix, interventions, hide } = request;
   request = { model, source, search, target, target_tokens, prefix, interventions, hide };
   const look = await ask({ ...request, tree: true });
@@ -430,8 +435,6 @@ function connectForm() {
   byId("model-field").hidden = description.models.length < 2;
   byId("model").addEventListener("change", fillModelFields);
   byId("search").addEventListener("change", () => showSearchOptions({}));
-  byId("source").maxLength = description.limits.max_characters;
-  byId("own").maxLength = description.limits.max_characters;
   fillModelFields();
   byId("form").addEventListener("submit", (event) => {
     event.preventDefault();

@@ -16,7 +16,7 @@
  * @property {number} rank
  */
 import { themeColour } from "./colour.js";
-import { announce, element, moveByArrows, number, svgElement, visible } from "./dom.js";
+import { announce, element, moveByArrows, number, shorten, svgElement, visible } from "./dom.js";
 import { picture, pictureText, textWidth } from "./picture.js";
 
 const PITCH = 30;
@@ -38,7 +38,7 @@ function placeNodes(tree, dropped) {
     const shown = step.nodes.filter((node) => dropped || node.state !== "dropped");
     const parentY = (node) => nodes.get(node.parent)?.y ?? 0;
     shown.sort((first, second) => parentY(first) - parentY(second) || first.rank - second.rank);
-    const width = Math.max(36, ...shown.map((node) => 1.12 * textWidth(visible(node.token)) + 56));
+    const width = Math.max(36, ...shown.map((node) => 1.12 * textWidth(shorten(visible(node.token))) + 56));
     shown.forEach((node, row) => nodes.set(node.id, { ...node, step: index, x, y: 44 + row * PITCH, width }));
     x += width + 34;
     most = Math.max(most, shown.length);
@@ -181,7 +181,7 @@ export function drawSearchTree(panel, scene) {
  */
 function nodeBox(node, onBest, choose) {
   const { state, x, y, width } = node;
-  const token = visible(node.token);
+  const token = shorten(visible(node.token));
   const frame = {
     stroke: themeColour(onBest ? "accent" : state === "dropped" ? "line-strong" : "muted"),
     "stroke-width": onBest ? 2 : 1,

@@ -3,7 +3,7 @@
  * search goes on after it.
  */
 import { themeColour } from "./colour.js";
-import { announce, element, moveByArrows, number, svgElement, visible } from "./dom.js";
+import { announce, element, moveByArrows, number, shorten, svgElement, visible } from "./dom.js";
 import { picture, pictureText, textWidth } from "./picture.js";
 
 const END = "</s>";
@@ -158,12 +158,12 @@ function drawNextTokens(container, scene, step) {
  * @returns {SVGElement}
  */
 function scoresPicture(target) {
-  const left = Math.max(...target.tokens.map((token) => textWidth(visible(token)))) + 24;
+  const left = Math.max(...target.tokens.map((token) => textWidth(shorten(visible(token))))) + 24;
   const parts = target.tokens.flatMap((token, step) => {
     const y = 20 + step * 24;
     const width = 240 * Math.exp(target.token_log_probs[step]);
     return [
-      pictureText(visible(token), left - 8, y, { "text-anchor": "end" }),
+      pictureText(shorten(visible(token)), left - 8, y, { "text-anchor": "end" }),
       svgElement("rect", { x: left, y: y - 7, width, height: 14, rx: 2, fill: themeColour("accent") }),
       pictureText(number(target.token_log_probs[step]), left + width + 8, y, { fill: themeColour("muted") }),
     ];
