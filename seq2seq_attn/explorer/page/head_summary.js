@@ -2,7 +2,7 @@
  * What each head of an attention looks at, in numbers and words, and the formula and the parts of the attention.
  */
 import { kindName } from "./all_heads.js";
-import { element, number } from "./dom.js";
+import { element, number, shorten, visible } from "./dom.js";
 
 const MEASURES = {
   diagonal: ["diagonal", "share of the weight within one token of the diagonal"],
@@ -22,7 +22,9 @@ export function drawSummary(container, scene) {
   const measures = Object.keys(MEASURES).filter((name) => name !== "previous" || slot.kind !== "cross");
   const rows = slot.heads_summary.flatMap((head, index) => {
     const shown = scene.heads.includes(index);
-    const mostly = (head.mostly ?? []).map((part) => `${part.word} ${Math.round(100 * part.share)} %`).join(", ");
+    const mostly = (head.mostly ?? [])
+      .map((part) => `${shorten(visible(part.word))} ${Math.round(100 * part.share)} %`)
+      .join(", ");
     const choose = element("button", {
       type: "button",
       class: "link",

@@ -160,7 +160,7 @@ export class HeatMap {
       if (this.view.clientWidth === width) return;
       width = this.view.clientWidth;
       this.layOut();
-      this.drawSoon();
+      this.draw();
     }).observe(this.view);
   }
 

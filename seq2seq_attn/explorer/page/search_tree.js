@@ -194,7 +194,7 @@ function nodeBox(node, onBest, choose) {
     {
       class: "tree-node",
       role: "button",
-      "aria-label": `step ${node.step + 1}, ${token}, ${state}, log-probability ${number(node.log_prob, 2)}`,
+      "aria-label": `${token} ${number(node.log_prob, 2)}, ${state}, step ${node.step + 1}`,
       "data-testid": "tree-node",
       "data-state": state,
       "data-id": node.id,

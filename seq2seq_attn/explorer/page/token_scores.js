@@ -62,7 +62,11 @@ export function drawTokenScores(panel, scene) {
     );
   });
   const heads = ["step", "token", "log-prob", "", "probability", "rank"];
-  const head = element("tr", {}, ...heads.map((text) => element("th", { scope: "col", text })));
+  const head = element(
+    "tr",
+    {},
+    ...heads.map((text) => (text ? element("th", { scope: "col", text }) : element("td"))),
+  );
   const body = element("tbody", {}, ...rows);
   moveByArrows(body, "button");
   const foot = element(
@@ -130,7 +134,7 @@ function drawNextTokens(container, scene, step) {
       {
         ...attributes,
         type: "button",
-        "aria-label": `${next.token}, log-probability ${number(next.log_prob)}${chosen ? ", chosen" : ""}`,
+        "aria-label": `${visible(next.token)} ${number(next.log_prob)}${chosen ? ", chosen" : ""}`,
         "aria-current": chosen ? "true" : null,
         click: force,
       },
