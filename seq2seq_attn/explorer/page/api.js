@@ -79,7 +79,8 @@ async function call(address, body, signal) {
     throw new RequestError("The server does not answer. Start it again with `seq2seq-attn explore`.");
   }
   const answer = await response.json().catch(() => null);
-  if (!response.ok) throw new RequestError(answer?.error ?? `The server answered with status ${response.status}.`);
+  if (!response.ok || answer?.error)
+    throw new RequestError(answer?.error ?? `The server answered with status ${response.status}.`);
   if (answer === null) throw new RequestError("The server's answer is not JSON.");
   return answer;
 }

@@ -88,8 +88,8 @@ export function weightScale(minimum, maximum) {
   const index = (value) => Math.max(0, Math.min(255, Math.round((value - bottom) * factor))) || 0;
   const css = (value) => `rgb(${colours[index(value)].join(", ")})`;
   const ink = (value) => {
-    const [red, green, blue] = colours[index(value)];
-    return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#141a22" : "#ffffff";
+    const [red, green, blue] = colours[index(value)].map((part) => (part / 255) ** 2.2);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.19 ? "#0f141b" : "#ffffff";
   };
   return { minimum: bottom, maximum: top, pixels, index, css, ink };
 }

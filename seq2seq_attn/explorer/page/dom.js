@@ -124,7 +124,23 @@ export function showTooltip(lines, x = 0, y = 0) {
  * @returns {string}
  */
 export function visible(text) {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "\ufffd") || "\u2205";
+  return (
+    text
+      .toWellFormed()
+      .replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]/g, "\ufffd") || "\u2205"
+  );
+}
+
+/**
+ * Return a label cut with an ellipsis, for pictures whose width follows their labels.
+ *
+ * @param {string} text
+ * @param {number} [length]
+ * @returns {string}
+ */
+export function shorten(text, length = 28) {
+  const characters = Array.from(text.slice(0, 4 * length));
+  return characters.length > length ? `${characters.slice(0, length - 1).join("")}\u2026` : text;
 }
 
 /**

@@ -7,7 +7,7 @@
  * @typedef {import("./look.js").WeightMap} WeightMap
  */
 import { headColour, themeColour } from "./colour.js";
-import { announce, element, moveByArrows, number, svgElement } from "./dom.js";
+import { announce, element, moveByArrows, number, shorten, svgElement } from "./dom.js";
 import { heaviest, rowOfStep, weightMap } from "./look.js";
 import { picture, pictureText, textWidth } from "./picture.js";
 
@@ -23,22 +23,23 @@ const WEAKEST = 0.02;
  * @param {number} strongest  the weight of an opaque line
  * @param {[number, number]} ends  x of the lines' ends
  * @param {(row: number, column: number) => boolean} chosen
+ * @param {number} shift  down, so that the lines of several heads do not cover each other
  * @returns {SVGElement[]}
  */
-function linesOf(map, colour, strongest, ends, chosen) {
+function linesOf(map, colour, strongest, ends, chosen, shift) {
   const [left, right] = ends;
   const middle = (left + right) / 2;
   const parts = Array.from({ length: LEVELS + 1 }, () => []);
-  map.rows.forEach((_, row) =>
-    map.columns.forEach((_, column) => {
+  map.rows.forEach((query, row) =>
+    map.columns.forEach((key, column) => {
       const value = Math.abs(map.values[row * map.columns.length + column]) / strongest;
       if (!(value >= WEAKEST) || !chosen(row, column)) return;
-      const [from, to] = [(row + 0.5) * LINE, (column + 0.5) * LINE];
+      const [from, to] = [(row + 0.5) * LINE + shift, (column + 0.5) * LINE + shift];
       parts[Math.ceil(value * LEVELS)].push(`M${left} ${from}C${middle} ${from} ${middle} ${to} ${right} ${to}`);
     }),
   );
   return parts.flatMap((lines, level) => {
-    const attributes = { d: lines.join(""), stroke: colour, fill: "none", "stroke-opacity": level / LEVELS };
+    const attributes = { d: lines.join(""), stroke: colour, fill: "none", "stroke-opacity": (level / LEVELS) ** 0.7 };
     return lines.length ? [svgElement("path", { ...attributes, "stroke-width": 1 + (2 * level) / LEVELS })] : [];
   });
 }
@@ -56,18 +57,21 @@ export function drawHeadLines(panel, scene) {
   const mean = weightMap(look, slot, heads, level);
   const strongest = Math.max(...maps.map((map) => Math.max(map.maximum, -map.minimum))) || 1;
   const { rows, columns } = mean;
-  const labelWidth = (items) => Math.max(40, ...items.map((item) => textWidth(item.label))) + 20;
+  const labelWidth = (items) => Math.max(40, ...items.map((item) => textWidth(shorten(item.label)))) + 20;
   const [leftWidth, rightWidth] = [labelWidth(rows), labelWidth(columns)];
-  const gap = Math.max(90, Math.min(520, (panel.clientWidth || 700) - leftWidth - rightWidth - 8));
+  const gap = Math.max(90, Math.min(640, (panel.clientWidth || 700) - leftWidth - rightWidth - 8));
   const ends = [leftWidth, leftWidth + gap];
   const width = leftWidth + gap + rightWidth;
   const height = Math.max(rows.length, columns.length) * LINE + 8;
   let pinned = rowOfStep(slot, mean, scene.step);
 
+  const spread = Math.min(3.5, 16 / heads.length);
   const lines = svgElement("g", {});
   const draw = (chosen) =>
     lines.replaceChildren(
-      ...maps.flatMap((map, index) => linesOf(map, headColour(heads[index]), strongest, ends, chosen)),
+      ...maps.flatMap((map, index) =>
+        linesOf(map, headColour(heads[index]), strongest, ends, chosen, spread * (index - (heads.length - 1) / 2)),
+      ),
     );
   const rest = () => {
     mark(null, -1);
@@ -95,7 +99,7 @@ export function drawHeadLines(panel, scene) {
     );
     label.lastChild.setAttribute("font-weight", chosen ? 600 : 400);
   };
-  const focus = (side, index) => {
+  const focus = (side, index, event) => {
     mark(side, index);
     draw((row, column) => (side === "rows" ? row : column) === index);
     const [others, values] =
@@ -103,7 +107,7 @@ export function drawHeadLines(panel, scene) {
         ? [columns, mean.values.subarray(index * columns.length, (index + 1) * columns.length)]
         : [rows, rows.map((_, row) => mean.values[row * columns.length + index])];
     const parts = heaviest(others, values, 3).map((part) => `${part.label} ${number(part.value)}`);
-    announce(`${(side === "rows" ? rows : columns)[index].label}: ${parts.join(", ")}`);
+    if (event.type === "focus") announce(`${(side === "rows" ? rows : columns)[index].label}: ${parts.join(", ")}`);
   };
   const label = (side, item, index) => {
     const left = side === "rows";
@@ -116,15 +120,15 @@ export function drawHeadLines(panel, scene) {
         role: "button",
         "aria-label": `${left ? "query" : "key"} ${item.label}`,
         "data-testid": left ? "line-row" : "line-column",
-        pointerenter: () => focus(side, index),
+        pointerenter: (event) => focus(side, index, event),
         pointerleave: rest,
-        focus: () => focus(side, index),
+        focus: (event) => focus(side, index, event),
         blur: rest,
         click: () => left && slot.kind !== "encoder" && scene.setStep(item.tokens[0]),
         keydown: (event) => event.key === "Enter" && left && slot.kind !== "encoder" && scene.setStep(item.tokens[0]),
       },
       svgElement("rect", { x: x + 2, y: y + 1, width: (left ? leftWidth : rightWidth) - 4, height: LINE - 2, rx: 4 }),
-      pictureText(item.label, left ? leftWidth - 10 : ends[1] + 10, y + LINE / 2, text),
+      pictureText(shorten(item.label), left ? leftWidth - 10 : ends[1] + 10, y + LINE / 2, text),
     );
   };
   labels.rows = rows.map((item, index) => label("rows", item, index));

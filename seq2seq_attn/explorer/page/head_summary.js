@@ -2,7 +2,7 @@
  * What each head of an attention looks at, in numbers and words, and the formula and the parts of the attention.
  */
 import { kindName } from "./all_heads.js";
-import { element, number } from "./dom.js";
+import { element, number, shorten, visible } from "./dom.js";
 
 const MEASURES = {
   diagonal: ["diagonal", "share of the weight within one token of the diagonal"],
@@ -19,10 +19,12 @@ const MEASURES = {
 export function drawSummary(container, scene) {
   const { slot } = scene;
   const largest = Math.log(Math.max(2, slot.columns));
-  const measures = Object.keys(MEASURES).filter((name) => slot.heads_summary.some((head) => head[name] !== null));
+  const measures = Object.keys(MEASURES).filter((name) => name !== "previous" || slot.kind !== "cross");
   const rows = slot.heads_summary.flatMap((head, index) => {
     const shown = scene.heads.includes(index);
-    const mostly = (head.mostly ?? []).map((part) => `${part.word} ${Math.round(100 * part.share)} %`).join(", ");
+    const mostly = (head.mostly ?? [])
+      .map((part) => `${shorten(visible(part.word))} ${Math.round(100 * part.share)} %`)
+      .join(", ");
     const choose = element("button", {
       type: "button",
       class: "link",
@@ -86,7 +88,13 @@ export function drawFormula(container, scene) {
   container.hidden = !description;
   if (!description) return;
   const parts = Object.entries(description.parts ?? {}).filter(([, text]) => text);
+  const told = (line) => parts.some(([, text]) => text.endsWith(line.slice(line.indexOf(": ") + 2)));
+  const formula = description.formula.split("\n").filter((line) => line && !told(line));
   const kind = `${kindName(description.kind)}, layer ${description.layer}, ${description.heads} heads`;
+  const terms = parts.flatMap(([name, text]) => {
+    const [option, sentence] = [text.split(": ", 1)[0], text.slice(text.indexOf(": ") + 2)];
+    return [element("dt", { text: name }), element("dd", {}, element("b", { text: option }), ` ${sentence}`)];
+  });
   const children = [
     element("h2", { text: description.title || description.name }),
     element("p", {
@@ -94,9 +102,7 @@ export function drawFormula(container, scene) {
       text: description.preset ? `attention=${description.preset}. ${kind}` : kind,
     }),
   ];
-  if (description.formula)
-    children.push(element("pre", { class: "formula", text: description.formula, tabindex: "0" }));
-  const terms = parts.flatMap(([name, text]) => [element("dt", { text: name }), element("dd", { text })]);
+  if (formula.length) children.push(element("pre", { class: "formula", text: formula.join("\n"), tabindex: "0" }));
   if (terms.length) children.push(element("dl", {}, ...terms));
   if (!description.sums_to_one) {
     children.push(element("p", { class: "muted small", text: "The weights of a row need not sum to one." }));

@@ -15,13 +15,13 @@
  * @property {(row: number) => void} [onRow]  called with a row that is clicked
  * @property {import("./colour.js").Scale} [scale]
  * @property {number} [height]  the largest height, in pixels
- * @property {boolean} [started]  when the drawing of the view began, by performance.now()
+ * @property {number} [started]  when the drawing of the view began, by performance.now()
  */
 import { themeColour, weightScale } from "./colour.js";
 import { announce, element, number, showTooltip } from "./dom.js";
 
 const LONGEST_LABEL = 130;
-const SMALLEST_LABELLED_CELL = 10;
+const SMALLEST_LABELLED_CELL = 12;
 const SLOPE = Math.PI / 4;
 
 /**
@@ -160,7 +160,7 @@ export class HeatMap {
       if (this.view.clientWidth === width) return;
       width = this.view.clientWidth;
       this.layOut();
-      this.drawSoon();
+      this.draw();
     }).observe(this.view);
   }
 
@@ -170,22 +170,21 @@ export class HeatMap {
     const context = this.canvas.getContext("2d");
     this.font = `13px ${getComputedStyle(this.view).fontFamily}`;
     context.font = this.font;
-    const widest = (items) =>
-      Math.min(LONGEST_LABEL, Math.max(...items.map((item) => context.measureText(item.label.slice(0, 40)).width)));
-    this.left = Math.ceil(widest(rows)) + 14;
-    const columnWidth = widest(columns);
+    this.left = Math.ceil(widestLabel(context, rows)) + 14;
+    const columnWidth = widestLabel(context, columns);
     const width = this.view.clientWidth || 600;
-    const fit = (width - this.left - 2) / columns.length;
+    this.flat = columnWidth + 8 <= Math.min(44, (width - this.left) / columns.length);
+    const overhang = this.flat ? 2 : Math.max(2, Math.ceil(columnWidth * Math.cos(SLOPE)) - 4);
+    const fit = (width - this.left - overhang) / columns.length;
     const heightLimit = this.options.height ?? Math.max(320, innerHeight * 0.72);
     if (this.zoom === "fit") {
-      this.cell = Math.max(1, Math.min(fit, (heightLimit - 60) / rows.length));
+      this.cell = Math.max(1, Math.min(fit, (heightLimit - 90) / rows.length));
     } else {
-      this.cell = this.zoom ?? Math.max(16, Math.min(44, Math.floor(fit)));
+      const fitBoth = Math.min(fit, Math.max(24, (heightLimit - 90) / rows.length));
+      this.cell = this.zoom ?? Math.max(16, Math.min(44, Math.floor(fitBoth)));
     }
-    this.flat = columnWidth + 8 <= this.cell;
+    this.flat &&= columnWidth + 8 <= this.cell;
     this.top = this.flat ? 28 : Math.ceil(columnWidth * Math.sin(SLOPE)) + 18;
-    if (this.cell < SMALLEST_LABELLED_CELL / 2 && columns.length * this.cell < 40) this.top = 18;
-    const overhang = this.flat ? 2 : Math.max(2, Math.ceil(columnWidth * Math.cos(SLOPE)) - this.cell / 2 + 12);
     const total = {
       width: this.left + columns.length * this.cell + overhang,
       height: this.top + rows.length * this.cell,
@@ -291,8 +290,9 @@ export class HeatMap {
     const every = Math.max(1, Math.ceil(SMALLEST_LABELLED_CELL / cell));
     context.font = cell < 16 ? this.font.replace("13px", "10px") : this.font;
     context.textBaseline = "middle";
+    const [ink, accent] = [themeColour("ink"), themeColour("accent")];
     const write = (item, chosen) => {
-      context.fillStyle = themeColour(chosen ? "accent" : "ink");
+      context.fillStyle = chosen ? accent : ink;
       context.fillText(shortened(context, item.label, LONGEST_LABEL), 0, 0);
     };
     context.save();
@@ -377,6 +377,7 @@ export class HeatMap {
 
   onClick(event) {
     const cursor = this.cellAt(event.clientX, event.clientY);
+    this.setCursor(cursor, event.clientX, event.clientY);
     if (cursor) this.options.onRow?.(cursor[0]);
   }
 
@@ -408,6 +409,19 @@ export class HeatMap {
     const [pair, weight] = this.describe([row, column]);
     announce(`${this.options.rowName} ${pair.replace("\u2192", `, ${this.options.columnName}`)}: ${weight}`);
   }
+}
+
+/**
+ * Return the width of the widest label, up to the longest one that is drawn. Only the labels of most characters are
+ * measured: measuring hundreds takes longer than drawing the map.
+ *
+ * @param {CanvasRenderingContext2D} context
+ * @param {import("./look.js").Item[]} items
+ * @returns {number}
+ */
+function widestLabel(context, items) {
+  const labels = items.map((item) => item.label.slice(0, 40)).sort((first, second) => second.length - first.length);
+  return Math.min(LONGEST_LABEL, Math.max(...labels.slice(0, 24).map((label) => context.measureText(label).width)));
 }
 
 /**

@@ -110,6 +110,7 @@ let running = null;
 
 /** Draw the view of the heat map. */
 function drawMapView(panel, scene) {
+  document.body.getBoundingClientRect(); // the layout of the rest of the page is no part of the map's time
   const started = performance.now();
   const { look, slot, heads, level } = scene;
   const map = weightMap(look, slot, heads, level);
@@ -229,7 +230,8 @@ function visibleViews() {
 /** Return a model in one line. */
 function modelLine(model) {
   const millions = (model.parameters / 1e6).toFixed(model.parameters < 1e7 ? 1 : 0);
-  return `${model.name} · ${model.architecture} · ${millions} M parameters · ${model.source_language} → ${model.target_language}`;
+  const name = model.name.includes(model.architecture) ? model.name : `${model.name} · ${model.architecture}`;
+  return `${name} · ${millions} M parameters · ${model.source_language} → ${model.target_language}`;
 }
 
 /** Draw the choice of an attention and of its heads. */
@@ -351,6 +353,13 @@ async function translate(request, changes = {}) {
     showError("The source is empty: type a sentence.");
     return;
   }
+  const most = description.limits.max_characters;
+  if (Math.max(request.source.length, request.target?.length ?? 0) > most) {
+    showError(`The text is longer than ${most} characters: shorten it.`);
+    return;
+  }
+  const { model, source, search, target, target_tokens, prefix, interventions, hide } = request;
+  request = { model, source, search, target, target_tokens, prefix, interventions, hide };
   const look = await ask({ ...request, tree: true });
   if (!look) return;
   showLook(look, { request, step: null, interventions: [], hide: [], ...changes });
@@ -426,8 +435,6 @@ function connectForm() {
   byId("model-field").hidden = description.models.length < 2;
   byId("model").addEventListener("change", fillModelFields);
   byId("search").addEventListener("change", () => showSearchOptions({}));
-  byId("source").maxLength = description.limits.max_characters;
-  byId("own").maxLength = description.limits.max_characters;
   fillModelFields();
   byId("form").addEventListener("submit", (event) => {
     event.preventDefault();

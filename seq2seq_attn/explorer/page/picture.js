@@ -4,7 +4,7 @@
  * @typedef {import("./look.js").WeightMap} WeightMap
  */
 import { themeColour, weightScale } from "./colour.js";
-import { element, svgElement } from "./dom.js";
+import { element, shorten, svgElement } from "./dom.js";
 import { weightImage } from "./heat_map.js";
 
 export const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif";
@@ -77,8 +77,8 @@ export function mapPicture(map, title, scale = weightScale(map.minimum, map.maxi
   const { rows, columns, values, hidden } = map;
   const many = values.length > MOST_RECTANGLES;
   const cell = many ? 12 : CELL;
-  const left = Math.max(...rows.map((item) => textWidth(item.label))) + 24;
-  const longest = Math.max(...columns.map((item) => textWidth(item.label)));
+  const left = Math.max(...rows.map((item) => textWidth(shorten(item.label)))) + 24;
+  const longest = Math.max(...columns.map((item) => textWidth(shorten(item.label))));
   const top = longest * Math.SQRT1_2 + 52;
   const group = svgElement("g", {}, svgElement("defs", {}, hatchPattern()));
   group.append(pictureText(title, 12, 18, { "font-weight": 600 }));
@@ -90,7 +90,7 @@ export function mapPicture(map, title, scale = weightScale(map.minimum, map.maxi
   }
   rows.forEach((row, rowIndex) => {
     const y = top + rowIndex * cell;
-    group.append(pictureText(row.label, left - 8, y + cell / 2, { "text-anchor": "end" }));
+    group.append(pictureText(shorten(row.label), left - 8, y + cell / 2, { "text-anchor": "end" }));
     if (many) return;
     columns.forEach((_, column) => {
       const index = rowIndex * columns.length + column;
@@ -100,7 +100,7 @@ export function mapPicture(map, title, scale = weightScale(map.minimum, map.maxi
   });
   columns.forEach((column, index) => {
     const [x, y] = [left + (index + 0.5) * cell, top - 8];
-    group.append(pictureText(column.label, x, y, { transform: `rotate(-45 ${x} ${y})` }));
+    group.append(pictureText(shorten(column.label), x, y, { transform: `rotate(-45 ${x} ${y})` }));
   });
   const width = Math.max(left + columns.length * cell + longest * Math.SQRT1_2 + 12, textWidth(title) + 40);
   return { group, width, height: top + rows.length * cell + 16 };

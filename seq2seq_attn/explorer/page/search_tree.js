@@ -16,11 +16,11 @@
  * @property {number} rank
  */
 import { themeColour } from "./colour.js";
-import { announce, element, moveByArrows, number, svgElement, visible } from "./dom.js";
+import { announce, element, moveByArrows, number, shorten, svgElement, visible } from "./dom.js";
 import { picture, pictureText, textWidth } from "./picture.js";
 
 const PITCH = 30;
-const STATES = { kept: "kept", finished: "finished", dropped: "dropped" };
+const STATES = ["kept", "finished", "dropped"];
 
 /**
  * Return the nodes with their places: in each step by the order of their parents, then by rank.
@@ -38,7 +38,7 @@ function placeNodes(tree, dropped) {
     const shown = step.nodes.filter((node) => dropped || node.state !== "dropped");
     const parentY = (node) => nodes.get(node.parent)?.y ?? 0;
     shown.sort((first, second) => parentY(first) - parentY(second) || first.rank - second.rank);
-    const width = Math.max(36, ...shown.map((node) => textWidth(visible(node.token)) + 52));
+    const width = Math.max(36, ...shown.map((node) => 1.12 * textWidth(shorten(visible(node.token))) + 56));
     shown.forEach((node, row) => nodes.set(node.id, { ...node, step: index, x, y: 44 + row * PITCH, width }));
     x += width + 34;
     most = Math.max(most, shown.length);
@@ -75,7 +75,14 @@ export function drawSearchTree(panel, scene) {
   }
   const all = placeNodes(tree, true).nodes;
   const best = new Set(pathTo(all, tree.best).map((node) => node.id));
-  const facts = element("p", { class: "readout", "data-testid": "tree-facts" });
+  const ended = new Set(
+    tree.steps.flatMap((step) => step.nodes.filter((node) => node.state === "finished")).map((node) => node.id),
+  );
+  const facts = element("p", {
+    class: "readout",
+    "data-testid": "tree-facts",
+    text: "Choose a candidate for its figures.",
+  });
   const goOn = element("button", {
     type: "button",
     text: "Force this path and translate on",
@@ -90,16 +97,19 @@ export function drawSearchTree(panel, scene) {
     chosen = node;
     const path = pathTo(all, node.id);
     const score = node.score === null ? "" : `, score ${number(node.score)}`;
-    const when = { dropped: "dropped", finished: "finished", kept: "kept" }[node.state];
     facts.textContent =
       `${path.map((each) => visible(each.token)).join(" ")}: log-probability ${number(node.log_prob)} of the token, ` +
-      `${number(node.total)} of the path${score}; ${when} at step ${node.step + 1}, rank ${node.rank + 1}`;
+      `${number(node.total)} of the path${score}; ${node.state} at step ${node.step + 1}, rank ${node.rank + 1}`;
     goOn.hidden = !scene.canAsk;
     announce(facts.textContent);
     svg.querySelector(".chosen")?.classList.remove("chosen");
     group.classList.add("chosen");
   };
-  goOn.addEventListener("click", () => scene.force(pathTo(all, chosen.id).map((node) => node.token_id)));
+  goOn.addEventListener("click", () => {
+    const tokens = pathTo(all, chosen.id).map((node) => node.token_id);
+    if (ended.has(chosen.id)) scene.forceAll(tokens.slice(0, -1));
+    else scene.force(tokens);
+  });
 
   const draw = (dropped) => {
     const { nodes, width, height } = placeNodes(tree, dropped);
@@ -133,7 +143,7 @@ export function drawSearchTree(panel, scene) {
   const box = element("input", { type: "checkbox", id: "show-dropped", "data-testid": "show-dropped" });
   box.checked = tree.steps.reduce((count, step) => count + step.nodes.length, 0) <= 400;
   box.addEventListener("change", () => draw(box.checked));
-  const key = Object.keys(STATES).map((state) => element("span", { class: `key key-${state}`, text: state }));
+  const key = STATES.map((state) => element("span", { class: `key key-${state}`, text: state }));
   panel.append(
     element(
       "div",
@@ -148,7 +158,7 @@ export function drawSearchTree(panel, scene) {
     ),
     holder,
     element("div", { class: "toolbar tree-foot" }, facts, goOn),
-    alternativesTable(alternatives ?? []),
+    alternativesTable(alternatives ?? [], scene),
   );
   draw(box.checked);
   const showStep = (step) => {
@@ -171,7 +181,7 @@ export function drawSearchTree(panel, scene) {
  */
 function nodeBox(node, onBest, choose) {
   const { state, x, y, width } = node;
-  const token = visible(node.token);
+  const token = shorten(visible(node.token));
   const frame = {
     stroke: themeColour(onBest ? "accent" : state === "dropped" ? "line-strong" : "muted"),
     "stroke-width": onBest ? 2 : 1,
@@ -184,7 +194,7 @@ function nodeBox(node, onBest, choose) {
     {
       class: "tree-node",
       role: "button",
-      "aria-label": `step ${node.step + 1}, ${token}, ${state}, log-probability ${number(node.log_prob, 2)}`,
+      "aria-label": `${token} ${number(node.log_prob, 2)}, ${state}, step ${node.step + 1}`,
       "data-testid": "tree-node",
       "data-state": state,
       "data-id": node.id,
@@ -211,23 +221,33 @@ function nodeBox(node, onBest, choose) {
 }
 
 /**
- * Return a table of the other translations that the search finished.
+ * Return a table of the other translations that the search finished; a click shows the attention of one.
  *
- * @param {{text: string, log_prob: number, score: number|null}[]} alternatives
+ * @param {{text: string, token_ids: number[], log_prob: number, score: number|null}[]} alternatives
+ * @param {import("./main.js").Scene} scene
  * @returns {HTMLElement}
  */
-function alternativesTable(alternatives) {
+function alternativesTable(alternatives, scene) {
   if (!alternatives.length) return element("div");
+  const text = (each) =>
+    scene.canAsk
+      ? element("button", {
+          type: "button",
+          class: "link",
+          text: visible(each.text),
+          click: () => scene.forceAll(each.token_ids),
+        })
+      : visible(each.text);
   const rows = alternatives.map((each) =>
     element(
       "tr",
       { "data-testid": "alternative" },
-      element("td", { dir: "auto", text: visible(each.text) }),
+      element("td", { dir: "auto" }, text(each)),
       element("td", { class: "figure", text: number(each.log_prob) }),
       element("td", { class: "figure", text: each.score === null ? "\u2013" : number(each.score) }),
     ),
   );
-  const head = ["Translation", "Log-probability", "Score"].map((text) => element("th", { scope: "col", text }));
+  const head = ["Translation", "Log-probability", "Score"].map((name) => element("th", { scope: "col", text: name }));
   return element(
     "div",
     { class: "scroll" },

@@ -18,7 +18,7 @@ export function drawSentences(container, scene) {
   const map = weightMap(look, slot, scene.heads, level);
   const scale = weightScale(map.minimum, map.maximum);
   const chip = (item, side) =>
-    element("button", { type: "button", class: "chip", dir: "auto", text: item.label, "data-testid": `${side}-chip` });
+    element("button", { type: "button", class: "chip", text: item.label, "data-testid": `${side}-chip` });
   const source = axisItems(look, "source", level).map((item) => chip(item, "source"));
   const target = axisItems(look, "target", level).map((item) => chip(item, "target"));
   const start = chip({ label: "<s>" }, "start");
@@ -57,11 +57,11 @@ export function drawSentences(container, scene) {
     const parts = heaviest(items, values, 4).map((part) => `${part.label} ${number(part.value, 2)}`);
     readout.textContent = `${label} ${row >= 0 ? "\u2192" : "\u2190"} ${parts.join(", ")}`;
   };
-  const focus = (each) => {
+  const focus = (each, event) => {
     const [row, column] = [rowChips.indexOf(each), columnChips.indexOf(each)];
     if (row < 0 && column < 0) return;
     show(row, column, each);
-    announce(readout.textContent);
+    if (event.type === "focus") announce(readout.textContent);
   };
   const rest = () => {
     clear();
@@ -74,8 +74,8 @@ export function drawSentences(container, scene) {
     if (row >= 0) show(row, -1, rowChips[row]);
   };
   for (const each of [...source, ...target, start]) {
-    each.addEventListener("pointerenter", () => focus(each));
-    each.addEventListener("focus", () => focus(each));
+    each.addEventListener("pointerenter", (event) => focus(each, event));
+    each.addEventListener("focus", (event) => focus(each, event));
     each.addEventListener("pointerleave", rest);
     each.addEventListener("blur", rest);
   }

@@ -3,7 +3,7 @@
  * search goes on after it.
  */
 import { themeColour } from "./colour.js";
-import { announce, element, moveByArrows, number, svgElement, visible } from "./dom.js";
+import { announce, element, moveByArrows, number, shorten, svgElement, visible } from "./dom.js";
 import { picture, pictureText, textWidth } from "./picture.js";
 
 const END = "</s>";
@@ -62,7 +62,11 @@ export function drawTokenScores(panel, scene) {
     );
   });
   const heads = ["step", "token", "log-prob", "", "probability", "rank"];
-  const head = element("tr", {}, ...heads.map((text) => element("th", { scope: "col", text })));
+  const head = element(
+    "tr",
+    {},
+    ...heads.map((text) => (text ? element("th", { scope: "col", text }) : element("td"))),
+  );
   const body = element("tbody", {}, ...rows);
   moveByArrows(body, "button");
   const foot = element(
@@ -130,7 +134,7 @@ function drawNextTokens(container, scene, step) {
       {
         ...attributes,
         type: "button",
-        "aria-label": `${next.token}, log-probability ${number(next.log_prob)}${chosen ? ", chosen" : ""}`,
+        "aria-label": `${visible(next.token)} ${number(next.log_prob)}${chosen ? ", chosen" : ""}`,
         "aria-current": chosen ? "true" : null,
         click: force,
       },
@@ -158,12 +162,12 @@ function drawNextTokens(container, scene, step) {
  * @returns {SVGElement}
  */
 function scoresPicture(target) {
-  const left = Math.max(...target.tokens.map((token) => textWidth(visible(token)))) + 24;
+  const left = Math.max(...target.tokens.map((token) => textWidth(shorten(visible(token))))) + 24;
   const parts = target.tokens.flatMap((token, step) => {
     const y = 20 + step * 24;
     const width = 240 * Math.exp(target.token_log_probs[step]);
     return [
-      pictureText(visible(token), left - 8, y, { "text-anchor": "end" }),
+      pictureText(shorten(visible(token)), left - 8, y, { "text-anchor": "end" }),
       svgElement("rect", { x: left, y: y - 7, width, height: 14, rx: 2, fill: themeColour("accent") }),
       pictureText(number(target.token_log_probs[step]), left + width + 8, y, { fill: themeColour("muted") }),
     ];

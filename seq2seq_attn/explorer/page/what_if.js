@@ -156,7 +156,6 @@ export function drawWhatIf(panel, scene) {
     return element("button", {
       type: "button",
       class: "chip hide-chip",
-      dir: "auto",
       text: visible(word),
       "aria-pressed": String(hidden),
       "aria-label": `Hide ${word}`,
