@@ -51,17 +51,15 @@ def test_numbers_equal_those_of_the_translator(
 
 def hostile_sentence(number: int) -> str:
     random = Random(number)
-    pieces = random.choices(MARKUP + CONTROLS + SCRIPTS, k=random.randrange(1, 7))
+    pieces = random.choices(MARKUP + CONTROLS + SCRIPTS, k=random.randrange(1, 4))
     return random.choice((" ", "")).join(pieces)
 
 
 def test_hostile_sentences_are_answered_or_refused_in_one_sentence_and_none_is_lost(
     explorers: dict[str, Explorer],
 ) -> None:
-    sentences = [hostile_sentence(number) for number in range(240)]
-    sentences += ["", " ", "\n", "a" * 10**5, "a " * 50_000, "<b>" * 30_000, "\ud800" * 10**5, "é" * 9_999] + [
-        "🐈"
-    ] * 12
+    sentences = [hostile_sentence(number) for number in range(236)] + [f"the{chr(code)}cat" for code in range(256)]
+    sentences += ["", " ", "\n", "a" * 10**5, "a " * 50_000, "<b>" * 30_000, "\ud800" * 10**5, "é" * 9_999]
     explorer = explorers["rnn"]
     with serving(explorer.models(), explorer.look) as served, ThreadPoolExecutor(50) as clients:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

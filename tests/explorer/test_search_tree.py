@@ -35,7 +35,7 @@ def test_a_beam_is_a_tree(model: int, explorer: Explorer, translators: list[Tran
     tree, eos = found["tree"], translators[model].tokenizer.eos_id
     nodes = nodes_of(tree)
     continued = {node["parent"] for node in nodes.values()}
-    for number, step in enumerate(tree["steps"]):
+    for number, step in enumerate(each["nodes"] for each in tree["steps"]):
         kept = [node for node in step if node["state"] == "kept"]
         assert len(kept) <= 3
         assert len(step) <= 6

@@ -57,7 +57,7 @@
  */
 import { readAddress, writeAddress } from "./address.js";
 import { drawAllHeads, kindName } from "./all_heads.js";
-import { embeddedResults, fetchLook, fetchModels, RequestError, stopComputation } from "./api.js";
+import { embeddedResults, fetchLook, fetchModels, RequestError } from "./api.js";
 import { currentTheme, headColour } from "./colour.js";
 import { announce, byId, element, moveByArrows, number, showTooltip } from "./dom.js";
 import { drawFormula, drawSummary } from "./head_summary.js";
@@ -452,7 +452,6 @@ function connectForm() {
   });
   byId("stop").addEventListener("click", () => {
     running?.abort();
-    stopComputation();
     byId("status").textContent = "Stopped";
   });
 }
