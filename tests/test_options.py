@@ -17,11 +17,11 @@ from omegaconf import DictConfig, OmegaConf
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.evaluate import evaluate
 from seq2seq_attn.inference.translate import translate
-from seq2seq_attn.options import EVALUATE, INTERVALS, TRAIN, TRANSLATE, argument_types, check, check_options
+from seq2seq_attn.options import EVALUATE, EXPLORE, INTERVALS, TRAIN, TRANSLATE, argument_types, check, check_options
 from seq2seq_attn.training.monitor import choose_monitor
 
 MODELS = ("rnn", "transformer", "conv")
-FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE}
+FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE, "explore": EXPLORE}
 KEYED = ("callback", "logger", "metric")  # a file holds one named group
 GIVEN = ["paths.run_dir=nowhere", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
 
