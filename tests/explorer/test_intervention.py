@@ -189,7 +189,7 @@ def test_hidden_words_are_masked_as_padding_is(model: int, explorer: Explorer) -
     word = TEXT.split()[1]
     expected = f"hidden in encoder and cross-attention: {word}"
     if model != TRANSFORMER:
-        expected = f"hidden in cross-attention only: {word}; the encoder, which has no attention, reads them"
+        expected = f"hidden in cross-attention only: {word}; the encoder reads them"
     assert note == expected
 
 
