@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import math
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
@@ -53,17 +53,23 @@ class Explorer:
         translators: each of one model, with torch.
         runs: where each is from, for a reader.
         max_source_tokens: of a sentence and of a forced translation; a longer one is refused.
+        max_seconds: of a search, after which it is stopped.
 
     Raises:
         UserError: for an ensemble or another engine, whose attention cannot be looked at.
     """
 
     def __init__(
-        self, translators: Sequence[Translator], runs: Sequence[str] = (), *, max_source_tokens: int = 512
+        self,
+        translators: Sequence[Translator],
+        runs: Sequence[str] = (),
+        *,
+        max_source_tokens: int = 512,
+        max_seconds: float = 120.0,
     ) -> None:
         if not translators:
             raise UserError("the explorer needs a model; give ckpt_path=RUN")
-        self.max_source_tokens = max_source_tokens
+        self.max_source_tokens, self.max_seconds = max_source_tokens, max_seconds
         names = [*runs, *[""] * len(translators)]
         self._models = [
             ExploredModel(translator, names[number], max_source_tokens) for number, translator in enumerate(translators)
@@ -87,9 +93,32 @@ class Explorer:
         """
         begun = time.perf_counter()
         parsed = parse_look(request, [model.bounds for model in self._models])
-        with torch.inference_mode():
-            answer = self._models[parsed.model].look(parsed)
+        model = self._models[parsed.model]
+        with torch.inference_mode(), time_limit(model.model, self.max_seconds):
+            answer = model.look(parsed)
         return answer | {"seconds": time.perf_counter() - begun}
+
+
+@contextmanager
+def time_limit(model: EncoderDecoder, seconds: float) -> Iterator[None]:
+    """Stop a search at the next token after some seconds.
+
+    Raises:
+        UserError: if it is stopped.
+    """
+    end = time.monotonic() + seconds
+
+    def check(*_: Any) -> None:
+        if time.monotonic() > end:
+            raise UserError(
+                f"the search took longer than {seconds:g} seconds; use a smaller one, or a shorter sentence"
+            )
+
+    handle = model.embed_target.register_forward_pre_hook(check)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 class Side(NamedTuple):
@@ -266,7 +295,7 @@ class ExploredModel:
             where = "encoder and cross-attention" if hides_in_encoder(self.model) else "cross-attention only"
             notes.append(
                 f"hidden in {where}: {', '.join(source.word_texts[word] for word in sorted(set(hide)))}"
-                + ("" if hides_in_encoder(self.model) else "; the encoder, which has no attention, reads them")
+                + ("" if hides_in_encoder(self.model) else "; the encoder reads them")
             )
         return torch.tensor([word not in hide for word in source.words] + [True])
 

@@ -189,7 +189,7 @@ def test_hidden_words_are_masked_as_padding_is(model: int, explorer: Explorer) -
     word = TEXT.split()[1]
     expected = f"hidden in encoder and cross-attention: {word}"
     if model != TRANSFORMER:
-        expected = f"hidden in cross-attention only: {word}; the encoder, which has no attention, reads them"
+        expected = f"hidden in cross-attention only: {word}; the encoder reads them"
     assert note == expected
 
 
@@ -219,6 +219,26 @@ def test_the_model_is_as_before_afterwards_even_after_an_error(model: int, trans
     assert all(layer.change_weights is None for layer in attention_layers(module).values())  # type: ignore[attr-defined]
     assert not module.encoder._forward_hooks
     assert not module.encoder._forward_pre_hooks
+
+
+def test_attention_by_features_hides_words_and_is_as_before_afterwards(tmp_path: Path) -> None:
+    layers = ["model.encoder.num_layers=1", "model.decoder.num_layers=1", "attention.num_heads=2"]
+    translator = translator_of(tmp_path, "model=transformer", "attention=linear", *layers)
+    before = hidden_states(translator)
+    found = Explorer([translator]).look(
+        {
+            "source": TEXT,
+            "search": BEAM,
+            "hide": [0],
+            "interventions": [{"do": "uniform", "slot": "self/0", "head": None}],
+        }
+    )
+    assert sum(found["target"]["token_log_probs"]) == pytest.approx(found["target"]["log_prob"], abs=1e-6)
+    columns = [word == 0 for word in found["source"]["words"]]
+    for slot in ("encoder/0", "cross/0"):
+        assert (weights_of(slot_of(found, slot))[:, :, columns] == 0).all()
+        assert (hidden_of(slot_of(found, slot)) == columns).all()
+    assert torch.equal(hidden_states(translator), before)
 
 
 def test_what_the_model_does_not_have_is_refused(translators: list[Translator]) -> None:

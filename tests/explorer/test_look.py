@@ -227,6 +227,13 @@ def test_an_ensemble_is_refused(translators: list[Translator], tmp_path: Path) -
         Explorer([])
 
 
+def test_a_search_that_takes_too_long_is_stopped(translators: list[Translator]) -> None:
+    hasty = Explorer(translators, max_seconds=0.0)
+    with pytest.raises(UserError, match="the search took longer than 0 seconds; use a smaller one"):
+        hasty.look({"source": TEXT})
+    assert not translators[RNN].engine.model.embed_target._forward_pre_hooks  # type: ignore[attr-defined]
+
+
 def test_searches_without_a_tree_say_so(explorer: Explorer) -> None:
     found = explorer.look({"source": TEXT, "search": {"name": "sampling", "num_samples": 2}, "tree": True})
     assert found["tree"] is None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from explorer.three_models import BEAM, CONV, NAMES, RNN, TEXT, TRANSFORMER
+from tiny import SENTENCES
 
 from seq2seq_attn.explorer import search_tree
 from seq2seq_attn.explorer.look import Explorer
@@ -59,6 +60,13 @@ def test_a_beam_is_a_tree(model: int, explorer: Explorer, translators: list[Tran
     forced = explorer.look({"model": model, "source": TEXT, "target_tokens": path})["target"]["token_log_probs"]
     assert sum(forced[:-1]) == pytest.approx(dropped["total"], abs=1e-6)
     assert forced[-2] == pytest.approx(dropped["log_prob"], abs=1e-6)
+
+
+def test_what_is_left_when_the_search_stops_is_dropped(explorer: Explorer) -> None:
+    search = {"name": "beam", "beam_size": 3, "patience": 0.1}  # until the first hypothesis has finished
+    asked = {"model": TRANSFORMER, "source": SENTENCES[0], "search": search, "tree": True}
+    last = explorer.look(asked)["tree"]["steps"][-1]
+    assert [node["state"] for node in last] == ["dropped", "finished", *["dropped"] * 4]
 
 
 @ALL
