@@ -100,8 +100,3 @@ export function fetchModels() {
 export function fetchLook(request, signal) {
   return call("api/look", { ...request, page: PAGE }, signal);
 }
-
-/** End a computation that nobody waits for. */
-export function stopComputation() {
-  call("api/stop", { page: PAGE }).catch(() => {});
-}

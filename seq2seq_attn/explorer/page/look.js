@@ -84,13 +84,14 @@ function decodeSlot(slot) {
 }
 
 /**
- * Return a look with the weights of its slots as arrays.
+ * Return a look with the weights of its slots as arrays, and the steps of its search tree as lists of nodes.
  *
  * @param {Object} look  as the server sends it
  * @returns {Object}
  */
 export function decodeLook(look) {
-  return { ...look, slots: look.slots.map(decodeSlot) };
+  const tree = look.tree && { ...look.tree, steps: look.tree.steps.map((step) => step.nodes ?? step) };
+  return { ...look, tree, slots: look.slots.map(decodeSlot) };
 }
 
 /**

@@ -57,7 +57,7 @@
  */
 import { readAddress, writeAddress } from "./address.js";
 import { drawAllHeads, kindName } from "./all_heads.js";
-import { embeddedResults, fetchLook, fetchModels, RequestError, stopComputation } from "./api.js";
+import { embeddedResults, fetchLook, fetchModels, RequestError } from "./api.js";
 import { currentTheme, headColour } from "./colour.js";
 import { announce, byId, element, moveByArrows, number, showTooltip } from "./dom.js";
 import { drawFormula, drawSummary } from "./head_summary.js";
@@ -197,6 +197,7 @@ function redraw() {
   panel.dataset.view = state.view;
   panel.setAttribute("aria-labelledby", `tab-${state.view}`);
   shownView = VIEWS[state.view].draw(panel, scene);
+  byId("summary").hidden = !scene.slot.heads_summary.length;
   drawSummary(byId("summary"), scene);
   drawFormula(byId("formula"), scene);
   byId("model-line").textContent = modelLine(scene.model);
@@ -222,6 +223,8 @@ function fitStateToLook() {
 function visibleViews() {
   return Object.keys(VIEWS).filter((view) => {
     if (view === "what_if") return !embedded;
+    if (view === "search") return !embedded || embedded.looks.some((look) => look.tree);
+    if (view === "tokens") return !embedded || embedded.looks.some((look) => look.target.token_log_probs.length);
     if (view === "two_models") return description.models.length > 1;
     return true;
   });
@@ -452,7 +455,6 @@ function connectForm() {
   });
   byId("stop").addEventListener("click", () => {
     running?.abort();
-    stopComputation();
     byId("status").textContent = "Stopped";
   });
 }

@@ -40,6 +40,11 @@ function percent(logProb) {
  */
 export function drawTokenScores(panel, scene) {
   const { target, top } = scene.look;
+  if (!target.token_log_probs.length) {
+    const text = "The page holds no scores of this translation's tokens.";
+    panel.append(element("p", { class: "muted", text }));
+    return { svg: () => picture(600, 40, pictureText(text, 12, 20)) };
+  }
   const rows = target.tokens.map((token, step) => {
     const rank = (top[step] ?? []).findIndex((each) => isChosen(each, target, step));
     const choose = element("button", {
