@@ -3,8 +3,8 @@
  */
 import { weightScale } from "./colour.js";
 import { element, moveByArrows, svgElement } from "./dom.js";
-import { weightMap } from "./look.js";
 import { weightImage } from "./heat_map.js";
+import { weightMap } from "./look.js";
 import { picture, pictureText } from "./picture.js";
 
 const KINDS = { cross: "Cross attention", encoder: "Encoder self attention", self: "Decoder self attention" };

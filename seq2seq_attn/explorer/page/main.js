@@ -60,8 +60,8 @@ import { drawAllHeads, kindName } from "./all_heads.js";
 import { embeddedResults, fetchLook, fetchModels, RequestError } from "./api.js";
 import { currentTheme, headColour } from "./colour.js";
 import { announce, byId, element, moveByArrows, number, showTooltip } from "./dom.js";
-import { drawFormula, drawSummary } from "./head_summary.js";
 import { drawHeadLines } from "./head_lines.js";
+import { drawFormula, drawSummary } from "./head_summary.js";
 import { HeatMap } from "./heat_map.js";
 import { decodeLook, rowOfStep, weightMap } from "./look.js";
 import { besideEachOther, mapPicture, pngFile, svgFile } from "./picture.js";
@@ -474,7 +474,9 @@ function connectControls() {
       () => false,
     );
     byId("copy-address").textContent = copied ? "Copied" : "Copy it from the address bar";
-    setTimeout(() => (byId("copy-address").textContent = "Copy address"), 2000);
+    setTimeout(() => {
+      byId("copy-address").textContent = "Copy address";
+    }, 2000);
   });
   const showTheme = () => {
     const next = currentTheme() === "dark" ? "light" : "dark";

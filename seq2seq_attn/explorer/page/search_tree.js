@@ -39,7 +39,8 @@ function placeNodes(tree, dropped) {
     const parentY = (node) => nodes.get(node.parent)?.y ?? 0;
     shown.sort((first, second) => parentY(first) - parentY(second) || first.rank - second.rank);
     const width = Math.max(36, ...shown.map((node) => 1.12 * textWidth(shorten(visible(node.token))) + 56));
-    shown.forEach((node, row) => nodes.set(node.id, { ...node, step: index, x, y: 44 + row * PITCH, width }));
+    for (const [row, node] of shown.entries())
+      nodes.set(node.id, { ...node, step: index, x, y: 44 + row * PITCH, width });
     x += width + 34;
     most = Math.max(most, shown.length);
   });
