@@ -252,7 +252,7 @@ function alternativesTable(alternatives, scene) {
   return element(
     "div",
     { class: "scroll" },
-    element("h3", { text: "Translations that the search finished" }),
+    element("h3", { text: "Other translations that the search finished" }),
     element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)),
   );
 }
