@@ -3,8 +3,8 @@
  */
 import { weightScale } from "./colour.js";
 import { element, moveByArrows, svgElement } from "./dom.js";
-import { weightMap } from "./look.js";
 import { weightImage } from "./heat_map.js";
+import { weightMap } from "./look.js";
 import { picture, pictureText } from "./picture.js";
 
 const KINDS = { cross: "Cross attention", encoder: "Encoder self attention", self: "Decoder self attention" };
@@ -102,11 +102,14 @@ export function drawAllHeads(panel, scene) {
 function gridPicture(look, pictures) {
   const parts = [];
   let y = 0;
-  for (const slot of look.slots) {
+  const kinds = Object.keys(KINDS);
+  const slots = look.slots.toSorted((first, second) => kinds.indexOf(first.kind) - kinds.indexOf(second.kind));
+  for (const slot of slots) {
     parts.push(pictureText(slot.name, 12, y + SIZE / 2 + 18));
     for (const { head, canvas } of pictures.filter((each) => each.slot === slot)) {
       const place = { x: 90 + head * (SIZE + 10), y: y + 20, width: SIZE, height: SIZE };
       const attributes = { href: canvas.toDataURL(), preserveAspectRatio: "none", "image-rendering": "pixelated" };
+      if (slot.hidden) parts.push(svgElement("rect", { ...place, fill: "url(#hatch)" }));
       parts.push(svgElement("image", { ...place, ...attributes }));
       parts.push(pictureText(`head ${head}`, place.x, y + 10, { "font-size": 11 }));
     }

@@ -8,7 +8,8 @@
  * @property {number} minimum
  * @property {number} maximum
  * @property {Uint32Array} pixels  256 colours as ImageData holds them
- * @property {(value: number) => number} index  of a value's colour
+ * @property {(values: Float32Array, hidden: Uint8Array|null, pixels: Uint32Array) => void} paint  colours values;
+ *   hidden ones are transparent
  * @property {(value: number) => string} css
  * @property {(value: number) => string} ink  a colour of text that is readable on a value's colour
  */
@@ -91,5 +92,12 @@ export function weightScale(minimum, maximum) {
     const [red, green, blue] = colours[index(value)].map((part) => (part / 255) ** 2.2);
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.19 ? "#0f141b" : "#ffffff";
   };
-  return { minimum: bottom, maximum: top, pixels, index, css, ink };
+  const paint = (values, hidden, painted) => {
+    for (let cell = 0; cell < values.length; cell++) {
+      if (hidden?.[cell]) continue;
+      const position = ((values[cell] - bottom) * factor + 0.5) | 0;
+      painted[cell] = pixels[position < 0 ? 0 : position > 255 ? 255 : position];
+    }
+  };
+  return { minimum: bottom, maximum: top, pixels, paint, css, ink };
 }

@@ -69,13 +69,13 @@ export function byId(id) {
  */
 export function moveByArrows(container, selector, columns = () => 1) {
   const items = () => [...container.querySelectorAll(selector)];
-  const current = items().find((item) => item.getAttribute("tabindex") === "0");
-  items().forEach((item, index) =>
-    item.setAttribute("tabindex", item === current || (!current && !index) ? "0" : "-1"),
-  );
+  const makeStop = (stop) => {
+    for (const item of items()) item.setAttribute("tabindex", item === stop ? "0" : "-1");
+  };
+  makeStop(items().find((item) => item.getAttribute("tabindex") === "0") ?? items()[0]);
   container.addEventListener("focusin", (event) => {
     const focused = event.target.closest(selector);
-    if (focused) items().forEach((item) => item.setAttribute("tabindex", item === focused ? "0" : "-1"));
+    if (focused) makeStop(focused);
   });
   container.addEventListener("keydown", (event) => {
     const all = items();
@@ -124,11 +124,7 @@ export function showTooltip(lines, x = 0, y = 0) {
  * @returns {string}
  */
 export function visible(text) {
-  return (
-    text
-      .toWellFormed()
-      .replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]/g, "\ufffd") || "\u2205"
-  );
+  return text.toWellFormed().replace(/[\p{Cc}\p{Bidi_Control}\ufffe\uffff]/gu, "\ufffd") || "\u2205";
 }
 
 /**

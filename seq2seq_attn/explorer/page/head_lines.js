@@ -30,14 +30,14 @@ function linesOf(map, colour, strongest, ends, chosen, shift) {
   const [left, right] = ends;
   const middle = (left + right) / 2;
   const parts = Array.from({ length: LEVELS + 1 }, () => []);
-  map.rows.forEach((query, row) =>
-    map.columns.forEach((key, column) => {
+  for (let row = 0; row < map.rows.length; row++) {
+    for (let column = 0; column < map.columns.length; column++) {
       const value = Math.abs(map.values[row * map.columns.length + column]) / strongest;
-      if (!(value >= WEAKEST) || !chosen(row, column)) return;
+      if (!(value >= WEAKEST) || !chosen(row, column)) continue;
       const [from, to] = [(row + 0.5) * LINE + shift, (column + 0.5) * LINE + shift];
       parts[Math.ceil(value * LEVELS)].push(`M${left} ${from}C${middle} ${from} ${middle} ${to} ${right} ${to}`);
-    }),
-  );
+    }
+  }
   return parts.flatMap((lines, level) => {
     const attributes = { d: lines.join(""), stroke: colour, fill: "none", "stroke-opacity": (level / LEVELS) ** 0.7 };
     return lines.length ? [svgElement("path", { ...attributes, "stroke-width": 1 + (2 * level) / LEVELS })] : [];
@@ -134,7 +134,7 @@ export function drawHeadLines(panel, scene) {
   labels.rows = rows.map((item, index) => label("rows", item, index));
   labels.columns = columns.map((item, index) => label("columns", item, index));
   const groups = [svgElement("g", {}, ...labels.rows), svgElement("g", {}, ...labels.columns)];
-  groups.forEach((group) => moveByArrows(group, ".line-label"));
+  for (const group of groups) moveByArrows(group, ".line-label");
   const svg = picture(width, height, lines, ...groups);
   svg.setAttribute("class", "lines");
   svg.setAttribute("data-testid", "lines");

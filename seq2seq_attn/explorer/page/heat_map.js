@@ -28,14 +28,13 @@ const SLOPE = Math.PI / 4;
  * Return a canvas with one pixel per cell.
  *
  * @param {WeightMap} map
- * @param {(cell: number) => number} pixel  a cell's colour as ImageData holds it
+ * @param {(pixels: Uint32Array) => void} paint  fills the cells' colours as ImageData holds them
  * @returns {HTMLCanvasElement}
  */
-function onePixelPerCell(map, pixel) {
+function onePixelPerCell(map, paint) {
   const canvas = element("canvas", { width: map.columns.length, height: map.rows.length });
   const image = new ImageData(map.columns.length, map.rows.length);
-  const pixels = new Uint32Array(image.data.buffer);
-  for (let cell = 0; cell < pixels.length; cell++) pixels[cell] = pixel(cell);
+  paint(new Uint32Array(image.data.buffer));
   canvas.getContext("2d").putImageData(image, 0, 0);
   return canvas;
 }
@@ -48,7 +47,20 @@ function onePixelPerCell(map, pixel) {
  * @returns {HTMLCanvasElement}
  */
 export function weightImage(map, scale) {
-  return onePixelPerCell(map, (cell) => (map.hidden?.[cell] ? 0 : scale.pixels[scale.index(map.values[cell])]));
+  return onePixelPerCell(map, (pixels) => scale.paint(map.values, map.hidden, pixels));
+}
+
+/**
+ * Return the image of the cells that are hidden, opaque, or null if none is.
+ *
+ * @param {WeightMap} map
+ * @returns {HTMLCanvasElement|null}
+ */
+function hiddenImage(map) {
+  if (!map.hidden?.includes(1)) return null;
+  return onePixelPerCell(map, (pixels) => {
+    for (let cell = 0; cell < pixels.length; cell++) pixels[cell] = map.hidden[cell] ? 0xffffffff : 0;
+  });
 }
 
 /**
@@ -110,7 +122,7 @@ export class HeatMap {
     this.zoom = null;
     this.scale = options.scale ?? weightScale(map.minimum, map.maximum);
     this.image = weightImage(map, this.scale);
-    this.hiddenImage = map.hidden?.includes(1) ? onePixelPerCell(map, (cell) => (map.hidden[cell] ? -1 : 0)) : null;
+    this.hiddenImage = hiddenImage(map);
     this.hatch = this.hiddenImage && hatchTile();
     this.layer = element("canvas");
 
@@ -385,22 +397,25 @@ export class HeatMap {
     if (event.key === "+" || event.key === "-") return this.zoomBy(event.key === "+" ? 1.4 : 1 / 1.4);
     if (event.key === "Enter" && this.cursor) return this.options.onRow?.(this.cursor[0]);
     const { rows, columns } = this.map;
-    let [row, column] = this.cursor ?? [Math.max(this.row, 0), -1];
+    const [row, column] = this.cursor ?? [Math.max(this.row, 0), -1];
     const moves = {
-      ArrowRight: () => column++,
-      ArrowLeft: () => column--,
-      ArrowDown: () => row++,
-      ArrowUp: () => row--,
-      Home: () => (column = 0),
-      End: () => (column = columns.length - 1),
-      PageDown: () => (row += 10),
-      PageUp: () => (row -= 10),
+      ArrowRight: [row, column + 1],
+      ArrowLeft: [row, column - 1],
+      ArrowDown: [row + 1, column],
+      ArrowUp: [row - 1, column],
+      Home: [row, 0],
+      End: [row, columns.length - 1],
+      PageDown: [row + 10, column],
+      PageUp: [row - 10, column],
     };
     if (!moves[event.key]) return;
     event.preventDefault();
-    moves[event.key]();
-    row = Math.max(0, Math.min(rows.length - 1, row));
-    column = Math.max(0, Math.min(columns.length - 1, column));
+    const within = (items, position) => Math.max(0, Math.min(items.length - 1, position));
+    this.moveTo(within(rows, moves[event.key][0]), within(columns, moves[event.key][1]));
+  }
+
+  /** Move the cursor to a cell, scroll to it and read it out. */
+  moveTo(row, column) {
     this.scrollTo(row, column);
     const box = this.view.getBoundingClientRect();
     const x = box.left + this.left + (column + 0.5) * this.cell - this.view.scrollLeft;

@@ -84,13 +84,14 @@ function decodeSlot(slot) {
 }
 
 /**
- * Return a look with the weights of its slots as arrays.
+ * Return a look with the weights of its slots as arrays, and the steps of its search tree as lists of nodes.
  *
  * @param {Object} look  as the server sends it
  * @returns {Object}
  */
 export function decodeLook(look) {
-  return { ...look, slots: look.slots.map(decodeSlot) };
+  const tree = look.tree && { ...look.tree, steps: look.tree.steps.map((step) => step.nodes ?? step) };
+  return { ...look, tree, slots: look.slots.map(decodeSlot) };
 }
 
 /**
@@ -159,6 +160,16 @@ export function weightMap(look, slot, heads, level) {
 }
 
 /**
+ * Return the item of each token of an axis.
+ *
+ * @param {Item[]} items
+ * @returns {number[]}
+ */
+function itemOfToken(items) {
+  return items.flatMap((item, index) => item.tokens.map(() => index));
+}
+
+/**
  * Return the map of words of the weights of tokens: the sum over key tokens, the mean over query tokens.
  *
  * @param {Item[]} rows
@@ -171,18 +182,15 @@ export function weightMap(look, slot, heads, level) {
 function joinToWords(rows, columns, weights, hiddenTokens, width) {
   const values = new Float32Array(rows.length * columns.length);
   const hidden = hiddenTokens && new Uint8Array(values.length).fill(1);
-  rows.forEach((row, rowIndex) =>
-    columns.forEach((column, columnIndex) => {
-      const cell = rowIndex * columns.length + columnIndex;
-      for (const rowToken of row.tokens) {
-        for (const columnToken of column.tokens) {
-          const token = rowToken * width + columnToken;
-          values[cell] += weights[token] / row.tokens.length;
-          if (hidden) hidden[cell] &= hiddenTokens[token];
-        }
-      }
-    }),
-  );
+  const [rowOf, columnOf] = [itemOfToken(rows), itemOfToken(columns)];
+  for (let query = 0; query < rowOf.length; query++) {
+    const share = 1 / rows[rowOf[query]].tokens.length;
+    for (let key = 0; key < columnOf.length; key++) {
+      const cell = rowOf[query] * columns.length + columnOf[key];
+      values[cell] += weights[query * width + key] * share;
+      if (hidden) hidden[cell] &= hiddenTokens[query * width + key];
+    }
+  }
   return { rows, columns, values, hidden, ...rangeOf(values) };
 }
 

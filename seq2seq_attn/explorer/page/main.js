@@ -60,8 +60,8 @@ import { drawAllHeads, kindName } from "./all_heads.js";
 import { embeddedResults, fetchLook, fetchModels, RequestError } from "./api.js";
 import { currentTheme, headColour } from "./colour.js";
 import { announce, byId, element, moveByArrows, number, showTooltip } from "./dom.js";
-import { drawFormula, drawSummary } from "./head_summary.js";
 import { drawHeadLines } from "./head_lines.js";
+import { drawFormula, drawSummary } from "./head_summary.js";
 import { HeatMap } from "./heat_map.js";
 import { decodeLook, rowOfStep, weightMap } from "./look.js";
 import { besideEachOther, mapPicture, pngFile, svgFile } from "./picture.js";
@@ -197,6 +197,7 @@ function redraw() {
   panel.dataset.view = state.view;
   panel.setAttribute("aria-labelledby", `tab-${state.view}`);
   shownView = VIEWS[state.view].draw(panel, scene);
+  byId("summary").hidden = !scene.slot.heads_summary.length;
   drawSummary(byId("summary"), scene);
   drawFormula(byId("formula"), scene);
   byId("model-line").textContent = modelLine(scene.model);
@@ -222,6 +223,8 @@ function fitStateToLook() {
 function visibleViews() {
   return Object.keys(VIEWS).filter((view) => {
     if (view === "what_if") return !embedded;
+    if (view === "search") return !embedded || embedded.looks.some((look) => look.tree);
+    if (view === "tokens") return !embedded || embedded.looks.some((look) => look.target.token_log_probs.length);
     if (view === "two_models") return description.models.length > 1;
     return true;
   });
@@ -471,7 +474,9 @@ function connectControls() {
       () => false,
     );
     byId("copy-address").textContent = copied ? "Copied" : "Copy it from the address bar";
-    setTimeout(() => (byId("copy-address").textContent = "Copy address"), 2000);
+    setTimeout(() => {
+      byId("copy-address").textContent = "Copy address";
+    }, 2000);
   });
   const showTheme = () => {
     const next = currentTheme() === "dark" ? "light" : "dark";

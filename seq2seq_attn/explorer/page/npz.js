@@ -44,7 +44,7 @@ export function stringArray(strings) {
   const points = strings.map((text) => Array.from(text, (character) => character.codePointAt(0)));
   const width = Math.max(1, ...points.map((each) => each.length));
   const units = new Uint32Array(strings.length * width);
-  points.forEach((each, index) => units.set(each, index * width));
+  for (const [index, each] of points.entries()) units.set(each, index * width);
   return { dtype: `<U${width}`, shape: [strings.length], bytes: new Uint8Array(units.buffer) };
 }
 
@@ -57,7 +57,7 @@ export function stringArray(strings) {
 function npyFile({ dtype, shape, bytes }) {
   const sizes = shape.length === 1 ? `${shape[0]},` : shape.join(", ");
   const text = `{'descr': '${dtype}', 'fortran_order': False, 'shape': (${sizes}), }`;
-  const padded = text.padEnd(Math.ceil((text.length + 11) / 64) * 64 - 11) + "\n";
+  const padded = `${text.padEnd(Math.ceil((text.length + 11) / 64) * 64 - 11)}\n`;
   const file = new Uint8Array(10 + padded.length + bytes.length);
   file.set([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, 1, 0, padded.length & 255, padded.length >> 8]);
   file.set(new TextEncoder().encode(padded), 10);

@@ -10,9 +10,11 @@ import { weightImage } from "./heat_map.js";
 export const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif";
 const CELL = 22;
 const MOST_RECTANGLES = 40000;
+const MOST_SIDE = 16000;
+const MOST_PIXELS_OF_PNG = 5e7;
 
 /**
- * Return an empty picture with a background in the theme's colour.
+ * Return a picture with a background in the theme's colour and the hatching of hidden cells as "url(#hatch)".
  *
  * @param {number} width
  * @param {number} height
@@ -24,6 +26,7 @@ export function picture(width, height, ...children) {
   return svgElement(
     "svg",
     { ...size, viewBox: `0 0 ${size.width} ${size.height}`, "font-family": FONT, "font-size": 13 },
+    svgElement("defs", {}, hatchPattern()),
     svgElement("rect", { ...size, fill: themeColour("surface") }),
     ...children,
   );
@@ -80,12 +83,13 @@ export function mapPicture(map, title, scale = weightScale(map.minimum, map.maxi
   const left = Math.max(...rows.map((item) => textWidth(shorten(item.label)))) + 24;
   const longest = Math.max(...columns.map((item) => textWidth(shorten(item.label))));
   const top = longest * Math.SQRT1_2 + 52;
-  const group = svgElement("g", {}, svgElement("defs", {}, hatchPattern()));
+  const group = svgElement("g", {});
   group.append(pictureText(title, 12, 18, { "font-weight": 600 }));
   if (many) {
     const href = weightImage(map, scale).toDataURL();
     const size = { width: columns.length * cell, height: rows.length * cell };
     const attributes = { x: left, y: top, ...size, href, preserveAspectRatio: "none" };
+    if (hidden) group.append(svgElement("rect", { x: left, y: top, ...size, fill: "url(#hatch)" }));
     group.append(svgElement("image", { ...attributes, "image-rendering": "pixelated" }));
   }
   rows.forEach((row, rowIndex) => {
@@ -144,7 +148,7 @@ export async function pngFile(svg) {
     image.src = address;
     await image.decode();
     const [width, height] = [Number(svg.getAttribute("width")), Number(svg.getAttribute("height"))];
-    const ratio = Math.min(2, 16000 / width, 16000 / height);
+    const ratio = Math.min(2, MOST_SIDE / width, MOST_SIDE / height, Math.sqrt(MOST_PIXELS_OF_PNG / (width * height)));
     const canvas = element("canvas", { width: Math.round(width * ratio), height: Math.round(height * ratio) });
     canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
     return await new Promise((done) => canvas.toBlob(done, "image/png"));

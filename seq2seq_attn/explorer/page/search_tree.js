@@ -25,7 +25,7 @@ const STATES = ["kept", "finished", "dropped"];
 /**
  * Return the nodes with their places: in each step by the order of their parents, then by rank.
  *
- * @param {{steps: {nodes: TreeNode[]}[]}} tree
+ * @param {{steps: TreeNode[][]}} tree
  * @param {boolean} dropped  whether dropped candidates are shown
  * @returns {{nodes: Map<number, TreeNode & {step: number, x: number, y: number, width: number}>, width: number,
  *            height: number}}
@@ -35,11 +35,12 @@ function placeNodes(tree, dropped) {
   let x = 16;
   let most = 0;
   tree.steps.forEach((step, index) => {
-    const shown = step.nodes.filter((node) => dropped || node.state !== "dropped");
+    const shown = step.filter((node) => dropped || node.state !== "dropped");
     const parentY = (node) => nodes.get(node.parent)?.y ?? 0;
     shown.sort((first, second) => parentY(first) - parentY(second) || first.rank - second.rank);
     const width = Math.max(36, ...shown.map((node) => 1.12 * textWidth(shorten(visible(node.token))) + 56));
-    shown.forEach((node, row) => nodes.set(node.id, { ...node, step: index, x, y: 44 + row * PITCH, width }));
+    for (const [row, node] of shown.entries())
+      nodes.set(node.id, { ...node, step: index, x, y: 44 + row * PITCH, width });
     x += width + 34;
     most = Math.max(most, shown.length);
   });
@@ -76,7 +77,7 @@ export function drawSearchTree(panel, scene) {
   const all = placeNodes(tree, true).nodes;
   const best = new Set(pathTo(all, tree.best).map((node) => node.id));
   const ended = new Set(
-    tree.steps.flatMap((step) => step.nodes.filter((node) => node.state === "finished")).map((node) => node.id),
+    tree.steps.flatMap((step) => step.filter((node) => node.state === "finished")).map((node) => node.id),
   );
   const facts = element("p", {
     class: "readout",
@@ -141,7 +142,7 @@ export function drawSearchTree(panel, scene) {
   };
 
   const box = element("input", { type: "checkbox", id: "show-dropped", "data-testid": "show-dropped" });
-  box.checked = tree.steps.reduce((count, step) => count + step.nodes.length, 0) <= 400;
+  box.checked = tree.steps.reduce((count, step) => count + step.length, 0) <= 400;
   box.addEventListener("change", () => draw(box.checked));
   const key = STATES.map((state) => element("span", { class: `key key-${state}`, text: state }));
   panel.append(
@@ -251,7 +252,7 @@ function alternativesTable(alternatives, scene) {
   return element(
     "div",
     { class: "scroll" },
-    element("h3", { text: "Translations that the search finished" }),
+    element("h3", { text: "Other translations that the search finished" }),
     element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows)),
   );
 }

@@ -3,7 +3,7 @@
  * slider over decoding steps keeps those of one step.
  */
 import { weightScale } from "./colour.js";
-import { announce, element, moveByArrows, number } from "./dom.js";
+import { announce, element, moveByArrows, number, visible } from "./dom.js";
 import { axisItems, heaviest, rowOfStep, weightMap } from "./look.js";
 
 /**
@@ -98,8 +98,9 @@ export function drawSentences(container, scene) {
     return element("div", { class: "sentence" }, name, list);
   };
   const { target: translation } = look;
-  const scores = [`log-probability ${number(translation.log_prob)}`];
-  if (translation.score !== null) scores.push(`score ${number(translation.score)}`);
+  const scores = [];
+  if (typeof translation.log_prob === "number") scores.push(`log-probability ${number(translation.log_prob)}`);
+  if (typeof translation.score === "number") scores.push(`score ${number(translation.score)}`);
   if (translation.forced) scores.push(`${translation.forced} of ${translation.tokens.length} tokens forced`);
   const facts = element("p", { class: "muted small facts", "data-testid": "facts", text: scores.join(" · ") });
   const targetLine = line(
@@ -166,8 +167,9 @@ function stepSlider(scene) {
   });
   const show = (step) => {
     input.value = step === null ? 0 : step + 1;
+    const score = step !== null && step < logProbs.length ? ` (${number(logProbs[step], 2)})` : "";
     text.textContent =
-      step === null ? "all steps" : `${step + 1} of ${tokens.length}: ${tokens[step]} (${number(logProbs[step], 2)})`;
+      step === null ? "all steps" : `${step + 1} of ${tokens.length}: ${visible(tokens[step])}${score}`;
     input.setAttribute("aria-valuetext", text.textContent);
   };
   show(scene.step);

@@ -40,6 +40,11 @@ function percent(logProb) {
  */
 export function drawTokenScores(panel, scene) {
   const { target, top } = scene.look;
+  if (!target.token_log_probs.length) {
+    const text = "The page holds no scores of this translation's tokens.";
+    panel.append(element("p", { class: "muted", text }));
+    return { svg: () => picture(600, 40, pictureText(text, 12, 20)) };
+  }
   const rows = target.tokens.map((token, step) => {
     const rank = (top[step] ?? []).findIndex((each) => isChosen(each, target, step));
     const choose = element("button", {
@@ -54,7 +59,14 @@ export function drawTokenScores(panel, scene) {
       "tr",
       { "data-testid": "scored-row" },
       element("td", { class: "figure muted", text: step + 1 }),
-      element("td", {}, choose, step < target.forced ? element("span", { class: "tag", text: "forced" }) : ""),
+      element(
+        "td",
+        {},
+        choose,
+        step < target.forced && target.forced < target.tokens.length
+          ? element("span", { class: "tag", text: "forced" })
+          : "",
+      ),
       element("td", { class: "figure", text: number(target.token_log_probs[step]) }),
       element("td", { class: "wide" }, probabilityBar(target.token_log_probs[step])),
       element("td", { class: "figure", text: percent(target.token_log_probs[step]) }),
@@ -89,7 +101,7 @@ export function drawTokenScores(panel, scene) {
 
   const showStep = (step) => {
     const shown = step ?? 0;
-    rows.forEach((row, index) => row.classList.toggle("shown", index === shown));
+    for (const [index, row] of rows.entries()) row.classList.toggle("shown", index === shown);
     drawNextTokens(next, scene, shown);
   };
   showStep(scene.step);

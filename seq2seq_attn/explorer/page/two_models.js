@@ -128,7 +128,8 @@ function drawComparison(panel, scene, second, { own, same }) {
     [model.name, first],
     [second.name, last],
   ];
-  const forced = `${second.name} reads the translation of ${model.name}: log-probability ${number(same.target.log_prob)}.`;
+  const logProb = number(same.target.log_prob);
+  const forced = `${second.name} reads the translation of ${model.name}: log-probability ${logProb}.`;
   if (difference) maps.push([`${model.name} \u2212 ${second.name}`, difference]);
   const equal = model.tokenizer === second.tokenizer;
   const way =
