@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -11,6 +12,7 @@ from hydra.utils import instantiate
 
 from seq2seq_attn.alignment.bertviz import to_bertviz
 from seq2seq_attn.alignment.forced_attention import SlotMap
+from seq2seq_attn.alignment.page import widget
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.errors import UserError
@@ -19,6 +21,7 @@ from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq_attn.inference.engine import Engine, TorchEngine
 from seq2seq_attn.inference.models import choose_device, load_models
 from seq2seq_attn.search.search import Hypothesis
+from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # tabs and line feeds are blanks
@@ -47,9 +50,19 @@ class Translation(NamedTuple):
     maps: list[SlotMap]
     notes: list[str]
 
-    def to_bertviz(self) -> dict[str, Any]:
-        """Return the maps as arguments of BertViz's views, `head_view(**translation.to_bertviz())`."""
-        return to_bertviz(self.maps)
+    def to_bertviz(self, kinds: Collection[str] = ("encoder", "self", "cross")) -> dict[str, Any]:
+        """Return the maps as arguments of BertViz's views: `head_view(**translation.to_bertviz())`."""
+        return to_bertviz(self.maps, kinds)
+
+    def _repr_html_(self) -> str:
+        """Show a translation in a notebook: the explorer's page if it has maps, else a table."""
+        if self.maps:
+            return widget(self.text, self.log_prob, self.score, self.maps)
+        rows = "".join(
+            f"<tr><td>{one.score:.3f}</td><td>{one.log_prob:.3f}</td><td>{escape(printable(one.text))}</td></tr>"
+            for one in (self, *self.alternatives)
+        )
+        return f"<table><tr><th>score</th><th>log-prob</th><th>translation</th></tr>{rows}</table>"
 
 
 @final

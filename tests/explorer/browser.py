@@ -66,11 +66,16 @@ def executed(browser: Any) -> bool:
 
 @final
 class Page:
-    """The explorer's page, open in a browser."""
+    """The explorer's page, open in a browser.
 
-    def __init__(self, browser: Any, address: str) -> None:
+    Args:
+        address: to open; None: the page is open.
+    """
+
+    def __init__(self, browser: Any, address: str | None = None) -> None:
         self.browser = browser
-        browser.get(address)
+        if address is not None:
+            browser.get(address)
         self.wait_for_state("ready", "shown")
 
     def wait_for_state(self, *states: str) -> None:

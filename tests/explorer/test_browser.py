@@ -132,3 +132,24 @@ def test_one_file_shows_the_same_without_a_server(
     assert not page.one("ask").is_displayed()
     assert not executed(browser)
     assert requested(browser) == {file.as_uri()}
+
+
+def test_a_notebook_shows_the_page_of_a_translation(
+    served_models: dict[str, Translator], browser: Any, tmp_path: Path
+) -> None:
+    best, plain = (
+        served_models["transformer"].translate([SENTENCE], maps=maps)[0]._repr_html_() for maps in (True, False)
+    )
+    assert plain.startswith("<table>")
+    assert "<iframe" not in plain
+    file = tmp_path / "notebook.html"
+    file.write_text(f"<!doctype html><meta charset='utf-8'><body>{best}</body>", encoding="utf-8")
+    browser.get(file.as_uri())
+    browser.switch_to.frame(0)
+    page = Page(browser)
+    page.wait_for_state("shown")
+    for name in VIEWS:
+        if page.all(f"tab-{name}"):
+            page.view(name)
+    assert requested(browser) == {file.as_uri()}
+    browser.switch_to.default_content()

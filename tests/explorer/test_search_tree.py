@@ -65,7 +65,7 @@ def test_a_beam_is_a_tree(model: int, explorer: Explorer, translators: list[Tran
 def test_what_is_left_when_the_search_stops_is_dropped(explorer: Explorer) -> None:
     search = {"name": "beam", "beam_size": 3, "patience": 0.1}  # until the first hypothesis has finished
     asked = {"model": TRANSFORMER, "source": SENTENCES[0], "search": search, "tree": True}
-    last = explorer.look(asked)["tree"]["steps"][-1]
+    last = explorer.look(asked)["tree"]["steps"][-1]["nodes"]
     assert [node["state"] for node in last] == ["dropped", "finished", *["dropped"] * 4]
 
 
