@@ -120,15 +120,8 @@ def models_of(maps: Sequence[SlotMap]) -> dict[str, Any]:
         for one in maps
         for kind, _, layer in [one.slot.partition("/")]
     ]
-    model = {
-        "name": "",
-        "run": "",
-        "architecture": "",
-        "parameters": None,
-        "source_language": "",
-        "target_language": "",
-    }
-    model |= {"tokenizer": "", "default_search": {"name": None}, "slots": slots}
+    unknown = dict.fromkeys(("name", "run", "architecture", "source_language", "target_language", "tokenizer"), "")
+    model = {**unknown, "parameters": 0, "default_search": {"name": None}, "slots": slots}
     limits = {"max_source_tokens": 0, "max_characters": 0}
     return {"version": "1", "package_version": __version__, "limits": limits, "searches": {}, "models": [model]}
 

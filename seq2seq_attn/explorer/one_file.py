@@ -13,7 +13,6 @@ from seq2seq_attn.inference.lines import line_count, opened, read_lines
 from seq2seq_attn.inference.output import written
 
 MOST_SENTENCES = 100
-LOOK = {"search": None, "target": None, "target_tokens": None, "prefix": None, "interventions": [], "hide": []}
 
 
 def check_page(page: Path) -> None:
@@ -83,6 +82,6 @@ def looks_of(
 ) -> Iterator[dict[str, Any]]:
     for model in range(num_models):
         try:
-            yield look({"model": model, "source": text, "tree": True} | LOOK)
+            yield look({"model": model, "source": text, "tree": True})
         except UserError as error:
             raise UserError(f"{location}: {error}") from error

@@ -25,8 +25,8 @@ MARKUP = (
     "]]>",
     "-->",
 )
-CONTROLS = ("\x00", "\x1b[31m", "\r\n", "\u2028", "\u202e", "\ufeff", "\ud800", "\udfff", "\U000e0001", "\u0301" * 40)
-SCRIPTS = ("the cat", "père", "بيت أحمر", "赤い家", "🏠🐈‍⬛", "ﷺ", "ß", "x" * 300)
+CONTROLS = ("\x00", "\x1b[31m", "\r\n", "\u2028", "\u202e", "\ufeff", "\ud800", "\udfff", "\U000e0001", "\u0301" * 4)
+SCRIPTS = ("the cat", "père", "بيت أحمر", "赤い家", "🏠🐈‍⬛", "ﷺ", "ß", "x" * 30)
 SHORT = {"name": "greedy", "limits.max_length": 3}
 
 
@@ -63,7 +63,9 @@ def test_hostile_sentences_are_answered_or_refused_in_one_sentence_and_none_is_l
     explorer = explorers["rnn"]
     with serving(explorer.models(), explorer.look) as served, ThreadPoolExecutor(50) as clients:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        answers = list(clients.map(lambda text: served.look(source=text, search=SHORT, slots=["cross/0"]), sentences))
+        quick = [{"search": SHORT} if number % 2 else {"target_tokens": [7, 9]} for number in range(len(sentences))]
+        asked = [{"source": text, "slots": ["cross/0"]} | more for text, more in zip(sentences, quick, strict=True)]
+        answers = list(clients.map(lambda request: served.look(**request), asked))
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert len(answers) == 500
     for text, answer in zip(sentences, answers, strict=True):

@@ -232,6 +232,7 @@ function visibleViews() {
 
 /** Return a model in one line. */
 function modelLine(model) {
+  if (!model.name) return ""; // of a notebook, which has the maps alone
   const millions = (model.parameters / 1e6).toFixed(model.parameters < 1e7 ? 1 : 0);
   const name = model.name.includes(model.architecture) ? model.name : `${model.name} · ${model.architecture}`;
   return `${name} · ${millions} M parameters · ${model.source_language} → ${model.target_language}`;
