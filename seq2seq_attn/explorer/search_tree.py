@@ -86,10 +86,11 @@ class TreeRecorder:
         for node in self._steps[-1] if self._steps else []:
             if node["state"] == "kept":
                 node["state"] = "dropped"
+        steps = [{"nodes": nodes} for nodes in self._steps]
         found: int | None = None
         for step, token_id in zip(self._steps, [*best, eos_id], strict=False):
             chosen = [node["id"] for node in step if node["parent"] == found and node["token_id"] == token_id]
             if not chosen:
-                return {"steps": self._steps, "best": None}
+                return {"steps": steps, "best": None}
             (found,) = chosen
-        return {"steps": self._steps, "best": found if len(self._steps) > len(best) else None}
+        return {"steps": steps, "best": found if len(self._steps) > len(best) else None}

@@ -16,7 +16,7 @@ ALL = pytest.mark.parametrize("model", [RNN, CONV, TRANSFORMER], ids=NAMES)
 
 
 def nodes_of(tree: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    return {node["id"]: node for step in tree["steps"] for node in step}
+    return {node["id"]: node for step in tree["steps"] for node in step["nodes"]}
 
 
 def path_to(tree: dict[str, Any], node: int | None) -> list[int]:
@@ -36,7 +36,7 @@ def test_a_beam_is_a_tree(model: int, explorer: Explorer, translators: list[Tran
     tree, eos = found["tree"], translators[model].tokenizer.eos_id
     nodes = nodes_of(tree)
     continued = {node["parent"] for node in nodes.values()}
-    for number, step in enumerate(tree["steps"]):
+    for number, step in enumerate(each["nodes"] for each in tree["steps"]):
         kept = [node for node in step if node["state"] == "kept"]
         assert len(kept) <= 3
         assert len(step) <= 6
@@ -48,7 +48,7 @@ def test_a_beam_is_a_tree(model: int, explorer: Explorer, translators: list[Tran
             assert (node["state"] == "finished") == (node["score"] is not None)
             assert node["state"] != "finished" or node["token_id"] == eos
             assert node["id"] not in continued or node["state"] == "kept"
-    assert all(node["state"] != "kept" for node in tree["steps"][-1])  # the search stopped
+    assert all(node["state"] != "kept" for node in tree["steps"][-1]["nodes"])  # the search stopped
     best = nodes[tree["best"]]
     assert path_to(tree, tree["best"]) == [*found["target"]["token_ids"], eos]
     assert (best["state"], best["score"]) == ("finished", found["target"]["score"])
@@ -65,7 +65,7 @@ def test_a_beam_is_a_tree(model: int, explorer: Explorer, translators: list[Tran
 def test_what_is_left_when_the_search_stops_is_dropped(explorer: Explorer) -> None:
     search = {"name": "beam", "beam_size": 3, "patience": 0.1}  # until the first hypothesis has finished
     asked = {"model": TRANSFORMER, "source": SENTENCES[0], "search": search, "tree": True}
-    last = explorer.look(asked)["tree"]["steps"][-1]
+    last = explorer.look(asked)["tree"]["steps"][-1]["nodes"]
     assert [node["state"] for node in last] == ["dropped", "finished", *["dropped"] * 4]
 
 
@@ -75,8 +75,8 @@ def test_greedy_search_is_a_chain_beside_the_second_best(model: int, explorer: E
     expected, found = explorer.look(asked)["target"], explorer.look({**asked, "tree": True})
     assert found["target"] == expected
     tree = found["tree"]
-    assert [len(step) for step in tree["steps"]][:-1] == [2] * (len(tree["steps"]) - 1)
-    assert all(step[0]["state"] in ("kept", "finished") for step in tree["steps"])
+    assert [len(step["nodes"]) for step in tree["steps"]][:-1] == [2] * (len(tree["steps"]) - 1)
+    assert all(step["nodes"][0]["state"] in ("kept", "finished") for step in tree["steps"])
     assert path_to(tree, tree["best"])[:-1] == expected["token_ids"]
 
 
@@ -84,7 +84,7 @@ def test_a_prefix_is_the_only_way(explorer: Explorer) -> None:
     best = explorer.look({"source": TEXT, "search": BEAM})
     prefix = [best["top"][0][2]["id"], best["top"][1][3]["id"]]
     tree = explorer.look({"source": TEXT, "search": BEAM, "prefix": prefix, "tree": True})["tree"]
-    assert [[node["token_id"] for node in step] for step in tree["steps"][:2]] == [[prefix[0]], [prefix[1]]]
+    assert [[node["token_id"] for node in step["nodes"]] for step in tree["steps"][:2]] == [[prefix[0]], [prefix[1]]]
     assert path_to(tree, tree["best"])[:2] == prefix
 
 
