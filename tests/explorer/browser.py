@@ -83,7 +83,7 @@ class Page:
         self.wait(lambda: self.run("return document.documentElement.dataset.state") in states)
 
     def wait(self, condition: Callable[[], Any]) -> None:
-        WebDriverWait(self.browser, 20, 0.02).until(lambda _: condition())
+        WebDriverWait(self.browser, 60, 0.02).until(lambda _: condition())
 
     def all(self, test_id: str) -> list[Any]:
         return self.browser.find_elements(By.CSS_SELECTOR, f'[data-testid="{test_id}"]')
