@@ -52,6 +52,10 @@ ALIGN: dict[str, Any] = COMMON | {
     "alignment_threshold": float | None, "alignment_shift": bool, "alignment_sink": bool, "symmetrization": str,
     "output": str | None, "results": str | None,
 }  # fmt: skip
+EXPLORE: dict[str, Any] = COMMON | {
+    "ckpt_path": str | list[str], "compare": str | list[str] | None, "trust": str | list[str], "port": int | None,
+    "open": bool, "page": str | None, "input": str | None,
+}  # fmt: skip
 EVALUATE: dict[str, Any] = COMMON | {
     "ckpt_path": str | list[str], "splits": str | list[str] | None, "score": str | list[str] | None,
     "trust": str | list[str], "bootstrap": int, "precision": str | int | None, "data": Built | None,
@@ -82,6 +86,7 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[1, 1000000000]": "every_steps",
     "[-1, 1000000000]": "max_epochs max_steps num_sanity_val_steps",
     "[0, 4294967295]": "seed redraw",
+    "[0, 65535]": "port",
     "[16, 64]": "precision",
 }  # fmt: skip
 INTERVALS = {name: interval for interval, names in RANGES.items() for name in names.split()}

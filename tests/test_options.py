@@ -18,11 +18,21 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.align import align
 from seq2seq_attn.evaluation.evaluate import evaluate
 from seq2seq_attn.inference.translate import translate
-from seq2seq_attn.options import ALIGN, EVALUATE, INTERVALS, TRAIN, TRANSLATE, argument_types, check, check_options
+from seq2seq_attn.options import (
+    ALIGN,
+    EVALUATE,
+    EXPLORE,
+    INTERVALS,
+    TRAIN,
+    TRANSLATE,
+    argument_types,
+    check,
+    check_options,
+)
 from seq2seq_attn.training.monitor import choose_monitor
 
 MODELS = ("rnn", "transformer", "conv")
-FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE, "align": ALIGN}
+FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE, "align": ALIGN, "explore": EXPLORE}
 KEYED = ("callback", "logger", "metric")  # a file holds one named group
 GIVEN = ["paths.run_dir=nowhere", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
 

@@ -11,6 +11,7 @@ LAYERS = (
     ("__main__",),
     ("cli",),
     ("sweep",),
+    ("explorer",),
     ("evaluation", "comparison"),
     ("inference", "training"),
     ("callback",),

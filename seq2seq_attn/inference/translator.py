@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from hydra.utils import instantiate
 
+from seq2seq_attn.alignment.bertviz import to_bertviz
 from seq2seq_attn.alignment.forced_attention import SlotMap
+from seq2seq_attn.alignment.page import widget
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.errors import UserError
@@ -18,6 +21,7 @@ from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq_attn.inference.engine import Engine, TorchEngine
 from seq2seq_attn.inference.models import choose_device, load_models
 from seq2seq_attn.search.search import Hypothesis
+from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # tabs and line feeds are blanks
@@ -45,6 +49,20 @@ class Translation(NamedTuple):
     alternatives: list[Translation]
     maps: list[SlotMap]
     notes: list[str]
+
+    def to_bertviz(self, kinds: Collection[str] = ("encoder", "self", "cross")) -> dict[str, Any]:
+        """Return the maps as arguments of BertViz's views: `head_view(**translation.to_bertviz())`."""
+        return to_bertviz(self.maps, kinds)
+
+    def _repr_html_(self) -> str:
+        """Show a translation in a notebook: the explorer's page if it has maps, else a table."""
+        if self.maps:
+            return widget(self.text, self.log_prob, self.score, self.maps)
+        rows = "".join(
+            f"<tr><td>{one.score:.3f}</td><td>{one.log_prob:.3f}</td><td>{escape(printable(one.text))}</td></tr>"
+            for one in (self, *self.alternatives)
+        )
+        return f"<table><tr><th>score</th><th>log-prob</th><th>translation</th></tr>{rows}</table>"
 
 
 @final
@@ -161,7 +179,7 @@ class Translator:
         longest = self.engine.max_length
         most = most_tokens if longest is None else min(most_tokens, longest - 1)
         why = "max_source_tokens allows" if most == most_tokens else "the model has positions for"
-        rows = encode([self._clean(text, of_text) for text, of_text in zip(texts, notes, strict=True)])
+        rows = encode(self.clean(texts, notes))
         for tokens, of_text in zip(rows, notes, strict=True):
             if len(tokens) > most:
                 of_text.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")
@@ -178,8 +196,11 @@ class Translator:
                 of_text.append("the prefix has letters that the model cannot write")
         return rows
 
+    def clean(self, texts: Sequence[str], notes: Sequence[list[str]]) -> list[str]:
+        """Normalise texts as for training, and replace what no tokenizer should read; changes are noted."""
+        return [self._clean(text, of_text) for text, of_text in zip(texts, notes, strict=True)]
+
     def _clean(self, text: str, notes: list[str]) -> str:
-        """Normalise a text as for training, and replace what no tokenizer should read."""
         text, controls = CONTROL.subn(" ", text)
         text, surrogates = SURROGATE.subn("\ufffd", text)
         if controls:
