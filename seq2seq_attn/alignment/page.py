@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from seq2seq_attn import __version__
-from seq2seq_attn.alignment.forced_attention import SlotMap
+from seq2seq_attn.alignment.forced_attention import WORD_MARK, SlotMap
 from seq2seq_attn.alignment.head_summary import summaries
-from seq2seq_attn.alignment.word_alignment import BLANK, word_of_each
+from seq2seq_attn.alignment.word_alignment import word_of_each
 
 FOLDER = Path(__file__).parents[1] / "explorer" / "page"
 MARK = '<meta name="generator" content="seq2seq-attn explore">'
@@ -152,7 +152,7 @@ def side(tokens: Sequence[str]) -> dict[str, Any]:
     words = word_of_each(tokens[:-1]).tolist()
     texts = ["" for _ in range(max(words, default=-1) + 1)]
     for token, word in zip(tokens, words, strict=False):
-        texts[word] += token.replace(BLANK, "")
+        texts[word] += token.replace(WORD_MARK, "")
     return {"text": " ".join(texts), "tokens": list(tokens), "words": [*words, -1], "word_texts": texts}
 
 

@@ -65,8 +65,8 @@ class Aligner(NamedTuple):
         decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=True)
         weights = decoded.weights[f"cross/{self.layer}"].float().mean(1)
         source_words, target_words = (max(map(len, side), default=0) for side in (sources, targets))
-        column = torch.from_numpy(word_of_each(read, source_words)).to(device)
-        row = torch.from_numpy(word_of_each(written, target_words)).to(device)
+        column = torch.from_numpy(word_of_each_token(read, source_words)).to(device)
+        row = torch.from_numpy(word_of_each_token(written, target_words)).to(device)
         by_column = weights.new_zeros(*weights.shape[:2], source_words + 1)
         by_column.scatter_add_(2, column[:, None].expand_as(weights), weights)
         by_word = weights.new_zeros(len(read), target_words + 1, source_words + 1)
@@ -103,7 +103,7 @@ def flat(sentences: list[list[list[int]]]) -> list[list[int]]:
     return [[token for word in words for token in word] for words in sentences]
 
 
-def word_of_each(sentences: list[list[list[int]]], end: int) -> Int64[np.ndarray, "batch length"]:
+def word_of_each_token(sentences: list[list[list[int]]], end: int) -> Int64[np.ndarray, "batch length"]:
     """Return the word that each token belongs to, from 0, and `end` for the end token and padding."""
     owners = [[number for number, word in enumerate(words) for _ in word] for words in sentences]
     return gather_lists(owners, end)[0]
