@@ -23,7 +23,7 @@ COMMANDS = re.findall(
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> script.Split:
-    """Replace the digits by ten pictures with noise, and four layers by two."""
+    """Replace the digits by ten pictures with noise, and the four layers by two."""
     generator = torch.Generator().manual_seed(0)
     digits = torch.arange(400) % 10
     pictures = torch.rand(10, 8, 8, generator=generator).round()
