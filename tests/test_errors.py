@@ -53,6 +53,7 @@ ELSEWHERE = {
     "scripts.checks.readme_tables", "seq2seq_attn.__main__", "train", "translate", "evaluate", "explore", "prepare",
     "seq2seq_attn.cli.train", "seq2seq_attn.cli.translate", "seq2seq_attn.cli.evaluate",
     "seq2seq_attn.cli.explore", "align",
+    "examples.classify_digits.classify_digits",
 }  # fmt: skip
 
 
