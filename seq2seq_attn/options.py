@@ -33,7 +33,7 @@ TRAIN: dict[str, Any] = COMMON | {
     "r_drop_alpha": float, "token_dropout": dict[str, float],
     "init_from": dict[str, str | bool | None], "trust": str | list[str], "freeze": list[str],
     "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str, "guided_alignment": Built,
-    "monitor": str | None, "monitor_mode": Literal["max", "min"] | None,
+    "objective": Built | None, "monitor": str | None, "monitor_mode": Literal["max", "min"] | None,
     "data": Built, "tokenizer": Built, "attention": Factory, "self_attention": Factory, "cross_attention": Factory,
     "position": Factory, "feed_forward": Factory, "model": Built, "search": Built, "metric": Group,
     "optimizer": Factory, "scheduler": Factory, "trainer": Built, "callback": Group, "logger": Group,

@@ -24,6 +24,7 @@ LAYERS = (
     ("encoder",),
     ("attention",),
     ("position", "data"),
+    ("objective",),
     ("nn", "feed_forward", "tokenizer", "distributed"),
     ("options", "batch", "files", "paths"),
     ("process", "markdown"),

@@ -22,6 +22,7 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, encode_split
 from seq2seq_attn.data.word_links import WordLinks
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.objective.objective import Noise, Objective
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -42,6 +43,7 @@ class TranslationDataModule(pl.LightningDataModule):
         val_sentences: number of sentences that validation during training reads, evenly spread over the split and
             the same for every seed; the whole split is then tested too, as "val". None: all.
         links: links between the words of the pairs, for each split that has some.
+        objective: noise that makes the pairs, of the targets alone; None: the corpus has them.
 
     Attributes:
         test_names: names of the test sets, in order.
@@ -59,9 +61,11 @@ class TranslationDataModule(pl.LightningDataModule):
         num_workers: int = 0,
         val_sentences: int | None = None,
         links: Mapping[str, WordLinks] | None = None,
+        objective: Objective | None = None,
     ) -> None:
         super().__init__()
         self.corpus, self.tokenizer, self.links = corpus, tokenizer, links or {}
+        self.objective = objective
         self.batch_tokens, self.eval_batch_tokens = batch_tokens, eval_batch_tokens or batch_tokens
         self.seed, self.num_workers = seed, num_workers
         self.cache_dir = given_path(cache_dir, "paths.cache_dir") / "encoded"
@@ -214,6 +218,8 @@ class TranslationDataModule(pl.LightningDataModule):
             self.tokenizer,
             seeded_by=sampler if draws else None,
             links=self.links.get(name),
+            noise=None if self.objective is None else Noise(self.objective, self.tokenizer, self.seed),
+            noise_epoch=sampler if name == "train" else None,
         )
         pin_memory = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return DataLoader(

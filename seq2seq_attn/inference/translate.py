@@ -52,6 +52,9 @@ def translate(config: DictConfig) -> None:
         paths, **{name: options[name] for name in ("device", "engine", "num_threads", "trust")}
     )
     search = choose_search(options.get("search"), translator.config["search"])
+    two_sided = [name for name in ("prefixes", "alignments", "placeholders") if options[name]]
+    if two_sided and not translator.engine.reads_source:
+        raise UserError(f"a language model continues each line and has no source; leave out {', '.join(two_sided)}")
     answer: Callable[..., list[Translation]] = partial(
         translator.translate, search=search, **{name: options[name] for name in LIMITS}
     )

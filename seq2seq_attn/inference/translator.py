@@ -118,6 +118,8 @@ class Translator:
     ) -> list[Translation]:
         """Return the best translation of each text, which depends on no other text.
 
+        A language model continues each text, and an empty one freely.
+
         Args:
             search: see `choose_search`; None: the search of the run.
             prefixes: what each translation begins with; an empty one leaves it free.
@@ -133,11 +135,17 @@ class Translator:
         if prefixes is not None and len(prefixes) != len(texts):
             raise UserError(f"there are {len(texts)} texts and {len(prefixes)} prefixes; give one for each, or None")
         notes: list[list[str]] = [[] for _ in texts]
+        reads_source = self.engine.reads_source
+        if not reads_source:
+            if prefixes is not None:
+                raise UserError("a language model continues the texts themselves; leave out the prefixes")
+            texts, prefixes = [""] * len(texts), texts
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
+        read = sources if reads_source or begun is None else begun
         chosen, results = choose_search(search, self.config["search"]), [[EMPTY]] * len(texts)
         for rows in cut_batches(
-            [len(tokens) + 1 if tokens else 0 for tokens in sources],
+            [len(tokens) + 1 if tokens or not reads_source else 0 for tokens in read],
             batch_sentences=batch_sentences,
             batch_tokens=batch_tokens,
             hypotheses=chosen.hypotheses_at_once,
@@ -164,7 +172,7 @@ class Translator:
         return self._attention(source, target)
 
     def _attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
-        return self.engine.attention(source, target) if source else []
+        return self.engine.attention(source, target) if source or not self.engine.reads_source else []
 
     def _encode(
         self,

@@ -42,6 +42,8 @@ def check_config(composed: DictConfig) -> None:
         check_recipe(HydraConfig.get().runtime)
         check_slots(OmegaConf.to_yaml(composed.model, resolve=False), list(HydraConfig.get().overrides.task))
     check_metrics(composed.data, composed.get("metric") or {})
+    if is_one_sided(composed):
+        check_one_sided(composed)
     if composed.init_from.tokenizer not in ("keep", "new"):
         raise UserError(f"init_from.tokenizer={composed.init_from.tokenizer} must be keep or new")
     if composed.init_from.run is not None and composed.ckpt_path is not None:
@@ -49,6 +51,26 @@ def check_config(composed: DictConfig) -> None:
             "init_from.run starts a new run from the weights of another, and ckpt_path continues that run with its "
             "optimizer; give one of them"
         )
+
+
+def is_one_sided(config: Any) -> bool:
+    """Return whether the targets alone are read: there is no encoder, or its sources are made of them."""
+    return config["model"].get("encoder") is None or config.get("objective") is not None
+
+
+def check_one_sided(composed: DictConfig) -> None:
+    """Refuse what compares translations or links two sides, and noise for a model without a source."""
+    if composed.get("objective") is not None and composed.model.get("encoder") is None:
+        raise UserError(
+            "objective= makes the sources that an encoder reads, and model=lm has none; leave one of them out"
+        )
+    if names := list(composed.get("metric") or {}):
+        raise UserError(
+            f"metric.{names[0]} compares translations with references, and there are none in a training on one-sided "
+            f"text, which is measured by its loss; leave it out with metric=[]"
+        )
+    if composed.guided_alignment.links is not None:
+        raise UserError("guided_alignment.links needs two sides, and here the text has one; leave it out")
 
 
 def check_run(module: TranslationModule, datamodule: TranslationDataModule, resumed: Resumed | None) -> None:
