@@ -29,8 +29,8 @@ COMMON: dict[str, Any] = {
     "paths": dict[str, str], "choices": dict[str, str | None],
 }  # fmt: skip
 TRAIN: dict[str, Any] = COMMON | {
-    "seed": int, "batch_tokens": int, "val_sentences": int | None, "log_text": bool, "label_smoothing": float,
-    "r_drop_alpha": float, "token_dropout": dict[str, float],
+    "seed": int, "batch_tokens": int, "batch_sentences": int | None, "val_sentences": int | None, "log_text": bool,
+    "label_smoothing": float, "r_drop_alpha": float, "token_dropout": dict[str, float],
     "init_from": dict[str, str | bool | None], "trust": str | list[str], "freeze": list[str],
     "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str, "guided_alignment": Built,
     "monitor": str | None, "monitor_mode": Literal["max", "min"] | None,

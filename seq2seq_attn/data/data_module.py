@@ -35,7 +35,8 @@ class TranslationDataModule(pl.LightningDataModule):
     Args:
         tokenizer: a trained tokenizer.
         batch_tokens: most padded source and target tokens in a training batch, specials included.
-        eval_batch_tokens: the same for validation and test; None: as in training.
+        batch_sentences: most pairs in a training batch, in addition to `batch_tokens`; None: any number.
+        eval_batch_tokens: as `batch_tokens`, for validation and test; None: as in training.
         num_workers: worker processes of each loader. 0 is fast, since a batch takes a few array operations;
             subword sampling may need 1 or 2.
         cache_dir: folder in which encoded splits are cached.
@@ -56,6 +57,7 @@ class TranslationDataModule(pl.LightningDataModule):
         seed: int,
         cache_dir: str,
         eval_batch_tokens: int | None = None,
+        batch_sentences: int | None = None,
         num_workers: int = 0,
         val_sentences: int | None = None,
         links: Mapping[str, WordLinks] | None = None,
@@ -63,6 +65,7 @@ class TranslationDataModule(pl.LightningDataModule):
         super().__init__()
         self.corpus, self.tokenizer, self.links = corpus, tokenizer, links or {}
         self.batch_tokens, self.eval_batch_tokens = batch_tokens, eval_batch_tokens or batch_tokens
+        self.batch_sentences = batch_sentences
         self.seed, self.num_workers = seed, num_workers
         self.cache_dir = given_path(cache_dir, "paths.cache_dir") / "encoded"
         self.test_names = [name for name in corpus.splits if name not in ("train", "val")]
@@ -181,6 +184,7 @@ class TranslationDataModule(pl.LightningDataModule):
                 shuffle=shuffle,
                 seed=self.seed,
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
+                batch_sentences=self.batch_sentences if name == "train" else None,
                 rank=rank,
                 num_replicas=num_replicas,
                 single_device_batches=name != "train",

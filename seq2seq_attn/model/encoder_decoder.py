@@ -63,6 +63,7 @@ class EncoderDecoder(nn.Module, DecodingModel):
             value_dim=self.encoder.value_dim,
             summary_dim=self.encoder.summary_dim,
         )
+        self.decoder.check_encoder(self.encoder)
         self.narrow = None
         output_dim = self.decoder.output_dim
         if tie_embeddings not in ("none", False) and output_dim != embedding_dim:

@@ -55,6 +55,7 @@ def build(
         corpus,
         tokenizer,
         batch_tokens=config["batch_tokens"],
+        batch_sentences=config["batch_sentences"],
         seed=config["seed"],
         cache_dir=config["paths"]["cache_dir"],
         val_sentences=config["val_sentences"],
