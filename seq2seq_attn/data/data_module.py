@@ -69,9 +69,11 @@ class TranslationDataModule(pl.LightningDataModule):
         self.seed, self.num_workers = seed, num_workers
         self.cache_dir = given_path(cache_dir, "paths.cache_dir") / "encoded"
         self.test_names = [name for name in corpus.splits if name not in ("train", "val")]
-        self.val_rows = evenly_spread(val_sentences, len(corpus.splits["val"])) if val_sentences is not None else None
-        if self.val_rows is not None and len(self.val_rows) < len(corpus.splits["val"]):
-            self.test_names.append("val")
+        self.val_rows = None
+        if val_sentences is not None and "val" in corpus.splits:
+            self.val_rows = evenly_spread(val_sentences, len(corpus.splits["val"]))
+            if len(self.val_rows) < len(corpus.splits["val"]):
+                self.test_names.append("val")
         self._encoded: dict[str, EncodedSplit] = {}
         self._samplers: dict[tuple[str, int, int, bool, bool], TokenBatchSampler] = {}
         self._first_epoch = 0
@@ -84,6 +86,7 @@ class TranslationDataModule(pl.LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         # Lightning recommends more workers however cheap a batch is.
         warnings.filterwarnings("ignore", ".*does not have many workers.*", PossibleUserWarning)
+        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero.*")  # there is no validation
 
     def encoded(self, name: str) -> EncodedSplit:
         """Return the encoded split of this name, from the cache if it is there."""
@@ -163,8 +166,9 @@ class TranslationDataModule(pl.LightningDataModule):
             "cuts": sampler.fingerprint,
         }
 
-    def val_dataloader(self) -> DataLoader[Batch]:
-        return self._loader("val", self._sampler("val", self.val_rows))
+    def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
+        """Return the loader of the validation, or no loader without that split: then Lightning validates nothing."""
+        return self._loader("val", self._sampler("val", self.val_rows)) if "val" in self.corpus.splits else []
 
     def test_dataloader(self) -> list[DataLoader[Batch]]:
         """Return one loader per test set, in the order of `test_names`."""

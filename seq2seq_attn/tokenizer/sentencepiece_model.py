@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +29,7 @@ def train_model(
     language: str,
     cache: Path | None,
     split_by_unicode_script: bool = True,
+    min_count: int = 1,
 ) -> sentencepiece.SentencePieceProcessor:
     """Return the model of `sentences`, read from the file `cache` if it exists, else trained and written to it.
 
@@ -35,6 +37,8 @@ def train_model(
         vocab_size: "auto": `auto_vocab_size`, or the next number that the text allows.
         language: name of the sentences' language, for error messages.
         split_by_unicode_script: whether pieces may not contain both letters and other characters.
+
+        min_count: of a word model: how often each of its words occurs at least.
 
     Raises:
         UserError: if the vocabulary is too large or too small for the text.
@@ -44,6 +48,9 @@ def train_model(
             return load_model(cache.read_bytes())
         except (OSError, RuntimeError):
             pass  # damaged: train again and replace it
+    if min_count > 1:  # the trainer takes the most frequent words
+        frequent = num_frequent_words(sentences, min_count, language)
+        vocab_size = min(frequent, MOST_AUTO[model_type] if vocab_size == "auto" else vocab_size)
     if vocab_size == "auto":
         model = fit_auto(sentences, model_type, split_by_unicode_script, language)
     else:
@@ -152,6 +159,15 @@ def auto_vocab_size(sentences: list[str], model_type: str) -> int:
         words.update(split_words(sentence))
     characters = set().union(*words)
     return min(MOST_AUTO[model_type], len(SPECIALS) + 1 + len(characters) + int(TOKENS_PER_WORD * len(words)))
+
+
+def num_frequent_words(sentences: list[str], min_count: int, language: str) -> int:
+    """Return the number of words between blanks that occur at least `min_count` times, and of special tokens."""
+    counts = Counter(word for sentence in sentences for word in sentence.split(" ") if word)
+    frequent = sum(count >= min_count for count in counts.values())
+    if not frequent:
+        raise UserError(f"no word of {language} occurs {min_count} times; use a smaller tokenizer.min_count")
+    return len(SPECIALS) + frequent
 
 
 def check_text(sentences: list[str], language: str) -> None:

@@ -15,10 +15,12 @@ from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
 from seq2seq_attn.checkpoint.exact_resume import ExactResume
 from seq2seq_attn.data.corpus import Corpus
 from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.splitting import with_test_set
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.logger.csv_logger import CsvLogger
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
+from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.translation_module import TranslationModule
 
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
@@ -35,7 +37,7 @@ def build(
         kept_tokenizer: state of a tokenizer that is used instead of training one.
     """
     reader: Corpus = instantiate(composed.data, _convert_="all")
-    corpus = reader.load()
+    corpus = with_test_set(reader.load())
     if "train" not in corpus.splits:
         raise UserError("there is nothing to train on; set data.train=FILE, or data.train=[SOURCE,TARGET]")
     if kept_tokenizer is None:
@@ -51,6 +53,7 @@ def build(
     config.pop("hydra", None)
     metrics = build_metrics(config)
     guided: GuidedAlignment = instantiate(config["guided_alignment"])
+    scheduled: ScheduledSampling = instantiate(config["scheduled_sampling"])
     datamodule = TranslationDataModule(
         corpus,
         tokenizer,
@@ -73,6 +76,7 @@ def build(
         r_drop_alpha=config["r_drop_alpha"],
         token_dropout=config["token_dropout"],
         guided_alignment=guided,
+        scheduled_sampling=scheduled,
     )
     if guided.is_on:
         guided.check(module.model)  # before the links are made
