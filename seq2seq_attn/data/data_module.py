@@ -36,7 +36,8 @@ class TranslationDataModule(pl.LightningDataModule):
     Args:
         tokenizer: a trained tokenizer.
         batch_tokens: most padded source and target tokens in a training batch, specials included.
-        eval_batch_tokens: the same for validation and test; None: as in training.
+        batch_sentences: most pairs in a training batch, in addition to `batch_tokens`; None: any number.
+        eval_batch_tokens: as `batch_tokens`, for validation and test; None: as in training.
         num_workers: worker processes of each loader. 0 is fast, since a batch takes a few array operations;
             subword sampling may need 1 or 2.
         cache_dir: folder in which encoded splits are cached.
@@ -58,6 +59,7 @@ class TranslationDataModule(pl.LightningDataModule):
         seed: int,
         cache_dir: str,
         eval_batch_tokens: int | None = None,
+        batch_sentences: int | None = None,
         num_workers: int = 0,
         val_sentences: int | None = None,
         links: Mapping[str, WordLinks] | None = None,
@@ -67,12 +69,15 @@ class TranslationDataModule(pl.LightningDataModule):
         self.corpus, self.tokenizer, self.links = corpus, tokenizer, links or {}
         self.objective = objective
         self.batch_tokens, self.eval_batch_tokens = batch_tokens, eval_batch_tokens or batch_tokens
+        self.batch_sentences = batch_sentences
         self.seed, self.num_workers = seed, num_workers
         self.cache_dir = given_path(cache_dir, "paths.cache_dir") / "encoded"
         self.test_names = [name for name in corpus.splits if name not in ("train", "val")]
-        self.val_rows = evenly_spread(val_sentences, len(corpus.splits["val"])) if val_sentences is not None else None
-        if self.val_rows is not None and len(self.val_rows) < len(corpus.splits["val"]):
-            self.test_names.append("val")
+        self.val_rows = None
+        if val_sentences is not None and "val" in corpus.splits:
+            self.val_rows = evenly_spread(val_sentences, len(corpus.splits["val"]))
+            if len(self.val_rows) < len(corpus.splits["val"]):
+                self.test_names.append("val")
         self._encoded: dict[str, EncodedSplit] = {}
         self._samplers: dict[tuple[str, int, int, bool, bool], TokenBatchSampler] = {}
         self._first_epoch = 0
@@ -85,6 +90,7 @@ class TranslationDataModule(pl.LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         # Lightning recommends more workers however cheap a batch is.
         warnings.filterwarnings("ignore", ".*does not have many workers.*", PossibleUserWarning)
+        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero.*")  # there is no validation
 
     def encoded(self, name: str) -> EncodedSplit:
         """Return the encoded split of this name, from the cache if it is there."""
@@ -164,8 +170,9 @@ class TranslationDataModule(pl.LightningDataModule):
             "cuts": sampler.fingerprint,
         }
 
-    def val_dataloader(self) -> DataLoader[Batch]:
-        return self._loader("val", self._sampler("val", self.val_rows))
+    def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
+        """Return the loader of the validation, or no loader without that split: then Lightning validates nothing."""
+        return self._loader("val", self._sampler("val", self.val_rows)) if "val" in self.corpus.splits else []
 
     def test_dataloader(self) -> list[DataLoader[Batch]]:
         """Return one loader per test set, in the order of `test_names`."""
@@ -185,6 +192,7 @@ class TranslationDataModule(pl.LightningDataModule):
                 shuffle=shuffle,
                 seed=self.seed,
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
+                batch_sentences=self.batch_sentences if name == "train" else None,
                 rank=rank,
                 num_replicas=num_replicas,
                 single_device_batches=name != "train",

@@ -17,6 +17,7 @@ from pytorch_lightning.callbacks import RichProgressBar
 from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.splitting import with_test_set
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, record_report
@@ -71,7 +72,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
         chosen["metric"] = {}
     check_metrics(chosen["data"], chosen["metric"])
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)
-    corpus: LoadedCorpus = instantiate(chosen["data"], _convert_="all").load()
+    corpus = with_test_set(instantiate(chosen["data"], _convert_="all").load())
     check_languages(corpus, models)
     if not models.model.reads_source:
         corpus = corpus.one_sided()

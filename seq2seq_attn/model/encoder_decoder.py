@@ -75,6 +75,8 @@ class EncoderDecoder(nn.Module, DecodingModel):
                 "an encoder and a decoder that attends to the source need each other; use model=transformer, or "
                 "model=lm, which has neither"
             )
+        if self.encoder is not None:
+            self.decoder.check_encoder(self.encoder)
         self.narrow = None
         output_dim = self.decoder.output_dim
         if tie_embeddings not in ("none", False) and output_dim != embedding_dim:

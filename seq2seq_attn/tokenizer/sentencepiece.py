@@ -49,6 +49,8 @@ class SentencePieceTokenizer:
             half million. A larger corpus is stored in blocks drawn from all of its files, so these are a sample of it.
         num_sentinels: number of sentinels of a pre-training among the tokens, which no text has.
 
+        min_count: with `word`, how often a word occurs in the training text at least; rarer ones have no token.
+
     Raises:
         UserError: if an argument is out of range.
     """
@@ -66,12 +68,14 @@ class SentencePieceTokenizer:
         model: str | list[str] | None = None,
         input_sentence_size: Annotated[int, "[1, inf)"] = 200_000,
         num_sentinels: Annotated[int, "[0, 1000]"] = 0,
+        min_count: int = 1,
     ) -> None:
-        check_settings(model_type, vocab_size, sampling_alpha)
+        check_settings(model_type, vocab_size, sampling_alpha, min_count)
         self.model_type, self.vocab_size, self.joint = model_type, vocab_size, joint
         self.sampling_alpha, self.split_by_unicode_script = float(sampling_alpha), split_by_unicode_script
         self.cache_dir = None if cache_dir is None else given_path(cache_dir, "tokenizer.cache_dir") / "tokenizer"
-        self.input_sentence_size, self.num_sentinels = input_sentence_size, num_sentinels
+        self.input_sentence_size = input_sentence_size
+        self.num_sentinels, self.min_count = num_sentinels, min_count
         self.files = [] if model is None else [model] if isinstance(model, str) else model
         if len(self.files) > 2 or (isinstance(model, list) and len(model) < 2):
             raise UserError(f"tokenizer.model={model} must be one file, or [SOURCE,TARGET]")
@@ -212,11 +216,13 @@ class SentencePieceTokenizer:
             cache=file,
             split_by_unicode_script=self.split_by_unicode_script,
             num_sentinels=self.num_sentinels,
+            min_count=self.min_count,
         )
 
     def _cache_key(self, sentences: list[str]) -> str:
         settings = [sentencepiece.__version__, self.model_type, self.vocab_size, self.split_by_unicode_script]
         settings += [self.num_sentinels] if self.num_sentinels else []
+        settings += [self.min_count] if self.min_count > 1 else []
         digest = hashlib.sha256(json.dumps(settings).encode())
         for sentence in sentences:
             digest.update(sentence.encode() + b"\n")
@@ -241,7 +247,9 @@ def sample(sentences: Sequence[str], size: int) -> list[str]:
     ]
 
 
-def check_settings(model_type: str, vocab_size: int | Literal["auto"], sampling_alpha: int | float) -> None:
+def check_settings(
+    model_type: str, vocab_size: int | Literal["auto"], sampling_alpha: int | float, min_count: int = 1
+) -> None:
     """Raise a UserError for settings that are invalid for every corpus."""
     if model_type not in MODEL_TYPES:
         raise UserError(f"tokenizer.model_type={model_type} is unknown; choose from: {', '.join(MODEL_TYPES)}")
@@ -256,6 +264,11 @@ def check_settings(model_type: str, vocab_size: int | Literal["auto"], sampling_
         raise UserError(
             f"tokenizer.sampling_alpha={sampling_alpha} needs a model with several segmentations of a word, which "
             f"{model_type} does not have; use tokenizer=unigram, tokenizer=bpe or tokenizer.sampling_alpha=0"
+        )
+    if min_count > 1 and model_type != "word":
+        raise UserError(
+            f"tokenizer.min_count={min_count} counts words, which {model_type} does not have; use tokenizer=word, or "
+            "tokenizer.min_count=1"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
@@ -31,6 +32,7 @@ def train_model(
     cache: Path | None,
     split_by_unicode_script: bool = True,
     num_sentinels: int = 0,
+    min_count: int = 1,
 ) -> sentencepiece.SentencePieceProcessor:
     """Return the model of `sentences`, read from the file `cache` if it exists, else trained and written to it.
 
@@ -40,6 +42,8 @@ def train_model(
         split_by_unicode_script: whether pieces may not contain both letters and other characters.
         num_sentinels: number of sentinels among the tokens.
 
+        min_count: of a word model: how often each of its words occurs at least.
+
     Raises:
         UserError: if the vocabulary is too large or too small for the text.
     """
@@ -48,6 +52,9 @@ def train_model(
             return load_model(cache.read_bytes())
         except (OSError, RuntimeError):
             pass  # damaged: train again and replace it
+    if min_count > 1:  # the trainer takes the most frequent words
+        frequent = num_frequent_words(sentences, min_count, language)
+        vocab_size = min(frequent, MOST_AUTO[model_type] if vocab_size == "auto" else vocab_size)
     if vocab_size == "auto":
         model = fit_auto(sentences, model_type, split_by_unicode_script, language, num_sentinels)
     else:
@@ -163,6 +170,15 @@ def auto_vocab_size(sentences: list[str], model_type: str) -> int:
 def sentinels() -> Iterator[str]:
     """Yield the names of the sentinels, as of T5; they are control symbols, which no text is segmented into."""
     return (f"<extra_id_{number}>" for number in count())
+
+
+def num_frequent_words(sentences: list[str], min_count: int, language: str) -> int:
+    """Return the number of words between blanks that occur at least `min_count` times, and of special tokens."""
+    counts = Counter(word for sentence in sentences for word in sentence.split(" ") if word)
+    frequent = sum(count >= min_count for count in counts.values())
+    if not frequent:
+        raise UserError(f"no word of {language} occurs {min_count} times; use a smaller tokenizer.min_count")
+    return len(SPECIALS) + frequent
 
 
 def check_text(sentences: list[str], language: str) -> None:

@@ -15,6 +15,7 @@ from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
 from seq2seq_attn.checkpoint.exact_resume import ExactResume
 from seq2seq_attn.data.corpus import Corpus
 from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.splitting import with_test_set
 from seq2seq_attn.data.text import TextCorpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.logger.csv_logger import CsvLogger
@@ -22,6 +23,7 @@ from seq2seq_attn.objective.objective import Objective
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checks import is_one_sided
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
+from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.translation_module import TranslationModule
 
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
@@ -39,7 +41,7 @@ def build(
     """
     reader: Corpus = instantiate(composed.data, _convert_="all")
     objective: Objective | None = instantiate(composed.get("objective"), _convert_="all")
-    corpus = reader.load()
+    corpus = with_test_set(reader.load())
     if is_one_sided(composed):
         corpus = corpus.one_sided()
     elif isinstance(reader, TextCorpus):
@@ -62,10 +64,12 @@ def build(
     config.setdefault("metric", {})  # of which Hydra keeps nothing for metric=[]
     metrics = build_metrics(config)
     guided: GuidedAlignment = instantiate(config["guided_alignment"])
+    scheduled: ScheduledSampling = instantiate(config["scheduled_sampling"])
     datamodule = TranslationDataModule(
         corpus,
         tokenizer,
         batch_tokens=config["batch_tokens"],
+        batch_sentences=config["batch_sentences"],
         seed=config["seed"],
         cache_dir=config["paths"]["cache_dir"],
         val_sentences=config["val_sentences"],
@@ -85,6 +89,7 @@ def build(
         token_dropout=config["token_dropout"],
         guided_alignment=guided,
         translates=not corpus.is_one_sided,
+        scheduled_sampling=scheduled,
     )
     if guided.is_on:
         guided.check(module.model)  # before the links are made

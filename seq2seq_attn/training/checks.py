@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
     if resumed is not None:
         check_same_model(resumed, module)
         check_changes(resumed)
+    check_validation(module.config, datamodule.corpus.splits)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
 
@@ -206,6 +208,20 @@ def check_accumulation(change: Change, checkpoint: dict[str, Any], file: Path) -
             f"{change.key}={change.new} does not divide the {done} batches of its epoch that {file} was trained on; "
             "give a number that does"
         )
+
+
+def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
+    """Refuse what needs the figures of validations where no sentences are held out for one."""
+    goal = str(config.get("optimized_metric"))
+    for option, needs in (
+        ("scheduler=plateau", config["scheduler"]["_target_"] == PLATEAU),
+        (f"optimized_metric={goal}", goal.startswith("val/")),
+    ):
+        if needs and "val" not in splits:
+            raise UserError(
+                f"{option} needs validations, and no sentences are held out for one; use another choice, or "
+                "data.val_sentences=1000"
+            )
 
 
 def check_positions(model: nn.Module) -> None:

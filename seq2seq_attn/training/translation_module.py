@@ -33,6 +33,7 @@ from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
 from seq2seq_attn.training.r_drop import r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
+from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.token_dropout import drop_tokens
 from seq2seq_attn.training.update_mean import UpdateMean
 
@@ -60,6 +61,7 @@ class TranslationModule(pl.LightningModule):
             tokenizer, so that a checkpoint alone is enough to translate.
         translates: whether sentences are translated and scored by the metrics; False for one-sided text, which has
             losses alone.
+        scheduled_sampling: which tokens the decoder reads in training; None: the true ones.
         guided_alignment: the loss of a batch's links, which is logged as `alignment_loss`; None: there is none.
 
     Attributes:
@@ -88,12 +90,14 @@ class TranslationModule(pl.LightningModule):
         token_dropout: dict[str, float] | None = None,
         guided_alignment: GuidedAlignment | None = None,
         translates: bool = True,
+        scheduled_sampling: ScheduledSampling | None = None,
     ) -> None:
         super().__init__()
         self.model, self.tokenizer, self.search = model, tokenizer, search
         self.optimizer, self.scheduler = optimizer, scheduler
         self.label_smoothing, self.config = label_smoothing, config
         self.r_drop_alpha, self.token_dropout = r_drop_alpha, token_dropout or {"source": 0.0, "target": 0.0}
+        self.scheduled_sampling = scheduled_sampling
         self.guided_alignment, self.alignment_loss = guided_alignment, TokenMean()
         self.translates = translates
         means = MEANS if model.reads_source else (*MEANS, "bits_per_character")
@@ -135,8 +139,10 @@ class TranslationModule(pl.LightningModule):
         return mean if drawn is None else mean + drawn / divisor
 
     def training_batch(self, batch: Batch) -> Batch:
-        """Return what a training step reads: the batch, for R-Drop twice, without the tokens that are dropped."""
+        """Return what a training step reads: the batch, for R-Drop twice, with the tokens that are replaced."""
         batch = twice(batch) if self.r_drop_alpha > 0 else batch
+        if self.scheduled_sampling is not None:
+            batch = self.scheduled_sampling.replace_tokens(batch, self.model, self.global_step)
         tokenizer = self.tokenizer
         return drop_tokens(
             batch, self.token_dropout, unk_id=tokenizer.unk_id, kept=(tokenizer.bos_id, tokenizer.eos_id)
