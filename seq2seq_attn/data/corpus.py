@@ -10,6 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, final
 
+import numpy as np
+from jaxtyping import UInt64
+
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import printable
 
@@ -116,3 +119,9 @@ class CleaningReport:
     """Counts in the order of the steps, such as "train: pairs read" and "train: dropped, empty side"."""
 
     counts: dict[str, int]
+
+
+def hashes(texts: Iterator[str]) -> UInt64[np.ndarray, "texts"]:
+    """Return the first 64 bits of each text's SHA-256, in the order of the digests."""
+    digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in texts)
+    return np.frombuffer(digests, ">u8").astype(np.uint64)

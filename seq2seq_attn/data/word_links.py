@@ -16,10 +16,9 @@ from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.data.corpus import Split
+from seq2seq_attn.data.corpus import Split, hashes
 from seq2seq_attn.data.encoded import map_array
 from seq2seq_attn.data.store.pair_source import line_blocks
-from seq2seq_attn.data.store.prepare_text import hashes
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import replacing, sha256
 from seq2seq_attn.text import printable
