@@ -48,7 +48,6 @@ class SentencePieceTokenizer:
         input_sentence_size: number of sentence pairs, at most, that a model is trained on, evenly spread over the first
             half million. A larger corpus is stored in blocks drawn from all of its files, so these are a sample of it.
         num_sentinels: number of sentinels of a pre-training among the tokens, which no text has.
-
         min_count: with `word`, how often a word occurs in the training text at least; rarer ones have no token.
 
     Raises:

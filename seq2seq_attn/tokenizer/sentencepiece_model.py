@@ -41,7 +41,6 @@ def train_model(
         language: name of the sentences' language, for error messages.
         split_by_unicode_script: whether pieces may not contain both letters and other characters.
         num_sentinels: number of sentinels among the tokens.
-
         min_count: of a word model: how often each of its words occurs at least.
 
     Raises:
