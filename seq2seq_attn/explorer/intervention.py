@@ -167,6 +167,7 @@ def hidden(model: EncoderDecoder, visible: Bool[Tensor, "source"]) -> Iterator[N
     def hide_after(encoder: nn.Module, given: tuple[Any, ...], encoded: Encoded) -> Encoded:
         return replace(encoded, mask=encoded.mask & visible)
 
+    assert model.encoder is not None, "a translator reads a source"
     if hides_in_encoder(model):
         handle = model.encoder.register_forward_pre_hook(hide_before, with_kwargs=True)
     else:
