@@ -171,7 +171,9 @@ class GatheredBlock(NamedTuple):
         """Return whether a row sees a key."""
         return self.pairs.to(device, non_blocking=True)
 
-    seen_in_tile = seen
+    def seen_in_tile(self, device: torch.device) -> Bool[Tensor, "repeats rows keys"]:
+        """Return `seen`, which differs from tile to tile."""
+        return self.seen(device)
 
     def row_positions(self, device: torch.device) -> Int[Tensor, "repeats rows"]:
         return self.row + torch.arange(self.repeats * self.rows, device=device).view(self.repeats, self.rows)
