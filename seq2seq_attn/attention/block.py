@@ -172,6 +172,7 @@ class GatheredBlock(NamedTuple):
         return self.pairs.to(device, non_blocking=True)
 
     def seen_in_tile(self, device: torch.device) -> Bool[Tensor, "repeats rows keys"]:
+        """Return `seen`, which differs from tile to tile."""
         return self.seen(device)
 
     def row_positions(self, device: torch.device) -> Int[Tensor, "repeats rows"]:
