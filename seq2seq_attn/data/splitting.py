@@ -123,11 +123,8 @@ def with_test_set(corpus: LoadedCorpus) -> LoadedCorpus:
         f"No pairs are held out for a test, so {size:,} training pairs are scored, as test_train: this says what the "
         "model remembers, not how well it translates"
     )
-    chosen = Split(
-        [train.sources[row] for row in rows],
-        [train.targets[row] for row in rows],
-        [train.references[row] for row in rows],
-    )
+    sources, targets = ([side[row] for row in rows] for side in (train.sources, train.targets))
+    chosen = Split(sources, targets, [train.references[row] for row in rows])
     return replace(corpus, splits=corpus.splits | {"test_train": chosen})
 
 
