@@ -177,7 +177,7 @@ def test_the_composed_options_are_within_their_ranges(model: str) -> None:
         ("model.encoder.cell", "nope", "Literal['gru', 'lstm']"),
         ("model.tie_embeddings", "nope", "Literal['none', 'target', 'all'"),
         ("model.tie_embeddings", True, "Literal['none', 'target', 'all'"),
-        ("model.encoder", None, "a group with _target_ and _partial_=true"),
+        ("model.decoder", None, "a group with _target_ and _partial_=true"),
         ("tokenizer.joint", 99999, "bool"),
         ("data.cleaning.max_words", None, "int in [1, 1000000]"),
         ("trainer.gradient_clip_val", math.nan, "float | int | null in [0, inf)"),
