@@ -93,13 +93,14 @@ class SentencePieceTokenizer:
             self._load_files()
             return
         sources, targets = (sample(side, self.input_sentence_size) for side in (sources, targets))
-        self.joint = self.joint or not sources
+        one_sided = any(targets) and not sources
+        self.joint = self.joint or one_sided
         console = plain_console(quiet=not progress)
         with console.status(
-            f"Learning {self.model_type} tokens from {len(targets):,} {'sentence pairs' if sources else 'lines'}"
+            f"Learning {self.model_type} tokens from {len(targets):,} {'lines' if one_sided else 'sentence pairs'}"
         ):
             if self.joint:
-                source = target = self._train(sources + targets, "both languages" if sources else "the text")
+                source = target = self._train(sources + targets, "the text" if one_sided else "both languages")
             else:
                 source = self._train(sources, "the source language")
                 target = self._train(targets, "the target language")
