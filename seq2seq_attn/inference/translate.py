@@ -65,7 +65,7 @@ def translate(config: DictConfig) -> None:
     )
     if options["placeholders"]:
         attention = partial(attention_without_placeholders, attention)
-        answer = partial(answer_with_placeholders, answer, lambda *both: links(attention(*both)))
+        answer = partial(answer_with_placeholders, answer, lambda *both: links(attention(*both)), translator.words)
     if options["interactive"]:
         interact(lambda text: answer([text])[0])
     else:
@@ -125,6 +125,7 @@ def answers(
 def answer_with_placeholders(
     answer: Callable[..., list[Translation]],
     links: Callable[[str, Translation], list[Link]],
+    words: Callable[[Translation], list[str]],
     texts: list[str],
     **options: Any,
 ) -> list[Translation]:
@@ -132,7 +133,7 @@ def answer_with_placeholders(
     removed = [remove_placeholders(text) for text in texts]
     translations = answer([plain for plain, _ in removed], **options)
     return [
-        with_placeholders(translation, partial(links, plain), found) if found else translation
+        with_placeholders(translation, partial(links, plain), words, found) if found else translation
         for (plain, found), translation in zip(removed, translations, strict=True)
     ]
 
@@ -144,12 +145,14 @@ def attention_without_placeholders(
 
 
 def with_placeholders(
-    translation: Translation, links: Callable[[Translation], list[Link]], found: list[Placeholder]
+    translation: Translation,
+    links: Callable[[Translation], list[Link]],
+    words: Callable[[Translation], list[str]],
+    found: list[Placeholder],
 ) -> Translation:
-    text = insert_placeholders(translation.text, found, links(translation))
-    return translation._replace(
-        text=text, alternatives=[with_placeholders(one, links, found) for one in translation.alternatives]
-    )
+    alternatives = [with_placeholders(one, links, words, found) for one in translation.alternatives]
+    text = insert_placeholders(words(translation), found, links(translation))
+    return translation._replace(text=text, alternatives=alternatives)
 
 
 def interact(translate: Callable[[str], Translation]) -> None:
