@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -21,7 +19,7 @@ from seq2seq_attn.alignment.word_alignment import Extraction, Link
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
-from seq2seq_attn.inference.output import TranslationFiles, best_links
+from seq2seq_attn.inference.output import TranslationFiles, best_links, model_files, refuse_one_file
 from seq2seq_attn.inference.placeholders import Placeholder, insert_placeholders, remove_placeholders
 from seq2seq_attn.inference.translator import Translation, Translator
 from seq2seq_attn.options import TRANSLATE, check_options
@@ -29,7 +27,6 @@ from seq2seq_attn.paths import given_path
 from seq2seq_attn.process import is_closed
 from seq2seq_attn.text import printable
 
-MODEL_SUFFIXES = (".ckpt", ".safetensors", ".model")  # of the files that a run or a published folder is rebuilt from
 FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
 WRITTEN = ("output", "nbest", "alignments", "maps")
 LIMITS = ("batch_sentences", "batch_tokens", "max_source_tokens")
@@ -180,31 +177,12 @@ def check_files(paths: list[str], options: dict[str, Any]) -> None:
     if options["interactive"] and given:
         raise UserError(f"interactive=true answers at the prompt; leave out {', '.join(given)}")
     files: list[tuple[str, Any]] = []
-    for folder in (given_path(path, "ckpt_path") for path in paths):
-        models = [file for file in folder.rglob("*") if file.suffix in MODEL_SUFFIXES] if folder.is_dir() else []
-        files += [("ckpt_path", str(file)) for file in (folder, *models)]
+    for path in paths:
+        files += [("ckpt_path", file) for file in model_files(path, "ckpt_path")]
     files += given.items()
     for option, stream in (("input", sys.stdin), ("output", sys.stdout)):
         if options[option] is None:
             if is_closed(stream):
                 raise UserError(f"standard {option} is closed; open it, or give {option}=FILE")
             files.append((f"standard {option}", stream))
-    named: dict[str | tuple[int, int], tuple[str, Any]] = {}
-    for name, file in files:
-        key = identity(file)
-        other, other_file = (name, file) if key is None else named.setdefault(key, (name, file))
-        if other != name:
-            path = next((f", {one}" for one in (file, other_file) if isinstance(one, str)), "")
-            raise UserError(f"{other} and {name} are one file{path}; give each its own")
-
-
-def identity(file: Any) -> str | tuple[int, int] | None:
-    """Return device and inode of a path or a stream, or the resolved path of a new file; None for a terminal or
-    another device, which several options may share.
-    """
-    try:
-        status = os.stat(file if isinstance(file, str) else file.fileno())
-    except OSError:
-        return os.path.realpath(file) if isinstance(file, str) else None
-    shared = stat.S_ISCHR(status.st_mode) or stat.S_ISSOCK(status.st_mode)
-    return None if shared else (status.st_dev, status.st_ino)
+    refuse_one_file(files)
