@@ -73,9 +73,11 @@ def build(
         token_dropout=config["token_dropout"],
         guided_alignment=guided,
     )
+    for metric in metrics.values():
+        metric.check(module.model)
     if guided.is_on:
         guided.check(module.model)  # before the links are made
-        datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"])
+        datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"], config["trust"])
     return module, datamodule
 
 
