@@ -19,6 +19,7 @@ from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
 from seq2seq_attn.tokenizer.sentencepiece_model import MODEL_TYPES, SPECIALS, load_model, read_model, train_model
 
 log = logging.getLogger(__name__)
+WORD_MARK = "▁"  # SentencePiece's mark of a word's first token
 SAMPLED = 1 << 19  # sentences, as many as a shard of a prepared corpus has
 
 
