@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from seq2seq_attn import __version__
-from seq2seq_attn.alignment.forced_attention import WORD_MARK, SlotMap
+from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.head_summary import summaries
 from seq2seq_attn.alignment.word_alignment import word_of_each
+from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK
 
 FOLDER = Path(__file__).parents[1] / "explorer" / "page"
 MARK = '<meta name="generator" content="seq2seq-attn explore">'

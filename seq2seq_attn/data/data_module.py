@@ -131,8 +131,8 @@ class TranslationDataModule(pl.LightningDataModule):
         """Resume where `state_dict` was taken, as `batches_read` says."""
         if "train" in self.links and state_dict.get("links", self.links["train"].digest) != self.links["train"].digest:
             log.warning(
-                "guided_alignment: the word links are not those that the run was trained with until now, for eflomal "
-                "draws others once its cache is gone; the run continues with the new ones"
+                "guided_alignment: the word links are not those that the run was trained with until now; the run "
+                "continues with the new ones"
             )
         self._first_epoch = state_dict["epoch"]
         self._sampler("train").start_at(state_dict["epoch"], self.batches_read(state_dict))

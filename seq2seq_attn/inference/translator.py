@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any, NamedTuple, final
 from hydra.utils import instantiate
 
 from seq2seq_attn.alignment.bertviz import to_bertviz
-from seq2seq_attn.alignment.forced_attention import SlotMap
+from seq2seq_attn.alignment.forced_attention import SlotMap, marked_words
 from seq2seq_attn.alignment.page import widget
+from seq2seq_attn.alignment.word_alignment import word_of_each
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.errors import UserError
@@ -170,6 +172,14 @@ class Translator:
         else:
             target = [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
         return self._attention(source, target)
+
+    def words(self, translation: Translation) -> list[str]:
+        """Return the words of a translation that its links count; one with an unknown token may have blanks in it."""
+        ids = [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
+        of_word: dict[int, list[int]] = defaultdict(list)
+        for word, token in zip(word_of_each(marked_words(self.tokenizer, translation.tokens)), ids, strict=True):
+            of_word[int(word)].append(token)
+        return [" ".join(text.split()) for text in self.tokenizer.decode_target(list(of_word.values()))]
 
     def _attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         return self.engine.attention(source, target) if source or not self.engine.reads_source else []

@@ -26,6 +26,7 @@ from seq2seq_attn.tokenizer.sentencepiece_model import (
 )
 
 log = logging.getLogger(__name__)
+WORD_MARK = "▁"  # SentencePiece's mark of a word's first token
 SAMPLED = 1 << 19  # sentences, as many as a shard of a prepared corpus has
 
 

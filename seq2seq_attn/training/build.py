@@ -91,9 +91,11 @@ def build(
         translates=not corpus.is_one_sided,
         scheduled_sampling=scheduled,
     )
+    for metric in metrics.values():
+        metric.check(module.model)
     if guided.is_on:
         guided.check(module.model)  # before the links are made
-        datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"])
+        datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"], config["trust"])
     return module, datamodule
 
 
