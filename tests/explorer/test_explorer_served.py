@@ -71,13 +71,13 @@ def test_hostile_sentences_are_answered_or_refused_in_one_sentence_and_none_is_l
     for text, answer in zip(sentences, answers, strict=True):
         assert answer.headers["content-type"] == "application/json"
         assert answer.body.isascii()
-        if answer.status == 200:
+        assert answer.status == 200, answer.json
+        if "error" not in answer.json:
             assert answer.json["slots"][0]["name"] == "cross/0"
         else:
-            assert answer.status == 400, answer.json
             error = answer.json["error"]
             assert error.isprintable()
             assert len(error) < 300
             assert "empty" in error or len(text) > 1000
-    assert sum(answer.status == 200 for answer in answers) > 450
+    assert sum("slots" in answer.json for answer in answers) > 450
     assert grown < 200_000, f"{grown} KiB more at most"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -232,6 +233,14 @@ def test_a_search_that_takes_too_long_is_stopped(translators: list[Translator]) 
     with pytest.raises(UserError, match="the search took longer than 0 seconds; use a smaller one"):
         hasty.look({"source": TEXT})
     assert not translators[RNN].engine.model.embed_target._forward_pre_hooks  # type: ignore[attr-defined]
+
+
+def test_a_search_that_nobody_waits_for_is_stopped(explorer: Explorer) -> None:
+    stopped = Event()
+    assert explorer.look({"source": TEXT}, stopped)["target"]["text"]
+    stopped.set()
+    with pytest.raises(UserError, match="the search was stopped"):
+        explorer.look({"source": TEXT}, stopped)
 
 
 def test_searches_without_a_tree_say_so(explorer: Explorer) -> None:
