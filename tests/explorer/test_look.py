@@ -25,8 +25,10 @@ from explorer.three_models import (
 )
 from tiny import write_checkpoint
 
+from seq2seq_attn.attention.build import build_attention
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.explorer import look as look_module
+from seq2seq_attn.explorer.describe import describe
 from seq2seq_attn.explorer.look import Explorer
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.translator import Translator
@@ -218,6 +220,23 @@ def test_the_models_are_described(explorer: Explorer, translators: list[Translat
     assert slot["parts"]["score"].startswith("additive: v . tanh(W q + U k)")
     assert slot["parts"]["mix"] is None
     assert slot["sums_to_one"] is True
+
+
+@pytest.mark.parametrize(
+    ("preset", "parts"),
+    [
+        ("synthesizer_dense_vanilla", ["W2 relu(W1 x + b1) + b2", "(W q) . (U k) / sqrt(d_k)", "exp(score) / sum of"]),
+        ("synthesizer_random_dense", ["W2 relu(W1 x + b1) + b2", "Random synthesizer: R,"]),
+        ("soft_cap", ["c tanh(score / c)", "(W q) . (U k) / sqrt(d_k)"]),
+        ("entmax15", ["q . W k", "1.5-entmax"]),
+        ("linear", ["phi(x) = elu(x) + 1"]),
+    ],
+)
+def test_a_description_holds_the_formula_of_each_component(preset: str, parts: list[str]) -> None:
+    found = describe(build_attention(preset, query_dim=16, key_dim=16, num_heads=1).attention, None, None)
+    for part in parts:
+        assert part in found["formula"]
+        assert any(part in text for text in found["parts"].values() if text is not None)
 
 
 def test_an_ensemble_is_refused(translators: list[Translator], tmp_path: Path) -> None:
