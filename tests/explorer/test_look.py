@@ -228,7 +228,7 @@ def test_the_models_are_described(explorer: Explorer, translators: list[Translat
         ("synthesizer_dense_vanilla", ["W2 relu(W1 x + b1) + b2", "(W q) . (U k) / sqrt(d_k)", "exp(score) / sum of"]),
         ("synthesizer_random_dense", ["W2 relu(W1 x + b1) + b2", "Random synthesizer: R,"]),
         ("soft_cap", ["c tanh(score / c)", "(W q) . (U k) / sqrt(d_k)"]),
-        ("entmax15", ["q . W k", "1.5-entmax"]),
+        ("entmax15", ["q . W k", "between softmax and sparsemax"]),
         ("linear", ["phi(x) = elu(x) + 1"]),
     ],
 )
