@@ -44,10 +44,16 @@ UNPACK = """\
 """
 
 
-def self_contained(models: dict[str, Any], looks: list[dict[str, Any]]) -> str:
+def self_contained(
+    models: dict[str, Any], looks: Sequence[dict[str, Any]], forced: Sequence[dict[str, Any]] = ()
+) -> str:
     """Return the page as one HTML file that holds the answers of `/api/models` and `/api/look`, packed.
 
     Its policy admits the one script and the one style by their digests, and no request.
+
+    Args:
+        looks: for each sentence one of each model.
+        forced: `{"of": index, "look": look}`: a look of another model at the translation of `looks[index]`.
     """
     html = (FOLDER / "index.html").read_text(encoding="utf-8")
     found_style, found_script = STYLE.search(html), SCRIPT.search(html)
@@ -58,7 +64,8 @@ def self_contained(models: dict[str, Any], looks: list[dict[str, Any]]) -> str:
     assert "</" not in style, "a style sheet cannot end its element"
     assert not re.search(r"</script|<!--", script, re.IGNORECASE), "a module cannot end its element"
     policy = POLICY.format(script=digest(script), style=digest(style))
-    data = f'<script type="application/json" id="data">{packed({"models": models, "looks": looks})}</script>'
+    answers = {"models": models, "looks": looks, "forced": forced}
+    data = f'<script type="application/json" id="data">{packed(answers)}</script>'
     html = html.replace(found_style[0], f"<style>{style}</style>")
     html = html.replace(found_script[0], f'{data}\n<script type="module">{script}</script>')
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n{MARK}'

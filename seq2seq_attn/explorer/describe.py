@@ -13,6 +13,7 @@ from torch import nn
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.kernel_attention import KernelAttention
 from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.paths import conf_directory
 
 PARTS = ("score", "pattern", "normalizer", "mix", "gate", "feature_map")
@@ -27,7 +28,7 @@ def describe(layer: AttentionLayer, config: dict[str, Any] | None, chosen: str |
     """
     preset = None if config is None else closest_preset(config, chosen)
     modules = {part: getattr(layer, part, None) for part in PARTS}
-    parts = {part: None if module is None else first_line(module) for part, module in modules.items()}
+    parts = {part: None if module is None else text_of(module) for part, module in modules.items()}
     names = {part: option_name(module) for part, module in modules.items() if module is not None}
     title = " × ".join(names.values()) if preset is None else title_of(preset)
     return {
@@ -52,6 +53,12 @@ def first_line(module: nn.Module) -> str:
     """Return the first sentences of a part's file: its name, formula and paper."""
     text = inspect.getdoc(inspect.getmodule(type(module))) or inspect.getdoc(type(module)) or type(module).__name__
     return " ".join(text.partition("\n\n")[0].split())
+
+
+def text_of(module: nn.Module) -> str:
+    """Return the first sentences of a part, and of the scores that it is made of."""
+    inside = [one for one in module.modules() if isinstance(one, Score) and one is not module]
+    return " ".join(map(first_line, [module, *inside]))
 
 
 def slot_configs(model: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -86,23 +87,26 @@ class Explorer:
             "models": [model.describe() for model in self._models],
         }
 
-    def look(self, request: Any) -> dict[str, Any]:
+    def look(self, request: Any, stopped: threading.Event | None = None) -> dict[str, Any]:
         """Answer a request (see `LookRequest`).
 
+        Args:
+            stopped: nobody waits for the answer any more; its search stops at the next token.
+
         Raises:
-            UserError: for a request that is wrong, or cannot be answered, in one sentence.
+            UserError: for a request that is wrong, is stopped, or cannot be answered, in one sentence.
         """
         begun = time.perf_counter()
         parsed = parse_look(request, [model.bounds for model in self._models])
         model = self._models[parsed.model]
-        with torch.inference_mode(), time_limit(model.model, self.max_seconds):
+        with torch.inference_mode(), time_limit(model.model, self.max_seconds, stopped):
             answer = model.look(parsed)
         return answer | {"seconds": time.perf_counter() - begun}
 
 
 @contextmanager
-def time_limit(model: EncoderDecoder, seconds: float) -> Iterator[None]:
-    """Stop a search at the next token after some seconds.
+def time_limit(model: EncoderDecoder, seconds: float, stopped: threading.Event | None) -> Iterator[None]:
+    """Stop a search at the next token after some seconds, or once an event is set.
 
     Raises:
         UserError: if it is stopped.
@@ -110,6 +114,8 @@ def time_limit(model: EncoderDecoder, seconds: float) -> Iterator[None]:
     end = time.monotonic() + seconds
 
     def check(*_: Any) -> None:
+        if stopped is not None and stopped.is_set():
+            raise UserError("the search was stopped")
         if time.monotonic() > end:
             raise UserError(
                 f"the search took longer than {seconds:g} seconds; use a smaller one, or a shorter sentence"

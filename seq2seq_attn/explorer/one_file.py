@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from seq2seq_attn.inference.lines import line_count, opened, read_lines
 from seq2seq_attn.inference.output import written
 
 MOST_SENTENCES = 100
+MOST_WEIGHTS = 1 << 26  # of a page, which a browser reads at once
+Look = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def check_page(page: Path) -> None:
@@ -55,21 +58,33 @@ def read_sentences(file: str) -> dict[int, str]:
     return sentences
 
 
-def write_page(
-    page: Path,
-    file: str,
-    sentences: dict[int, str],
-    models: dict[str, Any],
-    look: Callable[[dict[str, Any]], dict[str, Any]],
-) -> None:
-    """Write the page of some lines of `file`, each translated by every model."""
+def write_page(page: Path, file: str, sentences: dict[int, str], models: dict[str, Any], look: Look) -> None:
+    """Write the page of some lines of `file`, each translated by every model, whose translations the others read.
+
+    Raises:
+        UserError: for a sentence that cannot be shown, or more weights than a page may hold.
+    """
+    looks: list[dict[str, Any]] = []
+    forced: list[dict[str, Any]] = []
+    total = 0
     with line_count_of(len(sentences)) as advance:
-        looks = []
         for number, text in sentences.items():
-            looks += [halved(one) for one in looks_of(text, len(models["models"]), look, f"{file}, line {number}")]
+            try:
+                own = [asked(look, model=model, source=text, tree=True) for model in range(len(models["models"]))]
+            except UserError as error:
+                raise UserError(f"{file}, line {number}: {error}") from error
+            others = forced_looks(own, models["models"], look)
+            forced += [{"of": len(looks) + first, "look": other} for first, other in others]
+            looks += own
+            total += sum(weights_of(one) for one in [*own, *(other for _, other in others)])
+            if total > MOST_WEIGHTS:
+                raise UserError(
+                    f"{file}, line {number}: the maps up to here have {total:,} weights, and {MOST_WEIGHTS:,} are the "
+                    "most of a page; give fewer or shorter sentences"
+                )
             advance(1)
     with written("page", str(page)) as stream:
-        stream.write(self_contained(models, looks).encode())
+        stream.write(self_contained(models, looks, forced).encode())
     print(f"wrote {page}: {len(sentences)} sentences, {page.stat().st_size / 1e6:.1f} MB")
 
 
@@ -77,11 +92,28 @@ def line_count_of(total: int) -> Any:
     return line_count(total, sys.stderr.isatty())
 
 
-def looks_of(
-    text: str, num_models: int, look: Callable[[dict[str, Any]], dict[str, Any]], location: str
-) -> Iterator[dict[str, Any]]:
-    for model in range(num_models):
-        try:
-            yield look({"model": model, "source": text, "tree": True})
-        except UserError as error:
-            raise UserError(f"{location}: {error}") from error
+def asked(look: Look, **request: Any) -> dict[str, Any]:
+    """Return a look with its request, and weights of 16 bits."""
+    return halved(look(request)) | {"request": request}
+
+
+def forced_looks(
+    own: Sequence[dict[str, Any]], models: Sequence[dict[str, Any]], look: Look
+) -> list[tuple[int, dict[str, Any]]]:
+    """Return, for each pair of models, the index of the first and the look of the second at the first's translation.
+
+    A translation that the second model cannot read, because it is too long for it, has none.
+    """
+    found = []
+    for first, one in enumerate(own):
+        for second, model in enumerate(models):
+            equal = model["tokenizer"] == models[first]["tokenizer"]
+            target = {"target_tokens": one["target"]["token_ids"]} if equal else {"target": one["target"]["text"]}
+            if second != first:
+                with suppress(UserError):
+                    found.append((first, asked(look, model=second, source=one["request"]["source"], **target)))
+    return found
+
+
+def weights_of(look: dict[str, Any]) -> int:
+    return sum(slot["heads"] * slot["rows"] * slot["columns"] for slot in look["slots"])

@@ -13,7 +13,7 @@ MAX_CHARACTERS: Final = 10_000  # of a text
 MAX_INTERVENTIONS: Final = 1_000
 MAX_NUMBER: Final = 2**53  # of JSON, beyond which a browser's numbers have gaps
 KEYS: Final = (
-    "model", "source", "search", "target", "target_tokens", "prefix", "interventions", "hide", "tree", "slots", "page",
+    "model", "source", "search", "target", "target_tokens", "prefix", "interventions", "hide", "tree", "slots",
 )  # fmt: skip
 MAX_SHOWN: Final = 60
 
@@ -69,8 +69,6 @@ def parse_look(data: Any, models: Sequence[ModelBounds]) -> LookRequest:
         UserError: for anything else, in one sentence.
     """
     given = check_object(data, KEYS, "a request")
-    if type(given.get("page", "")) not in (str, int, type(None)):
-        raise UserError(f"page={shown(given['page'])} must be a string")
     number = check_int(given.get("model", 0), "model", 0, len(models) - 1)
     bounds = models[number]
     source = check_text(given.get("source"), "source")

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+import threading
 import traceback
 import webbrowser
 from collections.abc import AsyncIterator, Callable
@@ -36,6 +37,8 @@ PAGE = Path(__file__).with_name("page")
 MOST_BYTES = 1 << 20  # of a request: 100,000 characters, each of which JSON may write in six bytes
 MOST_WAITING = 64  # requests at once, the one that is computed among them
 CHUNK = 1 << 18  # bytes that are sent at once
+READ_SECONDS = 10  # after which a browser that does not send its request is given up
+POLL_SECONDS = 0.1  # between two looks at whether the browser of a computation has left
 SEND_SECONDS = 60  # after which a browser that does not read its answer is given up
 LEAVE_SECONDS = 0.5
 INTERRUPTED = 130
@@ -50,7 +53,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 Models = Callable[[], dict[str, Any]]
-Look = Callable[[dict[str, Any]], dict[str, Any]]
+Look = Callable[[dict[str, Any], threading.Event], dict[str, Any]]
 
 
 def listen(port: int | None) -> socket.socket:
@@ -69,7 +72,7 @@ def serve(models: Models, look: Look, listener: socket.socket, *, open_browser: 
 
     Args:
         models: returns what `/api/models` answers.
-        look: answers a request of `/api/look`, or raises a UserError.
+        look: answers a request of `/api/look`, or raises a UserError; it may stop when its event is set.
     """
     port = listener.getsockname()[1]
     with ThreadPoolExecutor(1, "explorer") as worker:
@@ -153,7 +156,7 @@ class LookEndpoint:
     """Answers the requests of `/api/look` one at a time, in the order in which they came.
 
     The turn of a request ends when its answer is sent, so at most one answer is in memory. A browser that has left when
-    its turn comes is skipped.
+    its turn comes is skipped, and the computation of one that leaves later is stopped.
     """
 
     def __init__(self, look: Look, worker: ThreadPoolExecutor) -> None:
@@ -175,19 +178,33 @@ class LookEndpoint:
 
     async def _answer(self, request: Request, send: Send) -> None:
         response: Response
-        given = await read_json(request)
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                given = await read_json(request)
+        except TimeoutError:
+            given = refusal(408, f"The request did not arrive within {READ_SECONDS} seconds; send it again")
         if isinstance(given, Response):
             await given(request.scope, request.receive, send)
             return
         async with self._turn:
             if await request.is_disconnected():
                 return
-            loop = asyncio.get_running_loop()
-            status, body = await loop.run_in_executor(self._worker, computed, self._look, given)
+            status, body = await self._compute(request, given)
             headers = {"content-length": str(len(body))}
             response = StreamingResponse(chunks(body), status, headers, media_type="application/json")
             async with asyncio.timeout(SEND_SECONDS):
                 await response(request.scope, request.receive, send)
+
+    async def _compute(self, request: Request, given: dict[str, Any]) -> tuple[int, bytes]:
+        """Return status and body; ask the computation to stop if the browser leaves."""
+        stopped = threading.Event()
+        loop = asyncio.get_running_loop()
+        computation = loop.run_in_executor(self._worker, computed, self._look, given, stopped)
+        while not (await asyncio.wait([computation], timeout=POLL_SECONDS))[0]:
+            if await request.is_disconnected():
+                stopped.set()
+                break
+        return await computation
 
 
 async def read_json(request: Request) -> dict[str, Any] | Response:
@@ -210,12 +227,15 @@ async def read_json(request: Request) -> dict[str, Any] | Response:
     return given if isinstance(given, dict) else refusal(400, "The request is not a JSON object")
 
 
-def computed(look: Look, given: dict[str, Any]) -> tuple[int, bytes]:
-    """Return status and body of the answer to a request."""
+def computed(look: Look, given: dict[str, Any], stopped: threading.Event) -> tuple[int, bytes]:
+    """Return status and body of the answer to a request.
+
+    A user's mistake, such as a sentence that is too long, is an answer: browsers print other statuses to their console.
+    """
     try:
-        return 200, json.dumps(look(given), allow_nan=False, separators=(",", ":")).encode()
+        return 200, json.dumps(look(given, stopped), allow_nan=False, separators=(",", ":")).encode()
     except UserError as error:
-        return 400, error_body(str(error))
+        return 200, error_body(str(error))
     except Exception as error:
         traceback.print_exc()  # a bug, or no memory: for the terminal
         return 500, error_body(f"The computation failed ({type(error).__name__}: {one_line(error)[:200]})")

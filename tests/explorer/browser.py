@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
@@ -120,6 +121,12 @@ class Page:
         """Move the slider of decoding steps."""
         change = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))"
         self.run(change, self.one("step"), step)
+
+    def reload(self) -> None:
+        """Load the page's address again, which the last change reaches after 0.3 seconds."""
+        time.sleep(0.4)
+        self.browser.refresh()
+        self.wait_for_state("shown")
 
     def view(self, name: str) -> None:
         """Open a view by its tab."""

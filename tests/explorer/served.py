@@ -5,14 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from seq2seq_attn.explorer.server import application, listen, server_of
-
-Look = Callable[[dict[str, Any]], dict[str, Any]]
+from seq2seq_attn.explorer.server import Look, application, listen, server_of
 
 
 class Answer(NamedTuple):

@@ -8,6 +8,7 @@ import time
 from io import BytesIO
 from pathlib import Path
 from statistics import median
+from threading import Event
 
 from configs import ROOT
 from explorer.browser import Page, start_browser
@@ -40,8 +41,8 @@ def main(run: str) -> None:
     assert browser is not None, "apt-get install chromium chromium-driver"
     seconds: list[float] = []
 
-    def look(request: dict) -> dict:
-        answer = explorer.look(request)
+    def look(request: dict, stopped: Event) -> dict:
+        answer = explorer.look(request, stopped)
         seconds.append(answer["seconds"])
         return answer
 

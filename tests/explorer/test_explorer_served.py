@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import resource
+import os
 from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -49,6 +50,11 @@ def test_numbers_equal_those_of_the_translator(
             assert np.abs(weights - one.weights).max() < 1e-6
 
 
+def resident() -> float:
+    """Return the memory that this process has now, in MiB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 def hostile_sentence(number: int) -> str:
     random = Random(number)
     pieces = random.choices(MARKUP + CONTROLS + SCRIPTS, k=random.randrange(1, 4))
@@ -62,22 +68,23 @@ def test_hostile_sentences_are_answered_or_refused_in_one_sentence_and_none_is_l
     sentences += ["", " ", "\n", "a" * 10**5, "a " * 50_000, "<b>" * 30_000, "\ud800" * 10**5, "é" * 9_999]
     explorer = explorers["rnn"]
     with serving(explorer.models(), explorer.look) as served, ThreadPoolExecutor(50) as clients:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        served.look(source="the cat", slots=["cross/0"])  # what the first answer loads stays
+        before = resident()
         quick = [{"search": SHORT} if number % 2 else {"target_tokens": [7, 9]} for number in range(len(sentences))]
         asked = [{"source": text, "slots": ["cross/0"]} | more for text, more in zip(sentences, quick, strict=True)]
         answers = list(clients.map(lambda request: served.look(**request), asked))
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        grown = resident() - before
     assert len(answers) == 500
     for text, answer in zip(sentences, answers, strict=True):
         assert answer.headers["content-type"] == "application/json"
         assert answer.body.isascii()
-        if answer.status == 200:
+        assert answer.status == 200, answer.json
+        if "error" not in answer.json:
             assert answer.json["slots"][0]["name"] == "cross/0"
         else:
-            assert answer.status == 400, answer.json
             error = answer.json["error"]
             assert error.isprintable()
             assert len(error) < 300
             assert "empty" in error or len(text) > 1000
-    assert sum(answer.status == 200 for answer in answers) > 450
-    assert grown < 200_000, f"{grown} KiB more at most"
+    assert sum("slots" in answer.json for answer in answers) > 450
+    assert grown < 100, f"{grown:.0f} MiB more"

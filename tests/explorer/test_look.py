@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ from explorer.three_models import (
 )
 from tiny import write_checkpoint
 
+from seq2seq_attn.attention.build import build_attention
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.explorer import look as look_module
+from seq2seq_attn.explorer.describe import describe
 from seq2seq_attn.explorer.look import Explorer
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.translator import Translator
@@ -219,6 +222,23 @@ def test_the_models_are_described(explorer: Explorer, translators: list[Translat
     assert slot["sums_to_one"] is True
 
 
+@pytest.mark.parametrize(
+    ("preset", "parts"),
+    [
+        ("synthesizer_dense_vanilla", ["W2 relu(W1 x + b1) + b2", "(W q) . (U k) / sqrt(d_k)", "exp(score) / sum of"]),
+        ("synthesizer_random_dense", ["W2 relu(W1 x + b1) + b2", "Random synthesizer: R,"]),
+        ("soft_cap", ["c tanh(score / c)", "(W q) . (U k) / sqrt(d_k)"]),
+        ("entmax15", ["q . W k", "between softmax and sparsemax"]),
+        ("linear", ["phi(x) = elu(x) + 1"]),
+    ],
+)
+def test_a_description_holds_the_formula_of_each_component(preset: str, parts: list[str]) -> None:
+    found = describe(build_attention(preset, query_dim=16, key_dim=16, num_heads=1).attention, None, None)
+    for part in parts:
+        assert part in found["formula"]
+        assert any(part in text for text in found["parts"].values() if text is not None)
+
+
 def test_an_ensemble_is_refused(translators: list[Translator], tmp_path: Path) -> None:
     files = [write_checkpoint(tmp_path / f"{seed}.ckpt", seed=seed) for seed in (1, 2)]
     with pytest.raises(UserError, match="not at an ensemble's"):
@@ -232,6 +252,14 @@ def test_a_search_that_takes_too_long_is_stopped(translators: list[Translator]) 
     with pytest.raises(UserError, match="the search took longer than 0 seconds; use a smaller one"):
         hasty.look({"source": TEXT})
     assert not translators[RNN].engine.model.embed_target._forward_pre_hooks  # type: ignore[attr-defined]
+
+
+def test_a_search_that_nobody_waits_for_is_stopped(explorer: Explorer) -> None:
+    stopped = Event()
+    assert explorer.look({"source": TEXT}, stopped)["target"]["text"]
+    stopped.set()
+    with pytest.raises(UserError, match="the search was stopped"):
+        explorer.look({"source": TEXT}, stopped)
 
 
 def test_searches_without_a_tree_say_so(explorer: Explorer) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from seq2seq_attn.alignment.page import halved_slot, self_contained
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.explorer import one_file
 from seq2seq_attn.explorer.one_file import MOST_SENTENCES, check_page, read_sentences, write_page
 
 HOSTILE = "</script><script>alert(1)</script><!-- & \u2028 \ud800"
@@ -38,7 +39,7 @@ def data_of(page: str) -> Any:
 def test_the_data_comes_back_and_no_text_becomes_markup() -> None:
     looks = [{"source": {"text": HOSTILE}}]
     page = self_contained({"models": [{"run": HOSTILE}]}, looks)
-    assert data_of(page) == {"models": {"models": [{"run": HOSTILE}]}, "looks": looks}
+    assert data_of(page) == {"models": {"models": [{"run": HOSTILE}]}, "looks": looks, "forced": []}
     assert "alert(1)" not in page
 
 
@@ -85,16 +86,28 @@ def test_sentences_are_the_lines_that_are_not_blank(tmp_path: Path) -> None:
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     if request["source"] == "long":
         raise UserError("the sentence has 900 tokens, and 512 are the most here; shorten it")
-    return {"model": request["model"], "text": request["source"], "slots": [slot(np.ones(3))]}
+    read = [name for name in ("target", "target_tokens") if name in request]
+    shown = f"{request['source']} of {request['model']}"
+    sizes = {"heads": 1, "rows": 1, "columns": 3}
+    return {
+        "model": request["model"],
+        "read": [f"{name} {request[name]}" for name in read],
+        "target": {"text": shown, "token_ids": [request["model"]]},
+        "slots": [slot(np.ones(3)) | sizes],
+    }
+
+
+MODELS = {"models": [{"tokenizer": name} for name in ("x", "x", "y")]}
 
 
 def test_a_page_replaces_only_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page, models = tmp_path / "maps.html", {"models": ["a", "b"]}
+    page = tmp_path / "maps.html"
     check_page(page)
-    write_page(page, "english.txt", {3: "one", 5: "two"}, models, answer)
+    write_page(page, "english.txt", {3: "one", 5: "two"}, MODELS, answer)
     assert re.fullmatch(r"wrote .*maps\.html: 2 sentences, \d\.\d MB\n", capsys.readouterr().out)
     looks = data_of(page.read_text())["looks"]
-    assert [(look["model"], look["text"]) for look in looks] == [(0, "one"), (1, "one"), (0, "two"), (1, "two")]
+    assert [look["target"]["text"] for look in looks] == [f"{text} of {m}" for text in ("one", "two") for m in range(3)]
+    assert looks[1]["request"] == {"model": 1, "source": "one", "tree": True}
     check_page(page)
     page.write_text("<!doctype html>\n<title>Mine</title>\n")
     with pytest.raises(
@@ -110,5 +123,59 @@ def test_a_page_replaces_only_a_page(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_sentence_that_cannot_be_shown_is_named_and_nothing_is_written(tmp_path: Path) -> None:
     page = tmp_path / "maps.html"
     with pytest.raises(UserError, match=r"^english.txt, line 7: the sentence has 900 tokens"):
-        write_page(page, "english.txt", {3: "one", 7: "long"}, {"models": ["a"]}, answer)
+        write_page(page, "english.txt", {3: "one", 7: "long"}, MODELS, answer)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_each_model_reads_the_translations_of_the_others(tmp_path: Path) -> None:
+    page = tmp_path / "maps.html"
+    write_page(page, "english.txt", {1: "one", 2: "two"}, MODELS, answer)
+    forced = data_of(page.read_text())["forced"]
+    assert [(each["of"], each["look"]["model"], *each["look"]["read"]) for each in forced[6:]] == [
+        (3, 1, "target_tokens [0]"), (3, 2, "target two of 0"), (4, 0, "target_tokens [1]"), (4, 2, "target two of 1"),
+        (5, 0, "target two of 2"), (5, 1, "target two of 2"),
+    ]  # fmt: skip
+
+
+def test_a_translation_that_another_model_cannot_read_has_no_comparison(tmp_path: Path) -> None:
+    def short(request: dict[str, Any]) -> dict[str, Any]:
+        if "target_tokens" in request:
+            raise UserError("the target_tokens has 900 tokens, and 512 are the most here; shorten it")
+        return answer(request)
+
+    page = tmp_path / "maps.html"
+    write_page(page, "english.txt", {1: "one"}, MODELS, short)
+    forced = data_of(page.read_text())["forced"]
+    assert [(each["of"], each["look"]["model"]) for each in forced] == [(0, 2), (1, 2), (2, 0), (2, 1)]
+
+
+def test_a_page_of_too_many_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_file, "MOST_WEIGHTS", 40)
+    page = tmp_path / "maps.html"
+    write_page(page, "english.txt", {1: "one"}, MODELS, answer)
+    page.unlink()
+    with pytest.raises(
+        UserError, match="line 2: the maps up to here have 54 weights, and 40 are the most of a page; give fewer or sho"
+    ):
+        write_page(page, "english.txt", {1: "one", 2: "two", 3: "three"}, MODELS, answer)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ten_sentences_of_forty_tokens_are_at_most_8_mb(tmp_path: Path) -> None:
+    """Of 6 + 6 layers of 8 heads."""
+    random = np.random.default_rng(0)
+    tokens = [f"\u2581token{number}" for number in range(40)]
+
+    def look(request: dict[str, Any]) -> dict[str, Any]:
+        sizes = {"heads": 8, "rows": 41, "columns": 41}
+        of_side = {"text": " ".join(tokens), "tokens": [*tokens, "</s>"], "token_ids": list(range(40))}
+        slots = [slot(random.dirichlet(np.ones(41), (8, 41))) | sizes for _ in range(18)]
+        top = [[{"id": n, "token": tokens[n], "log_prob": -random.random()} for n in range(10)] for _ in range(41)]
+        node = {"id": 1, "parent": 0, "token_id": 1, "token": tokens[0], "state": "kept", "score": None, "rank": 1}
+        steps = [{"nodes": [node | {"log_prob": random.random(), "total": random.random()}] * 10} for _ in range(41)]
+        sides = {"source": of_side, "target": of_side, "top": top, "tree": {"steps": steps, "best": 1}}
+        return {"model": 0, "slots": slots, **sides}
+
+    page = tmp_path / "maps.html"
+    write_page(page, "english.txt", dict.fromkeys(range(10), "a sentence"), {"models": [{"tokenizer": "x"}]}, look)
+    assert 4e6 < page.stat().st_size < 8e6

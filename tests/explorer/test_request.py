@@ -33,7 +33,7 @@ def test_a_request_is_a_value() -> None:
     data = {
         "model": 1, "source": TEXT, "search": {"name": "beam"}, "prefix": [7, 9], "hide": [1], "tree": True,
         "interventions": [{"do": "knock_out", "slot": "self/0", "head": 1}, {"do": "uniform", "slot": "cross/0"}],
-        "target": None, "slots": ["cross/0"], "page": "a1",
+        "target": None, "slots": ["cross/0"],
     }  # fmt: skip
     assert parse_look(data, BOUNDS) == LookRequest(
         1,

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,20 +19,24 @@ from seq2seq_attn.explorer import server
 
 
 class Echo:
-    """A look that says what it was asked; it waits where `gate` is closed, and counts."""
+    """A look that says what it was asked; it waits where `gate` is closed, until it is stopped, and counts."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.gate.set()
         self.asked: list[str] = []
         self.running = self.most_running = 0
+        self.stopped: list[str] = []
 
-    def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, request: dict[str, Any], stopped: threading.Event) -> dict[str, Any]:
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
             self.asked.append(request["source"])
-            self.gate.wait(30)
+            while not self.gate.wait(0.01):
+                if stopped.is_set():
+                    self.stopped.append(request["source"])
+                    raise UserError("the search was stopped")
             if request["source"] == "refused":
                 raise UserError("source= is refused; give another")
             if request["source"] == "broken":
@@ -112,7 +117,7 @@ def test_a_users_mistake_is_a_sentence_and_a_bug_has_its_traceback_on_the_termin
     served: Served, capfd: pytest.CaptureFixture[str]
 ) -> None:
     refused, broken = served.look(source="refused"), served.look(source="broken")
-    assert (refused.status, refused.json) == (400, {"error": "source= is refused; give another"})
+    assert (refused.status, refused.json) == (200, {"error": "source= is refused; give another"})
     assert broken.status == 500
     assert broken.json == {"error": "The computation failed (RuntimeError: the search failed)"}
     assert "Traceback" in capfd.readouterr().err
@@ -170,21 +175,65 @@ def test_more_requests_than_the_queue_holds_are_refused(
     assert served.look(source="later").status == 200
 
 
-def test_the_request_of_a_browser_that_has_left_is_not_computed(served: Served, echo: Echo) -> None:
+def head_of(served: Served, length: int) -> bytes:
+    """Return the lines before the body of a request."""
+    lines = ("POST /api/look HTTP/1.1", f"Host: 127.0.0.1:{served.port}", "Content-Type: application/json")
+    return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
+
+
+@contextmanager
+def leaving(served: Served, source: str) -> Iterator[None]:
+    """Send a request, and leave at the end of the block without its answer."""
+    body = json.dumps({"source": source}).encode()
+    with socket.create_connection(("127.0.0.1", served.port), 20) as connection:
+        connection.sendall(head_of(served, len(body)) + body)
+        yield
+
+
+def test_the_request_of_a_browser_that_has_left_is_not_computed(
+    served: Served, echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    read_json = server.read_json
+
+    async def recorded(request: Any) -> Any:
+        given = await read_json(request)
+        read.append(given["source"])
+        return given
+
+    monkeypatch.setattr(server, "read_json", recorded)
     echo.gate.clear()
-    body = json.dumps({"source": "left"}).encode()
-    head = f"POST /api/look HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nContent-Type: application/json\r\n"
     with ThreadPoolExecutor(2) as clients:
         first = clients.submit(served.look, source="first")
         wait_until(lambda: echo.asked == ["first"])
-        with socket.create_connection(("127.0.0.1", served.port), 20) as leaving:
-            leaving.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            time.sleep(0.1)
+        with leaving(served, "left"):
+            wait_until(lambda: read == ["first", "left"])
         last = clients.submit(served.look, source="last")
-        time.sleep(0.1)
+        wait_until(lambda: read == ["first", "left", "last"])
         echo.gate.set()
         assert (first.result().status, last.result().status) == (200, 200)
     assert echo.asked == ["first", "last"]
+
+
+def test_the_computation_of_a_browser_that_leaves_is_stopped(served: Served, echo: Echo) -> None:
+    echo.gate.clear()
+    with leaving(served, "left"):
+        wait_until(lambda: echo.asked == ["left"])
+        assert echo.stopped == []
+    wait_until(lambda: echo.stopped == ["left"])
+    echo.gate.set()
+    assert served.look(source="next").json["source"] == "next"
+
+
+def test_a_request_that_does_not_arrive_leaves_its_place(
+    served: Served, echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_WAITING", 1)
+    monkeypatch.setattr(server, "READ_SECONDS", 0.2)
+    with socket.create_connection(("127.0.0.1", served.port), 20) as idle:
+        idle.sendall(head_of(served, 100) + b"{")
+        assert idle.recv(1 << 16).startswith(b"HTTP/1.1 408 ")
+        assert served.look(source="next").status == 200
 
 
 def test_a_port_in_use_is_one_sentence(served: Served) -> None:

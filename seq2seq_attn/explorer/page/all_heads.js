@@ -7,7 +7,7 @@ import { weightImage } from "./heat_map.js";
 import { weightMap } from "./look.js";
 import { picture, pictureText } from "./picture.js";
 
-const KINDS = { cross: "Cross attention", encoder: "Encoder self attention", self: "Decoder self attention" };
+const KINDS = { cross: "Cross-attention", encoder: "Encoder self-attention", self: "Decoder self-attention" };
 const MOST_PIXELS = 128;
 const SIZE = 84;
 

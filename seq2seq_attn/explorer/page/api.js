@@ -49,12 +49,10 @@
 /** A sentence for the user: what is wrong and the way out. */
 export class RequestError extends Error {}
 
-const PAGE = Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
-
 /**
  * Return the results in the page, or null when a server answers.
  *
- * @returns {{models: Models, looks: Object[]}|null}
+ * @returns {{models: Models, looks: Object[], forced: {of: number, look: Object}[]}|null}
  */
 export function embeddedResults() {
   const data = document.getElementById("data");
@@ -98,5 +96,5 @@ export function fetchModels() {
  * @returns {Promise<Object>}
  */
 export function fetchLook(request, signal) {
-  return call("api/look", { ...request, page: PAGE }, signal);
+  return call("api/look", request, signal);
 }

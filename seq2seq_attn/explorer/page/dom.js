@@ -59,9 +59,11 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
+const moving = new WeakSet();
+
 /**
  * Make a group of controls one stop of the Tab key, with arrow keys, Home and End moving inside it. Right and left
- * follow the reading direction.
+ * follow the reading direction. A group that has got new controls listens already.
  *
  * @param {Element} container
  * @param {string} selector of the controls
@@ -73,6 +75,8 @@ export function moveByArrows(container, selector, columns = () => 1) {
     for (const item of items()) item.setAttribute("tabindex", item === stop ? "0" : "-1");
   };
   makeStop(items().find((item) => item.getAttribute("tabindex") === "0") ?? items()[0]);
+  if (moving.has(container)) return;
+  moving.add(container);
   container.addEventListener("focusin", (event) => {
     const focused = event.target.closest(selector);
     if (focused) makeStop(focused);
@@ -118,13 +122,15 @@ export function showTooltip(lines, x = 0, y = 0) {
 }
 
 /**
- * Return a token or word as one visible line: control characters and an empty string get a sign.
+ * Return a token or word as one visible line: control characters, nothing, and what has no ink get a sign.
  *
  * @param {string} text
  * @returns {string}
  */
 export function visible(text) {
-  return text.toWellFormed().replace(/[\p{Cc}\p{Bidi_Control}\ufffe\uffff]/gu, "\ufffd") || "\u2205";
+  if (!text) return "\u2205";
+  if (/^[\p{Cf}\p{Default_Ignorable_Code_Point}\p{Z}\u2800]+$/u.test(text)) return "\ufffd";
+  return text.toWellFormed().replace(/[\p{Cc}\p{Bidi_Control}\ufffe\uffff]/gu, "\ufffd");
 }
 
 /**

@@ -109,23 +109,31 @@ export function drawHeadLines(panel, scene) {
     const parts = heaviest(others, values, 3).map((part) => `${part.label} ${number(part.value)}`);
     if (event.type === "focus") announce(`${(side === "rows" ? rows : columns)[index].label}: ${parts.join(", ")}`);
   };
+  let shownStep = scene.step;
   const label = (side, item, index) => {
     const left = side === "rows";
+    const step = left && slot.kind !== "encoder" ? item.tokens[0] : null;
+    const choose = () => scene.setStep(item.tokens.includes(shownStep) ? null : step);
+    const chooseByKey = (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      choose();
+    };
     const [x, y] = [left ? 0 : ends[1], index * LINE];
     const text = { "text-anchor": left ? "end" : "start" };
     return svgElement(
       "g",
       {
         class: "line-label",
-        role: "button",
+        role: step === null ? "img" : "button",
         "aria-label": `${left ? "query" : "key"} ${item.label}`,
         "data-testid": left ? "line-row" : "line-column",
         pointerenter: (event) => focus(side, index, event),
         pointerleave: rest,
         focus: (event) => focus(side, index, event),
         blur: rest,
-        click: () => left && slot.kind !== "encoder" && scene.setStep(item.tokens[0]),
-        keydown: (event) => event.key === "Enter" && left && slot.kind !== "encoder" && scene.setStep(item.tokens[0]),
+        click: step === null ? null : choose,
+        keydown: step === null ? null : chooseByKey,
       },
       svgElement("rect", { x: x + 2, y: y + 1, width: (left ? leftWidth : rightWidth) - 4, height: LINE - 2, rx: 4 }),
       pictureText(shorten(item.label), left ? leftWidth - 10 : ends[1] + 10, y + LINE / 2, text),
@@ -145,6 +153,7 @@ export function drawHeadLines(panel, scene) {
   return {
     svg: () => svg,
     showStep: (step) => {
+      shownStep = step;
       pinned = rowOfStep(slot, mean, step);
       rest();
     },

@@ -6,7 +6,7 @@ import { element, number, shorten, visible } from "./dom.js";
 
 const MEASURES = {
   diagonal: ["diagonal", "share of the weight within one token of the diagonal"],
-  sink: ["sink", "share of the weight on the first and the end token"],
+  sink: ["sink", "share of the weight on the end token"],
   previous: ["previous", "share of the weight on the token before"],
 };
 
@@ -20,6 +20,8 @@ export function drawSummary(container, scene) {
   const { slot } = scene;
   const largest = Math.log(Math.max(2, slot.columns));
   const measures = Object.keys(MEASURES).filter((name) => name !== "previous" || slot.kind !== "cross");
+  const meaning = (name) =>
+    name === "sink" && slot.kind === "self" ? "share of the weight on the begin token" : MEASURES[name][1];
   const rows = slot.heads_summary.flatMap((head, index) => {
     const shown = scene.heads.includes(index);
     const mostly = (head.mostly ?? [])
@@ -31,6 +33,7 @@ export function drawSummary(container, scene) {
       text: `${index}`,
       "aria-label": `Show head ${index}`,
       "aria-current": shown ? "true" : null,
+      "data-testid": "show-head",
       click: () => scene.setHeads([index]),
     });
     const cells = [
@@ -49,7 +52,7 @@ export function drawSummary(container, scene) {
     {},
     element("th", { scope: "col", text: "head" }),
     element("th", { scope: "col", text: "entropy", title: "in nats, the mean over the rows" }),
-    ...measures.map((name) => element("th", { scope: "col", text: MEASURES[name][0], title: MEASURES[name][1] })),
+    ...measures.map((name) => element("th", { scope: "col", text: MEASURES[name][0], title: meaning(name) })),
   );
   container.replaceChildren(
     element("h2", { text: `Heads of ${slot.name}` }),
@@ -90,7 +93,7 @@ export function drawFormula(container, scene) {
   const parts = Object.entries(description.parts ?? {}).filter(([, text]) => text);
   const told = (line) => parts.some(([, text]) => text.endsWith(line.slice(line.indexOf(": ") + 2)));
   const formula = description.formula.split("\n").filter((line) => line && !told(line));
-  const kind = `${kindName(description.kind)}, layer ${description.layer}, ${description.heads} heads`;
+  const kind = `${kindName(description.kind)}, layer ${description.layer}, ${description.heads} ${description.heads === 1 ? "head" : "heads"}`;
   const terms = parts.flatMap(([name, text]) => {
     const [option, sentence] = [text.split(": ", 1)[0], text.slice(text.indexOf(": ") + 2)];
     return [element("dt", { text: name }), element("dd", {}, element("b", { text: option }), ` ${sentence}`)];

@@ -204,7 +204,7 @@ export class HeatMap {
     this.space.style.width = `${total.width}px`;
     this.space.style.height = `${total.height + 2}px`;
     const scrolls = total.width > width;
-    this.view.style.height = `${Math.min(total.height + (scrolls ? 16 : 4), heightLimit)}px`;
+    this.view.style.height = `${Math.min(total.height + (scrolls ? 18 : 4), heightLimit)}px`;
   }
 
   /** Draw at the next frame. */

@@ -95,7 +95,7 @@ export function decodeLook(look) {
 }
 
 /**
- * Return the words or tokens of an axis. What self attention reads is the start symbol and all but the last token.
+ * Return the words or tokens of an axis. What self-attention reads is the start symbol and all but the last token.
  *
  * @param {Object} look
  * @param {"source"|"target"|"target_read"} axis

@@ -10,16 +10,17 @@
  *   form       ask, form, model, source, translate, stop, status, search-details, search, search-options,
  *              option-NAME (one per option of the search), own-details, own, score-own; pick, sentence (self-contained)
  *   page       theme, error, hint, live, model-line, tooltip, results, tabs, tab-VIEW, toolbar, slot, heads, head-N,
- *              head-all, panel (data-view: the shown view), detail, summary, head-row, formula
+ *              head-all, panel (data-view: the shown view), detail, summary, head-row, show-head, formula
  *   sentences  source-chips, target-chips, source-chip, target-chip, start-chip (data-weight: the shown weight),
  *              readout, facts, note, level-words, level-tokens, step, step-text
  *   map        heat-map, heat-view (takes the keys), heat-canvas, legend; <html data-draw-ms> is the drawing's time
  *   lines      lines, line-row, line-column
  *   grid       thumbnail (data-slot, data-head)
- *   search     tree, tree-node (data-state, data-id), tree-facts, force-path, show-dropped, alternative, no-tree
+ *   search     tree, tree-node (data-state, data-id), tree-facts, force-path, show-dropped, alternative,
+ *              show-alternative, no-tree
  *   tokens     token-table, scored-row, scored-token, next-tokens, next-token (data-id)
  *   what_if    do, what-slot, what-head, add-intervention, interventions, intervention, hide-word, run-what-if, before,
- *              after, change, same-tokens
+ *              after, change, same-tokens, after-note
  *   two_models other, compare, first-translation, second-translation, other-slot, other-head, difference-note
  *   save       save-svg, save-png, save-json, save-npz, copy-address
  * <html data-state> is "loading", "ready" (nothing shown yet), "working" or "shown".
@@ -28,6 +29,7 @@
  * @property {() => SVGElement} svg  its picture
  * @property {(step: number|null) => void} [showStep]
  * @property {Object<string, Object>} [looks]  further looks that it shows, by name
+ * @property {() => Promise<void>} [run]  asks for these
  *
  * @typedef {Object} Scene  What views are drawn from, and what they may do.
  * @property {import("./api.js").Model[]} models
@@ -55,7 +57,7 @@
  * @property {(model: number) => void} setOther
  * @property {() => void} redraw
  */
-import { readAddress, writeAddress } from "./address.js";
+import { flushAddress, forgetAddress, readAddress, writeAddress } from "./address.js";
 import { drawAllHeads, kindName } from "./all_heads.js";
 import { embeddedResults, fetchLook, fetchModels, RequestError } from "./api.js";
 import { currentTheme, headColour } from "./colour.js";
@@ -155,7 +157,7 @@ function sceneOfState() {
     forceAll: (tokens) => translate({ ...state.request, ...NO_REQUEST, target_tokens: tokens }),
     setWhatIf: (interventions, hide) => change({ interventions, hide }),
     setOther: (other) => change({ other }),
-    redraw,
+    redraw: () => change({}),
   };
 }
 
@@ -190,6 +192,7 @@ function redraw() {
     tab.setAttribute("aria-selected", String(selected));
     tab.setAttribute("tabindex", selected ? "0" : "-1");
   }
+  scrollTabs();
   drawSlots(scene);
   shownSentences = drawSentences(byId("sentences"), scene);
   const panel = byId("panel");
@@ -205,6 +208,12 @@ function redraw() {
     const again = document.querySelectorAll(`[data-testid="${active.dataset.testid}"]`);
     again[Math.min(place, again.length - 1)]?.focus({ preventScroll: true });
   }
+}
+
+/** Scroll the tabs until the chosen one is visible; the page itself stays where it is. */
+function scrollTabs() {
+  const [tabs, tab] = [byId("tabs"), byId(`tab-${state.view}`)].map((node) => node.getBoundingClientRect());
+  byId("tabs").scrollLeft += Math.max(0, tab.right - tabs.right) - Math.max(0, tabs.left - tab.left);
 }
 
 /** Replace what the look does not have: a slot, heads, a step or a view. */
@@ -334,7 +343,7 @@ async function ask(request) {
   setWorking(true);
   showError(null);
   try {
-    const look = decodeLook(await fetchLook(request, own.signal));
+    const look = { ...decodeLook(await fetchLook(request, own.signal)), request };
     byId("status").textContent = `${number(look.seconds, 2)} s`;
     return look;
   } catch (error) {
@@ -383,11 +392,15 @@ function showLook(look, changes) {
   saveAddress(!first);
 }
 
-/** Return the look of another model at the shown sentence of a self-contained page. */
+/**
+ * Return the looks of another model at the shown sentence of a self-contained page: of its own translation, and of the
+ * one that is shown. Each sentence has a look of each model.
+ */
 function embeddedOther(model) {
-  const found = embedded?.looks.find((look) => look.model === model && look.source.text === state.look.source.text);
-  const look = found && decodeLook(found);
-  return look ? { model, own: look, same: look } : null;
+  const same = embedded?.forced.find((each) => each.of === state.sentence && each.look.model === model);
+  if (!same) return null;
+  const own = embedded.looks[state.sentence - state.look.model + model];
+  return { model, own: decodeLook(own), same: decodeLook(same.look) };
 }
 
 /** Return the request that the form holds. */
@@ -467,9 +480,10 @@ function connectControls() {
   const name = (end) => `attention_${state.view}.${end}`;
   byId("save-svg").addEventListener("click", () => saveFile(name("svg"), svgFile(shownView.svg())));
   byId("save-png").addEventListener("click", async () => saveFile(name("png"), await pngFile(shownView.svg())));
-  byId("save-json").addEventListener("click", () => saveFile(name("json"), weightsJson(looks(), state.request)));
+  byId("save-json").addEventListener("click", () => saveFile(name("json"), weightsJson(looks())));
   byId("save-npz").addEventListener("click", () => saveFile(name("npz"), weightsNpz(looks())));
   byId("copy-address").addEventListener("click", async () => {
+    flushAddress();
     const copied = await navigator.clipboard?.writeText(location.href).then(
       () => true,
       () => false,
@@ -485,7 +499,9 @@ function connectControls() {
     byId("theme").setAttribute("aria-label", `Switch to ${next} colours`);
   };
   byId("theme").addEventListener("click", () => {
-    document.documentElement.dataset.theme = currentTheme() === "dark" ? "light" : "dark";
+    const theme = currentTheme() === "dark" ? "light" : "dark";
+    document.documentElement.dataset.theme = theme;
+    keepTheme(theme);
     showTheme();
     redraw();
   });
@@ -493,24 +509,49 @@ function connectControls() {
     showTheme();
     redraw();
   });
+  const theme = keptTheme();
+  if (theme) document.documentElement.dataset.theme = theme;
   showTheme();
+  const inNotebook = location.protocol === "about:"; // a frame without an address of its own
+  byId("copy-address").hidden = byId("address-hint").hidden = inNotebook;
+}
+
+/** Keep the chosen theme for the next visit, where the browser lets the page. */
+function keepTheme(theme) {
+  try {
+    localStorage.setItem("theme", theme);
+  } catch {
+    // A frame of a notebook may keep nothing.
+  }
+}
+
+/** @returns {"dark"|"light"|null} the theme that was chosen before */
+function keptTheme() {
+  try {
+    const theme = localStorage.getItem("theme");
+    return theme === "dark" || theme === "light" ? theme : null;
+  } catch {
+    return null;
+  }
 }
 
 /** Write the view to the address. */
 function saveAddress(push) {
   const { request, sentence, view, slot, heads, level, step, other, interventions, hide } = state;
-  writeAddress({ request, sentence, view, slot, heads, level, step, other, interventions, hide }, push);
+  const ran = Boolean(shownView.looks);
+  writeAddress({ request, sentence, view, slot, heads, level, step, other, interventions, hide, ran }, push);
 }
 
 /** Show what the address names. */
 async function restore() {
+  forgetAddress();
   const address = readAddress();
   if (!address) {
     if (location.hash.length > 1) showError("The address names no view of this page.");
     if (embedded && !state.look) showSentence(0, {});
     return;
   }
-  const { request, sentence, ...shown } = address;
+  const { request, sentence, ran, ...shown } = address;
   if (embedded) {
     showSentence(embedded.looks[sentence] ? sentence : 0, shown);
     return;
@@ -521,6 +562,7 @@ async function restore() {
   fillForm(full);
   if (state.look && JSON.stringify(full) === JSON.stringify(state.request)) change(shown);
   else await translate(full, shown);
+  if (ran && state.look && !shownView.looks) await shownView.run?.();
 }
 
 /** Show a sentence of a self-contained page. */

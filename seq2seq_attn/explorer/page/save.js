@@ -20,13 +20,12 @@ export function saveFile(name, file) {
 }
 
 /**
- * Return the weights of looks as JSON: per look its tokens, per slot nested lists of heads, rows and columns.
+ * Return the weights of looks as JSON: per look its request and tokens, per slot nested lists of heads, rows and columns.
  *
  * @param {Object<string, Object>} looks  by name; "" is the one of the page
- * @param {Object} request
  * @returns {Blob}
  */
-export function weightsJson(looks, request) {
+export function weightsJson(looks) {
   const nested = (values, [size, ...rest]) => {
     if (!rest.length) return Array.from(values);
     const step = values.length / size;
@@ -41,11 +40,11 @@ export function weightsJson(looks, request) {
     }));
     return [name || "look", { ...look, slots }];
   });
-  return new Blob([JSON.stringify({ request, ...Object.fromEntries(content) })], { type: "application/json" });
+  return new Blob([JSON.stringify(Object.fromEntries(content))], { type: "application/json" });
 }
 
 /**
- * Return the weights of looks as NPZ: "cross/0" and "cross/0/hidden" per slot, and the tokens.
+ * Return the weights of looks as NPZ: "cross/0" and "cross/0/hidden" per slot, the tokens, and the request as JSON.
  *
  * @param {Object<string, Object>} looks  by name; "" is the one of the page
  * @returns {Blob}
@@ -54,6 +53,7 @@ export function weightsNpz(looks) {
   const arrays = {};
   for (const [name, look] of Object.entries(looks)) {
     const start = name && `${name}/`;
+    if (look.request) arrays[`${start}request`] = stringArray([JSON.stringify(look.request)]);
     arrays[`${start}source_tokens`] = stringArray(look.source.tokens);
     arrays[`${start}target_tokens`] = stringArray(look.target.tokens);
     for (const slot of look.slots) {

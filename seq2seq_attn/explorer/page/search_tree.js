@@ -138,6 +138,7 @@ export function drawSearchTree(panel, scene) {
     svg.setAttribute("role", "group");
     svg.setAttribute("aria-label", "Search tree: candidates by step");
     moveByArrows(svg, ".tree-node");
+    if (chosen) svg.querySelector(`[data-id="${chosen.id}"]`)?.classList.add("chosen");
     holder.replaceChildren(svg);
   };
 
@@ -236,6 +237,7 @@ function alternativesTable(alternatives, scene) {
           type: "button",
           class: "link",
           text: visible(each.text),
+          "data-testid": "show-alternative",
           click: () => scene.forceAll(each.token_ids),
         })
       : visible(each.text);

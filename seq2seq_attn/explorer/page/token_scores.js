@@ -91,7 +91,7 @@ export function drawTokenScores(panel, scene) {
   );
   const table = element(
     "table",
-    { "data-testid": "token-table" },
+    { class: "scores", "data-testid": "token-table" },
     element("thead", {}, head),
     body,
     element("tfoot", {}, foot),

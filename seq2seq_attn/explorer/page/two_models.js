@@ -31,25 +31,25 @@ export function drawTwoModels(panel, scene) {
   const results = kept.twoModels?.model === other ? kept.twoModels : scene.embeddedOther(other);
   if (!results && !scene.canAsk) {
     panel.append(
-      element("p", { class: "muted", text: "The page holds no translation of this sentence by that model." }),
+      element("p", { class: "muted", text: "The page holds no comparison of this sentence with that model." }),
     );
     return empty;
   }
+  const run = async () => {
+    const base = { ...scene.request, model: other, prefix: null, target_tokens: null, target: null, tree: false };
+    const own = await scene.ask(base);
+    const equal = models[look.model].tokenizer === models[other].tokenizer;
+    const forced = equal ? { target_tokens: look.target.token_ids } : { target: look.target.text };
+    const same = own && (await scene.ask({ ...base, ...forced }));
+    if (!same) return;
+    kept.twoModels = { model: other, own, same };
+    scene.redraw();
+  };
   if (scene.canAsk) {
-    const compare = element("button", { type: "button", class: "primary", text: "Compare", "data-testid": "compare" });
-    compare.addEventListener("click", async () => {
-      const base = { ...scene.request, model: other, search: null, prefix: null, target_tokens: null, target: null };
-      const own = await scene.ask(base);
-      const equal = models[look.model].tokenizer === models[other].tokenizer;
-      const forced = equal ? { target_tokens: look.target.token_ids } : { target: look.target.text };
-      const same = own && (await scene.ask({ ...base, ...forced, tree: false }));
-      if (!same) return;
-      kept.twoModels = { model: other, own, same };
-      scene.redraw();
-    });
-    toolbar.append(compare);
+    const attributes = { type: "button", class: "primary", text: "Compare", "data-testid": "compare", click: run };
+    toolbar.append(element("button", attributes));
   }
-  return results ? drawComparison(panel, scene, models[other], results) : empty;
+  return results ? drawComparison(panel, scene, models[other], results) : { ...empty, run };
 }
 
 /**

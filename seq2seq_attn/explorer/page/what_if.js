@@ -2,8 +2,8 @@
  * What if: heads or layers knocked out or made uniform, source words hidden; the translation and its log-probability
  * before and after, and the maps of both beside each other.
  *
- * "After" is translated anew. The former translation is scored under the same changes too, so that the change of its
- * log-probability is that of the same tokens.
+ * "After" is translated anew. The translation before is scored with the same changes too, so that the change of its
+ * log-probability is that of the same tokens. A result is shown as long as its changes are those of the form.
  */
 import { weightScale } from "./colour.js";
 import { element, moveByArrows, number, visible } from "./dom.js";
@@ -111,10 +111,7 @@ export function drawWhatIf(panel, scene) {
   slot.addEventListener("change", fillHeads);
   fillHeads();
   if (scene.heads.length === 1) head.value = String(scene.heads[0]);
-  const change = (interventions, hide) => {
-    kept.whatIf = null;
-    scene.setWhatIf(interventions, hide);
-  };
+  const change = scene.setWhatIf;
   const add = element("button", {
     type: "button",
     text: "Add",
@@ -176,21 +173,24 @@ export function drawWhatIf(panel, scene) {
   );
   moveByArrows(wordList, ".chip");
   const nothing = !scene.interventions.length && !scene.hide.length;
-  const run = element("button", {
+  const changes = { interventions: scene.interventions, hide: scene.hide };
+  const run = async () => {
+    if (nothing) return;
+    const request = { ...scene.request, ...changes, tree: false };
+    const after = await scene.ask(request);
+    const tokens = { target: null, prefix: null, target_tokens: look.target.token_ids };
+    const same = after && (await scene.ask({ ...request, ...tokens }));
+    if (!same) return;
+    kept.whatIf = { of: JSON.stringify(changes), after, same };
+    scene.redraw();
+  };
+  const button = element("button", {
     type: "button",
     class: "primary",
     text: "Translate with these changes",
     "data-testid": "run-what-if",
-  });
-  run.disabled = nothing;
-  run.addEventListener("click", async () => {
-    const changes = { interventions: scene.interventions, hide: scene.hide, tree: false };
-    const after = await scene.ask({ ...scene.request, ...changes });
-    const tokens = { target: null, prefix: null, target_tokens: look.target.token_ids };
-    const same = after && (await scene.ask({ ...scene.request, ...tokens, ...changes }));
-    if (!same) return;
-    kept.whatIf = { after, same };
-    scene.redraw();
+    disabled: nothing,
+    click: run,
   });
   panel.append(
     element("h3", { text: "Heads and layers" }),
@@ -203,11 +203,13 @@ export function drawWhatIf(panel, scene) {
       add,
     ),
     element("div", { class: "chips", "data-testid": "interventions" }, ...active),
-    element("h3", { text: "Hide source words from every attention" }),
+    element("h3", { text: "Hide source words from attention" }),
     wordList,
-    element("div", { class: "toolbar" }, run),
+    element("div", { class: "toolbar" }, button),
   );
-  if (!kept.whatIf) return { svg: () => besideEachOther([mapPicture(mapOf(scene, look), scene.slot.name)]) };
+  if (kept.whatIf?.of !== JSON.stringify(changes)) {
+    return { svg: () => besideEachOther([mapPicture(mapOf(scene, look), scene.slot.name)]), run };
+  }
   return drawBeforeAndAfter(panel, scene, kept.whatIf);
 }
 
@@ -239,11 +241,12 @@ function drawBeforeAndAfter(panel, scene, { after, same }) {
   card.append(element("p", { class: "change", "data-testid": "change", text: `${signed(change)} against before` }));
   const loss = same.target.log_prob - look.target.log_prob;
   const text =
-    `The former translation under these changes: log-probability ${number(same.target.log_prob)}, ` +
+    `The translation before, scored with these changes: log-probability ${number(same.target.log_prob)}, ` +
     `${signed(loss)} against before.`;
   panel.append(
     element("div", { class: "columns even" }, before, card),
     element("p", { "data-testid": "same-tokens", text }),
+    ...after.notes.map((note) => element("p", { class: "muted small", "data-testid": "after-note", text: note })),
   );
   const maps = [
     ["Before", mapOf(scene, look)],
