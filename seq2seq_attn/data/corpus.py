@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import ClassVar, NamedTuple, final
 
 import numpy as np
 from jaxtyping import UInt64
@@ -88,7 +88,13 @@ class LoadedCorpus:
 
 
 class Corpus(ABC):
-    """A reader that cleans and splits one collection of sentence pairs."""
+    """A reader that cleans and splits one collection of sentence pairs.
+
+    Attributes:
+        has_one_side: whether source and target are the same text, which is no translation to learn.
+    """
+
+    has_one_side: ClassVar[bool] = False
 
     @abstractmethod
     def load(self) -> LoadedCorpus: ...

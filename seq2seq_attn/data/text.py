@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, final
+from typing import Annotated, Any, ClassVar, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
@@ -31,6 +31,8 @@ class TextCorpus(Corpus):
     Raises:
         UserError: if the files do not make a corpus.
     """
+
+    has_one_side: ClassVar[bool] = True
 
     def __init__(
         self,

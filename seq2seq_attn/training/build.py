@@ -16,7 +16,6 @@ from seq2seq_attn.checkpoint.exact_resume import ExactResume
 from seq2seq_attn.data.corpus import Corpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.splitting import with_test_set
-from seq2seq_attn.data.text import TextCorpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.logger.csv_logger import CsvLogger
 from seq2seq_attn.objective.objective import Objective
@@ -44,7 +43,7 @@ def build(
     corpus = with_test_set(reader.load())
     if is_one_sided(composed):
         corpus = corpus.one_sided()
-    elif isinstance(reader, TextCorpus):
+    elif reader.has_one_side:
         raise UserError("data=text has no translations to learn; use model=lm, or objective=denoising to pre-train")
     if "train" not in corpus.splits:
         raise UserError("there is nothing to train on; set data.train=FILE, or data.train=[SOURCE,TARGET]")
