@@ -164,15 +164,12 @@ def side(tokens: Sequence[str]) -> dict[str, Any]:
     return {"text": " ".join(texts), "tokens": list(tokens), "words": [*words, -1], "word_texts": texts}
 
 
-def slot_of(one: SlotMap, source: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
-    kind, _, layer = one.slot.partition("/")
-    heads, rows, columns = one.weights.shape
-    read = target if kind == "self" else source
-    last = len(read["word_texts"])  # the word of the token that ends or begins
-    words = [last, *read["words"][:-1]] if kind == "self" else [*read["words"][:-1], last]
-    texts = [*read["word_texts"], one.columns[0 if kind == "self" else -1]]
+def slot_layout(slot: str, shape: tuple[int, int, int]) -> dict[str, Any]:
+    """Return the name of a slot, its sizes (heads, rows, columns), and whose tokens its rows and columns are."""
+    kind, _, layer = slot.partition("/")
+    heads, rows, columns = shape
     return {
-        "name": one.slot,
+        "name": slot,
         "kind": kind,
         "layer": int(layer),
         "heads": heads,
@@ -180,6 +177,17 @@ def slot_of(one: SlotMap, source: dict[str, Any], target: dict[str, Any]) -> dic
         "columns": columns,
         "row_tokens": "source" if kind == "encoder" else "target",
         "column_tokens": "target_read" if kind == "self" else "source",
+    }
+
+
+def slot_of(one: SlotMap, source: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
+    layout = slot_layout(one.slot, one.weights.shape)
+    kind = layout["kind"]
+    read = target if kind == "self" else source
+    last = len(read["word_texts"])  # the word of the token that ends or begins
+    words = [last, *read["words"][:-1]] if kind == "self" else [*read["words"][:-1], last]
+    texts = [*read["word_texts"], one.columns[0 if kind == "self" else -1]]
+    return layout | {
         "weights": b64encode(one.weights.astype("<f4").tobytes()).decode(),
         "dtype": "float32",
         "hidden": None,

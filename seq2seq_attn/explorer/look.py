@@ -17,6 +17,7 @@ from torch import Tensor
 
 from seq2seq_attn import __version__
 from seq2seq_attn.alignment.head_summary import summaries
+from seq2seq_attn.alignment.page import slot_layout
 from seq2seq_attn.alignment.word_alignment import word_of_each
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.kernel_attention import KernelAttention
@@ -403,30 +404,22 @@ class ExploredModel:
         }
         found = []
         for slot, of_slot in chosen.items():
-            kind, _, layer = slot.partition("/")
             heads, rows, columns = of_slot.shape
-            column_tokens = "target_read" if kind == "self" else "source"
+            layout = slot_layout(slot, (heads, rows, columns))
             of_slot = of_slot.float().cpu()
             weights = of_slot.numpy()
             dtype = "float32" if total <= MAX_FLOAT32 else "float16"
             pairs = forced.hidden.get(slot)
             found.append(
-                {
-                    "name": slot,
-                    "kind": kind,
-                    "layer": int(layer),
-                    "heads": heads,
-                    "rows": rows,
-                    "columns": columns,
-                    "row_tokens": "source" if kind == "encoder" else "target",
-                    "column_tokens": column_tokens,
+                layout
+                | {
                     "weights": encoded(weights.astype(f"<f{4 if dtype == 'float32' else 2}")),
                     "dtype": dtype,
                     "hidden": None if pairs is None else encoded(np.packbits(pairs.numpy())),
                     "hidden_heads": None if pairs is None else len(pairs),
                     "minimum": float(weights.min()),
                     "maximum": float(weights.max()),
-                    "heads_summary": summaries(of_slot, kind, *words[column_tokens]),
+                    "heads_summary": summaries(of_slot, layout["kind"], *words[layout["column_tokens"]]),
                 }
             )
         return found

@@ -281,9 +281,9 @@ def test_the_address_follows_a_quick_slider_and_the_back_key(explorers: dict[str
         browser.back()
         page.wait(lambda: page.text("facts") == facts)
         page.wait_for_state("shown")
-        assert address_of(page)["step"] == 0
+        page.wait(lambda: address_of(page)["step"] == 0)
         page.all("show-head")[0].send_keys(Keys.ENTER)
-        assert page.run("return document.activeElement.dataset.testid") == "show-head"
+        page.wait(lambda: page.run("return document.activeElement.dataset.testid") == "show-head")
         page.view("lines")
         page.click("line-row", 1)
         assert page.text("step-text") != "all steps"

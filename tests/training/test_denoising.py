@@ -58,7 +58,7 @@ def test_noise_is_a_function_of_seed_epoch_and_row(run: Path) -> None:
     assert found[:3] != found[3:]
     assert found[:3] != [noise_of(other, 0, row) for row in (5, 6, 7)]
     assert noise_of(data, 0, 3, "val") == noise_of(again, 1, 3, "val")
-    # of a row alone, whichever batch it is in
+    # The noise of a row does not depend on its batch.
     batch = data.train_dataloader().dataset.__getitems__([5, 9])  # type: ignore[attr-defined]
     length = len(found[0][0][0])
     assert batch.source[0, :length].tolist() == found[0][0][0]
