@@ -21,6 +21,7 @@ import json
 import math
 import os
 import resource
+import shlex
 import subprocess
 import sys
 from collections import defaultdict
@@ -60,7 +61,7 @@ takes more than {timeout:g} s is "too slow". Tables of positions have n position
 
 {sections}
 
-Made by `python -m scripts.benchmarks.cost_curves`.
+Made by `{command}`.
 """
 
 
@@ -286,8 +287,19 @@ def draw(rows: list[Row], options: argparse.Namespace) -> Path:
     if refused:
         sections += ["## Not measured\n", *(f"- `{preset}`: {reason}" for preset, reason in sorted(refused.items()))]
     page = options.output.with_suffix(".md")
-    page.write_text(TEXT.format(**about(options), sections="\n".join(sections).rstrip()), encoding="utf-8")
+    text = TEXT.format(**about(options), sections="\n".join(sections).rstrip(), command=command(options))
+    page.write_text(text, encoding="utf-8")
     return page
+
+
+def command(options: argparse.Namespace) -> str:
+    """Return the command that measures with these options, without those that are as usual."""
+    words = ["python", "-m", "scripts.benchmarks.cost_curves"]
+    usual = parse([])
+    for name, value in vars(options).items():
+        if name != "draw" and value != getattr(usual, name):
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)
 
 
 def table(rows: list[Row], families: dict[str, str], cell: Callable[[Row], str]) -> str:

@@ -104,3 +104,11 @@ def test_a_length_that_does_not_fit_is_a_row(tmp_path: Path) -> None:
     given = [*SMALL, "--presets", "bahdanau", "--lengths", "16", "2048", "--gib", "0.3", "--output", str(output)]
     script.main([*given, "--width", "64"])
     assert [row[4] for row in json.loads(output.read_bytes())["rows"]] == ["", "out of memory"]
+
+
+def test_a_page_names_the_command_that_measured_it() -> None:
+    usual = "python -m scripts.benchmarks.cost_curves"
+    assert script.command(script.parse(["--draw"])) == usual
+    words = ["--families", "feature maps", "patterns", "--threads", "1", "2", "--output", "long.json"]
+    command = script.command(script.parse(words))
+    assert command == f"{usual} --families 'feature maps' patterns --threads 1 2 --output long.json"
