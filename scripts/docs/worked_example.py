@@ -17,6 +17,7 @@ SMALL = {
     "k": 2, "max_length": LENGTH, "block_length": 2, "num_blocks": 2, "num_buckets": 2, "num_rounds": 1, "rank": 2,
     "num_features": 4, "segments": [[2, 1], [6, 2]],
 }  # fmt: skip
+OF_PART = {"bigbird": {"block_length": 1, "k": 1}, "global_local": {"k": 1}}
 TOKENS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (2.0, 0.0), (0.0, 2.0), (1.0, 2.0))
 
 
@@ -27,7 +28,8 @@ def small_options(preset: str) -> list[str]:
 
 def small_values(file: Path, node: str) -> list[str]:
     content: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
-    found = [f"{node}{key}={str(SMALL[key]).replace(' ', '')}" for key in content if key in SMALL]
+    small: dict[str, Any] = SMALL | OF_PART.get(file.stem, {})
+    found = [f"{node}{key}={str(small[key]).replace(' ', '')}" for key in content if key in small]
     for entry in content.get("defaults", []):
         for group, option in entry.items() if isinstance(entry, dict) else ():
             if option is not None:
