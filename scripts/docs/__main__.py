@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path, PurePosixPath
 
 from scripts.docs.attention_pages import write_attention_pages, write_changed
-from scripts.docs.site_links import ROOT, links, pages, relink, site_path, unlisted
+from scripts.docs.site_links import ROOT, pages, relink, site_path, unlisted
 from seq2seq_attn.errors import UserError, reports_user_errors
 
 BUILD = ROOT / "build/docs"
@@ -75,7 +75,7 @@ def write_sources(source: Path) -> None:
 def write_page(page: PurePosixPath, source: Path, copied: set[PurePosixPath]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     if page == PurePosixPath("docs/index.md"):
-        text = with_toctrees(relink(text, page, site_path(page), copied) + REFERENCE, page)
+        text = with_toctrees(relink(text, page, site_path(page), copied) + REFERENCE)
     else:
         text = relink(text, page, site_path(page), copied)
         if site_path(page).parts[0] == "repository":
@@ -85,15 +85,15 @@ def write_page(page: PurePosixPath, source: Path, copied: set[PurePosixPath]) ->
     write_changed(place, text)
 
 
-def with_toctrees(text: str, page: PurePosixPath) -> str:
+def with_toctrees(text: str) -> str:
     """Return the table of contents with the links of each of its sections as a tree for the side bar."""
     seen: set[str] = set()
     sections = re.split(r"(?m)^(?=## )", text)
-    for number, section in enumerate(sections):
-        named = [str(target.relative_to("docs")) for target, _ in links(section, page)]
-        entries = [name for name in dict.fromkeys(named) if name not in seen and name.endswith((".md", ".rst"))]
-        if entries and section.startswith("## "):
-            seen.update(entries)
+    for number, section in enumerate(sections[1:], start=1):
+        named = re.findall(r"\[([^]]+)\]\(([^):]+\.(?:md|rst))\)", section)
+        entries = [f"{title} <{page}>" for title, page in named if page not in seen]
+        seen.update(page for _, page in named)
+        if entries:
             caption = section.partition("\n")[0].removeprefix("## ")
             listed = "\n".join(entries)
             sections[number] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n\n"

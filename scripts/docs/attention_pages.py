@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from torch import Tensor
 
-from scripts.docs.site_links import ROOT, relink
+from scripts.docs.site_links import ROOT, relink, titles
 from scripts.docs.worked_example import HEADS, TOKENS, WIDTH, small_options, weights
 from seq2seq_attn.attention.build import reads_history
 
@@ -84,7 +84,8 @@ def attention_page(preset: str, copied: set[PurePosixPath]) -> str:
 
 
 def command(preset: str) -> str:
-    return f"python train.py attention={preset}" + ("" if reads_history(preset) else " model=transformer")
+    """Return a command that trains it where it was proposed: values without a projection are those of an RNN."""
+    return f"python train.py attention={preset}" + (" model=transformer" if parsed(preset)["project_values"] else "")
 
 
 def formulas(parts: dict[str, str]) -> str:
@@ -214,7 +215,7 @@ def measured(preset: str) -> str:
         if name in {"attention.md", "presets.md", "benchmarks/cost_curves.md"}:
             continue
         if re.search(rf"^\|(?: [^|]+ \|)? `?{preset}`? \|", text, re.MULTILINE):
-            found.append(f"- [{text.partition(chr(10))[0].removeprefix('# ')}]({name})")
+            found.append(f"- [{titles()[name]}]({name})")
     return "\n".join(found)
 
 

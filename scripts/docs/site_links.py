@@ -28,6 +28,15 @@ def unlisted() -> list[str]:
     ]
 
 
+def titles() -> dict[str, str]:
+    """Return the name that docs/index.md gives to each page of `docs/`, by its path there."""
+    text = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    named: dict[str, str] = {}
+    for title, page in re.findall(r"\[([^]]+)\]\(([^):]+\.md)\)", text):
+        named.setdefault(page, title)
+    return named
+
+
 def links(text: str, page: PurePosixPath) -> Iterator[tuple[PurePosixPath, str]]:
     """Yield the target of each relative link of a page, relative to the repository, and its anchor."""
     for match in LINK.finditer(without_code(text)):
