@@ -99,7 +99,8 @@ def formulas(parts: dict[str, str]) -> str:
 
 
 def block(latex: str) -> str:
-    return f"```{{math}}\n{latex}\n```"
+    """Return a formula; what explains its symbols is on lines of its own, so that a narrow screen shows all of it."""
+    return "\n\n".join(f"```{{math}}\n{line}\n```" for line in latex.split(r", \quad "))
 
 
 @cache

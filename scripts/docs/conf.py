@@ -20,6 +20,7 @@ html_static_path = [str(ROOT / "scripts/docs/static")]
 html_css_files = ["site.css"]
 html_extra_path = [str(ROOT / "build/docs/extra")]  # pages that are served as they are
 html_math_renderer = "mathml"
+highlight_language = "none"  # commands are no Python
 html_copy_source = False
 html_show_copyright = False
 default_role = "code"  # docstrings name code in single backticks
