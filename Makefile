@@ -8,7 +8,7 @@ VENV := .venv
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow test-others check check-page nightly format clean
+.PHONY: help train test test-slow test-others check check-page docs nightly format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
@@ -35,7 +35,10 @@ check: $(VENV)/.installed-dev ## check format, lint, types and import layers, an
 check-page: $(VENV)/.installed-page ## check format and lint of the explorer's page, with Biome, which it installs (49 MB)
 	$(VENV)/bin/biome check
 
-nightly: check test-slow ## run what CI runs at night: the checks and all tests, the slow ones too
+docs: $(VENV)/.installed-docs ## build the documentation site into build/docs/html
+	$(VENV)/bin/python -m scripts.docs
+
+nightly: check docs test-slow ## run what CI runs at night: the checks, the documentation and all tests, the slow ones too
 
 format: $(VENV)/.installed-dev ## format the code and fix what lint can fix
 	$(VENV)/bin/python -m ruff check --fix
@@ -57,6 +60,10 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.installed-others: $(VENV)/.installed-dev
 	$(VENV)/bin/python -m pip install -c constraints.txt -e '.[others]'
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed-dev
+	$(VENV)/bin/python -m pip install -c constraints.txt -e '.[docs]'
 	touch $@
 
 $(VENV)/.installed-page: $(VENV)/.installed-dev

@@ -30,8 +30,8 @@ class HuggingfaceCorpus(Corpus):
         path, name: see `data_set_files`.
         train_split, val_split, test_split: names of the splits; None: none. A validation or test split that is not
             there is held out of the training split by source sentence.
-        source_language, target_language, source_column, target_column, cleaning, val_sentences, test_sentences, seed,
-        cache_dir, max_rejected, num_processes, verify, copy_to: as for `ParallelCorpus`.
+        source_language, target_language, source_column, target_column, cleaning: as for `ParallelCorpus`.
+        val_sentences, test_sentences, seed, cache_dir, max_rejected, num_processes, verify, copy_to: the same.
 
     Raises:
         UserError: if there is no such data set, split or column.

@@ -33,8 +33,8 @@ class MixtureCorpus(Corpus):
             they are others than those of all. A text is a YAML file with this.
         weights: how often the pairs of a corpus occur in an epoch, by its name: 1 if it is not named; 0.5 takes about
             half of them, chosen by `seed`.
-        val, test, source_language, target_language, source_column, target_column, cleaning, val_sentences,
-        test_sentences, seed, cache_dir, max_rejected, num_processes, verify, copy_to: as for `ParallelCorpus`.
+        val, test, source_language, target_language, source_column, target_column, cleaning: as for `ParallelCorpus`.
+        val_sentences, test_sentences, seed, cache_dir, max_rejected, num_processes, verify, copy_to: the same.
 
     Raises:
         UserError: if the corpora or weights are none, or the files and columns do not make a corpus.
