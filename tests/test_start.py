@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torchmetrics.utilities.imports as torchmetrics_imports
 from configs import ROOT, composed
+from lightning_utilities.core.imports import RequirementCache
 from omegaconf import OmegaConf
 
+from seq2seq_attn.cli.entry import metrics_without_plots
+from seq2seq_attn.process import let_idle_threads_sleep
+
 # Packages of other corpora, loggers, metrics, exports and drawings; none of them is needed for the first update.
-# Lightning imports matplotlib and sympy in any case.
+# Lightning imports sympy in any case, as a part of torch._dynamo, which torch's optimizers import in their first step.
 UNNEEDED = {
-    "comet", "ctranslate2", "datasets", "eflomal", "google", "optuna", "pandas", "plotly", "pyarrow",
+    "comet", "ctranslate2", "datasets", "eflomal", "google", "matplotlib", "optuna", "pandas", "plotly", "pyarrow",
     "scipy", "starlette", "tensorboard", "uvicorn", "wandb", "zstandard",
 }  # fmt: skip
 
@@ -39,20 +46,56 @@ def imported_at_start(module: str) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_a_training_on_the_included_corpus_imports_no_package_before_it_needs_it() -> None:
-    config = OmegaConf.to_container(composed("attention=bahdanau"))
-    reached = dict.fromkeys(["seq2seq_attn.cli.train", "seq2seq_attn.training.run", *targets(config)], "")
+def reached_from(*modules: str) -> dict[str, str]:
+    """Return all that some modules import at their start, each with the module that imports it."""
+    reached = dict.fromkeys(modules, "")
     waiting = list(reached)
     while waiting:
         module = waiting.pop()
         parts = module.split(".")
         if parts[0] != "seq2seq_attn":
-            assert parts[0] not in UNNEEDED, (
-                f"{reached[module]} imports {module}; import it in the function that needs it"
-            )
             continue
         parents = [".".join(parts[:n]) for n in range(1, len(parts))]
         new = [name for name in (*parents, *imported_at_start(module)) if name not in reached]
         reached |= dict.fromkeys(new, module)
         waiting += new
+    return reached
+
+
+def test_a_training_on_the_included_corpus_imports_no_package_before_it_needs_it() -> None:
+    config = OmegaConf.to_container(composed("attention=bahdanau"))
+    reached = reached_from("seq2seq_attn.cli.train", "seq2seq_attn.training.run", *targets(config))
+    for module, importer in reached.items():
+        assert module.split(".")[0] not in UNNEEDED, (
+            f"{importer} imports {module}; import it in the function that needs it"
+        )
     assert len([name for name in reached if name.startswith("seq2seq_attn.")]) > 100
+
+
+def test_how_threads_wait_is_chosen_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("train", "translate", "evaluate", "explore", "align", "prepare"):
+        assert "torch" not in {module.split(".")[0] for module in reached_from(f"seq2seq_attn.cli.{name}")}
+    for variable, value, expected in (
+        ("GOMP_SPINCOUNT", "", "10000"),
+        ("GOMP_SPINCOUNT", "7", "7"),
+        ("OMP_WAIT_POLICY", "active", None),
+    ):
+        for unset in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+            monkeypatch.delenv(unset, raising=False)
+        if value:
+            monkeypatch.setenv(variable, value)
+        let_idle_threads_sleep()
+        assert os.environ.get("GOMP_SPINCOUNT") == expected
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+
+
+def test_torchmetrics_finds_no_matplotlib_while_it_is_imported() -> None:
+    """Of lightning_utilities 0.15.3 the method is private; torchmetrics 1.9.0 asks so before it imports matplotlib."""
+    with metrics_without_plots():
+        absent, present = RequirementCache("matplotlib"), RequirementCache("torch")
+        assert not absent
+        assert present
+    assert not absent
+    assert RequirementCache("matplotlib")
+    asked = Path(torchmetrics_imports.__file__).read_text("utf-8")
+    assert '_MATPLOTLIB_AVAILABLE = RequirementCache("matplotlib")' in asked

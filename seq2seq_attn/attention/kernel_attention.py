@@ -21,6 +21,7 @@ from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, stack
 from seq2seq_attn.attention.state import Attended, AttentionMemory, flatten_hypotheses
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
 from seq2seq_attn.nn.masked import intersect_masks
 from seq2seq_attn.nn.precision import at_least_float32
@@ -139,7 +140,7 @@ class KernelAttention(AttentionLayer):
         if project_values:
             self.project_values = nn.Linear(value_dim, query_dim, bias=qkv_bias)
             self.project_output = nn.Sequential(
-                nn.Linear(query_dim, query_dim, bias=qkv_bias), nn.Dropout(projection_dropout)
+                nn.Linear(query_dim, query_dim, bias=qkv_bias), Dropout(projection_dropout)
             )
         self.relative = None if relative is None else relative(num_heads=self.num_heads, head_dim=head_dim)
         if self.relative is not None and not (self.relative.rotates and self.feature_map.inner_product):

@@ -9,7 +9,6 @@ from typing import Any, Literal, final
 import pytorch_lightning as pl
 
 from seq2seq_attn.alignment.forced_attention import attention_along
-from seq2seq_attn.alignment.heat_map import save_attention_map
 from seq2seq_attn.callback.translation_table import has_whole_model, logged_step, translate
 
 log = logging.getLogger(__name__)
@@ -46,6 +45,8 @@ class AttentionMap(pl.Callback):
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if not (pl_module.translates and has_whole_model(trainer)):
             return
+        from seq2seq_attn.alignment.heat_map import save_attention_map  # and matplotlib, for which no update waits
+
         folder = self.folder / f"step_{trainer.global_step:06d}"
         model, tokenizer = pl_module.model, pl_module.tokenizer
         for number, (sentence, tokens) in enumerate(self._sources(trainer, tokenizer)):

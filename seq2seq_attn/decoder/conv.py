@@ -16,6 +16,7 @@ from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.state import Attended, AttentionMemory, sum_present
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
 
 HALVE_VARIANCE = 0.5**0.5  # keeps the variance of a sum of two terms
@@ -56,7 +57,7 @@ class ConvDecoder(Decoder):
         super().__init__()
         self.output_dim, self.before_shape = input_dim, (kernel_size - 1, dim)
         self.position = position(dim=input_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.widen = normed_linear(input_dim, dim, variance=1 - dropout)
         self.layers = nn.ModuleList(
             DecoderLayer(

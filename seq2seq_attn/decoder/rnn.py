@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -16,6 +16,7 @@ from seq2seq_attn.decoder.readout import build_readout
 from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
+from seq2seq_attn.nn.dropout import Dropout
 
 
 @final
@@ -70,7 +71,7 @@ class RNNDecoder(Decoder):
         self.readout = build_readout(readout, dim + context_dim + input_dim, input_dim)
         self.reads_before = readout == "maxout"
         self.output_dim = dim if self.readout is None else input_dim
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def source_attentions(self) -> list[AttentionLayer]:

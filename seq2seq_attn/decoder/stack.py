@@ -7,11 +7,11 @@ from typing import Literal, final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq_attn.decoder.cell import Cell, CellState
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.dropout import dropout
 
 StackState = tuple[CellState, ...]
 
@@ -92,7 +92,7 @@ class Stack(nn.Module):
         after = [self.first(known, found, state[0])]
         output = self.norms[0](after[0][0])
         for cell, norm, before in zip(self.above, list(self.norms)[1:], state[1:], strict=True):
-            below = F.dropout(output, self.dropout, self.training)
+            below = dropout(output, self.dropout) if self.training else output
             after.append(cell(None, below, before))
             output = norm(after[-1][0] + below if self.residual else after[-1][0])
         return output, tuple(after)

@@ -17,6 +17,7 @@ from seq2seq_attn.attention.packed_projection import PackedProjection
 from seq2seq_attn.attention.state import Attended, AttentionMemory, sum_present
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.residual import Residual, closing_norm
 
 
@@ -56,7 +57,7 @@ class TransformerDecoder(Decoder):
         self.output_dim = dim
         self.project = nn.Identity() if input_dim == dim else nn.Linear(input_dim, dim)
         self.position = position(dim=dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
             DecoderLayer(
                 self_attention=self_attention(

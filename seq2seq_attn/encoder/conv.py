@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
 from seq2seq_attn.nn.masked import masked_mean
 
@@ -48,7 +49,7 @@ class ConvEncoder(Encoder):
         self.key_dim = self.value_dim = self.summary_dim = input_dim
         self.reach = kernel_size // 2
         self.position = position(dim=input_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.widen = normed_linear(input_dim, dim, variance=1 - dropout)
         self.layers = nn.ModuleList(
             GatedConvolution(dim=dim, kernel_size=kernel_size, dropout=dropout) for _ in range(num_layers)

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.dropout import Dropout
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
 
@@ -55,7 +56,7 @@ class RNNEncoder(Encoder):
         self.norms = nn.ModuleList(nn.LayerNorm(dim) if layer_norm else nn.Identity() for _ in range(num_layers))
         self.state_dims = ((dim,) * (2 if cell == "lstm" else 1),) * num_layers
         self.residual = residual
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         for name, parameter in self.layers.named_parameters():
             initialise_recurrent(name, parameter)
 

@@ -17,6 +17,7 @@ from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel, Step
+from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.precision import at_least_float32
 
 
@@ -63,7 +64,7 @@ class EncoderDecoder(nn.Module, DecodingModel):
         if encoder is None:
             self.embed_source = self.embed_target
         self.scale = embedding_dim**0.5 if scale_embeddings else 1.0
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.encoder = None if encoder is None else encoder(input_dim=embedding_dim)
         widths = {
             name: embedding_dim if self.encoder is None else getattr(self.encoder, name)

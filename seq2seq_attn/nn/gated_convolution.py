@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
+from seq2seq_attn.nn.dropout import Dropout
+
 
 @final
 class GatedConvolution(nn.Module):
@@ -26,7 +28,7 @@ class GatedConvolution(nn.Module):
     def __init__(self, *, dim: int, kernel_size: int, dropout: float) -> None:
         super().__init__()
         self.kernel_size = kernel_size
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.linear = normed_linear(kernel_size * dim, 2 * dim, variance=4 * (1 - dropout))
 
     def forward(self, x: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch length-{self.kernel_size}+1 dim"]:

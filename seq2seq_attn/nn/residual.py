@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.dropout import Dropout
 
 NORMS: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
     "pre": (nn.LayerNorm, nn.Identity),
@@ -39,7 +40,7 @@ class Residual(nn.Module):
             raise UserError(f"norm={norm} is unknown; choose from: {', '.join(NORMS)}")
         before, after = NORMS[norm]
         self.before, self.after = before(dim), after(dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = norm
 
     def forward(

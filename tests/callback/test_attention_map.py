@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 import pytorch_lightning as pl
 
+from seq2seq_attn.alignment import heat_map
 from seq2seq_attn.callback import attention_map
 from seq2seq_attn.callback.attention_map import AttentionMap
 
@@ -24,7 +25,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: in
     trainer.datamodule = SimpleNamespace(corpus=SimpleNamespace(splits={"val": SimpleNamespace(sources=sentences)}))
     monkeypatch.setattr(attention_map, "translate", lambda *_: [[]])
     monkeypatch.setattr(attention_map, "attention_along", lambda *_: [("cross/0", None, [], [])])
-    monkeypatch.setattr(attention_map, "save_attention_map", lambda path, *_: found.append(path.name))
+    monkeypatch.setattr(heat_map, "save_attention_map", lambda path, *_: found.append(path.name))
     default = {"num_sentences": 3, "min_tokens": 3, "max_tokens": 5} | options
     callback = AttentionMap(folder="maps", log_pictures=False, slots=["cross"], **default)
     for _ in range(validations):

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
+from seq2seq_attn.nn.dropout import dropout
 from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import intersect_masks
 
@@ -51,7 +52,7 @@ def attend_rows(parts: Parts, request: Request, groups: Sequence[Sequence[AnyBlo
     scores = scores.expand(len(request.memory.values), *scores.shape[1:])
     weights, log_prob, entropy = parts.normalize(scores, allowed)
     added = parts.relative.context if parts.relative is not None and parts.relative.adds_context else None
-    context = blocks.context(F.dropout(weights, parts.dropout), added)
+    context = blocks.context(dropout(weights, parts.dropout), added)
     return HeadOutput(context, None, log_prob, entropy)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.state import QueryKeyPositions
+from seq2seq_attn.nn.dropout import dropout
 from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import intersect_masks
 
@@ -59,7 +59,7 @@ def weigh(
         weights = parts.pattern.reweigh(weights, centre, positions.key)
     if parts.change_weights is not None:
         weights = parts.change_weights(weights, allowed)
-    dropped = F.dropout(weights, parts.dropout)
+    dropped = dropout(weights, parts.dropout)
     context = matmul_groups(dropped, values)
     if parts.relative is not None and parts.relative.adds_context:
         context = context + parts.relative.context(dropped, positions.query, positions.key)
