@@ -14,6 +14,7 @@ from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel, Step
+from seq2seq_attn.nn.linear import search_linear
 from seq2seq_attn.nn.precision import at_least_float32
 
 
@@ -116,7 +117,7 @@ class EncoderDecoder(nn.Module, DecodingModel):
     def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:
         """Read one token of every hypothesis; the log-probabilities have at least float32."""
         decoded = self.decode(last[:, None], state, need_weights=need_weights)
-        logits = at_least_float32(self.logits(decoded.hidden[:, 0]))
+        logits = at_least_float32(search_linear(decoded.hidden[:, 0], self.output.weight, self.output.bias))
         # in place if no gradient is needed: the vocabulary accounts for most of the memory traffic of a step
         log_probs = torch.log_softmax(logits, -1, out=None if torch.is_grad_enabled() else logits)
         return Step(log_probs, decoded.state, attention_to_source(decoded.weights) if need_weights else None)

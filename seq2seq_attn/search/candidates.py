@@ -51,6 +51,24 @@ def best_tokens(
     return values[:, :count], token_ids[:, :count]
 
 
+def likeliest_token(
+    log_probs: Float[Tensor, "rows vocabulary"],
+) -> tuple[Float[Tensor, "rows"], Int[Tensor, "rows"]]:
+    """Return what `max` would, ties to the lower id: the maximum is in the first chunk with the largest maximum."""
+    vocabulary = log_probs.shape[1]
+    cut = vocabulary - vocabulary % CHUNK
+    if cut == 0:
+        return log_probs.max(-1)
+    chunked = log_probs[:, :cut].unflatten(1, (-1, CHUNK))
+    chunk = chunked.amax(-1).argmax(-1)
+    best, position = chunked[torch.arange(len(chunk), device=chunk.device), chunk].max(-1)
+    token_id = chunk * CHUNK + position
+    if cut == vocabulary:
+        return best, token_id
+    in_rest, position = log_probs[:, cut:].max(-1)
+    return best.maximum(in_rest), token_id.where(best >= in_rest, cut + position)
+
+
 def likeliest(
     log_probs: Float[Tensor, "rows vocabulary"], count: int
 ) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:

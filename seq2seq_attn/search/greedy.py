@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.search.candidates import likeliest_token
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
@@ -47,7 +48,7 @@ class GreedySearch(Search):
         last = torch.full_like(rows, target.bos_id)
         for step in range(token_ids.shape[1]):
             log_probs, state, _ = model.step(last, state)
-            best, last = constraints(log_probs, token_ids[rows, :step], rows).max(-1)
+            best, last = likeliest_token(constraints(log_probs, token_ids[rows, :step], rows))
             totals[rows] += best.double()
             token_ids[rows, step] = last
             unfinished = (last != target.eos_id).nonzero()[:, 0]
