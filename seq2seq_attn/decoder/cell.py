@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seq2seq_attn.nn.linear import Linear
+
 CellState = tuple[Tensor, ...]
 
 
@@ -28,9 +30,9 @@ class Cell(nn.Module):
         super().__init__()
         self.kind = KINDS[cell]
         gates = self.kind.num_gates * hidden_dim
-        self.known = nn.Linear(known_dim, gates) if known_dim else None
-        self.found = nn.Linear(found_dim, gates, bias=not known_dim) if found_dim else None
-        self.recurrent = nn.Linear(hidden_dim, gates)
+        self.known = Linear(known_dim, gates) if known_dim else None
+        self.found = Linear(found_dim, gates, bias=not known_dim) if found_dim else None
+        self.recurrent = Linear(hidden_dim, gates)
         for linear in (self.known, self.found):
             if linear is not None:
                 nn.init.xavier_uniform_(linear.weight)

@@ -16,6 +16,7 @@ from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
 from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.nn.linear import Linear
 
 
 @final
@@ -66,7 +67,7 @@ class RNNConditionalDecoder(Decoder):
             dropout=dropout,
         )
         self.output_dim = input_dim
-        self.readout = nn.Linear(dim + context_dim + input_dim, input_dim)
+        self.readout = Linear(dim + context_dim + input_dim, input_dim)
         self.dropout = nn.Dropout(dropout)
 
     @property

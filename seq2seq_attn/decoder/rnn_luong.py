@@ -15,6 +15,7 @@ from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
 from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.nn.linear import Linear
 
 
 @final
@@ -64,7 +65,7 @@ class RNNLuongDecoder(Decoder):
             dropout=dropout,
         )
         self.input_feeding, self.output_dim = input_feeding, dim
-        self.combine = nn.Linear(self.attention.context_dim + dim, dim)
+        self.combine = Linear(self.attention.context_dim + dim, dim)
         self.dropout = nn.Dropout(dropout)
 
     @property

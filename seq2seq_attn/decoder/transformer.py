@@ -17,6 +17,7 @@ from seq2seq_attn.attention.packed_projection import PackedProjection
 from seq2seq_attn.attention.state import Attended, AttentionMemory, sum_present
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.residual import Residual, closing_norm
 
 
@@ -53,7 +54,7 @@ class TransformerDecoder(Decoder):
     ) -> None:
         super().__init__()
         self.output_dim = dim
-        self.project = nn.Identity() if input_dim == dim else nn.Linear(input_dim, dim)
+        self.project = nn.Identity() if input_dim == dim else Linear(input_dim, dim)
         self.position = position(dim=dim)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
@@ -157,7 +158,7 @@ class DecoderLayer(nn.Module):
         self.self_attention, self.cross_attention = self_attention, cross_attention
         self.feed_forward = feed_forward
         width = cross_attention.context_dim  # the width of the values if they are not projected
-        self.project_context = None if width == dim else nn.Linear(width, dim)
+        self.project_context = None if width == dim else Linear(width, dim)
         self.self_residual = Residual(dim=dim, norm=norm, dropout=dropout)
         self.cross_residual = Residual(dim=dim, norm=norm, dropout=dropout)
         self.feed_forward_residual = Residual(dim=dim, norm=norm, dropout=dropout)

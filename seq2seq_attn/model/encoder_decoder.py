@@ -14,7 +14,7 @@ from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel, Step
-from seq2seq_attn.nn.linear import search_linear
+from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.precision import at_least_float32
 
 
@@ -67,9 +67,9 @@ class EncoderDecoder(nn.Module, DecodingModel):
         self.narrow = None
         output_dim = self.decoder.output_dim
         if tie_embeddings not in ("none", False) and output_dim != embedding_dim:
-            self.narrow = nn.Linear(output_dim, embedding_dim, bias=False)
+            self.narrow = Linear(output_dim, embedding_dim, bias=False)
             output_dim = embedding_dim
-        self.output = nn.Linear(output_dim, target_vocab_size)
+        self.output = Linear(output_dim, target_vocab_size)
         for embedding in (self.embed_source, self.embed_target):
             nn.init.normal_(embedding.weight, std=embedding_dim**-0.5)
         nn.init.normal_(self.output.weight, std=output_dim**-0.5)
@@ -117,7 +117,7 @@ class EncoderDecoder(nn.Module, DecodingModel):
     def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:
         """Read one token of every hypothesis; the log-probabilities have at least float32."""
         decoded = self.decode(last[:, None], state, need_weights=need_weights)
-        logits = at_least_float32(search_linear(decoded.hidden[:, 0], self.output.weight, self.output.bias))
+        logits = at_least_float32(self.logits(decoded.hidden[:, 0]))
         # in place if no gradient is needed: the vocabulary accounts for most of the memory traffic of a step
         log_probs = torch.log_softmax(logits, -1, out=None if torch.is_grad_enabled() else logits)
         return Step(log_probs, decoded.state, attention_to_source(decoded.weights) if need_weights else None)

@@ -14,6 +14,7 @@ from torch.nn.utils import parametrize
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.nn.linear import search_products
 from seq2seq_attn.search.candidates import Candidates, best_tokens, best_unfinished, check_beam
 from seq2seq_attn.search.constraints import FREE, Constraints
 from seq2seq_attn.search.finished import Finished
@@ -72,6 +73,7 @@ class DiverseBeamSearch(Search):
 
     @torch.inference_mode()
     @parametrize.cached()  # a normalised weight is computed once, not at every step
+    @search_products()
     def __call__(
         self,
         model: DecodingModel,

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.nn.linear import search_products
 from seq2seq_attn.search.candidates import likeliest_token
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
@@ -30,6 +31,7 @@ class GreedySearch(Search):
 
     @torch.inference_mode()
     @parametrize.cached()  # a normalised weight is computed once, not at every step
+    @search_products()
     def __call__(
         self,
         model: DecodingModel,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, split_heads
+from seq2seq_attn.nn.linear import Linear
 
 
 @final
@@ -26,8 +27,8 @@ class AdditiveScore(Score):
         hidden_dim = hidden_dim or query_dim
         check_heads("attention.score.hidden_dim", hidden_dim, num_heads)
         self.num_heads = num_heads
-        self.project_query = nn.Linear(query_dim, hidden_dim, bias=False)
-        self.project_key = nn.Linear(key_dim, hidden_dim, bias=False)
+        self.project_query = Linear(query_dim, hidden_dim, bias=False)
+        self.project_key = Linear(key_dim, hidden_dim, bias=False)
         self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim // num_heads))
         nn.init.xavier_uniform_(self.project_query.weight)
         nn.init.xavier_uniform_(self.project_key.weight)
