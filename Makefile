@@ -8,7 +8,7 @@ VENV := .venv
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-slow test-others check nightly format clean
+.PHONY: help train test test-slow test-others check check-page nightly format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
@@ -32,6 +32,9 @@ check: $(VENV)/.installed-dev ## check format, lint, types and import layers, an
 	$(VENV)/bin/python -m scripts.checks.import_layers
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
+check-page: $(VENV)/.installed-page ## check format and lint of the explorer's page, with Biome, which it installs (49 MB)
+	$(VENV)/bin/biome check
+
 nightly: check test-slow ## run what CI runs at night: the checks and all tests, the slow ones too
 
 format: $(VENV)/.installed-dev ## format the code and fix what lint can fix
@@ -54,4 +57,8 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.installed-others: $(VENV)/.installed-dev
 	$(VENV)/bin/python -m pip install -c constraints.txt -e '.[others]'
+	touch $@
+
+$(VENV)/.installed-page: $(VENV)/.installed-dev
+	$(VENV)/bin/python -m pip install -c constraints.txt -e '.[page]'
 	touch $@

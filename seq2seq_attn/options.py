@@ -29,11 +29,12 @@ COMMON: dict[str, Any] = {
     "paths": dict[str, str], "choices": dict[str, str | None],
 }  # fmt: skip
 TRAIN: dict[str, Any] = COMMON | {
-    "seed": int, "batch_tokens": int, "val_sentences": int | None, "log_text": bool, "label_smoothing": float,
-    "r_drop_alpha": float, "token_dropout": dict[str, float],
+    "seed": int, "batch_tokens": int, "batch_sentences": int | None, "val_sentences": int | None, "log_text": bool,
+    "label_smoothing": float, "r_drop_alpha": float, "token_dropout": dict[str, float],
     "init_from": dict[str, str | bool | None], "trust": str | list[str], "freeze": list[str],
     "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str, "guided_alignment": Built,
-    "monitor": str | None, "monitor_mode": Literal["max", "min"] | None,
+    "objective": Built | None, "scheduled_sampling": Built, "monitor": str | None,
+    "monitor_mode": Literal["max", "min"] | None,
     "data": Built, "tokenizer": Built, "attention": Factory, "self_attention": Factory, "cross_attention": Factory,
     "position": Factory, "feed_forward": Factory, "model": Built, "search": Built, "metric": Group,
     "optimizer": Factory, "scheduler": Factory, "trainer": Built, "callback": Group, "logger": Group,
@@ -52,6 +53,10 @@ ALIGN: dict[str, Any] = COMMON | {
     "alignment_threshold": float | None, "alignment_shift": bool, "alignment_sink": bool, "symmetrization": str,
     "output": str | None, "results": str | None,
 }  # fmt: skip
+EXPLORE: dict[str, Any] = COMMON | {
+    "ckpt_path": str | list[str], "compare": str | list[str] | None, "trust": str | list[str], "port": int | None,
+    "open": bool, "page": str | None, "input": str | None,
+}  # fmt: skip
 EVALUATE: dict[str, Any] = COMMON | {
     "ckpt_path": str | list[str], "splits": str | list[str] | None, "score": str | list[str] | None,
     "trust": str | list[str], "bootstrap": int, "precision": str | int | None, "data": Built | None,
@@ -60,7 +65,8 @@ EVALUATE: dict[str, Any] = COMMON | {
 
 RANGES = {  # of numbers, by the end of the option's path; the longest end counts
     "[0, 1)": "dropout projection_dropout token_dropout.source token_dropout.target label_smoothing decay betas",
-    "[0, 1]": "soft_probability alignment_threshold aer.threshold sampling_alpha scheduler.factor",
+    "[0, 1]": """soft_probability alignment_threshold aer.threshold sampling_alpha scheduler.factor
+        scheduled_sampling.share""",
     "(0, 1]": "top_p",
     "[0, inf)": """lr eps weight_decay gradient_clip_val r_drop_alpha log_prob_weight entropy_weight alpha diversity
         coverage_penalty max_relative_length min_relative_length limit_train_batches limit_val_batches
@@ -72,16 +78,17 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[0, 1000]": "gpus no_repeat_ngram word_order alignment_layer alignment_head aer.layer aer.head refresh_rate",
     "[-1, 1000]": "devices save_top_k",
     "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",
+    "[0, 1000000]": """data.val_sentences data.test_sentences min_length max_extra_length top_k bootstrap num_sentences
+        min_tokens max_tokens warm_up_steps operators""",
     "[1, 1000000]": """batch_tokens batch_sentences batch_size read_ahead max_source_tokens val_sentences
         test_sentences vocab_size max_length max_distance num_features k min_words max_words max_characters
-        skip_nonfinite.limit accumulate_grad_batches check_val_every_n_epoch steps""",
-    "[0, 1000000]": """min_length max_extra_length top_k bootstrap num_sentences min_tokens max_tokens warm_up_steps
-        operators""",
-    "[0, 1000000000]": """warmup_steps total_iters patience fast_dev_run log_every_n_steps
+        num_pairs min_count skip_nonfinite.limit accumulate_grad_batches check_val_every_n_epoch steps""",
+    "[0, 1000000000]": """scheduled_sampling.steps warmup_steps total_iters patience fast_dev_run log_every_n_steps
         reload_dataloaders_every_n_epochs min_epochs min_steps""",
     "[1, 1000000000]": "every_steps",
     "[-1, 1000000000]": "max_epochs max_steps num_sanity_val_steps",
     "[0, 4294967295]": "seed redraw",
+    "[0, 65535]": "port",
     "[16, 64]": "precision",
 }  # fmt: skip
 INTERVALS = {name: interval for interval, names in RANGES.items() for name in names.split()}

@@ -50,3 +50,17 @@ def given_file(path: str, option: str) -> Path:
     if not os.path.exists(file):  # Path.exists raises for a name too long
         raise UserError(f"{option}={path} does not exist; give the path of a file")
     return file
+
+
+def given_text(path: str, option: str) -> Path:
+    """Return the file of an option, which must be one and have content.
+
+    Raises:
+        UserError: if it does not exist, is a folder or is empty.
+    """
+    file = given_file(path, option)
+    if file.is_dir():
+        raise UserError(f"{option}={path} is a folder; give the path of a file")
+    if file.is_file() and not file.stat().st_size:
+        raise UserError(f"{option}={path} is empty; give another file")
+    return file

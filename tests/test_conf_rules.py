@@ -29,6 +29,7 @@ SELECTIONS = {  # several parts chosen by one name
     "callback/default": [],
     "metric/tokenized_text": ["bleu", "tokenized_bleu"],
     "metric/rouge": ["rouge1", "rouge2", "rougeL"],
+    "metric/distinct": ["distinct1", "distinct2"],
 }
 HYDRA_KEYS = {"_target_", "_partial_", "_convert_", "_recursive_", "defaults"}
 

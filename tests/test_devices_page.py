@@ -46,6 +46,13 @@ def test_there_are_commands_to_try() -> None:
     assert all(f"`trainer={name}`" in PAGE for name in options("trainer"))
 
 
+def test_page_help_and_preset_say_that_fsdp_is_untested() -> None:
+    assert "`trainer=fsdp` (untested)" in PAGE
+    for file in ("conf/train.yaml", "conf/trainer/fsdp.yaml"):
+        lines = (ROOT / file).read_text("utf-8").splitlines()
+        assert any("ddp" in line and "untested" in line.lower() for line in lines), file
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_composes(command: str) -> None:
     overrides = [word for word in shlex.split(command) if word != "-m" and not word.startswith("hydra.run.dir=")]

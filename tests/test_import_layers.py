@@ -51,7 +51,7 @@ def test_every_forbidden_import_is_printed_with_its_line(tmp_path):
         "nn/mask.py:2: nn may not import metric: only lower layers may be imported",
     ]
     assert run.stderr.startswith(
-        "8 imports violate the order __main__ > cli > sweep > evaluation | comparison > inference | training"
+        "8 imports violate the order __main__ > cli > sweep > explorer > evaluation | comparison > inference | training"
     )
 
 

@@ -18,11 +18,21 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.align import align
 from seq2seq_attn.evaluation.evaluate import evaluate
 from seq2seq_attn.inference.translate import translate
-from seq2seq_attn.options import ALIGN, EVALUATE, INTERVALS, TRAIN, TRANSLATE, argument_types, check, check_options
+from seq2seq_attn.options import (
+    ALIGN,
+    EVALUATE,
+    EXPLORE,
+    INTERVALS,
+    TRAIN,
+    TRANSLATE,
+    argument_types,
+    check,
+    check_options,
+)
 from seq2seq_attn.training.monitor import choose_monitor
 
 MODELS = ("rnn", "transformer", "conv")
-FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE, "align": ALIGN}
+FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE, "align": ALIGN, "explore": EXPLORE}
 KEYED = ("callback", "logger", "metric")  # a file holds one named group
 GIVEN = ["paths.run_dir=nowhere", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
 
@@ -167,7 +177,7 @@ def test_the_composed_options_are_within_their_ranges(model: str) -> None:
         ("model.encoder.cell", "nope", "Literal['gru', 'lstm']"),
         ("model.tie_embeddings", "nope", "Literal['none', 'target', 'all'"),
         ("model.tie_embeddings", True, "Literal['none', 'target', 'all'"),
-        ("model.encoder", None, "a group with _target_ and _partial_=true"),
+        ("model.decoder", None, "a group with _target_ and _partial_=true"),
         ("tokenizer.joint", 99999, "bool"),
         ("data.cleaning.max_words", None, "int in [1, 1000000]"),
         ("trainer.gradient_clip_val", math.nan, "float | int | null in [0, inf)"),

@@ -38,6 +38,7 @@ def test_an_installed_wheel_needs_no_checkout(tmp_path: Path) -> None:
     subprocess.run([*pip, "install", "--no-deps", "--target", str(installed), str(wheel)], check=True, timeout=300)
     shutil.rmtree(source)
     assert (installed / "seq2seq_attn" / "alignment" / "tatoeba_alignments.tsv").is_file()
+    assert (installed / "seq2seq_attn" / "explorer" / "page" / "main.js").is_file()
     presets = attentions_at_once()
     lines = subprocess.run(
         [sys.executable, "-c", CODE.format(presets=presets)],

@@ -1,140 +1,191 @@
-"""Classify sentences with one layer of attention.
+"""Classify texts with one layer of attention.
 
-`python examples/classify/train_classifier.py --attention sparse pattern.k=3`
+`python -m examples.classify.train_classifier --positions concat,none --plot positions.png`
 
-The IMDB experiment of Su 2018 (kexue.fm/archives/4765): 8 heads of width 16, concatenated sinusoidal positions, mean
-pooling. Without `--path` it generates sentences in which half of the opinions are negated. A bag of words does not
-determine their labels, so `--attention none` stays at chance.
+The IMDB experiment of Su 2018 (kexue.fm/archives/4765): embeddings of width 128, concatenated sinusoidal positions or
+none, 8 heads of width 16, mean pooling, dropout 0.5, Adam. Without `--path` the corpus is made by a grammar.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from examples.classify.read_keras_imdb import PAD, Split, read_keras_imdb
-from seq2seq_attn.attention import Attended, SelfAttention, build_attention
+from examples.classify.made_corpora import Split, made_questions, made_sentences, vocabulary
+from examples.classify.read_keras_imdb import PAD, read_keras_imdb
+from examples.classify.read_tsv import read_tsv
+from seq2seq_attn.attention import Attended, CrossAttention, build_attention
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.nn.masked import masked_mean
 from seq2seq_attn.position.sinusoidal import SinusoidalPosition
 from seq2seq_attn.training.reinforce import Reinforce
 
 DIM, HEADS, BATCH = 128, 8, 32
-GOOD = ["good", "great", "moving", "funny", "clever", "fresh"]
-BAD = ["bad", "dull", "clumsy", "silly", "weak", "stale"]
-NOUNS = ["plot", "cast", "music", "ending", "dialogue", "camera"]
-ASIDES = ["", "on monday", "to be honest", "as my sister says", "after all these years"]
+POSITIONS = ("concat", "add", "none")
+
+
+class Epoch(NamedTuple):
+    """Figures of an epoch: losses in nats per text, and shares of texts that are classified correctly."""
+
+    train_loss: float
+    train_accuracy: float
+    test_loss: float
+    test_accuracy: float
 
 
 class Classifier(nn.Module):
-    """Embeddings with positions, attention, the mean of its contexts and a linear output."""
+    """Embeddings with positions, attention, the mean of its contexts and a linear output.
 
-    def __init__(self, attention: SelfAttention, num_words: int) -> None:
+    The layer takes queries, keys and values apart, so the width of its context is free (Su's Concat(head_1..head_h)).
+    """
+
+    def __init__(self, attention: CrossAttention, num_words: int, positions: str = "concat") -> None:
         super().__init__()
         self.embed = nn.Embedding(num_words, DIM)
-        self.position = SinusoidalPosition(dim=DIM, join="concat", base=10000.0)
-        self.attention, self.dropout, self.output = attention, nn.Dropout(0.5), nn.Linear(DIM, 1)
+        self.position = (
+            nn.Identity() if positions == "none" else SinusoidalPosition(dim=DIM, join=positions, base=10000.0)
+        )
+        self.attention, self.dropout = attention, nn.Dropout(0.5)
+        self.output = nn.Linear(attention.context_dim, 1)
 
-    def forward(self, tokens: Tensor) -> tuple[Tensor, Attended]:
-        mask = tokens != PAD
-        attended = self.attention(self.position(self.embed(tokens)), mask)
-        return self.output(self.dropout(masked_mean(attended.context, mask)))[:, 0], attended
+    def forward(self, *tokens: Tensor) -> tuple[Tensor, Attended]:
+        """Return logits; one sequence of tokens attends to itself, three are those of queries, keys and values."""
+        embedded = [self.position(self.embed(sequence)) for sequence in tokens]
+        query, keys, values = embedded * 3 if len(embedded) == 1 else embedded
+        attended = self.attention(query, keys, values, mask=tokens[-1] != PAD)
+        return self.output(self.dropout(masked_mean(attended.context, tokens[0] != PAD)))[:, 0], attended
 
 
 @reports_user_errors
-def main(arguments: list[str] | None = None) -> float:
-    """Train, print the accuracy on the test split after every epoch, and return the last."""
+def main(arguments: list[str] | None = None) -> dict[str, list[Epoch]]:
+    """Train once for each kind of positions, print the figures after every epoch, and return them."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "overrides", nargs="*", help="overrides of the attention, such as pattern.k=3 or normalizer=entmax15"
     )
     parser.add_argument("--attention", default="multihead", help="a preset of conf/attention")
-    parser.add_argument("--path", type=Path, help="Keras' imdb.npz; without it, sentences are generated")
+    corpus = parser.add_mutually_exclusive_group()
+    corpus.add_argument(
+        "--path", type=Path, help="Keras' imdb.npz, or lines of text, tab, and 0 or 1; without it, sentences are made"
+    )
+    corpus.add_argument(
+        "--questions", action="store_true", help="make questions: queries, keys and values are three sequences"
+    )
+    parser.add_argument("--test-path", type=Path, help="lines to test on; without it, a fifth of the lines of --path")
+    parser.add_argument(
+        "--positions", type=kinds_of_positions, default=["concat"], help="concat, add or none; several: concat,none"
+    )
+    parser.add_argument("--plot", type=Path, help="a PNG of the curves")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--num-words", type=int, default=20000, help="vocabulary of IMDB; rarer words share one token")
-    parser.add_argument("--length", type=int, default=100, help="number of words to read, the last of each review")
+    parser.add_argument("--num-words", type=int, default=20000, help="vocabulary of --path; rarer words share a token")
+    parser.add_argument("--length", type=int, default=100, help="number of words to read, the last of each text")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
-    torch.manual_seed(options.seed)
-    splits, num_words = generated_corpus(options.seed), 1 + len(vocabulary())
-    if options.path:
-        num_words = options.num_words
-        splits = read_keras_imdb(options.path, num_words=num_words, length=options.length)
-    attention = build_attention(options.attention, *options.overrides, dim=DIM, num_heads=HEADS)
-    return train(Classifier(attention, num_words), splits, options.epochs)
+    if options.plot:
+        options.plot.parent.mkdir(parents=True, exist_ok=True)
+    splits, num_words = read_corpus(options)
+    curves = {}
+    for positions in options.positions:
+        torch.manual_seed(options.seed)
+        attention = build_attention(options.attention, *options.overrides, query_dim=DIM, key_dim=DIM, num_heads=HEADS)
+        curves[positions] = []
+        for number, epoch in enumerate(train(Classifier(attention, num_words, positions), splits, options.epochs), 1):
+            curves[positions].append(epoch)
+            print(
+                f"positions {positions}, epoch {number}: "
+                f"train loss {epoch.train_loss:.4f}, accuracy {epoch.train_accuracy:.2%}; "
+                f"test loss {epoch.test_loss:.4f}, accuracy {epoch.test_accuracy:.2%}",
+                flush=True,
+            )
+    if options.plot:
+        draw(curves, options.plot)
+    return curves
 
 
-def train(model: Classifier, splits: dict[str, Split], epochs: int) -> float:
-    """Train and return the accuracy on `test` after the last epoch."""
+def kinds_of_positions(text: str) -> list[str]:
+    """Return the words of `concat,none`."""
+    kinds = text.split(",")
+    if not set(kinds) <= set(POSITIONS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not one or more of {', '.join(POSITIONS)}, with commas between")
+    return kinds
+
+
+def read_corpus(options: argparse.Namespace) -> tuple[dict[str, Split], int]:
+    """Return the splits that were asked for and the size of their vocabulary."""
+    if options.path is None:
+        made = made_questions if options.questions else made_sentences
+        return made(options.seed), 1 + len(vocabulary())
+    sizes = {"num_words": options.num_words, "length": options.length}
+    if options.path.suffix == ".npz":
+        return read_keras_imdb(options.path, **sizes), options.num_words
+    return read_tsv(options.path, test_path=options.test_path, seed=options.seed, **sizes), options.num_words
+
+
+def train(model: Classifier, splits: dict[str, Split], epochs: int) -> Iterator[Epoch]:
+    """Train, and yield the figures of each epoch: those of training are means over its batches, as Keras shows them."""
     optimizer, reinforce = torch.optim.Adam(model.parameters()), Reinforce(momentum=0.9)
-    accuracy = 0.0
-    for epoch in range(1, epochs + 1):
-        total = 0.0
+    for _ in range(epochs):
+        figures = torch.zeros(2)
         for tokens, labels in batches(splits["train"], shuffled=True):
-            logits, attended = model.train()(tokens)
+            logits, attended = model.train()(*tokens)
             losses = F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+            figures += torch.stack([losses.sum(), ((logits > 0) == (labels > 0)).sum()]).detach()
             loss = losses.sum()
-            total += float(loss.detach())
             if attended.log_prob is not None and attended.entropy is not None:  # hard attention samples positions
-                drawn = ((x * (tokens != PAD)).sum(1) for x in (attended.log_prob, attended.entropy))
+                drawn = ((x * (tokens[0] != PAD)).sum(1) for x in (attended.log_prob, attended.entropy))
                 loss = loss + reinforce(-losses, torch.ones(len(labels), dtype=torch.long), *drawn)
             optimizer.zero_grad()
             (loss / len(labels)).backward()
             optimizer.step()
-        accuracy = evaluate(model, splits["test"])
-        print(f"epoch {epoch}: loss {total / len(splits['train'][1]):.4f}, test accuracy {accuracy:.2%}")
-    return accuracy
+        yield Epoch(*(figures / len(splits["train"][-1])).tolist(), *evaluate(model, splits["test"]))
 
 
 @torch.inference_mode()
-def evaluate(model: Classifier, split: Split) -> float:
-    """Return the share of sentences that are classified correctly."""
+def evaluate(model: Classifier, split: Split) -> tuple[float, float]:
+    """Return the mean loss and the share of texts that are classified correctly."""
     model.eval()
-    return sum(int(((model(tokens)[0] > 0) == (labels > 0)).sum()) for tokens, labels in batches(split)) / len(split[1])
+    found = [(model(*tokens)[0], labels) for tokens, labels in batches(split)]
+    logits, labels = (torch.cat(column) for column in zip(*found, strict=True))
+    loss = F.binary_cross_entropy_with_logits(logits, labels)
+    return loss.item(), ((logits > 0) == (labels > 0)).float().mean().item()
 
 
-def batches(split: Split, shuffled: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield tokens, padded at the end, and labels as 0.0 and 1.0."""
-    sentences, labels = split
+def batches(split: Split, shuffled: bool = False) -> Iterator[tuple[list[Tensor], Tensor]]:
+    """Yield the columns of tokens, padded at the end, and labels as 0.0 and 1.0."""
+    *columns, labels = split
     order = torch.randperm(len(labels)) if shuffled else torch.arange(len(labels))
     for rows in order.split(BATCH):
-        chosen = [torch.tensor(sentences[row]) for row in rows.tolist()]
-        yield pad_sequence(chosen, batch_first=True, padding_value=PAD), torch.tensor(labels)[rows].float()
+        texts = [[torch.tensor(column[row]) for row in rows.tolist()] for column in columns]
+        padded = [pad_sequence(text, batch_first=True, padding_value=PAD) for text in texts]
+        yield padded, torch.tensor(labels)[rows].float()
 
 
-def vocabulary() -> dict[str, int]:
-    """Return a token other than PAD for each word of the generated sentences."""
-    words = ["the", "was", "not", "very", "and", *NOUNS, *GOOD, *BAD, *" ".join(ASIDES).split()]
-    return {word: token for token, word in enumerate(dict.fromkeys(words), PAD + 1)}
-
-
-def generated_corpus(seed: int) -> dict[str, Split]:
-    """Generate sentences of one to three opinions that agree; the label is 1 if they are favourable."""
-    generator, tokens = random.Random(seed), vocabulary()
-    splits: dict[str, Split] = {}
-    for name, count in (("train", 4000), ("test", 1000)):
-        labels = [generator.randrange(2) for _ in range(count)]
-        sentences = [generated_sentence(generator, favourable=bool(label)) for label in labels]
-        splits[name] = [[tokens[word] for word in sentence.split()] for sentence in sentences], labels
-    return splits
-
-
-def generated_sentence(generator: random.Random, *, favourable: bool) -> str:
-    """Generate a sentence such as `to be honest the plot was not very dull and the cast was great`."""
-    opinions = []
-    for _ in range(generator.randint(1, 3)):
-        negated = generator.random() < 0.5
-        words = ["the", generator.choice(NOUNS), "was", *(["not"] if negated else [])]
-        words += ["very"] if generator.random() < 0.5 else []
-        opinions.append(" ".join([*words, generator.choice(GOOD if favourable != negated else BAD)]))
-    return f"{generator.choice(ASIDES)} {' and '.join(opinions)}"
+def draw(curves: dict[str, list[Epoch]], file: Path) -> None:
+    """Draw losses and accuracies by epoch, each kind of positions in its colour; training is dashed."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for axes, kind in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+        for number, (positions, epochs) in enumerate(curves.items()):
+            for split, line in (("train", "--"), ("test", "-")):
+                axes.plot(
+                    range(1, len(epochs) + 1),
+                    [getattr(epoch, f"{split}_{kind}") for epoch in epochs],
+                    line,
+                    color=f"C{number}",
+                    label=f"{split}, positions {positions}",
+                )
+        axes.set(xlabel="epoch", ylabel=kind)
+        axes.grid(alpha=0.3)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend()
+    figure.savefig(file, format="png", dpi=120)
 
 
 if __name__ == "__main__":

@@ -269,6 +269,8 @@ def draw(rows: list[Row], options: argparse.Namespace) -> Path:
     """Write the page and its plots next to the figures; return the path of the page."""
     sections = []
     families = {preset: family(preset) for preset in dict.fromkeys(row.preset for row in rows)}
+    refused = {row.preset: row.outcome for row in rows if row.outcome not in ("", OUT_OF_MEMORY, TOO_SLOW)}
+    rows = [row for row in rows if row.preset not in refused]
     for causal, threads in sorted({(row.causal, row.threads) for row in rows}):
         some = [row for row in rows if (row.causal, row.threads) == (causal, threads)]
         title = f"{'Causal' if causal else 'Both sides'}, threads: {threads}"
@@ -281,6 +283,8 @@ def draw(rows: list[Row], options: argparse.Namespace) -> Path:
             "Memory in MiB:\n",
             table(some, families, memories),
         ]
+    if refused:
+        sections += ["## Not measured\n", *(f"- `{preset}`: {reason}" for preset, reason in sorted(refused.items()))]
     page = options.output.with_suffix(".md")
     page.write_text(TEXT.format(**about(options), sections="\n".join(sections).rstrip()), encoding="utf-8")
     return page
@@ -346,7 +350,7 @@ def plot(rows: list[Row], families: dict[str, str], file: Path, title: str) -> N
         if others:
             handles, labels = grid[0][column].get_legend_handles_labels()
             grid[1][column].legend(
-                handles[1:], labels[1:], fontsize="small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.25)
+                handles, labels, fontsize="small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.25)
             )
     figure.savefig(file, dpi=100)
 

@@ -44,8 +44,12 @@ from scripts.benchmarks.home_runs import (
     write_rows,
 )
 from scripts.benchmarks.write_homes_page import write_page
+from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_maps
+from seq2seq_attn.alignment.gold import AlignedPair, agreement
+from seq2seq_attn.alignment.tatoeba_gold import tatoeba_pairs
+from seq2seq_attn.alignment.word_alignment import Extraction
+from seq2seq_attn.checkpoint.load import find_checkpoint, load
 from seq2seq_attn.errors import UserError, reports_user_errors
-from seq2seq_attn.evaluation import alignments
 from seq2seq_attn.files import replacing
 from seq2seq_attn.inference.translator import Translator
 
@@ -204,6 +208,7 @@ def measure_runs(options: argparse.Namespace) -> None:
     corpus = options.data / "tatoeba" / "fra.txt"
     if not corpus.is_file():
         raise UserError(f"--data {options.data} has no file tatoeba/fra.txt; give the folder that contains it")
+    pairs = tatoeba_pairs(corpus)
     torch.set_num_threads(1)
     file = options.runs / MEASURES
     with alone(options.runs):
@@ -211,12 +216,17 @@ def measure_runs(options: argparse.Namespace) -> None:
         for row in read_rows(options.runs / ROWS):
             job = Job(row["home"], row["preset"], row["seed"])
             if "refused" not in row and job.home in options.home and job not in measured:
-                figures = {
-                    "aer": alignments.main([str(job.folder(options.runs)), "--corpus", str(corpus)])["attention"][3]
-                }
+                figures = {"aer": error_rate(job.folder(options.runs), pairs)}
                 if job.seed == SEEDS[0]:
                     figures |= costs(job, options)
                 write_rows(file, [*read_rows(file), {**job._asdict(), **figures}])
+
+
+def error_rate(run: Path, pairs: list[AlignedPair]) -> float:
+    """Return the alignment error rate of the mean of all heads, in percent."""
+    loaded = load(str(find_checkpoint(str(run))))
+    maps = word_maps(loaded.model, loaded.tokenizer, [(pair.source, pair.target) for pair in pairs])
+    return agreement([attended_links(of_pair, Heads(), Extraction()) for of_pair in maps], pairs).error_rate
 
 
 def costs(job: Job, options: argparse.Namespace) -> dict[str, float]:

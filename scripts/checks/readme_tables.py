@@ -42,9 +42,10 @@ def markdown(rows: list[Row]) -> str:
 
 
 def architectures() -> list[Row]:
-    """A row for each file of `conf/model/`, with its sizes for each corpus; a slot that is not there is a dash."""
+    """A row for each file of `conf/model/` that translates, with its sizes for each corpus; no slot is a dash."""
     head = ("`model=`", "what it is", "attention", "position", "layers", *(f"`data={corpus}`" for corpus in CORPORA))
-    return [head, *(architecture(path) for path in sorted((CONF / "model").glob("*.yaml")))]
+    models = sorted(path for path in (CONF / "model").glob("*.yaml") if path.stem != "lm")
+    return [head, *map(architecture, models)]
 
 
 def architecture(path: Path) -> Row:

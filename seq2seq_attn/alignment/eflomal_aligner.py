@@ -19,7 +19,7 @@ def align_words(
     takes its seed from the system and none from a caller, so two calls differ in a few links.
 
     Args:
-        sources, targets: words without blanks; an empty list has no links.
+        sources, targets: words without blanks; an empty list has no links, nor has one of more than about 1,000 words.
 
     Raises:
         UserError: if eflomal is not installed.
@@ -28,7 +28,9 @@ def align_words(
     try:
         from eflomal import Aligner
     except ImportError as error:
-        raise UserError("links by eflomal need its package; install seq2seq_attn[align]") from error
+        raise UserError(
+            "links by eflomal need its package; run: pip install -c constraints.txt -e '.[align]'"
+        ) from error
     with TemporaryDirectory() as folder:
         forward, reverse = (Path(folder, name) for name in ("forward", "reverse"))
         Aligner(model=3).align(

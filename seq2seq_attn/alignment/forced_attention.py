@@ -11,9 +11,7 @@ from jaxtyping import Float, Int
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-
-WORD_MARK = "▁"  # SentencePiece's mark of a word's first token
+from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
 
 
 class SlotMap(NamedTuple):

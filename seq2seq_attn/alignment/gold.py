@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from seq2seq_attn.alignment.word_alignment import Link, from_pharaoh
+from seq2seq_attn.alignment.word_alignment import Link, from_pharaoh, to_pharaoh
 from seq2seq_attn.data.reading import read_lines, read_parallel
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import new_table
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BARS = "|||"
+Words = tuple[list[str], list[str]]  # of the two sides of a pair
 GOLD_LINK = re.compile(r"(\d+)([-p?])(\d+)")
 WITH_LINKS = re.compile(r"(.*\S)(?:\s{2,}|\t)((?:\d+[-p?]\d+\s*)+)")  # a pair, two blanks or a tab, and its links
 PHARAOH = re.compile(r"(?:\d+-\d+)?(?:\s+\d+-\d+)*\s*")
@@ -46,6 +48,7 @@ def read_aligned_pairs(
     start: int = 0,
     target_first: bool = False,
     lowercase: bool = False,
+    prefix: str = "",
 ) -> list[AlignedPair]:
     """Return pairs whose words are separated by blanks, with their links.
 
@@ -56,39 +59,44 @@ def read_aligned_pairs(
         start: the number of a sentence's first word in these links: 0, or 1 as in the files of WPT 2003.
         target_first: whether pairs and links have the target before the source.
         lowercase: whether to lower-case the words.
+        prefix: of the names of these options in a message.
 
     Raises:
-        UserError: if a line is no pair, the files differ in length, a link names no word of its pair, or no pair has a
-            link.
+        UserError: if a line is no pair, the files differ in length, a link names no word of its pair, words look like
+            links, or no pair has a link.
     """
-    texts = list(read_texts(pairs, with_links=gold is None))
+    texts = list(read_texts(pairs, with_links=gold is None, prefix=prefix))
     if gold is not None:
         of_lines = read_lines(gold)
         check_length(len(of_lines), len(texts), gold)
         texts = [(*text[:2], links, text[3]) for text, links in zip(texts, of_lines, strict=True)]
-    aligned = [aligned_pair(*text, start=start, target_first=target_first) for text in texts]
+    aligned = [aligned_pair(*text, start=start, target_first=target_first, prefix=prefix) for text in texts]
     if not any(pair.possible for pair in aligned):
         raise UserError(
-            f"{gold or pairs[0]} has no links; give gold=FILE, with a line as '0-0 1p2' for each pair, or leave it "
-            "out where the lines of pairs end in their links, after two blanks"
+            f"{gold or pairs[0]} has no links; give {prefix}gold=FILE, with a line as '0-0 1p2' for each pair, or "
+            "leave it out where the lines of pairs end in their links, after two blanks"
         )
     if lowercase:
-        return [pair._replace(source=lowered(pair.source), target=lowered(pair.target)) for pair in aligned]
+        return [lowered(pair) for pair in aligned]
     return aligned
 
 
-def lowered(words: list[str]) -> list[str]:
-    return [word.lower() for word in words]
+def lowered(pair: AlignedPair) -> AlignedPair:
+    """Return a pair with its words lower-cased."""
+    source, target = ([word.lower() for word in side] for side in (pair.source, pair.target))
+    return pair._replace(source=source, target=target)
 
 
-def read_texts(pairs: Sequence[Path], *, with_links: bool) -> Iterator[tuple[str, str, str, str]]:
+def read_texts(pairs: Sequence[Path], *, with_links: bool, prefix: str) -> Iterator[tuple[str, str, str, str]]:
     """Yield the two sides of each pair, the links that end its line, and where it is."""
     if len(pairs) == 2:
         for number, sides in enumerate(read_parallel(*pairs), start=1):
             yield *sides, "", f"{pairs[0]} and {pairs[1]}, line {number}"
         return
     if len(pairs) != 1:
-        raise UserError(f"pairs names {len(pairs)} files; give pairs=FILE or pairs=[SOURCE,TARGET]")
+        raise UserError(
+            f"{prefix}pairs names {len(pairs)} files; give {prefix}pairs=FILE or {prefix}pairs=[SOURCE,TARGET]"
+        )
     for number, line in enumerate(read_lines(pairs[0]), start=1):
         match = WITH_LINKS.fullmatch(line) if with_links else None
         text, links = (match[1], match[2]) if match else (line, "")
@@ -105,38 +113,71 @@ def check_length(lines: int, num_pairs: int, path: Path) -> None:
         raise UserError(f"{path} has {lines} lines and there are {num_pairs} pairs; give a line of links for each pair")
 
 
-def aligned_pair(first: str, second: str, links: str, location: str, *, start: int, target_first: bool) -> AlignedPair:
+def aligned_pair(
+    first: str, second: str, links: str, location: str, *, start: int, target_first: bool, prefix: str
+) -> AlignedPair:
     """Return the pair of a line and its links."""
     words = first.split(), second.split()
+    check_words(words, location, start)
     found: dict[bool, set[Link]] = {True: set(), False: set()}
     for link in links.split():
         match = GOLD_LINK.fullmatch(link)
         if match is None:
             raise UserError(f"{location}: '{link}' is no link; write 0-0 for a sure link, 0p0 for a possible one")
         positions = int(match[1]) - start, int(match[3]) - start
-        if not all(0 <= position < len(side) for position, side in zip(positions, words, strict=True)):
-            raise UserError(
-                f"{location}: there is no link {link} between {len(words[0])} and {len(words[1])} words counted from "
-                f"{start}; set gold_start to {1 - start}, or correct the line"
-            )
+        check_link(positions, words, link, location, start, f"set {prefix}gold_start to {1 - start}, or ")
         found[match[2] == "-"].add(positions[::-1] if target_first else positions)
     source, target = words[::-1] if target_first else words
     return AlignedPair(source, target, frozenset(found[True]), frozenset(found[True] | found[False]))
 
 
-def read_pharaoh(path: Path, num_pairs: int, *, target_first: bool = False) -> list[list[Link]]:
-    """Return the links of each pair, from a file in Pharaoh form.
+def check_words(words: Words, location: str, start: int) -> None:
+    """Refuse a second side that ends in links between its other words and the first side.
+
+    A word such as 10-11 is no link where there are not as many words, or where the first side has it too.
+    """
+    links = list(takewhile(GOLD_LINK.fullmatch, reversed(words[1])))[::-1]
+    matches = [GOLD_LINK.fullmatch(link) for link in links]
+    positions = [(int(match[1]) - start, int(match[3]) - start) for match in matches if match]
+    others = words[0], words[1][: len(words[1]) - len(links)]
+    if links and not set(links) <= set(words[0]) and all(is_within(link, others) for link in positions):
+        raise UserError(
+            f"{location}: the words '{' '.join(links)[:60]}' look like links; put two blanks or a tab before links at "
+            "the end of a line, and leave them out where a file of gold links is given"
+        )
+
+
+def check_link(link: Link, words: Words, shown: str, location: str, start: int, way_out: str) -> None:
+    if not is_within(link, words):
+        raise UserError(
+            f"{location}: there is no link {shown} between {len(words[0])} and {len(words[1])} words counted from "
+            f"{start}; {way_out}correct the line"
+        )
+
+
+def is_within(link: Link, words: Words) -> bool:
+    return all(0 <= position < len(side) for position, side in zip(link, words, strict=True))
+
+
+def read_pharaoh(path: Path, pairs: Sequence[AlignedPair], *, target_first: bool = False) -> list[list[Link]]:
+    """Return the links of each pair, from a file in Pharaoh form, whose words count from 0.
 
     Raises:
-        UserError: if it has another form, or more or fewer lines.
+        UserError: if it has another form, more or fewer lines, or a link names no word of its pair.
     """
     lines = read_lines(path)
-    check_length(len(lines), num_pairs, path)
-    for number, line in enumerate(lines, start=1):
+    check_length(len(lines), len(pairs), path)
+    links = []
+    for number, (line, pair) in enumerate(zip(lines, pairs, strict=True), start=1):
+        location = f"{path}, line {number}"
         if not PHARAOH.fullmatch(line):
-            raise UserError(f"{path}, line {number}: not links in Pharaoh form, such as '0-0 2-1'; correct the line")
-    links = map(from_pharaoh, lines)
-    return [[link[::-1] for link in found] for found in links] if target_first else list(links)
+            raise UserError(f"{location}: not links in Pharaoh form, such as '0-0 2-1'; correct the line")
+        words = (pair.target, pair.source) if target_first else (pair.source, pair.target)
+        of_pair = from_pharaoh(line)
+        for link in of_pair:
+            check_link(link, words, to_pharaoh([link]), location, 0, "count words from 0, or ")
+        links.append([link[::-1] for link in of_pair] if target_first else of_pair)
+    return links
 
 
 def agreement(links: Iterable[Iterable[Link]], pairs: Sequence[AlignedPair]) -> Agreement:

@@ -1,6 +1,6 @@
 """Links of words from weights of cross-attention. Bahdanau et al. 2015, arXiv:1409.0473, 5.2.1.
 
-A target word is linked to the source word of most weight, or to each above a threshold: Dou and Neubig 2021,
+A target word is linked to the source word with the highest weight, or to each above a threshold: Dou and Neubig 2021,
 arXiv:2101.08231, 2.2. Shifted, its weights are those of the step that reads it: Chen et al. 2020, arXiv:2004.14837, 3.
 """
 
@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from seq2seq_attn.alignment.forced_attention import WORD_MARK, SlotMap
+from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK
 
 Link = tuple[int, int]  # source word, target word
 WordWeights = Float[np.ndarray, "target_words source_words_and_end"]

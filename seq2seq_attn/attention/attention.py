@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.backend import blocks, dense, fused, step, table
-from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
+from seq2seq_attn.attention.backend.request import ChangeWeights, HeadOutput, Parts, Request
 from seq2seq_attn.attention.build_part import build_part, named_arguments
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.head_sizes import HeadSizes, head_sizes
@@ -61,9 +61,15 @@ class Attention(AttentionLayer):
         backend: "auto" takes the fastest backend that serves a request. "dense" computes every request over all pairs
             by the score's own `prepare_query`, `prepare_keys` and `forward`: for debugging and for comparison.
 
+    Attributes:
+        change_weights: what reads or replaces the weights before they average the values, as the explorer does; every
+            request then takes the dense backend. None: nothing does.
+
     Raises:
         UserError: for heads that do not divide a width, or options that do not go together.
     """
+
+    change_weights: ChangeWeights | None = None
 
     def __init__(
         self,
@@ -364,9 +370,10 @@ class Attention(AttentionLayer):
         if mask is not None and mask.dim() == 3:
             check_rows(mask, request.query.shape[1])
         dropout = self.dropout if self.training else 0.0
-        parts = Parts(self.score, self.pattern, self.normalizer, self.mix, self.relative, dropout)
+        change = self.change_weights
+        parts = Parts(self.score, self.pattern, self.normalizer, self.mix, self.relative, dropout, change)
         # The fast backends handle neither empty tensors nor vmap, and return neither weights nor the loss of links.
-        asked = request.need_weights or request.guide is not None
+        asked = request.need_weights or request.guide is not None or change is not None
         if self.backend == "dense" or asked or request.empty or inside_func_transform():
             return self._combine_heads(request.query, dense.attend(parts, request))
         for attend in BACKENDS:

@@ -49,7 +49,7 @@ class Block(NamedTuple):
         """Return 0 where a row sees a key and HIDDEN elsewhere, for any repetition; `causal` is left to the kernel."""
         if self.band is None:
             return None
-        seen = self._replace(repeats=1, causal=False).seen(like.device)[0]
+        seen = self._replace(causal=False).seen_in_tile(like.device)[0]
         dtype = torch.promote_types(like.dtype, torch.float32)
         return torch.zeros(seen.shape, dtype=dtype, device=like.device).masked_fill_(~seen, HIDDEN)
 
@@ -62,6 +62,15 @@ class Block(NamedTuple):
             if self.band.exclude_self:
                 seen = seen & (distance != 0)
         return seen
+
+    def seen_in_tile(self, device: torch.device) -> Bool[Tensor, "1 rows keys"]:
+        """Return whether a row sees a key, which is the same in all repetitions."""
+        return self._replace(repeats=1).seen(device)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether a row sees all keys of the block, or if `causal` all up to its own."""
+        return self.band is None
 
     @property
     def last_key(self) -> int:
@@ -149,15 +158,28 @@ class GatheredBlock(NamedTuple):
     def spacing(self) -> int:
         return 1
 
+    @property
+    def causal(self) -> bool:
+        """Whether causality is not in `pairs`."""
+        return False
+
+    @property
+    def uniform(self) -> bool:
+        return False
+
     def seen(self, device: torch.device) -> Bool[Tensor, "repeats rows keys"]:
         """Return whether a row sees a key."""
-        return self.pairs.to(device)
+        return self.pairs.to(device, non_blocking=True)
+
+    def seen_in_tile(self, device: torch.device) -> Bool[Tensor, "repeats rows keys"]:
+        """Return `seen`, which differs from tile to tile."""
+        return self.seen(device)
 
     def row_positions(self, device: torch.device) -> Int[Tensor, "repeats rows"]:
         return self.row + torch.arange(self.repeats * self.rows, device=device).view(self.repeats, self.rows)
 
     def key_positions(self, device: torch.device) -> Int[Tensor, "repeats keys"]:
-        return self.keys_of_tile.to(device)
+        return self.keys_of_tile.to(device, non_blocking=True)
 
     def tiles(self, most_pairs: int) -> Iterator[GatheredBlock]:
         """Cut the block into blocks of at most `most_pairs` pairs, or of one row."""

@@ -30,7 +30,7 @@ class AttentionEntropy(pl.Callback):
         self.num_sentences = num_sentences
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        if trainer.sanity_checking:
+        if trainer.sanity_checking or not pl_module.translates:
             return
         figures = AttentionFigures()
         with torch.inference_mode():

@@ -44,7 +44,7 @@ class AttentionMap(pl.Callback):
         self._warned = False
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        if not has_whole_model(trainer):
+        if not (pl_module.translates and has_whole_model(trainer)):
             return
         folder = self.folder / f"step_{trainer.global_step:06d}"
         model, tokenizer = pl_module.model, pl_module.tokenizer

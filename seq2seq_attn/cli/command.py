@@ -15,6 +15,7 @@ SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
     "train": ("cli.train", "train a model, test it and write its run folder"),
     "translate": ("cli.translate", "translate standard input or a file with a trained model"),
     "evaluate": ("cli.evaluate", "score a trained model on its test sets or other data"),
+    "explore": ("cli.explore", "see in a browser what a model attends to"),
     "prepare": ("cli.prepare", "read, clean and encode the data that a training reads"),
     "align": ("cli.align", "alignment error rate of attention or of given links"),
     "average": ("checkpoint.average", "average the weights of checkpoints"),

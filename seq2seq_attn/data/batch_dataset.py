@@ -14,6 +14,7 @@ from seq2seq_attn.data.collate import collate, collate_pairs
 from seq2seq_attn.data.corpus import Split
 from seq2seq_attn.data.encoded import EncodedSplit
 from seq2seq_attn.data.word_links import TokenLinks, WordLinks
+from seq2seq_attn.objective.objective import Noise
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -25,6 +26,8 @@ class BatchDataset(Dataset[Batch]):
         seeded_by: the sampler whose seed and epoch, together with the rows, seed the segmentations;
             None: use the encoding on disk.
         links: links between the words of each pair, which the batches have between tokens; None: none.
+        noise: what makes a source and a target of each target; None: the pairs are those of the split.
+        noise_epoch: the sampler whose epoch the noise depends on; None: the noise is always the same.
     """
 
     def __init__(
@@ -34,9 +37,11 @@ class BatchDataset(Dataset[Batch]):
         tokenizer: SentencePieceTokenizer,
         seeded_by: TokenBatchSampler | None = None,
         links: WordLinks | None = None,
+        noise: Noise | None = None,
+        noise_epoch: TokenBatchSampler | None = None,
     ) -> None:
         self.split, self.encoded, self.tokenizer = split, encoded, tokenizer
-        self.seeded_by = seeded_by
+        self.seeded_by, self.noise, self.noise_epoch = seeded_by, noise, noise_epoch
         self.token_links = None if links is None else TokenLinks(links, tokenizer)
 
     def __len__(self) -> int:
@@ -52,14 +57,30 @@ class BatchDataset(Dataset[Batch]):
 
     def _collated(self, rows: list[int]) -> Batch:
         specials = {"pad_id": self.tokenizer.pad_id, "bos_id": self.tokenizer.bos_id, "eos_id": self.tokenizer.eos_id}
+        if self.noise is not None:
+            epoch = None if self.noise_epoch is None else self.noise_epoch.epoch
+            pairs = [self.noise(row, ids, epoch) for row, ids in zip(rows, self._target_ids(rows), strict=True)]
+            return collate_pairs([source for source, _ in pairs], [target for _, target in pairs], rows, **specials)
         if self.seeded_by is None:
             return collate(self.encoded, rows, **specials)
-        entropy = [self.seeded_by.seed, self.seeded_by.epoch, *rows]
-        source_seed, target_seed = np.random.SeedSequence(entropy).generate_state(2).tolist()
-        sources, targets = [self.split.sources[i] for i in rows], [self.split.targets[i] for i in rows]
+        sources, (source_seed, _) = [self.split.sources[i] for i in rows], self._seeds(rows)
         return collate_pairs(
             self.tokenizer.encode_source(sources, sample=True, seed=source_seed),
-            self.tokenizer.encode_target(targets, sample=True, seed=target_seed),
+            self._target_ids(rows),
             rows,
             **specials,
         )
+
+    def _target_ids(self, rows: list[int]) -> list[list[int]]:
+        if self.seeded_by is None:
+            shard, index = self.encoded.locate(rows)
+            fences = zip(shard.target_offsets[index], shard.target_offsets[index + 1], strict=True)
+            return [shard.target_ids[start:end].tolist() for start, end in fences]
+        targets, (_, target_seed) = [self.split.targets[i] for i in rows], self._seeds(rows)
+        return self.tokenizer.encode_target(targets, sample=True, seed=target_seed)
+
+    def _seeds(self, rows: list[int]) -> list[int]:
+        """Return the seeds of the segmentations of a batch's sources and targets."""
+        assert self.seeded_by is not None
+        entropy = [self.seeded_by.seed, self.seeded_by.epoch, *rows]
+        return np.random.SeedSequence(entropy).generate_state(2).tolist()

@@ -13,6 +13,7 @@ from seq2seq_attn.text import num_words
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed, which count as blanks
 BLANKS = re.compile(r"[ \t]+")
+PUNCTUATION = re.compile(r"(?<=[^ ])(?=[,.!?])")  # the place of a blank before a mark, as in Dive into Deep Learning
 LONG = 10_000  # characters; sorting the combining marks of a longer word may take minutes
 
 
@@ -35,6 +36,8 @@ class Cleaning:
         max_characters: limit for each side, which also covers text without blanks.
         max_ratio: largest ratio of the longer to the shorter side, in words; None: any.
         deduplicate: keep the first of several equal pairs.
+        lowercase: turn all letters into small ones.
+        split_punctuation: write a blank before each `,`, `.`, `!` and `?`, so that they are words of their own.
 
     Raises:
         UserError: if no pair could meet the limits.
@@ -49,6 +52,8 @@ class Cleaning:
         max_characters: int = 1000,
         max_ratio: int | float | None = None,
         deduplicate: bool = True,
+        lowercase: bool = False,
+        split_punctuation: bool = False,
     ) -> None:
         if not 1 <= min_words <= max_words:
             raise UserError(
@@ -62,6 +67,7 @@ class Cleaning:
         self.normalize_spaces, self.deduplicate = normalize_spaces, deduplicate
         self.min_words, self.max_words, self.max_characters = min_words, max_words, max_characters
         self.max_ratio = max_ratio
+        self.lowercase, self.split_punctuation = lowercase, split_punctuation
 
     def normalize(self, pairs: list[tuple[str, str]]) -> tuple[list[Pair], dict[str, int]]:
         """Return every pair in normalised form, and the counts of pairs read and changed."""
@@ -74,9 +80,16 @@ class Cleaning:
         return [(self.normalize_text(source), self.normalize_text(target)) for source, target in pairs]
 
     def normalize_text(self, text: str) -> str:
-        """Return `text` in NFC, with control characters as blanks, runs of blanks collapsed and the ends stripped."""
+        """Return `text` in NFC, with control characters as blanks, runs of blanks collapsed and the ends stripped.
+
+        With `lowercase` and `split_punctuation`, it is also lower-cased, and its punctuation split off.
+        """
         composed = compose(text if text.isprintable() else CONTROL.sub(" ", text))
         single = " ".join(composed.split()) if self.normalize_spaces else BLANKS.sub(" ", composed).strip(" ")
+        if self.lowercase:
+            single = single.lower()
+        if self.split_punctuation:
+            single = PUNCTUATION.sub(" ", single)
         return text if single == text else single  # most lines are clean: keep one copy of them
 
     def drop(self, pairs: list[Pair]) -> tuple[list[Pair], dict[str, int]]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import ClassVar, NamedTuple, final
+
+import numpy as np
+from jaxtyping import UInt64
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import printable
@@ -42,6 +45,7 @@ class LoadedCorpus:
     Attributes:
         origins: where each side was read from, such as "column 1", if the user can choose it.
         stored: a digest of the content, if the corpus is on disk.
+        is_one_sided: whether it has targets alone.
         num_processes: processes that prepare what is made of the corpus; None: one for each core.
         copy_to: folder to which what is made of the corpus is copied too, and read from; None: none.
     """
@@ -54,12 +58,20 @@ class LoadedCorpus:
     stored: str | None = None
     copy_to: Path | None = None
     num_processes: int | None = None
+    is_one_sided: bool = False
+
+    def one_sided(self) -> LoadedCorpus:
+        """Return the corpus of the targets alone: every source is empty."""
+        splits = {name: replace(split, sources=[""] * len(split)) for name, split in self.splits.items()}
+        stored = None if self.stored is None else hashlib.sha256(f"{self.stored}\tone-sided".encode()).hexdigest()
+        return replace(self, splits=splits, stored=stored, is_one_sided=True)
 
     @property
     def direction(self) -> str:
-        """The direction for display, such as `fr (column 2) → en (column 1)`."""
+        """The direction for display, such as `fr (column 2) → en (column 1)`, or the language of one-sided text."""
         sides = zip((self.source_language, self.target_language), self.origins, strict=True)
-        return printable(" → ".join(f"{name} ({origin})" if origin else str(name) for name, origin in sides))
+        shown = [f"{name} ({origin})" if origin else str(name) for name, origin in sides]
+        return printable(shown[1] if self.is_one_sided else " → ".join(shown))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -76,7 +88,13 @@ class LoadedCorpus:
 
 
 class Corpus(ABC):
-    """A reader that cleans and splits one collection of sentence pairs."""
+    """A reader that cleans and splits one collection of sentence pairs.
+
+    Attributes:
+        has_one_side: whether source and target are the same text, which is no translation to learn.
+    """
+
+    has_one_side: ClassVar[bool] = False
 
     @abstractmethod
     def load(self) -> LoadedCorpus: ...
@@ -107,3 +125,9 @@ class CleaningReport:
     """Counts in the order of the steps, such as "train: pairs read" and "train: dropped, empty side"."""
 
     counts: dict[str, int]
+
+
+def hashes(texts: Iterator[str]) -> UInt64[np.ndarray, "texts"]:
+    """Return the first 64 bits of each text's SHA-256, in the order of the digests."""
+    digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in texts)
+    return np.frombuffer(digests, ">u8").astype(np.uint64)

@@ -22,6 +22,7 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, encode_split
 from seq2seq_attn.data.word_links import WordLinks
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.objective.objective import Noise, Objective
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -35,13 +36,15 @@ class TranslationDataModule(pl.LightningDataModule):
     Args:
         tokenizer: a trained tokenizer.
         batch_tokens: most padded source and target tokens in a training batch, specials included.
-        eval_batch_tokens: the same for validation and test; None: as in training.
+        batch_sentences: most pairs in a training batch, in addition to `batch_tokens`; None: any number.
+        eval_batch_tokens: as `batch_tokens`, for validation and test; None: as in training.
         num_workers: worker processes of each loader. 0 is fast, since a batch takes a few array operations;
             subword sampling may need 1 or 2.
         cache_dir: folder in which encoded splits are cached.
         val_sentences: number of sentences that validation during training reads, evenly spread over the split and
             the same for every seed; the whole split is then tested too, as "val". None: all.
         links: links between the words of the pairs, for each split that has some.
+        objective: noise that makes the pairs, of the targets alone; None: the corpus has them.
 
     Attributes:
         test_names: names of the test sets, in order.
@@ -56,19 +59,25 @@ class TranslationDataModule(pl.LightningDataModule):
         seed: int,
         cache_dir: str,
         eval_batch_tokens: int | None = None,
+        batch_sentences: int | None = None,
         num_workers: int = 0,
         val_sentences: int | None = None,
         links: Mapping[str, WordLinks] | None = None,
+        objective: Objective | None = None,
     ) -> None:
         super().__init__()
         self.corpus, self.tokenizer, self.links = corpus, tokenizer, links or {}
+        self.objective = objective
         self.batch_tokens, self.eval_batch_tokens = batch_tokens, eval_batch_tokens or batch_tokens
+        self.batch_sentences = batch_sentences
         self.seed, self.num_workers = seed, num_workers
         self.cache_dir = given_path(cache_dir, "paths.cache_dir") / "encoded"
         self.test_names = [name for name in corpus.splits if name not in ("train", "val")]
-        self.val_rows = evenly_spread(val_sentences, len(corpus.splits["val"])) if val_sentences is not None else None
-        if self.val_rows is not None and len(self.val_rows) < len(corpus.splits["val"]):
-            self.test_names.append("val")
+        self.val_rows = None
+        if val_sentences is not None and "val" in corpus.splits:
+            self.val_rows = evenly_spread(val_sentences, len(corpus.splits["val"]))
+            if len(self.val_rows) < len(corpus.splits["val"]):
+                self.test_names.append("val")
         self._encoded: dict[str, EncodedSplit] = {}
         self._samplers: dict[tuple[str, int, int, bool, bool], TokenBatchSampler] = {}
         self._first_epoch = 0
@@ -81,6 +90,7 @@ class TranslationDataModule(pl.LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         # Lightning recommends more workers however cheap a batch is.
         warnings.filterwarnings("ignore", ".*does not have many workers.*", PossibleUserWarning)
+        warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero.*")  # there is no validation
 
     def encoded(self, name: str) -> EncodedSplit:
         """Return the encoded split of this name, from the cache if it is there."""
@@ -121,8 +131,8 @@ class TranslationDataModule(pl.LightningDataModule):
         """Resume where `state_dict` was taken, as `batches_read` says."""
         if "train" in self.links and state_dict.get("links", self.links["train"].digest) != self.links["train"].digest:
             log.warning(
-                "guided_alignment: the word links are not those that the run was trained with until now, for eflomal "
-                "draws others once its cache is gone; the run continues with the new ones"
+                "guided_alignment: the word links are not those that the run was trained with until now; the run "
+                "continues with the new ones"
             )
         self._first_epoch = state_dict["epoch"]
         self._sampler("train").start_at(state_dict["epoch"], self.batches_read(state_dict))
@@ -160,8 +170,9 @@ class TranslationDataModule(pl.LightningDataModule):
             "cuts": sampler.fingerprint,
         }
 
-    def val_dataloader(self) -> DataLoader[Batch]:
-        return self._loader("val", self._sampler("val", self.val_rows))
+    def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
+        """Return the loader of the validation, or no loader without that split: then Lightning validates nothing."""
+        return self._loader("val", self._sampler("val", self.val_rows)) if "val" in self.corpus.splits else []
 
     def test_dataloader(self) -> list[DataLoader[Batch]]:
         """Return one loader per test set, in the order of `test_names`."""
@@ -181,6 +192,7 @@ class TranslationDataModule(pl.LightningDataModule):
                 shuffle=shuffle,
                 seed=self.seed,
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
+                batch_sentences=self.batch_sentences if name == "train" else None,
                 rank=rank,
                 num_replicas=num_replicas,
                 single_device_batches=name != "train",
@@ -214,6 +226,8 @@ class TranslationDataModule(pl.LightningDataModule):
             self.tokenizer,
             seeded_by=sampler if draws else None,
             links=self.links.get(name),
+            noise=None if self.objective is None else Noise(self.objective, self.tokenizer, self.seed),
+            noise_epoch=sampler if name == "train" else None,
         )
         pin_memory = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return DataLoader(

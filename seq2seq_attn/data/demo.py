@@ -1,10 +1,10 @@
-"""The small generated English-French corpus that the package includes."""
+"""The small generated corpora that the package includes: English-French sentences, and two tasks in English."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import final
+from typing import Literal, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
@@ -13,7 +13,8 @@ from seq2seq_attn.data.splitting import clean_splits
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import demo_directory, given_path
 
-FILES = {"train": "train.tsv", "val": "val.tsv", "test": "test.tsv", "test_unseen": "unseen.tsv"}
+FILES = {"train": "train.tsv", "val": "val.tsv", "test": "test.tsv"}
+TRANSLATION = FILES | {"test_unseen": "unseen.tsv"}
 
 
 @final
@@ -21,11 +22,22 @@ class DemoCorpus(Corpus):
     """The demo corpus.
 
     Args:
-        path: folder with train.tsv, val.tsv, test.tsv and unseen.tsv; None: the included one.
+        path: folder with train.tsv, val.tsv and test.tsv, and unseen.tsv of sentences; None: the included one.
+        task: `summary` for documents and their headlines, `dialogue` for dialogues and their next turn; None:
+            sentences and their translations.
     """
 
-    def __init__(self, *, path: str | None, source_language: str, target_language: str, cleaning: Cleaning) -> None:
-        self.folder = demo_directory() if path is None else given_path(path, "data.path")
+    def __init__(
+        self,
+        *,
+        path: str | None,
+        source_language: str,
+        target_language: str,
+        cleaning: Cleaning,
+        task: Literal["summary", "dialogue"] | None = None,
+    ) -> None:
+        self.task, self.files = task, TRANSLATION if task is None else FILES
+        self.folder = demo_directory() / (task or "") if path is None else given_path(path, "data.path")
         self.source_language, self.target_language = source_language, target_language
         self.cleaning = cleaning
 
@@ -33,13 +45,16 @@ class DemoCorpus(Corpus):
         if not os.path.isdir(self.folder):  # Path.is_dir raises for a name that is too long
             raise UserError(
                 f"data=demo: the folder {self.folder} does not exist; set data.path=FOLDER to "
-                f"a folder with {', '.join(FILES.values())}"
+                f"a folder with {', '.join(self.files.values())}"
             )
         languages = (self.source_language, self.target_language)
-        raw = {name: orient(read_pairs(self.folder / file), *languages) for name, file in FILES.items()}
+        raw = {name: self._pairs(file) for name, file in self.files.items()}
         splits, counts = clean_splits(raw, self.cleaning)
         return LoadedCorpus(splits, CleaningReport(counts), *languages)
 
     def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
-        pairs = orient(read_pairs(self.folder / FILES["train"]), self.source_language, self.target_language)
-        yield self.cleaning.normalize_pairs(pairs)
+        yield self.cleaning.normalize_pairs(self._pairs(self.files["train"]))
+
+    def _pairs(self, file: str) -> list[tuple[str, str]]:
+        pairs = read_pairs(self.folder / file)
+        return orient(pairs, self.source_language, self.target_language) if self.task is None else pairs

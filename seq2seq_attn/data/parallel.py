@@ -34,7 +34,8 @@ class ParallelCorpus(Corpus):
             like them.
         source_column, target_column: number of a column, from 1, or the name of a column or JSON field, where
             `translation.en` is a field of a field; None: see `pair_file`.
-        val_sentences, test_sentences: source sentences of the held-out splits; None: 1,000, at most a tenth of all.
+        val_sentences, test_sentences: source sentences of the held-out splits; None: 1,000, at most a tenth of all; 0:
+            there is no such split.
         seed: of the choice of these sentences.
         max_rejected: largest share of lines that may be rejected, because they are not text or lack a column.
         num_processes: processes that prepare a large corpus; None: one for each core.
@@ -104,7 +105,7 @@ class ParallelCorpus(Corpus):
                 # a file without a header has its columns where the training file has them
                 positions = train[0].positions if train and isinstance(train[0], PairFile) else (0, 1)
                 sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, positions)
-        missing = [split for split in self.held_out if train and split not in sources]
+        missing = [split for split, size in self.held_out.items() if train and split not in sources and size != 0]
         corpus = stored_corpus(
             sources,
             self.cleaning,

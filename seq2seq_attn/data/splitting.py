@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from dataclasses import replace
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.corpus import Pair, Split
+from seq2seq_attn.data.corpus import LoadedCorpus, Pair, Split
 from seq2seq_attn.errors import UserError
 
 MOST_CHARACTERS = 10_000  # of a side that is not cleaned: the first validation would run out of memory with more
@@ -106,6 +107,25 @@ def held_out_sizes(held_out: dict[str, int | None], num_sources: int) -> dict[st
         f"{num_sources} different source sentences: each must be at least 1 and leave some to train on; use "
         + " ".join(f"data.{name}_sentences={fit}" for name in sizes)
     )
+
+
+def with_test_set(corpus: LoadedCorpus) -> LoadedCorpus:
+    """Return the corpus, with training pairs as the test set `test_train` where nothing is held out for a test.
+
+    These are at most `MOST_HELD_OUT` pairs, evenly spread over the training split.
+    """
+    if "train" not in corpus.splits or any(name.startswith("test") for name in corpus.splits):
+        return corpus
+    train = corpus.splits["train"]
+    size = min(MOST_HELD_OUT, len(train))
+    rows = [row * len(train) // size for row in range(size)]
+    log.warning(
+        f"No pairs are held out for a test, so {size:,} training pairs are scored, as test_train: this says what the "
+        "model remembers, not how well it translates"
+    )
+    sources, targets = ([side[row] for row in rows] for side in (train.sources, train.targets))
+    chosen = Split(sources, targets, [train.references[row] for row in rows])
+    return replace(corpus, splits=corpus.splits | {"test_train": chosen})
 
 
 def check_lengths(name: str, pairs: list[Pair], first: int = 1) -> None:

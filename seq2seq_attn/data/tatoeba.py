@@ -28,7 +28,9 @@ class TatoebaCorpus(Corpus):
     Args:
         path: the raw file with two or three columns: English, French, attribution; None: downloaded once into the
             cache.
-        val_sentences, test_sentences: number of source sentences held out for validation and test.
+        num_pairs: read this number of pairs, from the first line; None: all.
+        val_sentences, test_sentences: number of source sentences held out for validation and test; 0: there is no such
+            split.
         seed: seed of the split.
     """
 
@@ -43,8 +45,9 @@ class TatoebaCorpus(Corpus):
         test_sentences: int,
         seed: int,
         cache_dir: str,
+        num_pairs: int | None = None,
     ) -> None:
-        self.path = path
+        self.path, self.num_pairs = path, num_pairs
         self.source_language, self.target_language = source_language, target_language
         self.cleaning = cleaning
         self.val_sentences, self.test_sentences, self.seed = val_sentences, test_sentences, seed
@@ -52,13 +55,14 @@ class TatoebaCorpus(Corpus):
 
     def load(self) -> LoadedCorpus:
         languages = (self.source_language, self.target_language)
-        held_out: dict[str, int | None] = {"val": self.val_sentences, "test": self.test_sentences}
-        raw = {"train": orient(read_pairs(self._file()), *languages)}
+        sizes = {"val": self.val_sentences, "test": self.test_sentences}
+        held_out: dict[str, int | None] = {split: size for split, size in sizes.items() if size != 0}
+        raw = {"train": orient(read_pairs(self._file())[: self.num_pairs], *languages)}
         splits, counts = clean_splits(raw, self.cleaning, held_out, self.seed)
         return LoadedCorpus(splits, CleaningReport(counts), *languages)
 
     def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
-        pairs = orient(read_pairs(self._file()), self.source_language, self.target_language)
+        pairs = orient(read_pairs(self._file())[: self.num_pairs], self.source_language, self.target_language)
         yield self.cleaning.normalize_pairs(pairs)
 
     def _file(self) -> Path:

@@ -16,16 +16,14 @@ from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.data.corpus import Split
+from seq2seq_attn.data.corpus import Split, hashes
 from seq2seq_attn.data.encoded import map_array
 from seq2seq_attn.data.store.pair_source import line_blocks
-from seq2seq_attn.data.store.prepare_text import hashes
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import replacing, sha256
 from seq2seq_attn.text import printable
-from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
 
-MARK = "▁"  # SentencePiece's mark of a word's first token
 PHARAOH = re.compile(rb"[ \t]*(?:\d{1,9}-\d{1,9}(?:[ \t]+|$))*")
 MOST_WORDS = (1 << 16) - 1  # of a side; a longer one has no links
 Pairs = Iterable[list[tuple[str, str] | None]]  # the pairs of a file, in order and cleaned; None for a rejected line
@@ -228,9 +226,9 @@ class Marks(NamedTuple):
     def of(cls, model: SentencePieceProcessor, whole_words: bool) -> Marks:
         """Return the marks of a model; with `whole_words` the unknown token is a word."""
         tokens = [model.id_to_piece(i) for i in range(model.get_piece_size())]
-        begins = np.array([token.startswith(MARK) for token in tokens])
+        begins = np.array([token.startswith(WORD_MARK) for token in tokens])
         begins[model.unk_id()] = whole_words
-        return cls(begins, np.array([bool(token.strip(MARK)) for token in tokens]))
+        return cls(begins, np.array([bool(token.strip(WORD_MARK)) for token in tokens]))
 
     def words(
         self, ids: Int64[np.ndarray, "batch length"], lengths: Int64[np.ndarray, "batch"]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
-from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.encoder.encoder import Encoded, Encoder
 
 
 class DecoderState(ABC):
@@ -73,6 +73,9 @@ class Decoder(nn.Module, ABC):
     @abstractmethod
     def source_attentions(self) -> list[AttentionLayer]:
         """The attention to the source, by layer."""
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Refuse an encoder that does not return what the decoder starts from; most decoders start with any."""
 
     @abstractmethod
     def initial_state(self, encoded: Encoded) -> DecoderState:

@@ -12,15 +12,17 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
+from seq2seq_attn.decoder.readout import build_readout
 from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.encoder.encoder import Encoded
-from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.encoder.encoder import Encoded, Encoder
 
 
 @final
 class RNNDecoder(Decoder):
-    """c_t = attend(s_{t-1}); s_t = f([e_t; c_t], s_{t-1}); output tanh(W [s_t; c_t; e_t]), a maxout in the paper.
+    """c_t = attend(s_{t-1}); s_t = f([e_t; c_t], s_{t-1}); output tanh(W [s_t; c_t; e_t]).
+
+    With `readout=maxout` the output is the paper's, the maxout of W [s_{t-1}; c_t; e_t].
 
     Args:
         input_dim: width of the embedded target.
@@ -28,8 +30,9 @@ class RNNDecoder(Decoder):
         attention: factory of the attention to the source.
         cell: gru or lstm.
         dim: width of every layer.
-        residual, layer_norm: see `Stack`.
-        dropout: dropout between layers and of the output.
+        residual, layer_norm, start: see `Stack`.
+        dropout: dropout between layers and of the output, except that of a linear readout.
+        readout: see `build_readout`.
     """
 
     def __init__(
@@ -46,6 +49,8 @@ class RNNDecoder(Decoder):
         residual: bool,
         layer_norm: bool,
         dropout: float,
+        start: Literal["summary", "states"] = "summary",
+        readout: Literal["tanh", "maxout", "linear"] = "tanh",
     ) -> None:
         super().__init__()
         self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
@@ -60,19 +65,24 @@ class RNNDecoder(Decoder):
             residual=residual,
             layer_norm=layer_norm,
             dropout=dropout,
+            start=start,
         )
-        self.output_dim = input_dim
-        self.readout = Linear(dim + context_dim + input_dim, input_dim)
+        self.readout = build_readout(readout, dim + context_dim + input_dim, input_dim)
+        self.reads_before = readout == "maxout"
+        self.output_dim = dim if self.readout is None else input_dim
         self.dropout = nn.Dropout(dropout)
 
     @property
     def source_attentions(self) -> list[AttentionLayer]:
         return [self.attention]
 
+    def check_encoder(self, encoder: Encoder) -> None:
+        self.stack.check_encoder(encoder)
+
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
         history = self.attention.first_history(memory)
-        return RNNState(memory, self.stack.start(encoded.summary), next_position=0, history=history)
+        return RNNState(memory, self.stack.start(encoded), next_position=0, history=history)
 
     def forward(
         self,
@@ -84,8 +94,9 @@ class RNNDecoder(Decoder):
     ) -> Decoded:
         layers, history, hidden, contexts, step_outputs = state.layers, state.history, [], [], StepOutputs()
         for step, known in enumerate(self.stack.known(embedded)):
+            before = layers[-1][0]
             attended = self.attention(
-                layers[-1][0].unsqueeze(1),
+                before.unsqueeze(1),
                 state.memory,
                 start=state.next_position + step,
                 need_weights=need_weights,
@@ -95,10 +106,11 @@ class RNNDecoder(Decoder):
             history = attended.history
             context = attended.context.squeeze(1)
             output, layers = self.stack(known, context, layers)
-            hidden.append(output)
+            hidden.append(before if self.reads_before else output)
             contexts.append(context)
             step_outputs.add(attended)
-        features = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
-        output = self.dropout(torch.tanh(self.readout(features)))
+        output = torch.stack(hidden, 1)
+        if self.readout is not None:
+            output = self.dropout(self.readout(torch.cat([output, torch.stack(contexts, 1), embedded], -1)))
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=history)
         return Decoded(output, after, *step_outputs.join("cross/0"))

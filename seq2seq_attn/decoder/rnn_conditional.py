@@ -13,10 +13,10 @@ from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.decoder.cell import Cell
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
+from seq2seq_attn.decoder.readout import build_readout
 from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.encoder.encoder import Encoded
-from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.encoder.encoder import Encoded, Encoder
 
 
 @final
@@ -32,8 +32,9 @@ class RNNConditionalDecoder(Decoder):
         cell: gru or lstm.
         dim: width of every layer.
         num_layers: number of layers; the first consists of f and g, the others of one cell each.
-        residual, layer_norm: see `Stack`.
-        dropout: dropout between layers and of the output.
+        residual, layer_norm, start: see `Stack`.
+        dropout: dropout between layers and of the output, except that of a linear readout.
+        readout: see `build_readout`.
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class RNNConditionalDecoder(Decoder):
         residual: bool,
         layer_norm: bool,
         dropout: float,
+        start: Literal["summary", "states"] = "summary",
+        readout: Literal["tanh", "maxout", "linear"] = "tanh",
     ) -> None:
         super().__init__()
         self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
@@ -65,19 +68,23 @@ class RNNConditionalDecoder(Decoder):
             residual=residual,
             layer_norm=layer_norm,
             dropout=dropout,
+            start=start,
         )
-        self.output_dim = input_dim
-        self.readout = Linear(dim + context_dim + input_dim, input_dim)
+        self.readout = build_readout(readout, dim + context_dim + input_dim, input_dim)
+        self.output_dim = dim if self.readout is None else input_dim
         self.dropout = nn.Dropout(dropout)
 
     @property
     def source_attentions(self) -> list[AttentionLayer]:
         return [self.attention]
 
+    def check_encoder(self, encoder: Encoder) -> None:
+        self.stack.check_encoder(encoder)
+
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
         history = self.attention.first_history(memory)
-        return RNNState(memory, self.stack.start(encoded.summary), next_position=0, history=history)
+        return RNNState(memory, self.stack.start(encoded), next_position=0, history=history)
 
     def forward(
         self,
@@ -105,7 +112,8 @@ class RNNConditionalDecoder(Decoder):
             hidden.append(output)
             contexts.append(context)
             step_outputs.add(attended)
-        features = torch.cat([torch.stack(hidden, 1), torch.stack(contexts, 1), embedded], -1)
-        output = self.dropout(torch.tanh(self.readout(features)))
+        output = torch.stack(hidden, 1)
+        if self.readout is not None:
+            output = self.dropout(self.readout(torch.cat([output, torch.stack(contexts, 1), embedded], -1)))
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=history)
         return Decoded(output, after, *step_outputs.join("cross/0"))

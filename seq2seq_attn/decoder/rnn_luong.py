@@ -14,7 +14,7 @@ from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.nn.linear import Linear
 
 
@@ -28,7 +28,7 @@ class RNNLuongDecoder(Decoder):
         attention: factory of the attention to the source.
         cell: gru or lstm.
         dim: width of every layer and of h~.
-        residual, layer_norm: see `Stack`.
+        residual, layer_norm, start: see `Stack`.
         dropout: dropout between layers and of h~.
         input_feeding: whether h~_{t-1} is part of the input (section 3.3). Without it, all queries are known in
             advance and attention is called once; an attention that reads the weights of the steps before goes step by
@@ -50,6 +50,7 @@ class RNNLuongDecoder(Decoder):
         layer_norm: bool,
         dropout: float,
         input_feeding: bool,
+        start: Literal["summary", "states"] = "summary",
     ) -> None:
         super().__init__()
         self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
@@ -63,6 +64,7 @@ class RNNLuongDecoder(Decoder):
             residual=residual,
             layer_norm=layer_norm,
             dropout=dropout,
+            start=start,
         )
         self.input_feeding, self.output_dim = input_feeding, dim
         self.combine = Linear(self.attention.context_dim + dim, dim)
@@ -72,9 +74,12 @@ class RNNLuongDecoder(Decoder):
     def source_attentions(self) -> list[AttentionLayer]:
         return [self.attention]
 
+    def check_encoder(self, encoder: Encoder) -> None:
+        self.stack.check_encoder(encoder)
+
     def initial_state(self, encoded: Encoded) -> RNNState:
         memory = self.attention.prepare(encoded.keys, encoded.values, encoded.mask)
-        layers = self.stack.start(encoded.summary)
+        layers = self.stack.start(encoded)
         feed = torch.zeros_like(layers[-1][0]) if self.input_feeding else None
         return RNNState(memory, layers, next_position=0, feed=feed, history=self.attention.first_history(memory))
 

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq_attn.decoder.cell import Cell, CellState
+from seq2seq_attn.encoder.encoder import Encoded, Encoder
+from seq2seq_attn.errors import UserError
 
 StackState = tuple[CellState, ...]
 
@@ -21,7 +23,9 @@ class Stack(nn.Module):
     Args:
         known_dim: width of the embedded token.
         found_dim: width of the input computed in each step, such as the context; 0: none.
-        summary_dim: width of the summary, from which the states start: tanh(W summary), Bahdanau et al., A.2.2.
+        summary_dim: width of the encoder's summary.
+        start: the first states. `summary`: tanh(W summary), Bahdanau et al., A.2.2. `states`: the last states of the
+            encoder's layers, Sutskever et al. 2014.
         cell: gru or lstm.
         residual: add the input of each layer but the first to its output (Wu et al. 2016, section 3.1).
         layer_norm: normalise the output of each layer (Ba et al. 2016), but not its state.
@@ -40,6 +44,7 @@ class Stack(nn.Module):
         residual: bool,
         layer_norm: bool,
         dropout: float,
+        start: Literal["summary", "states"] = "summary",
     ) -> None:
         super().__init__()
         first = Cell(known_dim=known_dim, found_dim=found_dim, cell=cell, hidden_dim=hidden_dim)
@@ -50,13 +55,26 @@ class Stack(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(hidden_dim) if layer_norm else nn.Identity() for _ in range(num_layers))
         self.residual = residual
         self.states_per_cell = first.kind.num_states
-        self.bridge = nn.Linear(summary_dim, num_layers * self.states_per_cell * hidden_dim)
+        self.state_dims = ((hidden_dim,) * self.states_per_cell,) * num_layers
+        width = num_layers * self.states_per_cell * hidden_dim
+        self.bridge = nn.Linear(summary_dim, width) if start == "summary" else None
         self.dropout = dropout
 
-    def start(self, summary: Float[Tensor, "batch summary_dim"]) -> StackState:
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Refuse an encoder whose states this stack cannot start from, if it starts from them."""
+        if self.bridge is None and encoder.state_dims != self.state_dims:
+            theirs, ours = (describe(dims) for dims in (encoder.state_dims, self.state_dims))
+            raise UserError(
+                f"model.decoder.start=states needs the same layers on both sides: the encoder has {theirs}, "
+                f"the decoder {ours}; give both the same cell, dim and num_layers, or use model.decoder.start=summary"
+            )
+
+    def start(self, encoded: Encoded) -> StackState:
         """Return the state before the first token."""
+        if self.bridge is None:
+            return encoded.states
         per_cell = self.states_per_cell
-        states = torch.tanh(self.bridge(summary)).chunk((1 + len(self.above)) * per_cell, -1)
+        states = torch.tanh(self.bridge(encoded.summary)).chunk((1 + len(self.above)) * per_cell, -1)
         return tuple(states[i : i + per_cell] for i in range(0, len(states), per_cell))
 
     def known(self, embedded: Float[Tensor, "batch target known_dim"]) -> tuple[Float[Tensor, "batch gates"], ...]:
@@ -78,3 +96,11 @@ class Stack(nn.Module):
             after.append(cell(None, below, before))
             output = norm(after[-1][0] + below if self.residual else after[-1][0])
         return output, tuple(after)
+
+
+def describe(state_dims: tuple[tuple[int, ...], ...]) -> str:
+    """Return what the states of recurrent layers are, for messages: `2 gru layers of width 32`."""
+    if not state_dims:
+        return "no recurrent layers"
+    cell = "lstm" if len(state_dims[0]) == 2 else "gru"
+    return f"{len(state_dims)} {cell} layer{'s' * (len(state_dims) > 1)} of width {state_dims[0][0]}"

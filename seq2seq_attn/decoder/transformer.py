@@ -28,7 +28,8 @@ class TransformerDecoder(Decoder):
     Args:
         input_dim: width of the embedded target; a linear layer follows if it differs from `dim`.
         key_dim, value_dim, summary_dim: widths of the encoder's outputs.
-        self_attention, cross_attention: factories of the attentions of each layer, to the prefix and to the source.
+        self_attention, cross_attention: factories of the attentions of each layer, to the prefix and to the source; no
+            attention to the source: the decoder is a language model.
         position: factory of the position encoding.
         feed_forward: factory of the feed-forward part of each layer.
         norm: place of the layer normalisation: `pre`, before each part and after the last layer, or `post`, after
@@ -44,7 +45,7 @@ class TransformerDecoder(Decoder):
         value_dim: int,
         summary_dim: int,
         self_attention: partial[Any],
-        cross_attention: partial[Any],
+        cross_attention: partial[Any] | None,
         position: partial[Any],
         feed_forward: partial[Any],
         num_layers: int,
@@ -62,7 +63,9 @@ class TransformerDecoder(Decoder):
                 self_attention=self_attention(
                     query_dim=dim, key_dim=dim, value_dim=dim, layer=layer, relative=self.position.relative
                 ),
-                cross_attention=cross_attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=layer),
+                cross_attention=None
+                if cross_attention is None
+                else cross_attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=layer),
                 feed_forward=feed_forward(dim=dim),
                 dim=dim,
                 norm=norm,
@@ -74,11 +77,15 @@ class TransformerDecoder(Decoder):
 
     @property
     def source_attentions(self) -> list[AttentionLayer]:
-        return [cast(DecoderLayer, layer).cross_attention for layer in self.layers]
+        attentions = [cast(DecoderLayer, layer).cross_attention for layer in self.layers]
+        return [attention for attention in attentions if attention is not None]
 
     def initial_state(self, encoded: Encoded) -> TransformerState:
         layers = [cast(DecoderLayer, layer) for layer in self.layers]
-        source = tuple(layer.cross_attention.prepare(encoded.keys, encoded.values, encoded.mask) for layer in layers)
+        source = tuple(
+            None if attention is None else attention.prepare(encoded.keys, encoded.values, encoded.mask)
+            for attention in (layer.cross_attention for layer in layers)
+        )
         training = torch.is_grad_enabled()
         packed = tuple(None if training else layer.self_attention.packed() for layer in layers)
         return TransformerState(source, past=(None,) * len(source), packed=packed, next_position=0)
@@ -94,7 +101,7 @@ class TransformerDecoder(Decoder):
         x = self.dropout(self.position(self.project(embedded), start=state.next_position))
         results: dict[str, Attended] = {}
         for i, layer in enumerate(self.layers):
-            x, results[f"self/{i}"], results[f"cross/{i}"] = layer(
+            x, results[f"self/{i}"], to_source = layer(
                 x,
                 state.past[i],
                 state.packed[i],
@@ -103,6 +110,8 @@ class TransformerDecoder(Decoder):
                 need_weights,
                 None if guide is None or guide.layer != i else guide,
             )
+            if to_source is not None:
+                results[f"cross/{i}"] = to_source
         past = tuple(results[f"self/{i}"].memory for i in range(len(self.layers)))
         return Decoded(
             self.norm(x),
@@ -120,14 +129,14 @@ class TransformerState(DecoderState):
     """The keys and values of the source and of the tokens so far.
 
     Attributes:
-        source: memory of the source, by layer.
+        source: memory of the source, by layer; None: the layer attends to no source.
         past: memory of the tokens so far, by layer; None before the first.
         packed: packed projections of the self-attention, by layer, computed once for all steps; None in training,
             which has one step.
         next_position: position of the next token.
     """
 
-    source: tuple[AttentionMemory, ...]
+    source: tuple[AttentionMemory | None, ...]
     past: tuple[AttentionMemory | None, ...]
     packed: tuple[PackedProjection | None, ...]
     next_position: int
@@ -136,33 +145,36 @@ class TransformerState(DecoderState):
         return replace(self, past=tuple(None if memory is None else memory.branch(rows) for memory in self.past))
 
     def keep(self, sentences: Int[Tensor, "sentences"]) -> TransformerState:
-        return replace(self, source=tuple(memory.select(sentences) for memory in self.source))
+        return replace(
+            self, source=tuple(None if memory is None else memory.select(sentences) for memory in self.source)
+        )
 
 
 @final
 class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention and the feed-forward part, each in a residual connection."""
+    """Causal self-attention, cross-attention if there is a source, and the feed-forward part, each with a residual."""
 
     def __init__(
         self,
         *,
         self_attention: AttentionLayer,
-        cross_attention: AttentionLayer,
+        cross_attention: AttentionLayer | None,
         feed_forward: nn.Module,
         dim: int,
         norm: Literal["pre", "post"],
         dropout: float,
     ) -> None:
         super().__init__()
-        check_no_history(cross_attention)
+        if cross_attention is not None:
+            check_no_history(cross_attention)
         self.self_attention, self.cross_attention = self_attention, cross_attention
         self.feed_forward = feed_forward
-        width = cross_attention.context_dim  # the width of the values if they are not projected
+        width = dim if cross_attention is None else cross_attention.context_dim  # of the values if not projected
         self.project_context = None if width == dim else Linear(width, dim)
         self.self_residual = Residual(dim=dim, norm=norm, dropout=dropout)
-        self.cross_residual = Residual(dim=dim, norm=norm, dropout=dropout)
+        self.cross_residual = None if cross_attention is None else Residual(dim=dim, norm=norm, dropout=dropout)
         self.feed_forward_residual = Residual(dim=dim, norm=norm, dropout=dropout)
-        if not cross_attention.reads_query:
+        if cross_attention is not None and self.cross_residual is not None and not cross_attention.reads_query:
             self.cross_residual.before = nn.Identity()  # no gradient would reach the norm
 
     def forward(
@@ -170,19 +182,23 @@ class DecoderLayer(nn.Module):
         x: Float[Tensor, "batch target dim"],
         past: AttentionMemory | None,
         packed: PackedProjection | None,
-        source: AttentionMemory,
+        source: AttentionMemory | None,
         position: int,
         need_weights: bool,
         guide: Guide | None,
-    ) -> tuple[Float[Tensor, "batch target dim"], Attended, Attended]:
+    ) -> tuple[Float[Tensor, "batch target dim"], Attended, Attended | None]:
         to_self = self.self_attention.attend_self(
             self.self_residual.before(x), past=past, packed=packed, causal=True, need_weights=need_weights
         )
         x = self.self_residual(x, to_self.context)
-        to_source = self.cross_attention(
-            self.cross_residual.before(x), source, start=position, need_weights=need_weights, guide=guide
-        )
-        context = to_source.context
-        x = self.cross_residual(x, context if self.project_context is None else self.project_context(context))
+        to_source = None
+        if self.cross_attention is not None:
+            assert source is not None
+            assert self.cross_residual is not None
+            to_source = self.cross_attention(
+                self.cross_residual.before(x), source, start=position, need_weights=need_weights, guide=guide
+            )
+            context = to_source.context
+            x = self.cross_residual(x, context if self.project_context is None else self.project_context(context))
         x = self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))
         return x, to_self, to_source

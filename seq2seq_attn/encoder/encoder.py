@@ -15,11 +15,13 @@ class Encoder(nn.Module, ABC):
 
     Attributes:
         key_dim, value_dim, summary_dim: widths of the fields of `Encoded`.
+        state_dims: widths of the tensors of `Encoded.states`, by layer; empty: the encoder has no states.
     """
 
     key_dim: int
     value_dim: int
     summary_dim: int
+    state_dims: tuple[tuple[int, ...], ...] = ()
 
     @abstractmethod
     def forward(
@@ -49,6 +51,7 @@ class Encoded:
         weights: attention weights by layer, such as `encoder/0`, as distributions (`Attended.distribution`); empty
             unless requested.
         log_prob, entropy: those of a sampling normalizer, summed over layers and heads, in nats.
+        states: last states of each layer of a recurrent encoder, the two directions joined; empty in other encoders.
     """
 
     keys: Float[Tensor, "batch source key_dim"]
@@ -58,3 +61,4 @@ class Encoded:
     weights: dict[str, Float[Tensor, "batch heads source source"]] = field(default_factory=dict)
     log_prob: Float[Tensor, "batch source"] | None = None
     entropy: Float[Tensor, "batch source"] | None = None
+    states: tuple[tuple[Float[Tensor, "batch _"], ...], ...] = ()

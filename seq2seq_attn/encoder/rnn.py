@@ -17,7 +17,7 @@ CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM
 
 @final
 class RNNEncoder(Encoder):
-    """A recurrent encoder: keys and values are the outputs of the last layer, the summary is its last states.
+    """A recurrent encoder: keys and values are the outputs of the last layer, the summary is its last state.
 
     Args:
         input_dim: width of the embedded source.
@@ -53,6 +53,7 @@ class RNNEncoder(Encoder):
             for width in [input_dim, *[dim] * (num_layers - 1)]
         )
         self.norms = nn.ModuleList(nn.LayerNorm(dim) if layer_norm else nn.Identity() for _ in range(num_layers))
+        self.state_dims = ((dim,) * (2 if cell == "lstm" else 1),) * num_layers
         self.residual = residual
         self.dropout = nn.Dropout(dropout)
         for name, parameter in self.layers.named_parameters():
@@ -69,14 +70,16 @@ class RNNEncoder(Encoder):
         # Without packing, the backward direction would start in the padding.
         lengths = mask.sum(-1).cpu()
         packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        states = []
         for depth, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             below = packed.data
             packed, last = layer(packed)
+            last = last if isinstance(last, tuple) else (last,)
+            states.append(tuple(state.transpose(0, 1).flatten(1) for state in last))  # the directions side by side
             risen = packed.data + below if self.residual and depth > 0 else packed.data
             packed = packed._replace(data=self.dropout(norm(risen)))
         output, _ = pad_packed_sequence(packed, batch_first=True, total_length=embedded.shape[1])
-        hidden = last[0] if isinstance(last, tuple) else last
-        return Encoded(output, output, mask, hidden.transpose(0, 1).flatten(1))
+        return Encoded(output, output, mask, states[-1][0], states=tuple(states))
 
 
 def initialise_recurrent(name: str, parameter: Tensor) -> None:

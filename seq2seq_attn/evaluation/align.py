@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -15,21 +17,24 @@ from seq2seq_attn.alignment.gold import (
     agreement,
     agreement_table,
     diagonal,
+    lowered,
     read_aligned_pairs,
     read_pharaoh,
 )
-from seq2seq_attn.alignment.symmetrize import METHODS, symmetrize
+from seq2seq_attn.alignment.symmetrize import METHODS, check_method, symmetrize
 from seq2seq_attn.alignment.tatoeba_gold import tatoeba_pairs
 from seq2seq_attn.alignment.word_alignment import Extraction, Link, to_pharaoh
 from seq2seq_attn.checkpoint.load import Loaded, find_checkpoint, load
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.models import choose_device
-from seq2seq_attn.inference.output import written
+from seq2seq_attn.inference.output import model_files, refuse_one_file, written
 from seq2seq_attn.options import ALIGN, check_options
-from seq2seq_attn.paths import given_file, given_path
+from seq2seq_attn.paths import given_path, given_text
 from seq2seq_attn.text import plain_console
 
 Links = list[list[Link]]  # of each pair
+INPUTS = ("ckpt_path", "reverse", "pairs", "gold", "links", "tatoeba")
+WRITTEN = ("output", "results")
 
 
 def align(config: DictConfig) -> dict[str, Agreement]:
@@ -37,10 +42,22 @@ def align(config: DictConfig) -> dict[str, Agreement]:
     check_options(config, ALIGN)
     options: Any = OmegaConf.to_container(config, resolve=True)
     check_choice(options)
+    check_files(options)
     if options["num_threads"]:
         torch.set_num_threads(options["num_threads"])
+    with ExitStack() as stack:
+        outputs = {
+            name: stack.enter_context(written(name, path))
+            for name, path in ((name, options[name]) for name in WRITTEN)
+            if path is not None
+        }
+        return judge(options, outputs)
+
+
+def judge(options: dict[str, Any], outputs: Mapping[str, Any]) -> dict[str, Agreement]:
+    """Return the figures, which are printed, and write what is asked for to the open files."""
     pairs = read_gold(options)
-    directions = attention_directions(options, pairs) if options["links"] is None else link_files(options, len(pairs))
+    directions = attention_directions(options, pairs) if options["links"] is None else link_files(options, pairs)
     judged: dict[str, Agreement] = {}
     best: dict[str, str] = {}
     for direction, found in directions.items():
@@ -60,7 +77,7 @@ def align(config: DictConfig) -> dict[str, Agreement]:
     marked = {name for direction, name in best.items() if len(directions[direction]) > 1}
     plain_console().print(agreement_table(judged, marked))
     print(summary(pairs, marked))
-    write(options, pairs, judged, best, written_links)
+    write(options, outputs, pairs, judged, best, written_links)
     return judged
 
 
@@ -71,32 +88,52 @@ def check_choice(options: dict[str, Any]) -> None:
         if len(given) != 1:
             what = "both" if given else "neither"
             raise UserError(f"{command('align')} needs {one}= or {other}=, and was given {what}; give one of them")
-    if options["symmetrization"] not in METHODS:
-        raise UserError(f"symmetrization={options['symmetrization']} does not exist; choose from: {', '.join(METHODS)}")
+    check_method(options["symmetrization"])
     if options["reverse"] is not None and options["links"] is not None:
         raise UserError("reverse=RUN goes with ckpt_path=RUN; for two files give links=[FORWARD,REVERSE]")
+    others = [name for name in ("gold", "gold_start", "target_first") if options[name]]
+    if options["tatoeba"] is not None and others:
+        raise UserError(f"tatoeba=FILE has links of its own, English first; leave out {', '.join(others)}")
+
+
+def check_files(options: dict[str, Any]) -> None:
+    """Make the paths of the outputs absolute, and refuse one that is an input or the other output."""
+    for name in WRITTEN:
+        if options[name] is not None:
+            options[name] = str(given_path(options[name], name))
+    if options["results"] is not None and not options["results"].endswith(".json"):
+        raise UserError(f"results={options['results']} is not a .json file; give results=FILE.json")
+    files: list[tuple[str, Any]] = []
+    for name in (*INPUTS, *WRITTEN):
+        paths = [options[name]] if isinstance(options[name], str) else options[name] or []
+        if name in ("ckpt_path", "reverse"):
+            files += [(name, file) for path in paths for file in model_files(path, name)]
+        else:
+            files += [(name, str(given_path(path, name))) for path in paths]
+    refuse_one_file(files, INPUTS)
 
 
 def read_gold(options: dict[str, Any]) -> list[AlignedPair]:
     """Return the pairs that the options name, the source of the model first."""
     if options["tatoeba"] is not None:
-        return tatoeba_pairs(given_file(options["tatoeba"], "tatoeba"))
+        pairs = tatoeba_pairs(given_text(options["tatoeba"], "tatoeba"))
+        return [lowered(pair) for pair in pairs] if options["lowercase"] else pairs
     named = [options["pairs"]] if isinstance(options["pairs"], str) else options["pairs"]
     return read_aligned_pairs(
-        [given_file(path, "pairs") for path in named],
-        None if options["gold"] is None else given_file(options["gold"], "gold"),
+        [given_text(path, "pairs") for path in named],
+        None if options["gold"] is None else given_text(options["gold"], "gold"),
         start=options["gold_start"],
         target_first=options["target_first"],
         lowercase=options["lowercase"],
     )
 
 
-def link_files(options: dict[str, Any], num_pairs: int) -> dict[str, dict[str, Links]]:
+def link_files(options: dict[str, Any], pairs: list[AlignedPair]) -> dict[str, dict[str, Links]]:
     """Return the links of the given files, one for each direction."""
     files = [options["links"]] if isinstance(options["links"], str) else options["links"]
     if len(files) not in (1, 2):
         raise UserError(f"links names {len(files)} files; give links=FILE or links=[FORWARD,REVERSE]")
-    read = [read_pharaoh(given_path(file, "links"), num_pairs, target_first=options["target_first"]) for file in files]
+    read = [read_pharaoh(given_text(file, "links"), pairs, target_first=options["target_first"]) for file in files]
     names = ["links"] if len(files) == 1 else ["forward", "reverse"]
     return {name: {name: links} for name, links in zip(names, read, strict=True)}
 
@@ -106,7 +143,7 @@ def attention_directions(options: dict[str, Any], pairs: list[AlignedPair]) -> d
     loaded = load(str(find_checkpoint(options["ckpt_path"])), options["trust"])
     texts = [(pair.source, pair.target) for pair in pairs]
     if options["tatoeba"] is not None:
-        check_languages(loaded, ("en", "fr"), "ckpt_path", "the pairs of Tatoeba")
+        check_languages(loaded, ("en", "fr"), "ckpt_path", "a run for the pairs of Tatoeba")
     if options["reverse"] is None:
         return {"forward": links_by_heads(loaded, texts, options)}
     other = load(str(find_checkpoint(options["reverse"], "reverse")), options["trust"])
@@ -138,8 +175,8 @@ def languages(loaded: Loaded) -> tuple[str, str]:
 def check_languages(loaded: Loaded, wanted: tuple[str, str], option: str, what: str) -> None:
     if languages(loaded) != wanted:
         raise UserError(
-            f"{option} translates from {' to '.join(languages(loaded))}, and {what} is from {' to '.join(wanted)}; "
-            "give another run"
+            f"{option} translates from {' to '.join(languages(loaded))}, and {what} must translate from "
+            f"{' to '.join(wanted)}; give another run"
         )
 
 
@@ -151,17 +188,20 @@ def summary(pairs: list[AlignedPair], marked: set[str]) -> str:
 
 
 def write(
-    options: dict[str, Any], pairs: list[AlignedPair], judged: dict[str, Agreement], best: dict[str, str], links: Links
+    options: dict[str, Any],
+    outputs: Mapping[str, Any],
+    pairs: list[AlignedPair],
+    judged: dict[str, Agreement],
+    best: dict[str, str],
+    links: Links,
 ) -> None:
     """Write the links and the figures to the files that the options name."""
-    if options["output"] is not None:
+    if "output" in outputs:
         turned = options["target_first"]
-        with written("output", str(given_path(options["output"], "output"))) as stream:
-            for of_pair in links:
-                line = to_pharaoh([link[::-1] for link in of_pair] if turned else of_pair)
-                stream.write(f"{line}\n".encode())
-    if options["results"] is not None:
+        for of_pair in links:
+            line = to_pharaoh([link[::-1] for link in of_pair] if turned else of_pair)
+            outputs["output"].write(f"{line}\n".encode())
+    if "results" in outputs:
         figures = {name: found._asdict() for name, found in judged.items()}
         content = {"pairs": len(pairs), "best": best, "alignment": figures, "options": options}
-        with written("results", str(given_path(options["results"], "results"))) as stream:
-            stream.write(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode())
+        outputs["results"].write(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode())

@@ -17,6 +17,7 @@ from pytorch_lightning.callbacks import RichProgressBar
 from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.splitting import with_test_set
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, record_report
@@ -58,12 +59,23 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
         trainer = build_trainer(models.device, config.precision or models.config["trainer"]["precision"])
         return score(config, models, trainer.precision_plugin)
     check_saved_options(models.config, RUN_OPTIONS, models.files[0])
+    if models.config.get("objective") is not None:
+        raise UserError(
+            f"{models.files[0]} is pre-trained to restore text, and its results.json has its losses; fine-tune it with "
+            "train.py init_from.run="
+        )
     check_bootstrap(config.bootstrap)
     chosen = choose(config, models.config)
+    if not models.model.reads_source:
+        if metric_is_chosen():
+            raise UserError("a language model has no translations for metric= to compare; leave it out")
+        chosen["metric"] = {}
     check_metrics(chosen["data"], chosen["metric"])
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)
-    corpus: LoadedCorpus = instantiate(chosen["data"], _convert_="all").load()
+    corpus = with_test_set(instantiate(chosen["data"], _convert_="all").load())
     check_languages(corpus, models)
+    if not models.model.reads_source:
+        corpus = corpus.one_sided()
     module, attention = run_tests(config, chosen, models, corpus)
     run_dir = Path(config.paths.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -99,11 +111,14 @@ def run_tests(
         scheduler=None,
         label_smoothing=models.config["label_smoothing"],
         config=models.config,
+        translates=not corpus.is_one_sided,
     )
     trainer = build_trainer(models.device, chosen["precision"])
     trainer.test(module, datamodule=datamodule, verbose=False)
     models.model.to(models.device)  # the trainer has moved it to the CPU
     attention = {name: AttentionFigures() for name in names}
+    if not module.translates:
+        return module, attention
     with torch.inference_mode(), trainer.precision_plugin.test_step_context():
         for name, batches in zip(names, datamodule.test_dataloader(), strict=True):
             for batch in (one.to(models.device) for one in batches):

@@ -68,13 +68,16 @@ def split_report(
 ) -> dict[str, Any]:
     """Return sizes, figures, their intervals and signatures, and the main metric by the length of the source."""
     split, translations = corpus.splits[name], module.translations[name]
+    if not module.translates:
+        return {"sentences": len(split), **module.figures[name], "confidence": {}, "signatures": {}}
     rows = sorted(translations)
     hypotheses, references = [translations[row] for row in rows], [split.references[row] for row in rows]
     sources = [split.sources[row] for row in rows]
     metrics: dict[str, Any] = {
         metric: of for metric, of in module.stage_metrics(name).items() if isinstance(of, TextMetric)
     }
-    intervals = {of: confidence(metrics[of], hypotheses, references, bootstrap, sources) for of in metrics if bootstrap}
+    resampled = [of for of in metrics if bootstrap and metrics[of].has_interval]
+    intervals = {of: confidence(metrics[of], hypotheses, references, bootstrap, sources) for of in resampled}
     numbers = [len(options) for options in references]
     main = main_metric([of for of in metrics if not metrics[of].scores_whole_test], module.config.get("monitor"))
     buckets = score_by_length(metrics[main], sources, hypotheses, references) if main else []

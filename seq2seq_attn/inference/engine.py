@@ -21,9 +21,11 @@ class Engine(ABC):
 
     Attributes:
         max_length: the most tokens of a source, end token included; None for no limit.
+        reads_source: False for a language model, whose sources are empty.
     """
 
     max_length: int | None
+    reads_source: bool = True
 
     @abstractmethod
     def __call__(
@@ -42,14 +44,15 @@ class TorchEngine(Engine):
 
     def __init__(self, model: DecodingModel, tokenizer: SentencePieceTokenizer, device: torch.device) -> None:
         self.model, self.tokenizer, self.device = model, tokenizer, device
-        self.max_length = model.max_length
+        self.max_length, self.reads_source = model.max_length, model.reads_source
 
     def __call__(
         self, sources: list[list[int]], search: Search, prefixes: list[list[int]] | None = None
     ) -> list[list[Hypothesis]]:
         tokenizer = self.tokenizer
         source, _, mask = collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
-        source, mask = source.to(self.device), mask.to(self.device)
+        width = source.shape[1] if self.reads_source else 0
+        source, mask = source[:, :width].to(self.device), mask[:, :width].to(self.device)
         return search(self.model, source, mask, TargetVocabulary.of(tokenizer), prefixes=prefixes)
 
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:

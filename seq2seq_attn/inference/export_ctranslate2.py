@@ -87,8 +87,9 @@ def specification(loaded: Loaded, positions: int) -> Any:
     model, tokenizer = loaded.model, loaded.tokenizer
     check(model)
     specs = import_ctranslate2().specs
+    encoder: Any = model.encoder
     spec = specs.TransformerSpec(
-        empty_spec(specs.TransformerEncoderSpec, model.encoder), empty_spec(specs.TransformerDecoderSpec, model.decoder)
+        empty_spec(specs.TransformerEncoderSpec, encoder), empty_spec(specs.TransformerDecoderSpec, model.decoder)
     )
     spec.config.layer_norm_epsilon = next(m.eps for m in model.modules() if isinstance(m, nn.LayerNorm))
     spec.config.add_source_eos = True
@@ -99,7 +100,7 @@ def specification(loaded: Loaded, positions: int) -> Any:
         numbers(embedding.weight) for embedding in (model.embed_source, model.embed_target)
     )
     fill_linear(spec.decoder.projection, model.output)
-    for filled, side in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+    for filled, side in ((spec.encoder, encoder), (spec.decoder, model.decoder)):
         filled.scale_embeddings = float(model.scale)
         if hasattr(filled, "position_encodings"):
             filled.position_encodings.encodings = numbers(table(side.position, positions, model.embed_source))
@@ -112,6 +113,8 @@ def specification(loaded: Loaded, positions: int) -> Any:
 
 def check(model: EncoderDecoder) -> None:
     """Refuse what the format cannot hold."""
+    if not model.reads_source:
+        raise UserError("a language model is not exported to CTranslate2; translate with engine=torch")
     sides: dict[str, Any] = {"encoder": model.encoder, "decoder": model.decoder}
     for name, side in sides.items():
         if not isinstance(side, Side):
@@ -216,6 +219,7 @@ def table(position: PositionEncoding, positions: int, embedding: nn.Embedding) -
 
 def fill_layer(filled: Any, layer: Any) -> None:
     if isinstance(layer, DecoderLayer):
+        assert layer.cross_residual is not None
         fill_attention(filled.self_attention, layer.self_attention, to_itself=True)
         fill_norm(filled.self_attention.layer_norm, norm_of(layer.self_residual))
         fill_attention(filled.attention, layer.cross_attention, to_itself=False)

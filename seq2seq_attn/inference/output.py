@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -21,10 +21,12 @@ from seq2seq_attn.alignment.word_alignment import Extraction, Link, chosen_weigh
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.lines import Line
 from seq2seq_attn.inference.translator import Translation
+from seq2seq_attn.paths import given_path
 from seq2seq_attn.text import printable
 
 DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 STANDARD_STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+MODEL_SUFFIXES = (".ckpt", ".safetensors", ".model")  # of the files that a run or a published folder is rebuilt from
 BARS = "&#124;" * 3  # as Moses escapes them in a text
 
 
@@ -168,3 +170,38 @@ def open_raw(option: str, path: str) -> tuple[OutputFile, Path | None, Path]:
     if replaced is not None:
         shutil.copymode(path, part)
     return raw, part, final_name
+
+
+def model_files(path: str, option: str) -> list[str]:
+    """Return a checkpoint or a folder, and the files of the folder from which a model is rebuilt."""
+    folder = given_path(path, option)
+    models = [file for file in folder.rglob("*") if file.suffix in MODEL_SUFFIXES] if folder.is_dir() else []
+    return [str(file) for file in (folder, *models)]
+
+
+def refuse_one_file(files: Sequence[tuple[str, Any]], shared: Collection[str] = ()) -> None:
+    """Refuse one file under two options.
+
+    Args:
+        files: options, each with a path or a stream.
+        shared: options that may name one file.
+    """
+    named: dict[str | tuple[int, int], tuple[str, Any]] = {}
+    for name, file in files:
+        key = identity(file)
+        other, other_file = (name, file) if key is None else named.setdefault(key, (name, file))
+        if other != name and not {other, name} <= set(shared):
+            path = next((f", {one}" for one in (file, other_file) if isinstance(one, str)), "")
+            raise UserError(f"{other} and {name} are one file{path}; give each its own")
+
+
+def identity(file: Any) -> str | tuple[int, int] | None:
+    """Return device and inode of a path or a stream, or the resolved path of a new file; None for a terminal or
+    another device, which several options may share.
+    """
+    try:
+        status = os.stat(file if isinstance(file, str) else file.fileno())
+    except OSError:
+        return os.path.realpath(file) if isinstance(file, str) else None
+    shared = stat.S_ISCHR(status.st_mode) or stat.S_ISSOCK(status.st_mode)
+    return None if shared else (status.st_dev, status.st_ino)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from seq2seq_attn.alignment.word_alignment import Link
@@ -18,87 +19,122 @@ class Placeholder(NamedTuple):
     """A tag of a source, and where it was.
 
     Attributes:
-        word: the source word before which it was; one more than the last at the end.
-        after: whether it belongs to the word before it: an end tag, and a tag without a blank before it.
+        word: the source word that it belongs to; one more than the last for a tag at the end.
+        after: whether it comes after that word: an end tag, and a tag without a blank before it.
         joined: whether no blank separated it from that word.
+        inside: signs of that word, such as a parenthesis, between its edge and the tag.
     """
 
     text: str
     word: int
     after: bool
     joined: bool
+    inside: str
+
+    @property
+    def boundary(self) -> int:
+        """Number of source words before it."""
+        return self.word + self.after
 
 
 def remove_placeholders(text: str) -> tuple[str, list[Placeholder]]:
-    """Return a text without its tags, and these; a tag between two blanks goes with one of them."""
+    """Return a text without its tags, and these; a tag between two blanks goes with one of them.
+
+    A line break or another tag without content (`<br>`, `<x/>`) between two letters leaves a blank.
+    """
     plain, found, end = "", [], 0
-    for match in TAG.finditer(text):
+    matches = list(TAG.finditer(text))
+    begins = pairs_of_tags([match[0] for match in matches])
+    for number, match in enumerate(matches):
         plain += text[end : match.start()]
         end = match.end()
         rest = TAG.sub("", text[end:])
         blank_before, blank_after = not plain or plain[-1].isspace(), not rest or rest[0].isspace()
-        closes = match[0].startswith("</")
-        after = (closes or not blank_before) and bool(plain.strip()) and not (blank_before and not blank_after)
+        closes, word, inside = match[0].startswith("</"), len(plain.split()), ""
+        if blank_before or blank_after:
+            after = (closes or not blank_before) and bool(plain.strip()) and not (blank_before and not blank_after)
+        else:  # within a word
+            before_tag, after_tag = plain.split()[-1], rest.split()[0]
+            after = closes or (number not in begins and has_letters(before_tag))
+            inside = after_tag if after else before_tag
+            inside = "" if has_letters(inside) else inside
+            if plain[-1].isalnum() and rest[0].isalnum() and (match[0].endswith("/>") or name_of(match[0]) == "br"):
+                plain, inside = f"{plain} ", ""
+            elif not after:
+                word -= 1
         joined = not blank_before if after else not blank_after
-        found.append(Placeholder(match[0], len(plain.split()), after, joined))
+        found.append(Placeholder(match[0], word - after, after, joined, inside))
     plain += text[end:]
     return plain, found
 
 
-def insert_placeholders(text: str, placeholders: Iterable[Placeholder], links: Sequence[Link]) -> str:
-    """Return a translation with the tags of its source, each at the words that its word is linked to.
+def has_letters(text: str) -> bool:
+    return any(letter.isalnum() for letter in text)
+
+
+def name_of(tag: str) -> str:
+    return NAME.findall(tag)[0]
+
+
+def insert_placeholders(words: Sequence[str], placeholders: Iterable[Placeholder], links: Sequence[Link]) -> str:
+    """Return the words of a translation with the tags of its source, each at the words that its word is linked to.
 
     A tag before a source word comes before the first target word linked to it or, if there is none, to the next source
     word that has a link, and at the end if none has. A tag after a source word comes after the last target word linked
-    to it or to the nearest source word before it, and at the begin if none has. A begin tag and its end tag come around
-    all target words linked to those between them. Tags of one position keep their order.
+    to it or to the nearest source word before it, and at the beginning if none has. A begin tag and its end tag come
+    around all target words linked to those between them, and where there are none, one after the other in the place of
+    the begin tag. Tags of one position keep their order.
     """
     placeholders = list(placeholders)
-    words = text.split()
     targets: dict[int, list[int]] = defaultdict(list)
     for source, target in links:
         targets[source].append(target)
     before: dict[int, list[Placeholder]] = defaultdict(list)
     after: dict[int, list[Placeholder]] = defaultdict(list)
-    ends = pairs_of_tags(placeholders)
+    ends = pairs_of_tags([one.text for one in placeholders])
     begins = {end: begin for begin, end in ends.items()}
     for number, one in enumerate(placeholders):
-        other = placeholders[ends.get(number, begins.get(number, number))]
-        between = [t for word in range(*sorted((one.word, other.word))) for t in targets.get(word, ())]
+        begin, end = placeholders[begins.get(number, number)], placeholders[ends.get(number, number)]
+        between = [t for word in range(begin.boundary, end.boundary) for t in targets.get(word, ())]
         if between:
             (before[min(between)] if number in ends else after[max(between)]).append(one)
-        elif one.after:
-            linked = max((source for source in targets if source < one.word), default=None)
-            after[-1 if linked is None else max(targets[linked])].append(one)
+        elif begin.after:
+            linked = max((source for source in targets if source < begin.boundary), default=None)
+            joined = one.joined or one is not begin
+            after[-1 if linked is None else max(targets[linked])].append(one._replace(joined=joined))
         else:
-            linked = min((source for source in targets if source >= one.word), default=None)
-            before[len(words) if linked is None else min(targets[linked])].append(one)
-    pieces = [*with_blanks(after[-1], joined_to_next=False), " "]
+            linked = min((source for source in targets if source >= begin.word), default=None)
+            joined = one is begin and (one.joined or one is not end)
+            before[len(words) if linked is None else min(targets[linked])].append(one._replace(joined=joined))
+    pieces = [word_with_tags("", [], after[-1])]
     for position in range(len(words) + 1):
-        pieces += with_blanks(before[position], joined_to_next=True)
-        if position < len(words):
-            pieces.append(words[position])
-            pieces += with_blanks(after[position], joined_to_next=False)
-            pieces.append(" ")
-    return "".join(pieces).strip()
+        word = words[position] if position < len(words) else ""
+        pieces.append(word_with_tags(word, before[position], after[position]))
+    return " ".join(filter(None, pieces))
 
 
-def pairs_of_tags(placeholders: Sequence[Placeholder]) -> dict[int, int]:
+def pairs_of_tags(tags: Sequence[str]) -> dict[int, int]:
     """Return the end tag of each begin tag that has one: the next of its name that no tag between them has."""
     open_tags: dict[str, list[int]] = defaultdict(list)
     ends = {}
-    for number, one in enumerate(placeholders):
-        name = NAME.findall(one.text)[0]
-        if one.text.startswith("</"):
+    for number, tag in enumerate(tags):
+        name = name_of(tag)
+        if tag.startswith("</"):
             if open_tags[name]:
                 ends[open_tags[name].pop()] = number
-        else:
+        elif not tag.endswith("/>"):
             open_tags[name].append(number)
     return ends
 
 
-def with_blanks(placeholders: Sequence[Placeholder], *, joined_to_next: bool) -> list[str]:
-    """Return the tags, with a blank on the side of the word for each that was not joined to one."""
-    if joined_to_next:
-        return [one.text if one.joined else f"{one.text} " for one in placeholders]
-    return [one.text if one.joined else f" {one.text}" for one in placeholders]
+def word_with_tags(word: str, before: Sequence[Placeholder], after: Sequence[Placeholder]) -> str:
+    """Return a target word with its tags, those within the signs of a source word within the same signs here."""
+    first = list(accumulate((len(one.inside) * word.startswith(one.inside) for one in before), max, initial=0))
+    last = list(accumulate((len(one.inside) * word.endswith(one.inside) for one in reversed(after)), max, initial=0))
+    if first[-1] + last[-1] >= len(word):
+        first, last = [0] * len(first), [0] * len(last)
+    places = [*first, *(len(word) - signs for signs in reversed(last))]
+    tags = [one.text if one.joined else f"{one.text} " for one in before]
+    tags += [one.text if one.joined else f" {one.text}" for one in after]
+    parts = zip(pairwise(places), [*tags, ""], strict=True)
+    return "".join(word[start:end] + tag for (start, end), tag in parts).strip()

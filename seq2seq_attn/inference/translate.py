@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -21,7 +19,7 @@ from seq2seq_attn.alignment.word_alignment import Extraction, Link
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
-from seq2seq_attn.inference.output import TranslationFiles, best_links
+from seq2seq_attn.inference.output import TranslationFiles, best_links, model_files, refuse_one_file
 from seq2seq_attn.inference.placeholders import Placeholder, insert_placeholders, remove_placeholders
 from seq2seq_attn.inference.translator import Translation, Translator
 from seq2seq_attn.options import TRANSLATE, check_options
@@ -29,7 +27,6 @@ from seq2seq_attn.paths import given_path
 from seq2seq_attn.process import is_closed
 from seq2seq_attn.text import printable
 
-MODEL_SUFFIXES = (".ckpt", ".safetensors", ".model")  # of the files that a run or a published folder is rebuilt from
 FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
 WRITTEN = ("output", "nbest", "alignments", "maps")
 LIMITS = ("batch_sentences", "batch_tokens", "max_source_tokens")
@@ -52,6 +49,9 @@ def translate(config: DictConfig) -> None:
         paths, **{name: options[name] for name in ("device", "engine", "num_threads", "trust")}
     )
     search = choose_search(options.get("search"), translator.config["search"])
+    two_sided = [name for name in ("prefixes", "alignments", "placeholders") if options[name]]
+    if two_sided and not translator.engine.reads_source:
+        raise UserError(f"a language model continues each line and has no source; leave out {', '.join(two_sided)}")
     answer: Callable[..., list[Translation]] = partial(
         translator.translate, search=search, **{name: options[name] for name in LIMITS}
     )
@@ -65,7 +65,7 @@ def translate(config: DictConfig) -> None:
     )
     if options["placeholders"]:
         attention = partial(attention_without_placeholders, attention)
-        answer = partial(answer_with_placeholders, answer, lambda *both: links(attention(*both)))
+        answer = partial(answer_with_placeholders, answer, lambda *both: links(attention(*both)), translator.words)
     if options["interactive"]:
         interact(lambda text: answer([text])[0])
     else:
@@ -125,6 +125,7 @@ def answers(
 def answer_with_placeholders(
     answer: Callable[..., list[Translation]],
     links: Callable[[str, Translation], list[Link]],
+    words: Callable[[Translation], list[str]],
     texts: list[str],
     **options: Any,
 ) -> list[Translation]:
@@ -132,7 +133,7 @@ def answer_with_placeholders(
     removed = [remove_placeholders(text) for text in texts]
     translations = answer([plain for plain, _ in removed], **options)
     return [
-        with_placeholders(translation, partial(links, plain), found) if found else translation
+        with_placeholders(translation, partial(links, plain), words, found) if found else translation
         for (plain, found), translation in zip(removed, translations, strict=True)
     ]
 
@@ -144,12 +145,14 @@ def attention_without_placeholders(
 
 
 def with_placeholders(
-    translation: Translation, links: Callable[[Translation], list[Link]], found: list[Placeholder]
+    translation: Translation,
+    links: Callable[[Translation], list[Link]],
+    words: Callable[[Translation], list[str]],
+    found: list[Placeholder],
 ) -> Translation:
-    text = insert_placeholders(translation.text, found, links(translation))
-    return translation._replace(
-        text=text, alternatives=[with_placeholders(one, links, found) for one in translation.alternatives]
-    )
+    alternatives = [with_placeholders(one, links, words, found) for one in translation.alternatives]
+    text = insert_placeholders(words(translation), found, links(translation))
+    return translation._replace(text=text, alternatives=alternatives)
 
 
 def interact(translate: Callable[[str], Translation]) -> None:
@@ -177,31 +180,12 @@ def check_files(paths: list[str], options: dict[str, Any]) -> None:
     if options["interactive"] and given:
         raise UserError(f"interactive=true answers at the prompt; leave out {', '.join(given)}")
     files: list[tuple[str, Any]] = []
-    for folder in (given_path(path, "ckpt_path") for path in paths):
-        models = [file for file in folder.rglob("*") if file.suffix in MODEL_SUFFIXES] if folder.is_dir() else []
-        files += [("ckpt_path", str(file)) for file in (folder, *models)]
+    for path in paths:
+        files += [("ckpt_path", file) for file in model_files(path, "ckpt_path")]
     files += given.items()
     for option, stream in (("input", sys.stdin), ("output", sys.stdout)):
         if options[option] is None:
             if is_closed(stream):
                 raise UserError(f"standard {option} is closed; open it, or give {option}=FILE")
             files.append((f"standard {option}", stream))
-    named: dict[str | tuple[int, int], tuple[str, Any]] = {}
-    for name, file in files:
-        key = identity(file)
-        other, other_file = (name, file) if key is None else named.setdefault(key, (name, file))
-        if other != name:
-            path = next((f", {one}" for one in (file, other_file) if isinstance(one, str)), "")
-            raise UserError(f"{other} and {name} are one file{path}; give each its own")
-
-
-def identity(file: Any) -> str | tuple[int, int] | None:
-    """Return device and inode of a path or a stream, or the resolved path of a new file; None for a terminal or
-    another device, which several options may share.
-    """
-    try:
-        status = os.stat(file if isinstance(file, str) else file.fileno())
-    except OSError:
-        return os.path.realpath(file) if isinstance(file, str) else None
-    shared = stat.S_ISCHR(status.st_mode) or stat.S_ISSOCK(status.st_mode)
-    return None if shared else (status.st_dev, status.st_ino)
+    refuse_one_file(files)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
 from hydra.utils import instantiate
 
-from seq2seq_attn.alignment.forced_attention import SlotMap
+from seq2seq_attn.alignment.bertviz import to_bertviz
+from seq2seq_attn.alignment.forced_attention import SlotMap, marked_words
+from seq2seq_attn.alignment.page import widget
+from seq2seq_attn.alignment.word_alignment import word_of_each
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.errors import UserError
@@ -18,6 +23,7 @@ from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq_attn.inference.engine import Engine, TorchEngine
 from seq2seq_attn.inference.models import choose_device, load_models
 from seq2seq_attn.search.search import Hypothesis
+from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # tabs and line feeds are blanks
@@ -45,6 +51,20 @@ class Translation(NamedTuple):
     alternatives: list[Translation]
     maps: list[SlotMap]
     notes: list[str]
+
+    def to_bertviz(self, kinds: Collection[str] = ("encoder", "self", "cross")) -> dict[str, Any]:
+        """Return the maps as arguments of BertViz's views: `head_view(**translation.to_bertviz())`."""
+        return to_bertviz(self.maps, kinds)
+
+    def _repr_html_(self) -> str:
+        """Show a translation in a notebook: the explorer's page if it has maps, else a table."""
+        if self.maps:
+            return widget(self.text, self.log_prob, self.score, self.maps)
+        rows = "".join(
+            f"<tr><td>{one.score:.3f}</td><td>{one.log_prob:.3f}</td><td>{escape(printable(one.text))}</td></tr>"
+            for one in (self, *self.alternatives)
+        )
+        return f"<table><tr><th>score</th><th>log-prob</th><th>translation</th></tr>{rows}</table>"
 
 
 @final
@@ -100,6 +120,8 @@ class Translator:
     ) -> list[Translation]:
         """Return the best translation of each text, which depends on no other text.
 
+        A language model continues each text, and an empty one freely.
+
         Args:
             search: see `choose_search`; None: the search of the run.
             prefixes: what each translation begins with; an empty one leaves it free.
@@ -115,11 +137,17 @@ class Translator:
         if prefixes is not None and len(prefixes) != len(texts):
             raise UserError(f"there are {len(texts)} texts and {len(prefixes)} prefixes; give one for each, or None")
         notes: list[list[str]] = [[] for _ in texts]
+        reads_source = self.engine.reads_source
+        if not reads_source:
+            if prefixes is not None:
+                raise UserError("a language model continues the texts themselves; leave out the prefixes")
+            texts, prefixes = [""] * len(texts), texts
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
+        read = sources if reads_source or begun is None else begun
         chosen, results = choose_search(search, self.config["search"]), [[EMPTY]] * len(texts)
         for rows in cut_batches(
-            [len(tokens) + 1 if tokens else 0 for tokens in sources],
+            [len(tokens) + 1 if tokens or not reads_source else 0 for tokens in read],
             batch_sentences=batch_sentences,
             batch_tokens=batch_tokens,
             hypotheses=chosen.hypotheses_at_once,
@@ -145,8 +173,16 @@ class Translator:
             target = [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
         return self._attention(source, target)
 
+    def words(self, translation: Translation) -> list[str]:
+        """Return the words of a translation that its links count; one with an unknown token may have blanks in it."""
+        ids = [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
+        of_word: dict[int, list[int]] = defaultdict(list)
+        for word, token in zip(word_of_each(marked_words(self.tokenizer, translation.tokens)), ids, strict=True):
+            of_word[int(word)].append(token)
+        return [" ".join(text.split()) for text in self.tokenizer.decode_target(list(of_word.values()))]
+
     def _attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
-        return self.engine.attention(source, target) if source else []
+        return self.engine.attention(source, target) if source or not self.engine.reads_source else []
 
     def _encode(
         self,
@@ -161,7 +197,7 @@ class Translator:
         longest = self.engine.max_length
         most = most_tokens if longest is None else min(most_tokens, longest - 1)
         why = "max_source_tokens allows" if most == most_tokens else "the model has positions for"
-        rows = encode([self._clean(text, of_text) for text, of_text in zip(texts, notes, strict=True)])
+        rows = encode(self.clean(texts, notes))
         for tokens, of_text in zip(rows, notes, strict=True):
             if len(tokens) > most:
                 of_text.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")
@@ -178,8 +214,11 @@ class Translator:
                 of_text.append("the prefix has letters that the model cannot write")
         return rows
 
+    def clean(self, texts: Sequence[str], notes: Sequence[list[str]]) -> list[str]:
+        """Normalise texts as for training, and replace what no tokenizer should read; changes are noted."""
+        return [self._clean(text, of_text) for text, of_text in zip(texts, notes, strict=True)]
+
     def _clean(self, text: str, notes: list[str]) -> str:
-        """Normalise a text as for training, and replace what no tokenizer should read."""
         text, controls = CONTROL.subn(" ", text)
         text, surrogates = SURROGATE.subn("\ufffd", text)
         if controls:

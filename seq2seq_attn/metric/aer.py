@@ -11,11 +11,12 @@ from torch import Tensor
 from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_maps
 from seq2seq_attn.alignment.gold import agreement, read_aligned_pairs
 from seq2seq_attn.alignment.word_alignment import Extraction
+from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.chosen_metric import ChosenMetric
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
-from seq2seq_attn.paths import given_file
+from seq2seq_attn.paths import given_text
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -49,23 +50,39 @@ class AER(ChosenMetric):
         super().__init__()
         named: list[str] = [gold] if pairs is None else [pairs] if isinstance(pairs, str) else pairs
         self.pairs = read_aligned_pairs(
-            [given_file(path, "metric.aer.gold" if pairs is None else "metric.aer.pairs") for path in named],
-            None if pairs is None else given_file(gold, "metric.aer.gold"),
+            [given_text(path, "metric.aer.gold" if pairs is None else "metric.aer.pairs") for path in named],
+            None if pairs is None else given_text(gold, "metric.aer.gold"),
             start=gold_start,
             target_first=target_first,
             lowercase=lowercase,
+            prefix="metric.aer.",
         )
         self.heads, self.extraction = Heads(layer, head), Extraction(threshold, shift, sink)
         self.error_rate = math.nan
+
+    def check(self, model: EncoderDecoder) -> None:
+        """Refuse a layer or a head that the model lacks.
+
+        Raises:
+            UserError: for such a layer or head.
+        """
+        layers, (layer, head) = model.decoder.source_attentions, self.heads
+        if layer is not None and layer >= len(layers):
+            raise UserError(f"metric.aer.layer={layer} does not exist; choose from 0 to {len(layers) - 1}")
+        chosen = layers if layer is None else [layers[layer]]
+        heads = min((one.num_heads for one in chosen if isinstance(one, Attention)), default=None)
+        if head is not None and heads is not None and head >= heads:
+            raise UserError(f"metric.aer.head={head} does not exist; choose from 0 to {heads - 1}")
 
     def update(self, model: EncoderDecoder | Ensemble, tokenizer: SentencePieceTokenizer) -> None:
         """Read the pairs with the model as it is now; every process reads all of them.
 
         Raises:
-            UserError: for an ensemble.
+            UserError: for an ensemble, or a layer or a head that the model lacks.
         """
         if isinstance(model, Ensemble):
             raise UserError("metric=[aer] is of one model's attention, not of an ensemble's; leave it out")
+        self.check(model)
         maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in self.pairs])
         links = (attended_links(of_pair, self.heads, self.extraction) for of_pair in maps)
         self.error_rate = agreement(links, self.pairs).error_rate

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from torchmetrics import Metric
 
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+
 
 class ChosenMetric(Metric, ABC):
     """A metric that is logged under its name at each validation and test.
@@ -21,3 +23,6 @@ class ChosenMetric(Metric, ABC):
     higher_is_better = True
     full_state_update = False
     scores_whole_test: ClassVar[bool] = False
+
+    def check(self, model: EncoderDecoder) -> None:
+        """Refuse a model that the metric cannot read, before it is trained."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,8 +22,12 @@ class TextMetric(ChosenMetric):
     Args:
         num_counts: how many counts the score needs of a sentence, besides the header (see `metric.corpus`).
         units: the units of the last count in 1, where it is a fraction.
+
+    Attributes:
+        has_interval: whether the score of a resampled test set means something.
     """
 
+    has_interval: ClassVar[bool] = True
     counts: Tensor
 
     def __init__(self, *, num_counts: int, units: int = 1) -> None:

@@ -27,6 +27,11 @@ class DecodingModel(ABC):
     """A trained model in evaluation mode, or an ensemble of them."""
 
     @property
+    def reads_source(self) -> bool:
+        """Whether the model reads a source; a language model does not, and its source has no columns."""
+        return True
+
+    @property
     @abstractmethod
     def max_length(self) -> int | None:
         """Largest number of tokens that the model can read, specials included; None: unlimited."""

@@ -1,4 +1,7 @@
-"""The model: embeddings, an encoder, a decoder and the output layer. Sutskever et al. 2014, arXiv:1409.3215."""
+"""The model: embeddings, an encoder, a decoder and the output layer. Sutskever et al. 2014, arXiv:1409.3215.
+
+Without an encoder it is a language model: the decoder alone.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ class EncoderDecoder(nn.Module, DecodingModel):
 
     Args:
         source_vocab_size, target_vocab_size: numbers of tokens, taken from the tokenizer.
-        encoder, decoder: factories, called with the widths of their inputs.
+        encoder, decoder: factories, called with the widths of their inputs. Without an encoder the decoder must attend
+            to no source, and the target embeddings serve as those of the source, of which none is read.
         embedding_dim: width of the embeddings of both sides.
         tie_embeddings: matrices to share (Press and Wolf 2017): `none` or False; `target`, the target embeddings and
             the output layer; `all`, the source embeddings too, which requires a joint vocabulary. If the decoder has
@@ -35,7 +39,8 @@ class EncoderDecoder(nn.Module, DecodingModel):
             run, see `training/word_vectors.py`; the constructor reads no file.
 
     Raises:
-        UserError: if all embeddings are to be tied but the vocabularies differ in size.
+        UserError: if all embeddings are to be tied but the vocabularies differ in size, or one of encoder and attention
+            to the source is there without the other.
     """
 
     def __init__(
@@ -43,7 +48,7 @@ class EncoderDecoder(nn.Module, DecodingModel):
         *,
         source_vocab_size: int,
         target_vocab_size: int,
-        encoder: partial[Any],
+        encoder: partial[Any] | None,
         decoder: partial[Any],
         embedding_dim: int,
         tie_embeddings: Literal["none", "target", "all", False],
@@ -53,17 +58,26 @@ class EncoderDecoder(nn.Module, DecodingModel):
         target_embedding_file: str | None = None,
     ) -> None:
         super().__init__()
-        self.embed_source = nn.Embedding(source_vocab_size, embedding_dim)
+        if encoder is not None:
+            self.embed_source = nn.Embedding(source_vocab_size, embedding_dim)
         self.embed_target = nn.Embedding(target_vocab_size, embedding_dim)
+        if encoder is None:
+            self.embed_source = self.embed_target
         self.scale = embedding_dim**0.5 if scale_embeddings else 1.0
         self.dropout = nn.Dropout(dropout)
-        self.encoder = encoder(input_dim=embedding_dim)
-        self.decoder = decoder(
-            input_dim=embedding_dim,
-            key_dim=self.encoder.key_dim,
-            value_dim=self.encoder.value_dim,
-            summary_dim=self.encoder.summary_dim,
-        )
+        self.encoder = None if encoder is None else encoder(input_dim=embedding_dim)
+        widths = {
+            name: embedding_dim if self.encoder is None else getattr(self.encoder, name)
+            for name in ("key_dim", "value_dim", "summary_dim")
+        }
+        self.decoder = decoder(input_dim=embedding_dim, **widths)
+        if self.reads_source != bool(self.decoder.source_attentions):
+            raise UserError(
+                "an encoder and a decoder that attends to the source need each other; use model=transformer, or "
+                "model=lm, which has neither"
+            )
+        if self.encoder is not None:
+            self.decoder.check_encoder(self.encoder)
         self.narrow = None
         output_dim = self.decoder.output_dim
         if tie_embeddings not in ("none", False) and output_dim != embedding_dim:
@@ -88,12 +102,16 @@ class EncoderDecoder(nn.Module, DecodingModel):
             self.embed_source.weight = self.embed_target.weight
 
     @property
+    def reads_source(self) -> bool:
+        return self.encoder is not None
+
+    @property
     def max_length(self) -> int | None:
         """Largest number of tokens on either side, specials included; None: unlimited.
 
         It is the smallest `max_length` of all parts, such as learned positions and synthesized scores.
         """
-        parts = [*self.encoder.modules(), *self.decoder.modules()]
+        parts = [*(() if self.encoder is None else self.encoder.modules()), *self.decoder.modules()]
         lengths = [getattr(part, "max_length", None) for part in parts]
         return min((length for length in lengths if length is not None), default=None)
 
@@ -120,7 +138,8 @@ class EncoderDecoder(nn.Module, DecodingModel):
         logits = at_least_float32(self.logits(decoded.hidden[:, 0]))
         # in place if no gradient is needed: the vocabulary accounts for most of the memory traffic of a step
         log_probs = torch.log_softmax(logits, -1, out=None if torch.is_grad_enabled() else logits)
-        return Step(log_probs, decoded.state, attention_to_source(decoded.weights) if need_weights else None)
+        attention = attention_to_source(decoded.weights) if need_weights and self.reads_source else None
+        return Step(log_probs, decoded.state, attention)
 
     def logits(self, hidden: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows vocabulary"]:
         """Return the unnormalised scores of the next token."""
@@ -148,6 +167,9 @@ class EncoderDecoder(nn.Module, DecodingModel):
         )
 
     def _read(self, source: Tensor, mask: Tensor, need_weights: bool = False) -> Encoded:
+        if self.encoder is None:
+            nothing = self.embed_target.weight.new_zeros(len(source), 0, 1)
+            return Encoded(nothing, nothing, mask[:, :0], nothing.sum(1))
         return self.encoder(self._embedded(self.embed_source, source), mask, need_weights=need_weights)
 
     def _embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:

@@ -56,6 +56,10 @@ class Ensemble(nn.Module, DecodingModel):
         self.members = nn.ModuleList(members)
 
     @property
+    def reads_source(self) -> bool:
+        return any(member.reads_source for member in self._models)
+
+    @property
     def max_length(self) -> int | None:
         """The smallest of the members' limits; None: unlimited."""
         lengths = [member.max_length for member in self._models]
@@ -74,7 +78,7 @@ class Ensemble(nn.Module, DecodingModel):
         return Step(
             log_mean_probability([step.log_probs for step in steps]),
             EnsembleState(tuple(step.state for step in steps)),
-            torch.stack(attention).mean(0) if need_weights else None,
+            torch.stack(attention).mean(0) if attention else None,
         )
 
     @property

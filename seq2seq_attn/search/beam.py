@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,6 +24,24 @@ from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 
 LEAST_ATTENTION = 1e-6  # floor inside the logarithm: at 0, one unread position would make every translation -inf
+
+
+class BeamStep(NamedTuple):
+    """One step of the search, for a function that observes it.
+
+    Attributes:
+        beam: the hypotheses that were continued.
+        candidates: the best continuations, best first.
+        ends: which of them end.
+        finished: those that are finished, by sentence and rank.
+        active: those that are continued in the next step, unless their sentence stops.
+    """
+
+    beam: Hypotheses
+    candidates: Candidates
+    ends: Bool[Tensor, "sentences candidates"]
+    finished: list[Hypothesis]
+    active: Candidates
 
 
 @final
@@ -83,6 +101,7 @@ class BeamSearch(Search):
         target: TargetVocabulary,
         *,
         prefixes: Sequence[Sequence[int]] | None = None,
+        observer: Callable[[BeamStep], None] | None = None,
     ) -> list[list[Hypothesis]]:
         lengths = self.limits(source_mask, model.max_length, prefixes)
         constraints = Constraints(lengths, target, prefixes, self.no_repeat_ngram)
@@ -94,8 +113,10 @@ class BeamSearch(Search):
             constraints(log_probs, beam.tokens[:, 1:], beam.sentences.repeat_interleave(beam.width))
             candidates = best_candidates(log_probs, beam.totals, 2 * self.beam_size)
             ends = candidates.token_ids == target.eos_id
-            self._finish(finished, beam, candidates, ends, divisor, source_mask)
+            new = self._finish(finished, beam, candidates, ends, divisor, source_mask)
             active = best_unfinished(candidates, ends, self.beam_size)
+            if observer is not None:
+                observer(BeamStep(beam, candidates, ends, new, active))
             # log-probabilities only fall, divisors grow with the length, and the coverage penalty is at most 0
             bound = active.totals[:, 0] / divisors[lengths.most[beam.sentences]]
             remaining = (~finished.settled(beam.sentences, bound)).nonzero()[:, 0]
@@ -139,11 +160,11 @@ class BeamSearch(Search):
         ends: Tensor,
         divisor: float,
         source_mask: Tensor,
-    ) -> None:
-        """Add those of the best `beam_size` candidates that end to `finished`."""
+    ) -> list[Hypothesis]:
+        """Add those of the best `beam_size` candidates that end to `finished`, and return them."""
         ends = (ends & (candidates.totals != -torch.inf))[:, : self.beam_size]
         if not ends.any():
-            return
+            return []
         sentence, rank = ends.nonzero(as_tuple=True)
         totals, rows = candidates.totals[sentence, rank], sentence * beam.width + candidates.parents[sentence, rank]
         scores, sentences = totals / divisor, beam.sentences[sentence]
@@ -151,8 +172,9 @@ class BeamSearch(Search):
             scores = scores + coverage_penalty(
                 beam.attention_received[rows], source_mask[sentences], self.coverage_penalty
             )
-        hypotheses = map(Hypothesis, beam.tokens[rows, 1:].tolist(), totals.tolist(), scores.tolist())
-        finished.add(sentences.tolist(), list(hypotheses))
+        hypotheses = list(map(Hypothesis, beam.tokens[rows, 1:].tolist(), totals.tolist(), scores.tolist()))
+        finished.add(sentences.tolist(), hypotheses)
+        return hypotheses
 
 
 def coverage_penalty(

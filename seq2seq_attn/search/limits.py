@@ -26,7 +26,8 @@ class Limits:
     Args:
         max_length, min_length: limits for every translation, in tokens.
         max_relative_length, max_extra_length: the translation of a source of s tokens, end token included, has at
-            most max_relative_length * s + max_extra_length tokens,
+            most max_relative_length * s + max_extra_length tokens; without a source, as in a language model, they set
+            no limit,
         min_relative_length: and at least min_relative_length * s.
 
     Raises:
@@ -64,6 +65,8 @@ class Limits:
         """
         source = source_mask.sum(-1)
         most = (source * self.max_relative_length + self.max_extra_length).long().clamp(max=self.max_length)
+        if source_mask.shape[1] == 0:
+            most = torch.full_like(most, self.max_length)
         if prefixes is not None:
             most = most.maximum(torch.tensor([len(prefix) for prefix in prefixes], device=most.device))
         if model_length is not None:

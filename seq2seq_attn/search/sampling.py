@@ -27,7 +27,8 @@ class SamplingSearch(Search):
     """Samples of each sentence, duplicates included, by falling log-probability, which is their score.
 
     A draw depends on the seed, the source tokens, the number of the sample and the step alone, so a sentence has
-    the same samples in any batch. Log-probabilities are those of the model, without temperature or truncation.
+    the same samples in any batch. A language model has no source; the prefix takes its place. Log-probabilities are
+    those of the model, without temperature or truncation.
 
     Args:
         num_samples: number of samples of each sentence.
@@ -69,7 +70,8 @@ class SamplingSearch(Search):
         lengths = self.limits(source_mask, model.max_length, prefixes)
         constraints = Constraints(lengths, target, prefixes)
         steps = int(lengths.most.max()) + 1
-        uniforms = self._uniforms(source, source_mask, steps)
+        read = [row[seen].tolist() for row, seen in zip(source.cpu(), source_mask.cpu(), strict=True)]
+        uniforms = self._uniforms(read if source.shape[1] or prefixes is None else prefixes, steps).to(source.device)
         sentences = torch.arange(len(source), device=source.device).repeat_interleave(self.num_samples)
         state = model.encode(source, source_mask).branch(sentences)
         rows = torch.arange(len(sentences), device=source.device)
@@ -94,13 +96,10 @@ class SamplingSearch(Search):
                 state = state.branch(remaining).keep(active.nonzero()[:, 0])
         return ranked(token_ids, totals, self.num_samples, target.eos_id)
 
-    def _uniforms(
-        self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"], steps: int
-    ) -> Float64[Tensor, "rows steps"]:
-        """Return the uniform numbers of every sample and step."""
-        real = [row[seen].tolist() for row, seen in zip(source.cpu(), mask.cpu(), strict=True)]
-        drawn = [uniform(self.seed, row, number, steps) for row in real for number in range(self.num_samples)]
-        return torch.from_numpy(np.stack(drawn)).to(source.device)
+    def _uniforms(self, read: Sequence[Sequence[int]], steps: int) -> Float64[Tensor, "rows steps"]:
+        """Return the uniform numbers of every sample of what is read, and of every step."""
+        drawn = [uniform(self.seed, row, number, steps) for row in read for number in range(self.num_samples)]
+        return torch.from_numpy(np.stack(drawn))
 
     def _draw(self, log_probs: Tensor, uniforms: Float64[Tensor, "rows"]) -> Int[Tensor, "rows 1"]:
         """Draw tokens by inverting their cumulative distribution in the order of ids."""
@@ -124,7 +123,7 @@ def check_settings(num_samples: int, temperature: float, top_k: int, top_p: floa
         )
 
 
-def uniform(seed: int, token_ids: list[int], number: int, steps: int) -> Float64[np.ndarray, "steps"]:
+def uniform(seed: int, token_ids: Sequence[int], number: int, steps: int) -> Float64[np.ndarray, "steps"]:
     """Return numbers in (0, 1] for one sample, from a counter-based generator: step t's does not depend on `steps`."""
     digest = hashlib.sha256(" ".join(map(str, [seed, *token_ids])).encode()).digest()
     generator = np.random.Philox(key=np.frombuffer(digest[:16], "<u8"), counter=[0, 0, 0, number])

@@ -42,7 +42,7 @@ class TargetVocabulary(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer: SentencePieceTokenizer) -> TargetVocabulary:
-        banned = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id)
+        banned = (tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id, *tokenizer.sentinels)
         return cls(tokenizer.bos_id, tokenizer.eos_id, banned, tokenizer.decode_target)
 
 

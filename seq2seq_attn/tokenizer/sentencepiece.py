@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Annotated, Any, Literal, final
 
 import sentencepiece
@@ -16,9 +16,17 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.text import plain_console
 from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
-from seq2seq_attn.tokenizer.sentencepiece_model import MODEL_TYPES, SPECIALS, load_model, read_model, train_model
+from seq2seq_attn.tokenizer.sentencepiece_model import (
+    MODEL_TYPES,
+    SPECIALS,
+    load_model,
+    read_model,
+    sentinels,
+    train_model,
+)
 
 log = logging.getLogger(__name__)
+WORD_MARK = "▁"  # SentencePiece's mark of a word's first token
 SAMPLED = 1 << 19  # sentences, as many as a shard of a prepared corpus has
 
 
@@ -40,6 +48,8 @@ class SentencePieceTokenizer:
             `model_type`, `vocab_size` and `joint` take the place of the arguments.
         input_sentence_size: number of sentence pairs, at most, that a model is trained on, evenly spread over the first
             half million. A larger corpus is stored in blocks drawn from all of its files, so these are a sample of it.
+        num_sentinels: number of sentinels of a pre-training among the tokens, which no text has.
+        min_count: with `word`, how often a word occurs in the training text at least; rarer ones have no token.
 
     Raises:
         UserError: if an argument is out of range.
@@ -57,12 +67,15 @@ class SentencePieceTokenizer:
         split_by_unicode_script: bool = True,
         model: str | list[str] | None = None,
         input_sentence_size: Annotated[int, "[1, inf)"] = 200_000,
+        num_sentinels: Annotated[int, "[0, 1000]"] = 0,
+        min_count: int = 1,
     ) -> None:
-        check_settings(model_type, vocab_size, sampling_alpha)
+        check_settings(model_type, vocab_size, sampling_alpha, min_count)
         self.model_type, self.vocab_size, self.joint = model_type, vocab_size, joint
         self.sampling_alpha, self.split_by_unicode_script = float(sampling_alpha), split_by_unicode_script
         self.cache_dir = None if cache_dir is None else given_path(cache_dir, "tokenizer.cache_dir") / "tokenizer"
         self.input_sentence_size = input_sentence_size
+        self.num_sentinels, self.min_count = num_sentinels, min_count
         self.files = [] if model is None else [model] if isinstance(model, str) else model
         if len(self.files) > 2 or (isinstance(model, list) and len(model) < 2):
             raise UserError(f"tokenizer.model={model} must be one file, or [SOURCE,TARGET]")
@@ -72,15 +85,23 @@ class SentencePieceTokenizer:
         self._target_sampler: SegmentationSampler | None = None
 
     def train(self, sources: Sequence[str], targets: Sequence[str], progress: bool = False) -> None:
-        """Learn the tokens from the training split, or load them from the cache or the given model."""
+        """Learn the tokens from the training split, or load them from the cache or the given model.
+
+        Args:
+            sources, targets: the two sides; without sources, as of one-sided text, there is one model.
+        """
         if self.files:
             self._load_files()
             return
         sources, targets = (sample(side, self.input_sentence_size) for side in (sources, targets))
+        one_sided = any(targets) and not sources
+        self.joint = self.joint or one_sided
         console = plain_console(quiet=not progress)
-        with console.status(f"Learning {self.model_type} tokens from {len(sources):,} sentence pairs"):
+        with console.status(
+            f"Learning {self.model_type} tokens from {len(targets):,} {'lines' if one_sided else 'sentence pairs'}"
+        ):
             if self.joint:
-                source = target = self._train(sources + targets, "both languages")
+                source = target = self._train(sources + targets, "the text" if one_sided else "both languages")
             else:
                 source = self._train(sources, "the source language")
                 target = self._train(targets, "the target language")
@@ -137,6 +158,13 @@ class SentencePieceTokenizer:
         return self.target_model.get_piece_size()
 
     @property
+    def sentinels(self) -> list[int]:
+        """Ids of the sentinels of both models, in their order; none but of a pre-training."""
+        models = (self.source_model, self.target_model)
+        found = takewhile(lambda ids: self.unk_id not in ids, ([m.piece_to_id(s) for m in models] for s in sentinels()))
+        return [target for _, target in found]
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of the two models, which determine the encoding without sampling."""
         digest = hashlib.sha256(self.source_model.serialized_model_proto())
@@ -188,10 +216,14 @@ class SentencePieceTokenizer:
             language=language,
             cache=file,
             split_by_unicode_script=self.split_by_unicode_script,
+            num_sentinels=self.num_sentinels,
+            min_count=self.min_count,
         )
 
     def _cache_key(self, sentences: list[str]) -> str:
         settings = [sentencepiece.__version__, self.model_type, self.vocab_size, self.split_by_unicode_script]
+        settings += [self.num_sentinels] if self.num_sentinels else []
+        settings += [self.min_count] if self.min_count > 1 else []
         digest = hashlib.sha256(json.dumps(settings).encode())
         for sentence in sentences:
             digest.update(sentence.encode() + b"\n")
@@ -216,7 +248,9 @@ def sample(sentences: Sequence[str], size: int) -> list[str]:
     ]
 
 
-def check_settings(model_type: str, vocab_size: int | Literal["auto"], sampling_alpha: int | float) -> None:
+def check_settings(
+    model_type: str, vocab_size: int | Literal["auto"], sampling_alpha: int | float, min_count: int = 1
+) -> None:
     """Raise a UserError for settings that are invalid for every corpus."""
     if model_type not in MODEL_TYPES:
         raise UserError(f"tokenizer.model_type={model_type} is unknown; choose from: {', '.join(MODEL_TYPES)}")
@@ -231,6 +265,11 @@ def check_settings(model_type: str, vocab_size: int | Literal["auto"], sampling_
         raise UserError(
             f"tokenizer.sampling_alpha={sampling_alpha} needs a model with several segmentations of a word, which "
             f"{model_type} does not have; use tokenizer=unigram, tokenizer=bpe or tokenizer.sampling_alpha=0"
+        )
+    if min_count > 1 and model_type != "word":
+        raise UserError(
+            f"tokenizer.min_count={min_count} counts words, which {model_type} does not have; use tokenizer=word, or "
+            "tokenizer.min_count=1"
         )
 
 

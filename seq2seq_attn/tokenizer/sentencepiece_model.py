@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count, islice
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +31,8 @@ def train_model(
     language: str,
     cache: Path | None,
     split_by_unicode_script: bool = True,
+    num_sentinels: int = 0,
+    min_count: int = 1,
 ) -> sentencepiece.SentencePieceProcessor:
     """Return the model of `sentences`, read from the file `cache` if it exists, else trained and written to it.
 
@@ -35,6 +40,8 @@ def train_model(
         vocab_size: "auto": `auto_vocab_size`, or the next number that the text allows.
         language: name of the sentences' language, for error messages.
         split_by_unicode_script: whether pieces may not contain both letters and other characters.
+        num_sentinels: number of sentinels among the tokens.
+        min_count: of a word model: how often each of its words occurs at least.
 
     Raises:
         UserError: if the vocabulary is too large or too small for the text.
@@ -44,10 +51,13 @@ def train_model(
             return load_model(cache.read_bytes())
         except (OSError, RuntimeError):
             pass  # damaged: train again and replace it
+    if min_count > 1:  # the trainer takes the most frequent words
+        frequent = num_frequent_words(sentences, min_count, language)
+        vocab_size = min(frequent, MOST_AUTO[model_type] if vocab_size == "auto" else vocab_size)
     if vocab_size == "auto":
-        model = fit_auto(sentences, model_type, split_by_unicode_script, language)
+        model = fit_auto(sentences, model_type, split_by_unicode_script, language, num_sentinels)
     else:
-        model = fit(sentences, model_type, vocab_size, split_by_unicode_script, language)
+        model = fit(sentences, model_type, vocab_size, split_by_unicode_script, language, num_sentinels)
     if cache is not None:
         with replacing(cache) as stream:
             stream.write(model)
@@ -100,7 +110,9 @@ def read_model(file: Path) -> tuple[bytes, str]:
     return model.SerializeToString(), type(spec).ModelType.Name(spec.model_type).lower()
 
 
-def fit(sentences: list[str], model_type: str, vocab_size: int, split: bool, language: str) -> bytes:
+def fit(
+    sentences: list[str], model_type: str, vocab_size: int, split: bool, language: str, num_sentinels: int = 0
+) -> bytes:
     """Train a model; translate SentencePiece's errors about the size of the vocabulary into advice.
 
     Raises:
@@ -108,7 +120,7 @@ def fit(sentences: list[str], model_type: str, vocab_size: int, split: bool, lan
     """
     check_text(sentences, language)
     try:
-        return run_trainer(sentences, model_type, vocab_size, split)
+        return run_trainer(sentences, model_type, vocab_size, split, num_sentinels)
     except RuntimeError as error:
         needed = fewest_pieces(error)
         if needed:
@@ -116,26 +128,26 @@ def fit(sentences: list[str], model_type: str, vocab_size: int, split: bool, lan
                 f"tokenizer.vocab_size={vocab_size} is less than the {needed} characters and special "
                 f"tokens of {language} in this corpus; use tokenizer.vocab_size={needed} or more"
             ) from error
-        most = most_pieces(sentences, model_type, split, error)
+        most = most_pieces(sentences, model_type, split, error, num_sentinels)
         raise UserError(
             f"tokenizer.vocab_size={vocab_size} is more than this corpus supports; at most {most} "
             f"{model_type} tokens for {language}; use tokenizer.vocab_size={most}"
         ) from error
 
 
-def fit_auto(sentences: list[str], model_type: str, split: bool, language: str) -> bytes:
+def fit_auto(sentences: list[str], model_type: str, split: bool, language: str, num_sentinels: int = 0) -> bytes:
     """Train a model of `auto_vocab_size`, or of the next size that the text allows.
 
     Raises:
         UserError: if there is no text.
     """
     check_text(sentences, language)
-    vocab_size = auto_vocab_size(sentences, model_type)
+    vocab_size = auto_vocab_size(sentences, model_type) + num_sentinels
     try:
-        return run_trainer(sentences, model_type, vocab_size, split)
+        return run_trainer(sentences, model_type, vocab_size, split, num_sentinels)
     except RuntimeError as error:
-        allowed = fewest_pieces(error) or most_pieces(sentences, model_type, split, error)
-        return run_trainer(sentences, model_type, allowed, split)
+        allowed = fewest_pieces(error) or most_pieces(sentences, model_type, split, error, num_sentinels)
+        return run_trainer(sentences, model_type, allowed, split, num_sentinels)
 
 
 def auto_vocab_size(sentences: list[str], model_type: str) -> int:
@@ -154,6 +166,20 @@ def auto_vocab_size(sentences: list[str], model_type: str) -> int:
     return min(MOST_AUTO[model_type], len(SPECIALS) + 1 + len(characters) + int(TOKENS_PER_WORD * len(words)))
 
 
+def sentinels() -> Iterator[str]:
+    """Yield the names of the sentinels, as of T5; they are control symbols, which no text is segmented into."""
+    return (f"<extra_id_{number}>" for number in count())
+
+
+def num_frequent_words(sentences: list[str], min_count: int, language: str) -> int:
+    """Return the number of words between blanks that occur at least `min_count` times, and of special tokens."""
+    counts = Counter(word for sentence in sentences for word in sentence.split(" ") if word)
+    frequent = sum(count >= min_count for count in counts.values())
+    if not frequent:
+        raise UserError(f"no word of {language} occurs {min_count} times; use a smaller tokenizer.min_count")
+    return len(SPECIALS) + frequent
+
+
 def check_text(sentences: list[str], language: str) -> None:
     if not any(sentences):
         raise UserError(f"the training split has no text in {language}; check data.path and data.cleaning")
@@ -165,21 +191,21 @@ def fewest_pieces(error: RuntimeError) -> int | None:
     return int(needed[1]) if needed else None
 
 
-def most_pieces(sentences: list[str], model_type: str, split: bool, error: RuntimeError) -> int:
+def most_pieces(sentences: list[str], model_type: str, split: bool, error: RuntimeError, num_sentinels: int = 0) -> int:
     """Return the size that SentencePiece proposes, tested by training, since it may propose a smaller one again."""
     while True:
         proposed = re.search(r"set it to a value <= (\d+)", str(error))
         if proposed is None:
             raise error
         try:
-            run_trainer(sentences, model_type, int(proposed[1]), split)
+            run_trainer(sentences, model_type, int(proposed[1]), split, num_sentinels)
         except RuntimeError as next_error:
             error = next_error
         else:
             return int(proposed[1])
 
 
-def run_trainer(sentences: list[str], model_type: str, vocab_size: int, split: bool) -> bytes:
+def run_trainer(sentences: list[str], model_type: str, vocab_size: int, split: bool, num_sentinels: int = 0) -> bytes:
     """Train and return the model's bytes, which are the same for the same arguments on any machine."""
     writer = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -195,6 +221,7 @@ def run_trainer(sentences: list[str], model_type: str, vocab_size: int, split: b
         max_sentence_length=1_000_000,  # bytes; cleaning has dropped longer sentences
         num_threads=2,  # fixed, because the order of summation, and so the model, depends on it
         minloglevel=9,
+        control_symbols=list(islice(sentinels(), num_sentinels)),
         **SPECIALS,  # type: ignore[arg-type]
     )
     return writer.getvalue()

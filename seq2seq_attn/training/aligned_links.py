@@ -15,6 +15,7 @@ from jaxtyping import Int64
 from seq2seq_attn.alignment.eflomal_aligner import align_words
 from seq2seq_attn.alignment.symmetrize import symmetrize
 from seq2seq_attn.alignment.word_alignment import Link
+from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.data.collate import collate_pairs, gather_lists
 from seq2seq_attn.data.store.progress import progress
@@ -49,7 +50,7 @@ class Aligner(NamedTuple):
     layer: int
 
     def links(self, sources: Words, targets: Words) -> list[list[Link]]:
-        """Return a link for each target word, to the source word of most weight.
+        """Return a link for each target word, to the source word with the highest weight.
 
         A word has the sum of the weights of its tokens as a source, and their mean as a target. It has no link where
         most weight is on the end token.
@@ -65,8 +66,8 @@ class Aligner(NamedTuple):
         decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=True)
         weights = decoded.weights[f"cross/{self.layer}"].float().mean(1)
         source_words, target_words = (max(map(len, side), default=0) for side in (sources, targets))
-        column = torch.from_numpy(word_of_each(read, source_words)).to(device)
-        row = torch.from_numpy(word_of_each(written, target_words)).to(device)
+        column = torch.from_numpy(word_of_each_token(read, source_words)).to(device)
+        row = torch.from_numpy(word_of_each_token(written, target_words)).to(device)
         by_column = weights.new_zeros(*weights.shape[:2], source_words + 1)
         by_column.scatter_add_(2, column[:, None].expand_as(weights), weights)
         by_word = weights.new_zeros(len(read), target_words + 1, source_words + 1)
@@ -77,23 +78,26 @@ class Aligner(NamedTuple):
         return [[(int(found[pair, word]), int(word)) for word in of.nonzero()[0]] for pair, of in enumerate(linked)]
 
 
-def load_aligner(file: Path, languages: tuple[str, str], layer: Callable[[EncoderDecoder], int]) -> Aligner:
+def load_aligner(
+    file: Path, languages: tuple[str, str], layer: Callable[[EncoderDecoder], int], trust: Trust = ()
+) -> Aligner:
     """Return a trained run as an aligner.
 
     Args:
         languages: source and target.
         layer: returns the number of the layer that aligns.
+        trust: packages whose classes the run may name.
 
     Raises:
         UserError: if it translates between other languages.
     """
     with torch.random.fork_rng():  # weights are drawn before they are loaded
-        loaded = load(str(file))
+        loaded = load(str(file), trust)
     found = loaded.config["data"]["source_language"], loaded.config["data"]["target_language"]
     if found != languages:
         raise UserError(
-            f"guided_alignment.runs=[FORWARD,REVERSE]: {file} translates from {' to '.join(found)}, and this place is "
-            f"for a run from {' to '.join(languages)}; give another run"
+            f"guided_alignment.runs=[FORWARD,REVERSE]: {file} translates from {' to '.join(found)}, and must "
+            f"translate from {' to '.join(languages)}; give another run"
         )
     model = loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     return Aligner(model, loaded.tokenizer, layer(model))
@@ -103,7 +107,7 @@ def flat(sentences: list[list[list[int]]]) -> list[list[int]]:
     return [[token for word in words for token in word] for words in sentences]
 
 
-def word_of_each(sentences: list[list[list[int]]], end: int) -> Int64[np.ndarray, "batch length"]:
+def word_of_each_token(sentences: list[list[list[int]]], end: int) -> Int64[np.ndarray, "batch length"]:
     """Return the word that each token belongs to, from 0, and `end` for the end token and padding."""
     owners = [[number for number, word in enumerate(words) for _ in word] for words in sentences]
     return gather_lists(owners, end)[0]

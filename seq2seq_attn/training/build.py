@@ -15,10 +15,14 @@ from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
 from seq2seq_attn.checkpoint.exact_resume import ExactResume
 from seq2seq_attn.data.corpus import Corpus
 from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.splitting import with_test_set
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.logger.csv_logger import CsvLogger
+from seq2seq_attn.objective.objective import Objective
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.checks import is_one_sided
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
+from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.translation_module import TranslationModule
 
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
@@ -35,12 +39,19 @@ def build(
         kept_tokenizer: state of a tokenizer that is used instead of training one.
     """
     reader: Corpus = instantiate(composed.data, _convert_="all")
-    corpus = reader.load()
+    objective: Objective | None = instantiate(composed.get("objective"), _convert_="all")
+    corpus = with_test_set(reader.load())
+    if is_one_sided(composed):
+        corpus = corpus.one_sided()
+    elif reader.has_one_side:
+        raise UserError("data=text has no translations to learn; use model=lm, or objective=denoising to pre-train")
     if "train" not in corpus.splits:
         raise UserError("there is nothing to train on; set data.train=FILE, or data.train=[SOURCE,TARGET]")
     if kept_tokenizer is None:
-        tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all")
-        tokenizer.train(corpus.splits["train"].sources, corpus.splits["train"].targets)
+        marks = {} if objective is None else {"num_sentinels": objective.num_sentinels}
+        tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all", **marks)
+        train = corpus.splits["train"]
+        tokenizer.train([] if corpus.is_one_sided else train.sources, train.targets)
     else:
         sampling = {"sampling_alpha": composed.tokenizer.sampling_alpha}
         tokenizer = SentencePieceTokenizer.from_state(kept_tokenizer | sampling)
@@ -49,15 +60,19 @@ def build(
     composed.model.target_vocab_size = tokenizer.target_vocab_size
     config: Any = OmegaConf.to_container(composed, resolve=True)
     config.pop("hydra", None)
+    config.setdefault("metric", {})  # of which Hydra keeps nothing for metric=[]
     metrics = build_metrics(config)
     guided: GuidedAlignment = instantiate(config["guided_alignment"])
+    scheduled: ScheduledSampling = instantiate(config["scheduled_sampling"])
     datamodule = TranslationDataModule(
         corpus,
         tokenizer,
         batch_tokens=config["batch_tokens"],
+        batch_sentences=config["batch_sentences"],
         seed=config["seed"],
         cache_dir=config["paths"]["cache_dir"],
         val_sentences=config["val_sentences"],
+        objective=objective,
     )
     module = TranslationModule(
         model=instantiate(config["model"], _convert_="all"),
@@ -72,10 +87,14 @@ def build(
         r_drop_alpha=config["r_drop_alpha"],
         token_dropout=config["token_dropout"],
         guided_alignment=guided,
+        translates=not corpus.is_one_sided,
+        scheduled_sampling=scheduled,
     )
+    for metric in metrics.values():
+        metric.check(module.model)
     if guided.is_on:
         guided.check(module.model)  # before the links are made
-        datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"])
+        datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"], config["trust"])
     return module, datamodule
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ def check_config(composed: DictConfig) -> None:
         check_recipe(HydraConfig.get().runtime)
         check_slots(OmegaConf.to_yaml(composed.model, resolve=False), list(HydraConfig.get().overrides.task))
     check_metrics(composed.data, composed.get("metric") or {})
+    if is_one_sided(composed):
+        check_one_sided(composed)
     if composed.init_from.tokenizer not in ("keep", "new"):
         raise UserError(f"init_from.tokenizer={composed.init_from.tokenizer} must be keep or new")
     if composed.init_from.run is not None and composed.ckpt_path is not None:
@@ -51,11 +54,32 @@ def check_config(composed: DictConfig) -> None:
         )
 
 
+def is_one_sided(config: Any) -> bool:
+    """Return whether the targets alone are read: there is no encoder, or its sources are made of them."""
+    return config["model"].get("encoder") is None or config.get("objective") is not None
+
+
+def check_one_sided(composed: DictConfig) -> None:
+    """Refuse what compares translations or links two sides, and noise for a model without a source."""
+    if composed.get("objective") is not None and composed.model.get("encoder") is None:
+        raise UserError(
+            "objective= makes the sources that an encoder reads, and model=lm has none; leave one of them out"
+        )
+    if names := list(composed.get("metric") or {}):
+        raise UserError(
+            f"metric.{names[0]} compares translations with references, and there are none in a training on one-sided "
+            f"text, which is measured by its loss; leave it out with metric=[]"
+        )
+    if composed.guided_alignment.links is not None:
+        raise UserError("guided_alignment.links needs two sides, and here the text has one; leave it out")
+
+
 def check_run(module: TranslationModule, datamodule: TranslationDataModule, resumed: Resumed | None) -> None:
     """Refuse what the model cannot read, or cannot resume from, before anything is written."""
     if resumed is not None:
         check_same_model(resumed, module)
         check_changes(resumed)
+    check_validation(module.config, datamodule.corpus.splits)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
 
@@ -184,6 +208,20 @@ def check_accumulation(change: Change, checkpoint: dict[str, Any], file: Path) -
             f"{change.key}={change.new} does not divide the {done} batches of its epoch that {file} was trained on; "
             "give a number that does"
         )
+
+
+def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
+    """Refuse what needs the figures of validations where no sentences are held out for one."""
+    goal = str(config.get("optimized_metric"))
+    for option, needs in (
+        ("scheduler=plateau", config["scheduler"]["_target_"] == PLATEAU),
+        (f"optimized_metric={goal}", goal.startswith("val/")),
+    ):
+        if needs and "val" not in splits:
+            raise UserError(
+                f"{option} needs validations, and no sentences are held out for one; use another choice, or "
+                "data.val_sentences=1000"
+            )
 
 
 def check_positions(model: nn.Module) -> None:

@@ -11,7 +11,9 @@ import numpy as np
 from jaxtyping import Bool
 from torch import Tensor
 
+from seq2seq_attn.alignment.symmetrize import Method
 from seq2seq_attn.attention.guide import Guide
+from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.checkpoint.load import find_checkpoint
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.store.local_copy import local_copy
@@ -40,9 +42,8 @@ class GuidedAlignment:
         layer: of the decoder, from 0; None: the last but one, as in the paper.
         head: of this layer, from 0.
         runs: for links=self, a trained run of this direction and one of the other. Words are linked by the mean of the
-            heads of the chosen layer (Garg et al. 2019, section 4.1).
+            heads of the last layer but one of each (Garg et al. 2019, section 4.1), whatever `layer` is.
         symmetrization: of the links of two directions, by eflomal or by two runs; see `symmetrize`.
-
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class GuidedAlignment:
         layer: Annotated[int | None, "[0, 1000]"],
         head: Annotated[int, "[0, 1000]"],
         runs: list[str] | None = None,
-        symmetrization: str = "grow-diag",
+        symmetrization: Method = "grow-diag",
     ) -> None:
         self.links, self.weight, self.layer, self.head = links, weight, layer, head
         self.runs, self.symmetrization = runs, symmetrization
@@ -69,7 +70,7 @@ class GuidedAlignment:
             UserError: if there is none.
         """
         layers = model.decoder.source_attentions
-        layer = max(0, len(layers) - 2) if self.layer is None else self.layer
+        layer = last_but_one(model) if self.layer is None else self.layer
         if layer >= len(layers):
             raise UserError(
                 f"guided_alignment.layer={layer} is no layer of a decoder with {len(layers)} that attend to the "
@@ -89,30 +90,37 @@ class GuidedAlignment:
         """Return the links of a batch for the chosen head."""
         return Guide(self.chosen_layer(model), self.head, links)
 
-    def prepare(self, reader: Corpus, corpus: LoadedCorpus, cache_dir: str) -> dict[str, WordLinks]:
+    def prepare(self, reader: Corpus, corpus: LoadedCorpus, cache_dir: str, trust: Trust = ()) -> dict[str, WordLinks]:
         """Return the links of each split that has some, made now or before.
 
         Args:
             reader: of `corpus`.
+            trust: packages whose classes the runs may name.
 
         Raises:
-            UserError: if there are no such links, or they are not those of the training pairs.
+            UserError: if there are no such links, they are not those of the training pairs, or no pair has one.
         """
         assert self.links is not None
         origin: list[Any] = ["eflomal", self.symmetrization]
         if self.links == "self":
-            origin = [*map(sha256, self._checkpoints()), self.layer, self.symmetrization]
+            origin = [*map(sha256, self._checkpoints()), self.symmetrization]
         elif self.links != "eflomal":
             origin = [sha256(self._file())]
         key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, *origin]).encode()).hexdigest()[:32]
         folder = given_path(cache_dir, "paths.cache_dir") / "links" / key
         with locked(folder / "lock"):
             if not (folder / "complete.json").exists():
-                self._make(reader, corpus, folder)
+                self._make(reader, corpus, folder, trust)
                 with replacing(folder / "complete.json") as stream:
                     stream.write(b"{}")
         folder = folder if corpus.copy_to is None else local_copy(folder, corpus.copy_to)
-        return prepared_links(folder, corpus.splits)
+        links = prepared_links(folder, corpus.splits)
+        if "train" not in links or not links["train"].num_linked:
+            raise UserError(
+                f"guided_alignment.links={self.links} links no word of a training pair; give links of the pairs of "
+                "data.train, or guided_alignment.links=null"
+            )
+        return links
 
     def _file(self) -> Path:
         file = given_path(str(self.links), "guided_alignment.links")
@@ -131,7 +139,7 @@ class GuidedAlignment:
             )
         return [find_checkpoint(run, "guided_alignment.runs") for run in self.runs]
 
-    def _make(self, reader: Corpus, corpus: LoadedCorpus, folder: Path) -> None:
+    def _make(self, reader: Corpus, corpus: LoadedCorpus, folder: Path, trust: Trust) -> None:
         """Write the links of training pairs, and of validation pairs that are linked too or are in the file."""
         splits = [name for name in ("train", "val") if name in corpus.splits]
         if self.links not in ("eflomal", "self"):
@@ -150,7 +158,7 @@ class GuidedAlignment:
         else:
             languages = (corpus.source_language, corpus.target_language)
             forward, reverse = (
-                load_aligner(file, of_run, self.chosen_layer)
+                load_aligner(file, of_run, last_but_one, trust)
                 for file, of_run in zip(self._checkpoints(), (languages, languages[::-1]), strict=True)
             )
             links = attention_links(forward, reverse, sources, targets, self.symmetrization)
@@ -162,3 +170,8 @@ class GuidedAlignment:
             end = row + len(corpus.splits[name])
             write_links(folder / name, pairs[ends[row] : ends[end]], counts[row:end], words[row:end])
             row = end
+
+
+def last_but_one(model: EncoderDecoder) -> int:
+    """Return the number of the last layer but one that attends to the source, or of the only one."""
+    return max(0, len(model.decoder.source_attentions) - 2)

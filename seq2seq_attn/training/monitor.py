@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from seq2seq_attn.errors import UserError
 
 OF_EVERY_RUN = {"val/loss": "min", "val/ppl": "min", "val/accuracy": "max", "val/attention_entropy": "min"}
+OF_LANGUAGE_MODEL = {f"val/{name}": "min" for name in ("nats_per_token", "bits_per_token", "bits_per_character")}
 COUNTS = {"step": "max", "epoch": "max", "train/loss": "min"}
 
 
@@ -49,7 +50,7 @@ def validation_figures(composed: DictConfig) -> dict[str, str]:
         for name, metric in metrics.items()
         if not metric.scores_whole_test
     }
-    return found | OF_EVERY_RUN
+    return found | OF_EVERY_RUN | ({} if composed.model.get("encoder") else OF_LANGUAGE_MODEL)
 
 
 def check_figure(option: str, figure: object, known: dict[str, str]) -> None:

@@ -169,7 +169,7 @@ def model_parts(model: dict[str, Any]) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     for side in ("decoder", "encoder"):
         for slot, reference in REFERENCES.items():
-            part = model[side].get(slot)
+            part = (model[side] or {}).get(slot)
             if not isinstance(part, dict):
                 continue
             # the self-attention is that of the group `attention`, unless the decoder has another attention
@@ -303,6 +303,8 @@ def shared_ids(ours: SentencePieceProcessor, theirs: SentencePieceProcessor) -> 
 def warn_of_other_text(parent: Parent, corpus: LoadedCorpus, train: EncodedSplit) -> None:
     """Warn of a corpus in other languages, or with many tokens that the vocabulary does not have."""
     data = parent.loaded.config["data"]
+    if parent.loaded.config.get("objective") is not None:
+        data = {"source_language": corpus.source_language, "target_language": corpus.target_language}
     languages = f"{data['source_language']} → {data['target_language']}"
     if languages != (own := f"{corpus.source_language} → {corpus.target_language}"):
         log.warning(f"{parent.file} translates {languages}, and this corpus is {own}")

@@ -36,7 +36,8 @@ def record_start(run_dir: Path, module: TranslationModule, datamodule: Translati
     started = provenance(datamodule.corpus) | ({"init_from": module.parent} if module.parent else {})
     written = json.dumps(started, indent=2, ensure_ascii=False)
     (run_dir / "provenance.json").write_text(f"{written}\n", "utf-8")
-    parts = f"{type(module.model.encoder).__name__} → {type(module.model.decoder).__name__}"
+    sides = (module.model.encoder, module.model.decoder)
+    parts = " → ".join(type(side).__name__ for side in sides if side is not None)
     model = model_counts(module.model)
     frozen = frozen_by_part(module.model)
     print_data(datamodule)

@@ -21,6 +21,7 @@ from seq2seq_attn.errors import command
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
+EXAMPLE, CONTINUED = 'echo "Where is the library?" | ', 'echo "Où est" | search=sampling'
 LOGGED_ROWS = 200  # of a test set; translations.tsv has them all
 COSTS = (  # names in results.json, and the label, unit and format of the printed table
     ("num_parameters", "parameters", 1, ",.0f"),
@@ -51,7 +52,7 @@ def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         "train_seconds": counted.seconds,
         **validation_figures(counted.validation_seconds, counted.seconds),
         "padding_share": 1 - counted.tokens / max(counted.padded_tokens, 1),
-        "decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9),
+        **({"decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9)} if module.translates else {}),
         "peak_memory_bytes": peak_memory_bytes(),
         **({"attention_entropy": float(module.attention_entropy.compute())} if decoded else {}),
     }
@@ -65,14 +66,21 @@ def record_results(
     if module.config["log_text"]:
         log_translations(loggers, module, corpus)
     (run_dir / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    print_results(run_dir, results, other_packages(module.config))
+    print_results(run_dir, results, other_packages(module.config), example=example_of(module))
     for logger in loggers:
         if finish := getattr(logger, "finish", None):
             finish()  # or the next run of this process would be written into this one
 
 
 def tested(module: TranslationModule) -> list[str]:
-    """Return the test sets that have a translation; trainer.limit_test_batches=0 leaves none."""
+    """Return the test sets that have figures; trainer.limit_test_batches=0 leaves none."""
+    if not module.translates:
+        return [name for name in module.test_names if name in module.figures]
+    return translated(module)
+
+
+def translated(module: TranslationModule) -> list[str]:
+    """Return the test sets that have a translation."""
     return [name for name in module.test_names if module.translations.get(name)]
 
 
@@ -98,7 +106,7 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
     `sacrebleu --num-refs`; as that wants the same number everywhere, the first version is repeated, which changes
     neither BLEU nor chrF (but TER, which divides by the mean length of the versions).
     """
-    for name in tested(module):
+    for name in translated(module):
         rows = module.translations[name]
         split, suffix = corpus.splits[name], "" if name == "test" else f"_{name.removeprefix('test_')}"
         most = max(len(split.references[row]) for row in rows)
@@ -116,7 +124,7 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
 def log_translations(loggers: list[Any], module: TranslationModule, corpus: LoadedCorpus) -> None:
     """Log the first translations of each test set as a table, to loggers that take one."""
     columns = ["source", "reference", "hypothesis"]
-    for name in tested(module):
+    for name in translated(module):
         rows = module.translations[name]
         split = corpus.splits[name]
         lines = [
@@ -135,11 +143,12 @@ def one_line(text: str) -> str:
     return LINE_END.sub(" ", text)
 
 
-def print_results(run_dir: Path, results: dict[str, Any], trust: Sequence[str] = ()) -> None:
+def print_results(run_dir: Path, results: dict[str, Any], trust: Sequence[str] = (), example: str = EXAMPLE) -> None:
     """Print the scores of each test set, what the run has cost, the folder, and what to type next.
 
     Args:
         trust: other packages whose classes the run names.
+        example: a line to translate, and the options that it needs; empty: the run is to be fine-tuned.
     """
     scores: dict[str, dict[str, str]] = {}  # by name, then by test set
     signatures: dict[str, list[str]] = {}  # each with its test sets
@@ -165,11 +174,21 @@ def print_results(run_dir: Path, results: dict[str, Any], trust: Sequence[str] =
     console.print(new_table(("cost", "value"), costs))
     folder = display_path(run_dir)
     say(f"Run folder: {folder}")
-    text = "input=FILE" if results["data"] == "parallel" else ""  # of a task and a language that only its user knows
-    example = "" if text else 'echo "Where is the library?" | '
+    if not example:
+        say(f"Next: {command('train')} data=parallel data.train=FILE init_from.run={folder}")
+        return
+    line, _, options = example.partition(" | ")
+    if results["data"] in ("parallel", "text"):  # of a task and a language that only its user knows
+        line, options = "", f"{options} input=FILE".strip()
     trusted = f"trust=[{','.join(trust)}]" if trust else ""
-    words = [f"{example}{command('translate')}", f"ckpt_path={folder}", text, trusted]
-    say(f"Next: {' '.join(word for word in words if word)}")
+    words = [f"{line} | " if line else "", command("translate"), f" ckpt_path={folder}"]
+    say(f"Next: {' '.join([''.join(words), *filter(None, (options, trusted))])}")
+
+
+def example_of(module: TranslationModule) -> str:
+    if not module.model.reads_source:
+        return CONTINUED
+    return EXAMPLE if module.translates else ""
 
 
 def display_path(path: Path) -> str:

@@ -33,6 +33,7 @@ from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
 from seq2seq_attn.training.r_drop import r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
+from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.token_dropout import drop_tokens
 from seq2seq_attn.training.update_mean import UpdateMean
 
@@ -44,7 +45,8 @@ class TranslationModule(pl.LightningModule):
     """Logs `train/loss`, and `loss`, `ppl`, `accuracy` and every other metric under `val/` and each test set's name.
 
     Losses are nats per target token, end token included; `ppl` is exp of the unsmoothed one, `accuracy` the
-    share of tokens that the model ranks first, given the reference up to there.
+    share of tokens that the model ranks first, given the reference up to there. A language model also has
+    `nats_per_token`, `bits_per_token` and `bits_per_character`, in which each line has one character for its end.
 
     All of them, and the gradients, are means over the tokens of every process, and `train/loss` over those of all
     batches that an update accumulates: n processes, or n accumulated batches, train as one batch of all their
@@ -57,6 +59,9 @@ class TranslationModule(pl.LightningModule):
             where nothing is trained.
         config: plain dict from which the model was built; it goes into the checkpoint, and so does the
             tokenizer, so that a checkpoint alone is enough to translate.
+        translates: whether sentences are translated and scored by the metrics; False for one-sided text, which has
+            losses alone.
+        scheduled_sampling: which tokens the decoder reads in training; None: the true ones.
         guided_alignment: the loss of a batch's links, which is logged as `alignment_loss`; None: there is none.
 
     Attributes:
@@ -84,17 +89,22 @@ class TranslationModule(pl.LightningModule):
         r_drop_alpha: float = 0.0,
         token_dropout: dict[str, float] | None = None,
         guided_alignment: GuidedAlignment | None = None,
+        translates: bool = True,
+        scheduled_sampling: ScheduledSampling | None = None,
     ) -> None:
         super().__init__()
         self.model, self.tokenizer, self.search = model, tokenizer, search
         self.optimizer, self.scheduler = optimizer, scheduler
         self.label_smoothing, self.config = label_smoothing, config
         self.r_drop_alpha, self.token_dropout = r_drop_alpha, token_dropout or {"source": 0.0, "target": 0.0}
+        self.scheduled_sampling = scheduled_sampling
         self.guided_alignment, self.alignment_loss = guided_alignment, TokenMean()
+        self.translates = translates
+        means = MEANS if model.reads_source else (*MEANS, "bits_per_character")
         self.metrics = nn.ModuleDict(
             {
                 stage: nn.ModuleDict(
-                    {name: TokenMean() for name in MEANS}
+                    {name: TokenMean() for name in means}
                     | {n: m.clone() for n, m in metrics.items() if stage in test_names or not m.scores_whole_test}
                 )
                 for stage in ["val", *test_names]
@@ -129,8 +139,10 @@ class TranslationModule(pl.LightningModule):
         return mean if drawn is None else mean + drawn / divisor
 
     def training_batch(self, batch: Batch) -> Batch:
-        """Return what a training step reads: the batch, for R-Drop twice, without the tokens that are dropped."""
+        """Return what a training step reads: the batch, for R-Drop twice, with the tokens that are replaced."""
         batch = twice(batch) if self.r_drop_alpha > 0 else batch
+        if self.scheduled_sampling is not None:
+            batch = self.scheduled_sampling.replace_tokens(batch, self.model, self.global_step)
         tokenizer = self.tokenizer
         return drop_tokens(
             batch, self.token_dropout, unk_id=tokenizer.unk_id, kept=(tokenizer.bos_id, tokenizer.eos_id)
@@ -185,7 +197,9 @@ class TranslationModule(pl.LightningModule):
         if len(batch) == 0:
             return
         name = self.test_names[dataloader_idx]
-        hypotheses, decoded = self._evaluate(batch, name, need_weights=True)
+        hypotheses, decoded = self._evaluate(batch, name, need_weights=self.translates)
+        if not self.translates:
+            return
         self.translations[name] |= dict(zip(batch.index.tolist(), hypotheses, strict=True))
         for slot, weights in decoded.weights.items():
             if slot.startswith("cross/"):
@@ -275,13 +289,16 @@ class TranslationModule(pl.LightningModule):
         if decoded.alignment_loss is not None:
             self.alignment_loss.update(decoded.alignment_loss.sum() / loss.tokens, weight=loss.tokens)
         sums = dict(zip(MEANS, (loss.smoothed, loss.nll, loss.correct), strict=True))
-        hypotheses = self.translate(batch)
+        hypotheses = self.translate(batch) if self.translates else []
         trainer: Any = self.trainer
         split = trainer.datamodule.corpus.splits[stage]
         references = [split.references[i] for i in batch.index.tolist()]
         for name, metric in self.stage_metrics(stage).items():
             if name in MEANS:
                 metric.update(sums[name] / loss.tokens, weight=loss.tokens)
+            elif name == "bits_per_character":
+                characters = sum(len(split.targets[i]) + 1 for i in batch.index.tolist())
+                metric.update(loss.nll / math.log(2) / characters, weight=characters)
             elif isinstance(metric, TextMetric) and not metric.scores_whole_test:
                 metric.update(hypotheses, references)
         return hypotheses, decoded
@@ -308,11 +325,17 @@ class TranslationModule(pl.LightningModule):
             value = metric.compute()
             if isinstance(metric, TextMetric):
                 signatures[name] = metric.signature()
-            if name == "nll":
-                name, value = "ppl", value.exp()
-            figures[name] = float(value)
-            self.log(f"{stage}/{name}", value, prog_bar=f"{stage}/{name}" in shown, logger=logger)
+            for figure, number in self._figures(name, value).items():
+                figures[figure] = float(number)
+                self.log(f"{stage}/{figure}", number, prog_bar=f"{stage}/{figure}" in shown, logger=logger)
             metric.reset()
+
+    def _figures(self, name: str, value: Tensor) -> dict[str, Tensor]:
+        """Return what is logged of a metric, by name."""
+        if name != "nll":
+            return {name: value}
+        per_token = {} if self.model.reads_source else {"nats_per_token": value, "bits_per_token": value / math.log(2)}
+        return {"ppl": value.exp()} | per_token
 
     def _log_epoch(self) -> None:
         """Log the epoch, which Lightning would otherwise add with a count from 0."""

@@ -86,8 +86,11 @@ def test_links_end_the_lines_of_pairs_or_are_in_a_file_and_count_from_0_or_1(tmp
 
 
 def test_a_line_may_have_no_links_and_words_may_be_numbers(tmp_path: Path) -> None:
-    (file,) = written(tmp_path, gold="on 10-11 ||| le 10-11\nGo ||| Va  0-0\n\t\n").values()
-    (date, go, empty) = read_aligned_pairs([file])
+    (file,) = written(
+        tmp_path, gold="on 10-11 ||| le 10-11\nGo ||| Va  0-0\n\t\nso 1-0 ||| a 1-0\nGo ||| le 10-11\n"
+    ).values()
+    date, go, empty, goals, other = read_aligned_pairs([file])
+    assert (goals.target, other.target) == (["a", "1-0"], ["le", "10-11"])
     assert (date.target, date.possible, go.possible) == (["le", "10-11"], frozenset(), {(0, 0)})
     assert (empty.source, empty.target) == ([], [])
 
@@ -100,6 +103,8 @@ def test_a_line_may_have_no_links_and_words_may_be_numbers(tmp_path: Path) -> No
         ("Go ||| Va\nGo Va\n", None, r"pairs, line 2 is no pair; write `source \|\|\| target`"),
         ("Go ||| Va ||| a\n", None, r"pairs, line 1 is no pair"),
         ("Go ||| Va\n", "0-0\n0-0\n", r"gold has 2 lines and there are 1 pairs"),
+        ("Go ||| Va  0-0\n", "0-0\n", r"pairs, line 1: the words '0-0' look like links; put two blanks"),
+        ("Go ||| Va 0-0\n", None, r"pairs, line 1: the words '0-0' look like links; put two blanks"),
         ("Go ||| Va\n", "0-0 0:0\n", r"pairs, line 1: '0:0' is no link; write 0-0 for a sure link"),
         ("Go ||| Va\n", "1-1\n", r"no link 1-1 between 1 and 1 words counted from 0; set gold_start to 1"),
     ],
@@ -113,13 +118,19 @@ def test_a_mistake_in_a_file_is_one_sentence_with_the_line(
 
 
 def test_pharaoh_files_are_read_line_by_line(tmp_path: Path) -> None:
-    files = written(tmp_path, links="0-0 2-1\n\n", wrong="0-0\n0p0\n")
-    assert read_pharaoh(files["links"], 2) == [[(0, 0), (2, 1)], []]
-    assert read_pharaoh(files["links"], 2, target_first=True) == [[(0, 0), (1, 2)], []]
+    files = written(tmp_path, links="0-0 2-1\n\n", wrong="0-0\n0p0\n", one="1-1\n1-1\n", five="0-0 3-4\n\n")
+    assert read_pharaoh(files["links"], [PAIR, GO]) == [[(0, 0), (2, 1)], []]
+    assert read_pharaoh(files["links"], [PAIR, GO], target_first=True) == [[(0, 0), (1, 2)], []]
     with pytest.raises(UserError, match=r"wrong, line 2: not links in Pharaoh form"):
-        read_pharaoh(files["wrong"], 2)
+        read_pharaoh(files["wrong"], [PAIR, GO])
+    outside = r"one, line 2: there is no link 1-1 between 1 and 1 words counted from 0; count words from 0, or correct"
+    with pytest.raises(UserError, match=outside):
+        read_pharaoh(files["one"], [PAIR, GO])
+    assert read_pharaoh(files["five"], [PAIR, GO])[0] == [(0, 0), (3, 4)]
+    with pytest.raises(UserError, match=r"five, line 1: there is no link 3-4 between 5 and 4 words"):
+        read_pharaoh(files["five"], [PAIR, GO], target_first=True)
     with pytest.raises(UserError, match=r"has 2 lines and there are 3 pairs"):
-        read_pharaoh(files["links"], 3)
+        read_pharaoh(files["links"], [PAIR, GO, GO])
 
 
 def test_pairs_of_tatoeba_are_found_by_the_hash_of_their_cleaned_text(tmp_path: Path) -> None:

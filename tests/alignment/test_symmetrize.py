@@ -34,14 +34,19 @@ def test_growth_ends_where_both_words_have_links() -> None:
     assert set(symmetrize([(0, 0), (1, 1)], square, "grow-diag")) == {(0, 0), (1, 1)}
 
 
+def test_the_order_of_growth_is_by_target_word() -> None:
+    forward, reverse = [(0, 0), (2, 1), (1, 2)], [(0, 1), (1, 0), (2, 1)]
+    assert set(symmetrize(forward, reverse, "grow-diag")) == {(0, 1), (1, 0), (1, 2), (2, 1)}
+
+
 def symal(forward: set[tuple[int, int]], reverse: set[tuple[int, int]]) -> set[tuple[int, int]]:
     """Grow-diag as Koehn et al. write it: scan all cells until a scan adds nothing."""
     links, union, grown = forward & reverse, forward | reverse, True
     while grown:
         grown = False
-        for source, target in product(range(6), range(6)):
+        for target, source in product(range(6), range(6)):
             if (source, target) in links:
-                for down, across in ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)):
+                for across, down in ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)):
                     new = (source + down, target + across)
                     free = all(new[0] != one for one, _ in links) or all(new[1] != one for _, one in links)
                     if new in union - links and free:
@@ -63,5 +68,7 @@ def test_methods_add_links_of_the_union_alone(forward: list[tuple[int, int]], re
 
 
 def test_another_method_is_refused() -> None:
-    with pytest.raises(UserError, match="choose from: intersection, union, grow-diag"):
+    with pytest.raises(
+        UserError, match="symmetrization=gdfa does not exist; choose from: intersection, union, grow-diag"
+    ):
         symmetrize([], [], "gdfa")

@@ -20,28 +20,60 @@ B, N, DIM = 3, 7, 24
 MASK = torch.arange(N) < torch.tensor([[7], [4], [1]])
 
 
-@pytest.mark.parametrize("qkv_bias", [False, True])
-def test_the_attention_of_vision_transformers_with_its_bias_of_the_output_alone(qkv_bias: bool) -> None:
-    """One qkv layer, without a bias by default, and a projection with one (timm's `Attention`)."""
-    heads = 8
-    qkv, project = nn.Linear(DIM, 3 * DIM, bias=qkv_bias), nn.Linear(DIM, DIM)
-    x = torch.randn(B, N, DIM)
-    q, k, v = qkv(x).reshape(B, N, 3, heads, DIM // heads).permute(2, 0, 3, 1, 4)
-    weights = ((q @ k.transpose(-2, -1)) * (DIM // heads) ** -0.5).softmax(dim=-1)
-    expected = project((weights @ v).transpose(1, 2).reshape(B, N, DIM))
+class VisionTransformerAttention(nn.Module):
+    """`Attention` of Vision Transformers with its defaults: one qkv layer without a bias, and a projection with one."""
 
-    layer = build_attention("multihead", f"qkv_bias={str(qkv_bias).lower()}", "output_bias=true", dim=DIM, num_heads=8)
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int = 8,
+        qkv_bias: bool = False,
+        qk_scale: float | None = None,
+        attn_drop: float = 0.0,
+        proj_drop: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.scale = num_heads, qk_scale or (dim // num_heads) ** -0.5
+        self.qkv, self.attn_drop = nn.Linear(dim, dim * 3, bias=qkv_bias), nn.Dropout(attn_drop)
+        self.proj, self.proj_drop = nn.Linear(dim, dim), nn.Dropout(proj_drop)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        weights = self.attn_drop((q @ k.transpose(-2, -1) * self.scale).softmax(dim=-1))
+        return self.proj_drop(self.proj((weights @ v).transpose(1, 2).flatten(2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("options", "overrides"),
+    [
+        ({}, []),
+        ({"num_heads": 3}, ["num_heads=3"]),
+        ({"qkv_bias": True}, ["qkv_bias=true"]),
+        ({"qk_scale": 0.3}, ["qk_scale=0.3"]),
+        # Both draw the weights' mask, then the output's, where ours computes the weights.
+        ({"attn_drop": 0.4, "proj_drop": 0.2}, ["dropout=0.4", "projection_dropout=0.2", "backend=dense"]),
+    ],
+    ids=str,
+)
+def test_the_attention_of_vision_transformers_with_each_of_its_options(
+    options: dict[str, Any], overrides: list[str], dtype: torch.dtype
+) -> None:
+    expected = VisionTransformerAttention(DIM, **options).to(dtype)
+    layer = build_attention("multihead", "num_heads=8", "output_bias=true", *overrides, dim=DIM).to(dtype)
     attention = layer.attention
     linears = [attention.score.project_query, attention.score.project_key, attention.project_values]
-    for linear, weight in zip(linears, qkv.weight.data.chunk(3), strict=True):
-        linear.weight.data = weight
-    if qkv_bias:
-        for linear, bias in zip(linears, qkv.bias.data.chunk(3), strict=True):
-            linear.bias.data = bias
-    else:
-        assert [linear.bias for linear in linears] == [None] * 3
-    attention.project_output[0].load_state_dict(project.state_dict())
-    torch.testing.assert_close(layer(x).context, expected, rtol=0, atol=1e-6)
+    for name, parameter in expected.qkv.named_parameters():
+        for linear, part in zip(linears, parameter.data.chunk(3), strict=True):
+            linear.get_parameter(name).data = part
+    attention.project_output[0].load_state_dict(expected.proj.state_dict())
+    assert sum(p.numel() for p in layer.parameters()) == sum(p.numel() for p in expected.parameters())
+    x = torch.randn(B, N, DIM, dtype=dtype)
+    torch.manual_seed(7)
+    trained = layer(x).context
+    torch.manual_seed(7)
+    torch.testing.assert_close(trained, expected(x), rtol=0, atol=1e-6)
+    torch.testing.assert_close(layer.eval()(x).context, expected.eval()(x), rtol=0, atol=1e-6)
 
 
 def test_the_attention_of_su_with_heads_of_a_free_width_and_no_projected_output() -> None:

@@ -239,11 +239,12 @@ def test_measures_are_taken_once_and_costs_of_the_first_seed_alone(
     (tmp_path / "data" / "tatoeba" / "fra.txt").touch()
     asked: list[str] = []
 
-    def align(typed: Sequence[str]) -> dict[str, Any]:
-        asked.append(Path(typed[0]).name)
-        return {"attention": script.alignments.Agreement(9, 50.0, 50.0, 50.0)}
+    def error_rate(run: Path, pairs: list[AlignedPair]) -> float:
+        asked.append(run.name)
+        return 50.0
 
-    monkeypatch.setattr(script.alignments, "main", align)
+    monkeypatch.setattr(script, "tatoeba_pairs", lambda corpus: [])
+    monkeypatch.setattr(script, "error_rate", error_rate)
     monkeypatch.setattr(script, "costs", lambda job, given: {"tokens_per_second": 7.0})
     for _ in range(2):
         script.main(["measure", "--data", str(tmp_path / "data"), "--runs", str(tmp_path)])

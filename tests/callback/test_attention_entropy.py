@@ -49,6 +49,7 @@ def logged(
     """The figure, and how many sentences were read at once."""
     model, found = Even(), {}
     module = SimpleNamespace(
+        translates=True,
         model=model,
         device=torch.device("cpu"),
         tokenizer=SimpleNamespace(pad_id=0, bos_id=2, eos_id=3),

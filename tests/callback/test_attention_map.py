@@ -19,7 +19,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: in
     tokenizer = SimpleNamespace(
         encode_source=lambda texts: [[7] * len(text.split()) for text in texts], decode_target=lambda _: [""]
     )
-    module: Any = SimpleNamespace(model=None, tokenizer=tokenizer, search=None)
+    module: Any = SimpleNamespace(translates=True, model=None, tokenizer=tokenizer, search=None)
     trainer = Mock(pl.Trainer, is_global_zero=True, sanity_checking=False, global_step=3, loggers=[], strategy=None)
     trainer.datamodule = SimpleNamespace(corpus=SimpleNamespace(splits={"val": SimpleNamespace(sources=sentences)}))
     monkeypatch.setattr(attention_map, "translate", lambda *_: [[]])

@@ -14,7 +14,7 @@ from seq2seq_attn.callback.translation_table import COLUMNS, TranslationTable, l
 from seq2seq_attn.data.data_module import evenly_spread
 
 TOKENIZER = SimpleNamespace(encode_source=list, decode_target=list)
-MODULE: Any = SimpleNamespace(model=None, search=None, tokenizer=TOKENIZER, epoch_number=1)
+MODULE: Any = SimpleNamespace(translates=True, model=None, search=None, tokenizer=TOKENIZER, epoch_number=1)
 SECOND: Any = SimpleNamespace(**vars(MODULE) | {"epoch_number": 2})
 
 

@@ -52,8 +52,11 @@ SCENARIOS = {  # an epoch has 7 batches; what the run is of, and where it dies i
         ["callback=[seeding,throughput,checkpoint,early_stopping]", "scheduler=plateau", "scheduler.patience=0"],
         [("backward", 9), ("epoch_end", 14)],
     ),
-    "read twice, with words dropped": (
-        [EVERY_TWO, "attention=bahdanau", "r_drop_alpha=5.0", "token_dropout.source=0.2", "token_dropout.target=0.2"],
+    "read twice, with words dropped and predicted": (
+        [
+            *(EVERY_TWO, "attention=bahdanau", "r_drop_alpha=5.0", "token_dropout.source=0.2"),
+            *("token_dropout.target=0.2", "scheduled_sampling.share=0.3", "scheduled_sampling.steps=9"),
+        ],
         [("backward", 5), ("batch_end", 11)],
     ),
     "accumulated batches": (

@@ -95,7 +95,7 @@ def test_names_of_other_toolkits_are_answered_with_ours() -> None:
         ("attention=multi_head", "There is no attention 'multi_head'; did you mean 'multihead'?"),
         ("attention=bahdanaw", "There is no attention 'bahdanaw'; did you mean 'bahdanau'?"),
         ("model=Transformer", "There is no model 'Transformer'; did you mean 'transformer'?"),
-        ("model=mamba", "There is no model 'mamba'; choose from: conv, rnn, transformer"),
+        ("model=mamba", "There is no model 'mamba'; choose from: conv, lm, rnn, transformer"),
         (
             "model=lstm",
             "There is no model 'lstm'; did you mean model=rnn, with model.encoder.cell=lstm model.decoder.cell=lstm?",

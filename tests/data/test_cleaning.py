@@ -115,3 +115,20 @@ def test_a_pair_of_english_and_chinese_is_kept_where_its_lengths_agree() -> None
     kept, counts = cleaning.drop([long, short, wrong, pair("a b c d e f g", "字" * 25)])
     assert kept == [long, short]
     assert (counts["dropped, over 12 words"], counts["dropped, length ratio over 9"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("Go.", "go ."),
+        ("Va\u202f!", "va !"),
+        ("Non, merci...", "non , merci . . ."),
+        ("J'ai 1,5\u00a0€ ?!", "j'ai 1 ,5 € ? !"),
+        ("ÉTÉ", "été"),
+        (". a", ". a"),
+    ],
+)
+def test_letters_become_small_and_punctuation_is_split_off_as_in_the_book(text, clean):
+    assert Cleaning(lowercase=True, split_punctuation=True).normalize_text(text) == clean
+    assert Cleaning(lowercase=True).normalize_text(text) == " ".join(text.split()).lower()
+    assert Cleaning(split_punctuation=True).normalize_text(text).lower() == clean

@@ -53,6 +53,19 @@ def test_training_batches_hold_every_pair_within_the_budget(corpus, tmp_path):
         assert module.tokenizer.decode_target([tokens]) == [corpus.splits["train"].targets[i]]
 
 
+def test_a_training_batch_has_no_more_pairs_than_asked(corpus, tmp_path):
+    module = make(corpus, tmp_path)
+    module.batch_sentences = 5
+    sizes = [len(batch) for batch in module.train_dataloader()]
+    assert (max(sizes), sum(sizes)) == (5, 211)
+    assert max(len(batch) for batch in module.val_dataloader()) > 5  # of 17
+
+
+def test_without_a_validation_split_there_is_no_loader(corpus, tmp_path):
+    del corpus.splits["val"]
+    assert make(corpus, tmp_path, val_sentences=5).val_dataloader() == []
+
+
 def test_validation_and_every_test_set_are_whole_even_where_empty_or_too_long(corpus, tmp_path):
     module = make(corpus, tmp_path)
     assert module.test_names == ["test", "test_unseen"]

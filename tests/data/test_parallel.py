@@ -316,3 +316,11 @@ def test_multi30k_names_the_missing_file(tmp_path: Path) -> None:
     assert message_of(lambda: multi30k(None, tmp_path, suffix=".tok")) == (
         "files with data.suffix=.tok are not downloaded; set data.path=FOLDER to a folder with them"
     )
+
+
+@pytest.mark.parametrize(("val", "test", "left"), [(0, 0, []), (3, 0, ["val"])])
+def test_no_sentences_held_out_leaves_no_such_split(tmp_path: Path, val: int, test: int, left: list[str]) -> None:
+    file = write(tmp_path / "all.tsv", ["\t".join(pair) for pair in PAIRS])
+    splits = parallel(file, val_sentences=val, test_sentences=test).splits
+    assert list(splits) == ["train", *left]
+    assert len(splits["train"]) == 31 - val

@@ -2,11 +2,14 @@
 
 import re
 import zipfile
+from dataclasses import replace
 
 import pytest
 
 from seq2seq_attn.data import tatoeba
 from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import Split
+from seq2seq_attn.data.splitting import with_test_set
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
 from seq2seq_attn.errors import UserError
 
@@ -21,7 +24,7 @@ def file(tmp_path):
     return path
 
 
-def load(path, seed=1, val_sentences=5, test_sentences=7, source="en", target="fr", cache_dir="unused"):
+def load(path, seed=1, val_sentences=5, test_sentences=7, source="en", target="fr", cache_dir="unused", **options):
     corpus = TatoebaCorpus(
         path=None if path is None else str(path),
         source_language=source,
@@ -31,6 +34,7 @@ def load(path, seed=1, val_sentences=5, test_sentences=7, source="en", target="f
         test_sentences=test_sentences,
         seed=seed,
         cache_dir=str(cache_dir),
+        **options,
     )
     return corpus.load()
 
@@ -106,12 +110,38 @@ def test_a_download_that_is_not_a_zip_file_is_deleted_and_refused(tmp_path, monk
     assert not list((tmp_path / "tatoeba").iterdir())
 
 
-@pytest.mark.parametrize(("val", "test"), [(40, 13), (0, 7), (7, -1)])
+@pytest.mark.parametrize(("val", "test"), [(40, 13), (53, 0), (7, -1)])
 def test_splits_that_leave_nothing_to_train_on_are_refused(file, val, test):
+    asked = f"data.val_sentences={val}" + (f" and data.test_sentences={test}" if test else "")
     sentence = (
-        f"data.val_sentences={val} and data.test_sentences={test} do not fit a corpus of 53 different source "
-        "sentences: each must be at least 1 and leave some to train on; use data.val_sentences=2 "
-        "data.test_sentences=2"
+        f"{asked} do not fit a corpus of 53 different source sentences: each must be at least 1 and leave some to "
+        f"train on; use data.val_sentences=2{' data.test_sentences=2' if test else ''}"
     )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         load(file, val_sentences=val, test_sentences=test)
+
+
+@pytest.mark.parametrize(("val", "test", "left"), [(0, 0, []), (5, 0, ["val"]), (0, 7, ["test"])])
+def test_no_sentences_held_out_leaves_no_such_split(file, val, test, left):
+    splits = load(file, val_sentences=val, test_sentences=test).splits
+    assert list(splits) == ["train", *left]
+    assert len(splits["train"]) == (53 - val - test) * VERSIONS
+
+
+def test_only_the_first_pairs_are_read(file):
+    train = load(file, val_sentences=0, test_sentences=0, num_pairs=4).splits["train"]
+    assert train.sources == ["Sentence 0."] * 3 + ["Sentence 1."]
+    assert train.targets[-1] == "Phrase 1, version 0."
+
+
+def test_training_pairs_are_the_test_set_where_none_is_held_out(file, caplog):
+    loaded = load(file, val_sentences=0, test_sentences=0)
+    with_one = with_test_set(loaded)
+    train, scored = (with_one.splits[name] for name in ("train", "test_train"))
+    assert (scored.sources, scored.targets, scored.references) == (train.sources, train.targets, train.references)
+    assert caplog.messages[0].startswith("No pairs are held out for a test, so 159 training pairs are scored, as test_")
+    many = Split(*([str(row) for row in range(2500)] for _ in range(2)), [[""]] * 2500)
+    spread = with_test_set(replace(loaded, splits={"train": many})).splits["test_train"]
+    assert spread.sources == [str(row * 5 // 2) for row in range(1000)]
+    with_val = load(file, val_sentences=5, test_sentences=7)
+    assert with_test_set(with_val) is with_val

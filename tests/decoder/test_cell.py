@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seq2seq_attn.decoder.cell import Cell
 from seq2seq_attn.decoder.stack import Stack
+from seq2seq_attn.encoder.encoder import Encoded
 
 
 @pytest.mark.usefixtures("double")
@@ -25,6 +26,11 @@ def test_a_cell_equals_torchs(cell: str) -> None:
     result = ours(ours.known(known), found, state)
     for a, b in zip(result, (expected,) if cell == "gru" else expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+def encoded(summary: Tensor) -> Encoded:
+    keys = torch.randn(len(summary), 2, 3)
+    return Encoded(keys, keys, torch.ones(len(summary), 2, dtype=torch.bool), summary)
 
 
 def build_stack(cell: str, residual: bool = False, layer_norm: bool = False) -> Stack:
@@ -46,7 +52,7 @@ def test_residuals_and_norms_change_outputs_and_leave_states_as_they_are(cell: s
     stack = build_stack(cell, residual=True, layer_norm=True)
     for norm in stack.norms:
         nn.init.normal_(norm.weight)
-    state = stack.start(torch.randn(4, 7))
+    state = stack.start(encoded(torch.randn(4, 7)))
     known, found = torch.randn(4, stack.first.known.out_features), torch.randn(4, 2)
     output, after = stack(known, found, state)
     x = stack.norms[0](stack.first(known, found, state[0])[0])
@@ -61,7 +67,7 @@ def test_residuals_and_norms_change_outputs_and_leave_states_as_they_are(cell: s
 def test_a_stack_starts_from_the_tanh_of_the_projected_summary(cell: str) -> None:
     stack = build_stack(cell)
     summary = torch.randn(2, 7)
-    state = stack.start(summary)
+    state = stack.start(encoded(summary))
     expected = torch.tanh(summary @ stack.bridge.weight.T + stack.bridge.bias)
     torch.testing.assert_close(torch.cat([t for layer in state for t in layer], -1), expected)
     assert [len(layer) for layer in state] == [{"gru": 1, "lstm": 2}[cell]] * 3

@@ -52,7 +52,7 @@ def test_a_step_reads_then_attends_then_reads_what_was_attended() -> None:
         middle = reader(token, hidden)
         context = attend(middle, encoded)
         hidden = writer(context, middle)
-        expected.append(torch.tanh(decoder.readout(torch.cat([hidden, context, token], -1))))
+        expected.append(decoder.readout(torch.cat([hidden, context, token], -1)))
     decoded = decoder(embedded, decoder.initial_state(encoded))
     torch.testing.assert_close(decoded.hidden, torch.stack(expected, 1), rtol=0, atol=1e-12)
     torch.testing.assert_close(decoded.state.layers[0][0], hidden, rtol=0, atol=1e-12)
@@ -69,7 +69,7 @@ def test_an_lstm_keeps_its_memory_through_both_cells_and_layers_above_keep_their
         context = attend(first, encoded)
         first, memory = writer(context, (first, memory))
         second, upper = above(first, (second, upper))
-        expected.append(torch.tanh(decoder.readout(torch.cat([second, context, token], -1))))
+        expected.append(decoder.readout(torch.cat([second, context, token], -1)))
     decoded = decoder(embedded, decoder.initial_state(encoded))
     torch.testing.assert_close(decoded.hidden, torch.stack(expected, 1), rtol=0, atol=1e-12)
 

@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_dir
 from small_checkpoint import write_checkpoint
 
 from seq2seq_attn.alignment import attention_links, tatoeba_gold
-from seq2seq_attn.alignment.gold import read_pharaoh
+from seq2seq_attn.alignment.gold import read_aligned_pairs, read_pharaoh
 from seq2seq_attn.alignment.symmetrize import METHODS
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -72,7 +72,7 @@ def test_every_head_and_mean_has_a_row_and_the_best_is_marked(
     results = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     assert results["best"] == {"forward": best}
     assert results["alignment"][best]["error_rate"] == found[best].error_rate
-    links = read_pharaoh(tmp_path / "links", 2)
+    links = read_pharaoh(tmp_path / "links", read_aligned_pairs([tmp_path / "pairs.txt"]))
     assert [len(of_pair) for of_pair in links] == [5, 2]
     (tmp_path / "again").write_bytes((tmp_path / "links").read_bytes())
     assert run(f"links={tmp_path / 'again'}", pairs)["links"] == found[best]
@@ -109,10 +109,12 @@ def test_two_directions_are_symmetrized(model: str, pairs: str, tmp_path: Path) 
     heads = ["alignment_layer=0", "alignment_head=1"]
     found = run(model, pairs, f"reverse={turned}", *heads, f"output={tmp_path / 'o'}", "symmetrization=union")
     assert list(found) == ["forward, layer 0, head 1", "reverse, layer 0, head 1", *METHODS, "diagonal"]
-    assert sum(map(len, read_pharaoh(tmp_path / "o", 2))) == found["union"].links
+    assert (tmp_path / "o").read_text("utf-8").count("-") == found["union"].links
     alone = run(f"ckpt_path={turned}", pairs, *heads, "target_first=true")
     assert alone["layer 0, head 1"] == found["reverse, layer 0, head 1"]
-    with pytest.raises(UserError, match="reverse translates from en to fr, and the reverse of ckpt_path is from fr"):
+    with pytest.raises(
+        UserError, match="reverse translates from en to fr, and the reverse of ckpt_path must translate from fr"
+    ):
         run(model, pairs, f"reverse={tmp_path / 'a.ckpt'}")
 
 
@@ -148,11 +150,47 @@ def test_the_pairs_of_tatoeba_need_a_model_from_english(
     gold.write_text(f"{tatoeba_gold.fingerprint(SOURCE, TARGET)}\t0-0 2-1 1-2 3-3\t3-4\n", encoding="utf-8")
     monkeypatch.setattr(tatoeba_gold, "GOLD", gold)
     assert run(model, f"tatoeba={corpus}")["diagonal"].links == 5
+    (pair,) = tatoeba_gold.tatoeba_pairs(corpus)
+    monkeypatch.setattr("seq2seq_attn.evaluation.align.tatoeba_pairs", lambda _: [pair._replace(source=["A"] * 4)])
+    monkeypatch.setattr("seq2seq_attn.evaluation.align.word_maps", lambda _, __, texts: pytest.fail(str(texts)))
+    with pytest.raises(pytest.fail.Exception, match=r"\['a', 'a', 'a', 'a'\]"):
+        run(model, f"tatoeba={corpus}", "lowercase=true")
+    monkeypatch.setattr("seq2seq_attn.evaluation.align.tatoeba_pairs", tatoeba_gold.tatoeba_pairs)
     checkpoint = torch.load(tmp_path / "a.ckpt")
     checkpoint["config"]["data"] |= {"source_language": "fr", "target_language": "en"}
     torch.save(checkpoint, tmp_path / "b.ckpt")
-    with pytest.raises(UserError, match="ckpt_path translates from fr to en, and the pairs of Tatoeba is from en"):
+    with pytest.raises(
+        UserError, match="ckpt_path translates from fr to en, and a run for the pairs of Tatoeba must translate from en"
+    ):
         run(f"ckpt_path={tmp_path / 'b.ckpt'}", f"tatoeba={corpus}")
+
+
+@pytest.mark.parametrize("name", ["pairs.txt", "gold", "links", "runs/a.ckpt"])
+@pytest.mark.parametrize("output", ["output", "results"])
+def test_no_input_is_overwritten(name: str, output: str, pairs: str, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    for file in ("gold", "links", "runs/a.ckpt"):
+        (tmp_path / file).write_text("0-0\n0-0\n", encoding="utf-8")
+    chosen = f"links={tmp_path / 'links'}" if name == "links" else f"ckpt_path={tmp_path / 'runs'}"
+    (tmp_path / "link.json").symlink_to(tmp_path / name)
+    before = (tmp_path / name).read_bytes()
+    with pytest.raises(UserError, match=f"and {output} are one file"):
+        run(chosen, pairs, f"gold={tmp_path / 'gold'}", f"{output}={tmp_path / 'link.json'}")
+    assert (tmp_path / name).read_bytes() == before
+
+
+def test_a_file_of_an_option_that_has_no_lines_is_named_by_its_option(pairs: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    for option in ("links", "gold"):
+        for path, why in (("none", "does not exist"), ("", "is a folder"), ("empty", "is empty")):
+            others = ["links=x"] if option == "gold" else []
+            with pytest.raises(UserError, match=f"^{option}={tmp_path / path} {why}"):
+                run(pairs, *others, f"{option}={tmp_path / path}")
+    (tmp_path / "far").write_text("0-0\n0-5\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"far, line 2: there is no link 0-5 between 2 and 2 words counted from 0"):
+        run(pairs, f"links={tmp_path / 'far'}")
+    with pytest.raises(UserError, match=r"^pairs names 3 files; give pairs=FILE or pairs=\[SOURCE,TARGET\]$"):
+        run(f"pairs=[{','.join([pairs.partition('=')[2]] * 3)}]", "links=x")
 
 
 @pytest.mark.parametrize(
@@ -168,6 +206,11 @@ def test_the_pairs_of_tatoeba_need_a_model_from_english(
         ),
         (["pairs=not/there", "links=a"], "pairs=not/there does not exist; give the path of a file"),
         (["pairs=[a,b,c]", "links=a"], "a does not exist"),
+        (["tatoeba=a", "ckpt_path=b", "gold=c", "target_first=true"], r"leave out gold, target_first$"),
+        (["tatoeba=a", "ckpt_path=b", "gold_start=1"], r"leave out gold_start$"),
+        (["pairs=a", "links=b", "results=r.txt"], r"^results=r.txt is not a .json file; give results=FILE.json$"),
+        (["pairs=a", "links=b", "results=r.json", "output=r.json"], r"^output and results are one file, r.json; give"),
+        (["pairs=a", "links=b", "output=no/folder/x"], r"^output=no/folder/x cannot be written"),
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(overrides: list[str], message: str) -> None:

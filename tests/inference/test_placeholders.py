@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from seq2seq_attn.inference.placeholders import insert_placeholders, remove_placeholders
@@ -11,7 +13,7 @@ BLACK_DOG = [(0, 0), (1, 2), (2, 1), (3, 3)]  # the black dog sleeps, le chien n
 
 
 def kept(source: str, target: str, links: list[tuple[int, int]]) -> str:
-    return insert_placeholders(target, remove_placeholders(source)[1], links)
+    return insert_placeholders(target.split(), remove_placeholders(source)[1], links)
 
 
 @pytest.mark.parametrize(
@@ -47,12 +49,64 @@ def test_words_without_links_leave_a_tag_to_the_next_and_else_at_the_end() -> No
         "see the file<x id=1>",
         "<x> <y/> go",
         "a <b> c </b> d",
+        "see (<b>this</b>) now",
+        "see (<b>this page</b>) now",
+        'say "<b>yes</b>"',
+        "go <i>(<b>there</b>)</i>.",
+        "see the file<x id=1>.",
+        "see <b>this</b><x id=1>.",
     ],
 )
 def test_the_source_with_its_own_words_is_itself(text: str) -> None:
     plain, found = remove_placeholders(text)
     assert "<" not in plain
-    assert insert_placeholders(plain, found, SAME[: len(plain.split())]) == text
+    assert insert_placeholders(plain.split(), found, SAME[: len(plain.split())]) == text
+
+
+def test_a_tag_within_a_word_goes_around_the_signs_of_the_word_linked_to_it_where_it_has_the_same() -> None:
+    assert kept("see (<b>this</b>) now", "voir (ceci) ici", SAME) == "voir (<b>ceci</b>) ici"
+    assert kept("see (<b>this</b>) now", "voir ceci ici", SAME) == "voir <b>ceci</b> ici"
+    assert kept('say "<b>this page</b>"', 'dire "ceci page"', SAME) == 'dire "<b>ceci page</b>"'
+    assert kept('"<b>"</b>', '"', [(0, 0)]) == '<b>"</b>'
+    assert kept("un<b>do</b> it", "fais le", SAME) == "<b>fais</b> le"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "links", "expected"),
+    [
+        ("the <b>black</b> dog", "le chien", [(0, 0), (2, 1)], "le <b></b> chien"),
+        ("<b>Save</b> it", "le", [(1, 0)], "<b></b> le"),
+        ("a <b></b> c", "a c", [(0, 0), (1, 1)], "a <b></b> c"),
+        ("a <b></b> c", "a c", [], "a c <b></b>"),
+        ("go<b> now</b>", "va", [(0, 0)], "va<b></b>"),
+        ("go<b> now</b>", "va", [], "<b></b> va"),
+    ],
+)
+def test_a_pair_of_tags_around_words_without_links_stays_in_order(
+    source: str, target: str, links: list[tuple[int, int]], expected: str
+) -> None:
+    assert kept(source, target, links) == expected
+
+
+def test_no_end_tag_comes_before_its_begin_tag_and_no_tag_is_lost() -> None:
+    random = Random(1)
+    for _ in range(500):
+        parts = [random.choice(["a", "b", "(", ")", " ", " ", ". "]) for _ in range(8)]
+        cuts = [sorted(random.choices(range(9), k=2)) for _ in range(3)]
+        for name, (begin, end) in zip("xyz", cuts, strict=True):
+            parts = [*parts[:begin], f"<{name}>", *parts[begin:end], f"</{name}>", *parts[end:]]
+        links = [(random.randrange(4), random.randrange(3)) for _ in range(random.randrange(4))]
+        found = kept("".join(parts), "u (v) .", links)
+        for name in "xyz":
+            assert found.count(f"<{name}>") == found.count(f"</{name}>") == 1
+            assert found.index(f"<{name}>") < found.index(f"</{name}>"), ("".join(parts), links, found)
+
+
+def test_a_line_break_between_two_letters_leaves_a_blank_to_the_model() -> None:
+    for tag in ("<br>", "<br/>", "<x id=1/>"):
+        assert remove_placeholders(f"one{tag}two")[0] == "one two"
+        assert kept(f"one{tag}two", "un deux", SAME) == f"un{tag} deux"
+    assert remove_placeholders("un<b>do</b><x>")[0] == "undo"
 
 
 def test_signs_that_are_no_tags_stay() -> None:

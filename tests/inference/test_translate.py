@@ -28,6 +28,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.lines import Line
 from seq2seq_attn.inference.output import TranslationFiles, best_links
 from seq2seq_attn.inference.translator import Translation, Translator
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
@@ -143,6 +144,21 @@ def test_placeholders_come_back_at_the_words_that_the_links_name(learned_run: Pa
     assert "<b>" in found[1]
     assert "</b>" in found[1]
     assert "<" not in found[2]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "text", "words"),
+    [("char", "le ch☃at lac", ["le", "ch ⁇ at", "lac"]), ("word", "le ☃ chat", ["le", "⁇", "chat"])],
+)
+def test_the_words_of_a_translation_are_those_that_its_links_count(
+    model_type: str, text: str, words: list[str], file: Path
+) -> None:
+    translator = Translator.load(file)
+    translator.tokenizer = SentencePieceTokenizer(model_type, "auto", True, 0.0, None)
+    translator.tokenizer.train(["le chat"] * 2, ["chat le"] * 2)
+    (ids,) = translator.tokenizer.encode_target([text])
+    translation = Translation("", 0.0, 0.0, translator.tokenizer.target_tokens(ids), [], [], [])
+    assert translator.words(translation) == words
 
 
 def test_maps_are_a_picture_and_an_array_of_every_slot_named_by_the_line(file: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from small_checkpoint import write_checkpoint
+from training.test_toy_tasks import model_for
 
 from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_maps
 from seq2seq_attn.alignment.gold import agreement, read_aligned_pairs
@@ -34,6 +35,19 @@ def test_it_is_the_error_rate_of_the_links_of_the_model_as_it_is(gold: str, tmp_
     links = [attended_links(one, Heads(1, 0), Extraction(None, True, False)) for one in maps]
     assert sum(map(len, links)) == 5  # without the end token each target word has a link
     assert metric.compute() == agreement(links, pairs).error_rate
+
+
+def test_a_layer_or_a_head_that_is_not_there_is_refused_before_training(gold: str) -> None:
+    model = model_for("transformer", "model.decoder.num_layers=3", "cross_attention.num_heads=2")
+    AER(gold=gold, layer=2, head=1).check(model)
+    with pytest.raises(UserError, match=r"^metric\.aer\.layer=3 does not exist; choose from 0 to 2$"):
+        AER(gold=gold, layer=3).check(model)
+    for layer in (None, 0):
+        with pytest.raises(UserError, match=r"^metric\.aer\.head=2 does not exist; choose from 0 to 1$"):
+            AER(gold=gold, layer=layer, head=2).check(model)
+    Path(gold).write_text("a ||| b  1-1\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"set metric\.aer\.gold_start to 1"):
+        AER(gold=gold)
 
 
 def test_less_is_better_and_an_ensemble_is_refused(gold: str, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ VARIANTS = {
         "model.{side}.cell=lstm",
         "model.{side}.num_layers=2",
         "model.{side}.num_layers=3 model.{side}.residual=true model.{side}.layer_norm=true",
+        "model.decoder.start=states model.encoder.dim=6 model.decoder.dim=6",
     ],
     "conv": ["model.{side}.kernel_size=5", "model.{side}.num_layers=1", "position=none", "position.join=concat"],
     "transformer": [

@@ -348,3 +348,20 @@ def test_a_sample_is_evenly_spread_over_the_first_sentences(monkeypatch: pytest.
         gaps = {after - before for before, after in pairwise(found)}
         assert len(found) == size
         assert (min(found), max(gaps, default=1) - min(gaps, default=1) <= 1) == (0, True)
+
+
+@pytest.mark.parametrize("vocab_size", ["auto", 1000, 6])
+def test_words_seen_less_often_than_asked_have_no_token(vocab_size: Any) -> None:
+    tokenizer = SentencePieceTokenizer("word", vocab_size, False, 0.0, None, min_count=2)
+    tokenizer.train(["a b .", "a c .", "d .", "a"], ["x", "x"])
+    words = [tokenizer.source_model.id_to_piece(i) for i in range(4, tokenizer.source_vocab_size)]
+    assert sorted(words) == ["▁.", "▁a"]
+    assert tokenizer.target_vocab_size == 5
+    assert tokenizer.encode_source(["a b"])[0][1] == tokenizer.unk_id
+
+
+def test_rare_words_without_words_or_without_frequent_ones_are_refused() -> None:
+    with pytest.raises(UserError, match=r"^tokenizer.min_count=2 counts words, which bpe does not have; use tokeni"):
+        SentencePieceTokenizer("bpe", 60, True, 0.0, None, min_count=2)
+    with pytest.raises(UserError, match=r"^no word of both languages occurs 9 times; use a smaller tokenizer.min_co"):
+        SentencePieceTokenizer("word", "auto", True, 0.0, None, min_count=9).train(["a b"], ["a"])

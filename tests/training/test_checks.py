@@ -7,7 +7,7 @@ from configs import composed, model_of
 from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.training.checks import check_lengths, check_positions, check_slots, slot_of
+from seq2seq_attn.training.checks import check_lengths, check_positions, check_slots, check_validation, slot_of
 
 LACKING = [
     ("rnn", "position=rotary", "position"),
@@ -38,6 +38,17 @@ def test_what_the_model_reads_and_what_nobody_typed_is_let_pass(model: str) -> N
 def test_a_crossing_has_the_slots_of_its_parts() -> None:
     crossing = ["encoder@model.encoder=transformer", "position=rotary", "attention@self_attention=multihead"]
     check_slots(model_yaml(*crossing), crossing)
+
+
+@pytest.mark.parametrize("option", ["scheduler=plateau", "optimized_metric=val/bleu"])
+def test_what_waits_for_validations_is_refused_without_any(option: str) -> None:
+    plateau = "torch.optim.lr_scheduler.ReduceLROnPlateau"
+    config = {"scheduler": {"_target_": plateau if option.startswith("scheduler") else "other"}}
+    if option.startswith("optimized"):
+        config["optimized_metric"] = "val/bleu"  # type: ignore[assignment]
+    check_validation(config, {"train", "val"})
+    with pytest.raises(UserError, match=f"^{option} needs validations, and no sentences are held out for one; use "):
+        check_validation(config, {"train"})
 
 
 CONV = ["encoder@model.encoder=conv", "decoder@model.decoder=conv"]

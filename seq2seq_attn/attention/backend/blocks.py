@@ -110,8 +110,8 @@ class BlockedScores:
                 group_scores.append(flatten_blocks(tile_scores, width))
                 visible = parts.score.visible(positions)
                 group_allowed.append(flatten_blocks(self._allowed(tile, positions, visible), width))
-            scores.append(self._to_rows(torch.cat(group_scores, 2), group))
-            allowed.append(self._to_rows(torch.cat(group_allowed, 2), group))
+            scores.append(to_rows(torch.cat(group_scores, 2), group, self.rows))
+            allowed.append(to_rows(torch.cat(group_allowed, 2), group, self.rows))
         all_scores, all_allowed = torch.cat(scores, -1), torch.cat(allowed, -1)
         if self.order is None:
             return all_scores, all_allowed
@@ -138,7 +138,7 @@ class BlockedScores:
                 if added is not None:
                     context = context + added(shares, positions.query, positions.key)
                 group_contexts.append(flatten_blocks(context, context.shape[-1]))
-            contexts.append(self._to_rows(torch.cat(group_contexts, 2), group))
+            contexts.append(to_rows(torch.cat(group_contexts, 2), group, self.rows))
         return torch.stack(contexts).sum(0) if len(contexts) > 1 else contexts[0]
 
     def _tiles(self, block: AnyBlock, query: tuple[Tensor, ...], tiled: bool) -> Iterator[AnyBlock]:
@@ -176,21 +176,9 @@ class BlockedScores:
         assert allowed is not None
         return allowed
 
-    def _to_rows(self, x: Tensor, group: Sequence[AnyBlock]) -> Tensor:
-        """Sort the rows of a group's blocks; rows of no block are 0."""
-        if in_sequence(group):
-            return F.pad(x, (0, 0, 0, self.rows - x.shape[2]))
-        rows = self._rows(group)
-        order = torch.full((self.rows,), len(rows), device=self.device)
-        order[rows] = torch.arange(len(rows), device=self.device)
-        return F.pad(x, (0, 0, 0, 1)).index_select(2, order)
-
     def _from_rows(self, x: Tensor, group: Sequence[AnyBlock]) -> Tensor:
-        rows = self._rows(group)
+        rows = row_positions(group, self.device)
         return x[:, :, : len(rows)] if in_sequence(group) else x.index_select(2, rows)
-
-    def _rows(self, group: Sequence[AnyBlock]) -> Int[Tensor, "rows"]:
-        return torch.cat([block.row_positions(self.device).flatten() for block in group])
 
     def _order(self) -> Int[Tensor, "target columns"]:
         """Return the columns of each row in the order of their positions, those that it lacks last."""
@@ -198,9 +186,24 @@ class BlockedScores:
         for group, width in zip(self.groups, self.widths, strict=True):
             keys = [block.key_positions(self.device)[None, :, None, None] + 1 for block in group]
             rows = [k.expand(-1, -1, -1, b.rows, -1) for k, b in zip(keys, group, strict=True)]
-            positions.append(self._to_rows(torch.cat([flatten_blocks(x, width) for x in rows], 2), group)[0, 0])
+            flat = torch.cat([flatten_blocks(x, width) for x in rows], 2)
+            positions.append(to_rows(flat, group, self.rows)[0, 0])
         all_positions = torch.cat(positions, -1)
         return all_positions.masked_fill(all_positions == 0, self.memory.source + 1).argsort(-1)
+
+
+def to_rows(x: Tensor, group: Sequence[AnyBlock], rows: int) -> Tensor:
+    """Sort the rows of a group's blocks, (batch, heads, rows, columns); rows of no block are 0."""
+    if in_sequence(group):
+        return F.pad(x, (0, 0, 0, rows - x.shape[2]))
+    positions = row_positions(group, x.device)
+    order = torch.full((rows,), len(positions), device=x.device)
+    order[positions] = torch.arange(len(positions), device=x.device)
+    return F.pad(x, (0, 0, 0, 1)).index_select(2, order)
+
+
+def row_positions(group: Sequence[AnyBlock], device: torch.device) -> Int[Tensor, "rows"]:
+    return torch.cat([block.row_positions(device).flatten() for block in group])
 
 
 def in_sequence(group: Sequence[AnyBlock]) -> bool:

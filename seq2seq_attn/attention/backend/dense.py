@@ -57,6 +57,8 @@ def weigh(
     alignment_loss = None if guide is None else guide.loss(parts.normalizer, scores, allowed, weights)
     if centre is not None and parts.pattern.reweighs:
         weights = parts.pattern.reweigh(weights, centre, positions.key)
+    if parts.change_weights is not None:
+        weights = parts.change_weights(weights, allowed)
     dropped = F.dropout(weights, parts.dropout)
     context = matmul_groups(dropped, values)
     if parts.relative is not None and parts.relative.adds_context:

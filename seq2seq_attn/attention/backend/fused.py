@@ -1,6 +1,6 @@
 """Attention by fused kernels, which never hold the scores: softmax(query keys^T) values under a pattern.
 
-Scaled dot-product attention of torch for a dense mask; kernel/ for a pattern cut into blocks.
+Scaled dot-product attention of torch, for a dense mask or block by block; kernel/ for blocks on a CPU.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.backend.blocks import gather
+from seq2seq_attn.attention.backend.blocks import flatten_blocks, gather, to_rows
 from seq2seq_attn.attention.backend.dense import allowed_pairs
 from seq2seq_attn.attention.backend.kernel.block_product import block_product
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
-from seq2seq_attn.attention.block import GatheredBlock
+from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
 from seq2seq_attn.nn.masked import masked_softmax
 
@@ -78,12 +78,17 @@ def fused_attention(
         return None
     if sink is None and source >= pattern.fused_from:
         if pattern.gathers:
-            return gathered_product(query, keys, values, mask, pattern.gathered_blocks(target, source, causal))
+            return portable_product(query, keys, values, mask, pattern.gathered_blocks(target, source, causal))
         context = block_product(
             query, keys, values, mask, causal, pattern.block_groups, rows_match_keys=rows_match_keys
         )
-        if context is not None or source >= pattern.blocks_from:
+        if context is not None:
             return context
+        groups = pattern.block_groups(target, source, causal)
+        if len(groups) == 1:
+            return portable_product(query, keys, values, mask, groups[0])
+        if source >= pattern.blocks_from:
+            return None  # joining groups takes the log-sum-exps of rows, which no public call returns on every device
     if pattern.reads_query:
         return None
     cached = pattern.options is not None and target * source <= MAX_CACHED_PAIRS
@@ -93,25 +98,38 @@ def fused_attention(
     return masked_product(query, keys, values, bias, sink)
 
 
-def gathered_product(
+def portable_product(
     query: Float[Tensor, "batch heads target width"],
     keys: Float[Tensor, "batch kv_heads source width"],
     values: Float[Tensor, "batch kv_heads source value_width"],
     mask: Bool[Tensor, "batch source"] | None,
-    blocks: Sequence[GatheredBlock],
+    blocks: Sequence[AnyBlock],
 ) -> Float[Tensor, "batch heads target value_width"]:
-    """Attend in tiles of rows, each with a copy of the keys that it sees."""
-    contexts = []
+    """Attend block by block on any device and under any mask, each row with a copy of the keys of its tile.
+
+    Args:
+        blocks: they hold each allowed pair once, and a row is in at most one of them; others are 0.
+    """
+    device, contexts = query.device, []
     for block in blocks:
-        rows, columns = block.row_positions(query.device), block.key_positions(query.device)
-        allowed = block.seen(query.device)[None, :, None]
-        if mask is not None:
-            allowed = allowed & mask[:, columns][:, :, None, None]
+        rows, columns = block.row_positions(device), block.key_positions(device)
         (q,), (k, v) = gather((query,), rows), gather((keys, values), columns)
-        allowed = allowed.expand(len(query), -1, -1, -1, -1).flatten(0, 1)
-        context = masked_product(q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1), allowed)
-        contexts.append(context.unflatten(0, (len(query), -1)).movedim(1, 2).flatten(2, 3))
-    return torch.cat(contexts, 2)
+        allowed = None
+        if mask is not None or not block.uniform:
+            allowed = block.seen_in_tile(device)[None, :, None]
+            allowed = allowed if mask is None else allowed & mask[:, columns][:, :, None, None]
+            allowed = allowed.expand(*q.shape[:2], -1, -1, -1).flatten(0, 1)
+        context = F.scaled_dot_product_attention(
+            q.flatten(0, 1),  # the kernels of a GPU take four dimensions
+            k.flatten(0, 1),
+            v.flatten(0, 1),
+            attn_mask=allowed,
+            is_causal=allowed is None and block.causal,
+            scale=1.0,
+            enable_gqa=q.shape[2] != k.shape[2],
+        )
+        contexts.append(flatten_blocks(context.unflatten(0, q.shape[:2]), values.shape[3]))
+    return to_rows(torch.cat(contexts, 2), blocks, query.shape[2])
 
 
 def full_attention(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, final
 
 import torch
@@ -17,6 +18,10 @@ from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
+# A function of the weights of all pairs, (batch, heads, target, source), and of where a pair is allowed: None,
+# everywhere. It returns the weights that the values get.
+ChangeWeights = Callable[[Tensor, Tensor | None], Tensor]
+
 
 @final
 class Parts(NamedTuple):
@@ -26,6 +31,7 @@ class Parts(NamedTuple):
         mix: None: each head has weights of its own.
         relative: the relative position encoding of self-attention; None: there is none.
         dropout: probability of dropping a weight in this call, 0 in evaluation.
+        change_weights: what a caller makes of the weights, for the dense backend; None: nothing.
     """
 
     score: Score
@@ -34,6 +40,7 @@ class Parts(NamedTuple):
     mix: Mix | None
     relative: RelativeEncoding | None
     dropout: float
+    change_weights: ChangeWeights | None = None
 
     @property
     def fusible(self) -> bool:

@@ -1,4 +1,4 @@
-"""Softmax normalizer: the soft attention of Bahdanau et al. 2015, eq. 6, arXiv:1409.0473."""
+"""Softmax normalizer: exp(score) / sum of exp(scores). Bahdanau et al. 2015, eq. 6, arXiv:1409.0473."""
 
 from __future__ import annotations
 

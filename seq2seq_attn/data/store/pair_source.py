@@ -19,7 +19,7 @@ from seq2seq_attn.files import sha256
 CHUNK_LINES = 20_000
 BUFFER = 1 << 22  # bytes read at once
 MOST_BYTES = 1 << 24  # of a line; an endless one would fill the memory
-SAMPLED_BYTES = 1 << 16  # at the begin, the middle and the end of a file
+SAMPLED_BYTES = 1 << 16  # at the beginning, the middle and the end of a file
 UTF_8_MARK, UTF_16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 
 

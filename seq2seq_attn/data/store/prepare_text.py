@@ -24,7 +24,7 @@ from jaxtyping import Bool, UInt64
 from pyarrow import compute, ipc
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.corpus import Pair
+from seq2seq_attn.data.corpus import Pair, hashes
 from seq2seq_attn.data.splitting import MOST_HELD_OUT, check_lengths, held_out_sizes
 from seq2seq_attn.data.store.pair_source import PairSource, RawChunk
 from seq2seq_attn.data.store.workers import Workers
@@ -121,12 +121,6 @@ def clean_chunk(
     table = pa.table(columns, schema=PART.with_metadata({"about": json.dumps(about)}))
     write_table(table, file)
     return Part(file, len(pairs), counts, rejected)
-
-
-def hashes(texts: Iterator[str]) -> UInt64[np.ndarray, "texts"]:
-    """Return the first 64 bits of each text's SHA-256, in the order of the digests."""
-    digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in texts)
-    return np.frombuffer(digests, ">u8").astype(np.uint64)
 
 
 def write_table(table: pa.Table, file: Path) -> None:

@@ -1,0 +1,110 @@
+"""User-supplied text without translations, for a language model or for pre-training."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, final
+
+from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.parallel import found
+from seq2seq_attn.data.records import is_pair_file, pair_file
+from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource, Parsed, RawChunk
+from seq2seq_attn.data.store.prepare_text import HeldOut
+from seq2seq_attn.data.store.text_store import stored_corpus
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.paths import given_path
+
+
+@final
+class TextCorpus(Corpus):
+    """A corpus of lines of any size, whose source and target are both the line.
+
+    Args:
+        train, val, test: a text file with a sentence or paragraph in each line, or several; plain, .gz or .zst. `*` and
+            `?` stand for several files. A file of pairs, such as .tsv, gives the lines of both of its sides. Without
+            `val` or `test`, that split is held out of `train`.
+        source_language, target_language: name of the language, or of several.
+        val_sentences, test_sentences: lines of the held-out splits; None: 1,000, at most a tenth of all.
+        seed: of the choice of these lines.
+        max_rejected, num_processes, verify, copy_to: as of `ParallelCorpus`.
+
+    Raises:
+        UserError: if the files do not make a corpus.
+    """
+
+    has_one_side: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        train: str | list[str] | None,
+        val: str | list[str] | None,
+        test: str | list[str] | None,
+        source_language: str,
+        target_language: str,
+        cleaning: Cleaning,
+        val_sentences: int | None,
+        test_sentences: int | None,
+        seed: int,
+        cache_dir: str,
+        max_rejected: Annotated[float, "[0, 1]"] = 0.01,
+        num_processes: Annotated[int | None, "[1, inf)"] = None,
+        verify: bool = False,
+        copy_to: str | None = None,
+    ) -> None:
+        self.files = {"train": train, "val": val, "test": test}
+        self.languages = (source_language, target_language)
+        self.cleaning, self.seed = cleaning, seed
+        self.held_out = {"val": val_sentences, "test": test_sentences}
+        self.cache_dir = given_path(cache_dir, "data.cache_dir") / "corpora"
+        self.copy_to = None if copy_to is None else given_path(copy_to, "data.copy_to")
+        self.max_rejected, self.num_processes, self.verify = max_rejected, num_processes, verify
+
+    def load(self) -> LoadedCorpus:
+        sources = {
+            split: [
+                text_source(str(file), self.languages)
+                for pattern in ([given] if isinstance(given, str) else given)
+                for file in found(pattern, f"data.{split}")
+            ]
+            for split, given in self.files.items()
+            if given is not None
+        }
+        if not any(sources.values()):
+            raise UserError("data=text needs data.train=FILE, or data.train=[FILE,FILE], with a sentence in each line")
+        missing = [split for split in self.held_out if "train" in sources and split not in sources]
+        return stored_corpus(
+            sources,
+            self.cleaning,
+            held_out=HeldOut({split: self.held_out[split] for split in missing}, self.seed),
+            cache_dir=self.cache_dir,
+            languages=self.languages,
+            max_rejected=self.max_rejected,
+            num_processes=self.num_processes,
+            verify=self.verify,
+            copy_to=self.copy_to,
+        )
+
+
+@final
+class BothSides(PairSource):
+    """The lines of both sides of a file of pairs, each paired with itself."""
+
+    def __init__(self, pairs: PairSource) -> None:
+        self.pairs, self.files = pairs, pairs.files
+
+    def chunks(self) -> Any:
+        return self.pairs.chunks()
+
+    def parse(self, chunk: RawChunk) -> Parsed:
+        parsed = self.pairs.parse(chunk)
+        return Parsed([(side, side) for pair in parsed.pairs for side in pair], parsed.rejected)
+
+    def options(self) -> list[Any]:
+        return [type(self.pairs).__name__, *self.pairs.options()]
+
+
+def text_source(file: str, languages: tuple[str, str]) -> PairSource:
+    """Return the reader of a file of lines, or of pairs."""
+    path = given_path(file, "data.train")
+    return BothSides(pair_file(path, (None, None), languages)) if is_pair_file(file) else LineAlignedFiles(path, path)

@@ -1,0 +1,50 @@
+"""data=text: lines without translations, from text files and from both sides of files of pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from configs import built, compose_train
+
+from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.errors import UserError
+
+
+def load(folder: Path, *overrides: str) -> LoadedCorpus:
+    return built(compose_train("data=text", f"data.cache_dir={folder / 'cache'}", *overrides).data).load()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(30)) + "line 1\n\n", "utf-8")
+    (tmp_path / "b.tsv").write_text("one\tun\ntwo\tdeux\n", "utf-8")
+    return tmp_path
+
+
+def test_every_line_is_in_one_split_once_and_its_own_target(files: Path) -> None:
+    corpus = load(files, f"data.train=[{files / 'a.txt'},{files / 'b.tsv'}]", "data.val_sentences=3")
+    lines: list[Any] = []
+    for split in corpus.splits.values():
+        assert list(split.sources) == list(split.targets)
+        lines += split.sources
+    assert sorted(lines) == sorted([*(f"line {number}" for number in range(30)), "one", "un", "two", "deux"])
+    assert len(corpus.splits["val"]) == 3
+
+
+def test_one_sided_text_has_the_targets_alone_and_another_fingerprint(files: Path) -> None:
+    corpus = load(files, f"data.train={files / 'a.txt'}", "data.target_language=fr")
+    one_sided = corpus.one_sided()
+    assert corpus.direction == "fr → fr"
+    assert one_sided.direction == "fr"
+    assert set(one_sided.splits["train"].sources) == {""}
+    assert list(one_sided.splits["train"].targets) == list(corpus.splits["train"].targets)
+    assert one_sided.fingerprint != corpus.fingerprint
+
+
+def test_no_file_and_a_file_that_is_not_there_are_refused_with_the_way_out(files: Path) -> None:
+    with pytest.raises(UserError, match=r"data=text needs data\.train=FILE"):
+        load(files)
+    with pytest.raises(UserError, match=r"none\.txt"):
+        load(files, f"data.train={files / 'none.txt'}")

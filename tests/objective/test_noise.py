@@ -1,0 +1,109 @@
+"""The noise of objective=denoising and objective=infilling, against plain definitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from seq2seq_attn.objective.denoising import Denoising, segments
+from seq2seq_attn.objective.infilling import Infilling, permuted
+from seq2seq_attn.objective.objective import NoiseVocabulary
+
+SENTINELS = [900, 901, 902, 903, 904]
+VOCABULARY = NoiseVocabulary(SENTINELS, frozenset({7}))
+LENGTHS = [1, 2, 3, 5, 13, 29, 61, 199]
+
+
+def draws(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def restored(source: list[int], target: list[int]) -> list[int]:
+    """Return the source with the spans of the target in place of its sentinels."""
+    spans: dict[int, list[int]] = {}
+    for token in target:
+        if token in SENTINELS:
+            spans[token] = []
+        else:
+            spans[[*spans][-1]].append(token)
+    return [token for read in source for token in spans.get(read, [read])]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("seed", range(5))
+def test_the_target_restores_the_source_and_its_spans_are_as_many_and_as_long_as_the_paper_says(
+    length: int, seed: int
+) -> None:
+    noise, text = Denoising(noise_density=0.15, mean_span_length=3.0, num_sentinels=5), list(range(length))
+    source, target = noise(text, VOCABULARY, draws(seed))
+    assert restored(source, target) == text
+    lost = [token for token in target if token not in SENTINELS]
+    assert len(lost) == max(1, round(0.15 * length))
+    marks = [token for token in source if token in SENTINELS]
+    assert len(marks) == max(1, min(round(len(lost) / 3), 4))  # the last sentinel ends the target
+    assert marks == SENTINELS[: len(marks)]
+    assert [token for token in target if token in SENTINELS] == SENTINELS[: len(marks) + 1]
+    assert target[-1] == SENTINELS[len(marks)]
+
+
+def test_every_choice_of_spans_is_equally_likely_and_the_example_of_the_docstring_is_one() -> None:
+    text = ["Thank", "you", "for", "inviting", "me", "to", "your", "party", "last", "week"]
+    noise, generator = Denoising(noise_density=0.3, mean_span_length=1.5, num_sentinels=3), draws()
+    found: Counter[str] = Counter()
+    for _ in range(6000):
+        pair = noise(list(range(10)), VOCABULARY, generator)
+        sides = [" ".join(f"<{token - 900}>" if token >= 900 else text[token] for token in side) for side in pair]
+        found[" | ".join(sides)] += 1
+    # two spans, of 1 + 2 or 2 + 1 tokens, among 7 kept ones: two of the 8 places before, between and after these
+    assert len(found) == 2 * 28
+    assert min(found.values()) > 60
+    assert "Thank you <0> me to your party <1> week | <0> for inviting <1> last <2>" in found
+
+
+def test_every_composition_of_a_length_is_equally_likely() -> None:
+    generator = draws()
+    found = Counter(tuple(segments(5, 3, generator).tolist()) for _ in range(3000))
+    assert len(found) == 6
+    assert all(sum(one) == 5 and min(one) >= 1 for one in found)
+    assert min(found.values()) > 400
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("seed", range(5))
+def test_infilling_leaves_the_kept_tokens_in_order_and_one_mask_for_each_span(length: int, seed: int) -> None:
+    noise = Infilling(noise_density=0.3, mean_span_length=3.0, permute_sentences=False)
+    text = list(range(length))
+    source, target = noise(text, VOCABULARY, draws(seed))
+    assert target == text
+    kept = [token for token in source if token != 900]
+    assert kept == sorted(kept)
+    assert len(kept) == length - round(0.3 * length)
+    assert not any(a == b == 900 for a, b in pairwise(source))
+
+
+def test_lengths_of_infilled_spans_are_poisson_distributed() -> None:
+    noise, generator = Infilling(noise_density=0.3, mean_span_length=3.0, permute_sentences=False), draws()
+    found = [length for _ in range(300) for length in noise._lengths(100, generator)[:-1]]  # the last is cut
+    assert np.mean(found) == pytest.approx(3.0, abs=0.15)
+    assert np.mean(np.array(found) == 0) == pytest.approx(np.exp(-3.0), abs=0.02)
+
+
+def test_sentences_are_shuffled_whole() -> None:
+    text = [1, 2, 7, 3, 7, 4, 5, 6]
+    found = {tuple(permuted(text, frozenset({7}), draws(seed))) for seed in range(60)}
+    assert found == {
+        tuple(a + b + c)
+        for first in ([1, 2, 7], [3, 7], [4, 5, 6])
+        for second in ([1, 2, 7], [3, 7], [4, 5, 6])
+        for third in ([1, 2, 7], [3, 7], [4, 5, 6])
+        for a, b, c in [(first, second, third)]
+        if len({tuple(a), tuple(b), tuple(c)}) == 3
+    }
+    source, target = Infilling(noise_density=0.1, mean_span_length=3.0, permute_sentences=True)(
+        text, VOCABULARY, draws(3)
+    )
+    assert target == text
+    assert 900 in source
