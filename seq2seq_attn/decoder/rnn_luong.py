@@ -16,6 +16,7 @@ from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.nn.tanh import tanh
 
 
 @final
@@ -108,7 +109,7 @@ class RNNLuongDecoder(Decoder):
         )
         step_outputs = StepOutputs()
         step_outputs.add(attended)
-        combined = self.dropout(torch.tanh(self.combine(torch.cat([attended.context, queries], -1))))
+        combined = self.dropout(tanh(self.combine(torch.cat([attended.context, queries], -1))))
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=attended.history)
         return Decoded(combined, after, *step_outputs.join("cross/0"))
 
@@ -132,7 +133,7 @@ class RNNLuongDecoder(Decoder):
             )
             history = attended.history
             features = torch.cat([attended.context.squeeze(1), query], -1)
-            feed = self.dropout(torch.tanh(self.combine(features)))
+            feed = self.dropout(tanh(self.combine(features)))
             outputs.append(feed)
             step_outputs.add(attended)
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], feed, history)

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.search_mode import in_search
 
 
 def split_heads(x: Float[Tensor, "batch length dim"], num_heads: int) -> Float[Tensor, "batch heads length width"]:
@@ -89,9 +90,9 @@ def matmul_heads(
 ) -> Float[Tensor, "*batch heads rows columns"]:
     """Return the product of each head with a matrix of its own, which all sentences share.
 
-    In a decoding step, the sentences become the rows of one product, for which the matrices need no copies.
+    In a step of a search, the sentences become the rows of one product, for which the matrices need no copies.
     """
-    if x.dim() == 4 and x.shape[2] == 1 and weight.dim() == 3 and not torch.is_grad_enabled():
+    if x.dim() == 4 and x.shape[2] == 1 and weight.dim() == 3 and in_search():
         return (x.squeeze(2).transpose(0, 1) @ weight).transpose(0, 1).unsqueeze(2)
     return x @ weight
 

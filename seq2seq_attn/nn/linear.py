@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import final
@@ -14,9 +11,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq_attn.nn.search_mode import in_search
+
 # Multiplications from which oneDNN is faster on one core of an EPYC (Zen 5): a call costs 12 us, one of MKL 2.
 MIN_PRODUCTS = 2**20
-BY_ONEDNN: ContextVar[bool] = ContextVar("BY_ONEDNN", default=False)
 
 
 @final
@@ -33,36 +31,32 @@ def linear(
     bias: Float[Tensor, "output_dim"] | None,
 ) -> Float[Tensor, "*rows output_dim"]:
     """Return W x + b."""
-    if not BY_ONEDNN.get() or x.numel() * len(weight) < MIN_PRODUCTS or not (x.is_cpu and x.dtype == torch.float32):
-        return F.linear(x, weight, bias)
-    rows = x.shape[:-1].numel()
-    # oneDNN compiles a kernel for each number of rows, in about a millisecond, so there are at most eight an octave
+    large = in_search() and x.numel() * weight.shape[0] >= MIN_PRODUCTS
+    if large and x.is_cpu and x.dtype == torch.float32 and onednn_is_faster():
+        return onednn_linear(x, weight, bias)
+    return F.linear(x, weight, bias)
+
+
+def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return W x + b by oneDNN, for float32 on a CPU.
+
+    It compiles a kernel for each number of rows, in about a millisecond. Rows are therefore added until their number is
+    one of at most eight an octave. The operator is private: torch.compile makes it of a linear layer, in torch 2.13.
+    """
+    rows = x.numel() // x.shape[-1]
     missing = -rows % (max(128, 1 << rows.bit_length()) // 16)
     padded = F.pad(x.reshape(rows, -1), (0, 0, 0, missing)) if missing else x
-    # private: the operator that torch.compile makes of a linear layer on a CPU, as it is in torch 2.13
     output = torch.ops.mkldnn._linear_pointwise.default(padded, weight, bias, "none", [], "")
-    return output[:rows].view(*x.shape[:-1], len(weight)) if missing else output
-
-
-@contextmanager
-def search_products() -> Iterator[None]:
-    """Compute products of float32 by oneDNN where it is faster, without gradients.
-
-    It is for searches only. The two libraries may round differently, and the losses of a run keep their digits.
-    """
-    token = BY_ONEDNN.set(onednn_is_faster() and not torch.is_grad_enabled())
-    try:
-        yield
-    finally:
-        BY_ONEDNN.reset(token)
+    return output[:rows].view(*x.shape[:-1], -1) if missing else output
 
 
 @cache
 def onednn_is_faster() -> bool:
-    """Return whether the processor has AVX-512 that MKL does not use: it does so on processors of Intel alone.
+    """Return whether torch has oneDNN, and the processor AVX-512 that MKL uses on processors of Intel alone.
 
     One core of an EPYC (Zen 5) multiplies 64 rows by 128 x 8,000 at 84 GFLOP/s by MKL, and at 204 by oneDNN.
     """
     information = Path("/proc/cpuinfo")
     is_intel = not information.exists() or "GenuineIntel" in information.read_text()
-    return torch.backends.cpu.get_cpu_capability() == "AVX512" and not is_intel
+    has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return has_onednn and not is_intel and torch.backends.cpu.get_cpu_capability() == "AVX512"

@@ -8,10 +8,9 @@ from typing import final
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from torch.nn.utils import parametrize
 
 from seq2seq_attn.model.decoding_model import DecodingModel
-from seq2seq_attn.nn.linear import search_products
+from seq2seq_attn.nn.search_mode import search_mode
 from seq2seq_attn.search.candidates import likeliest_token
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
@@ -29,9 +28,7 @@ class GreedySearch(Search):
     def __init__(self, *, limits: Limits) -> None:
         self.limits = limits
 
-    @torch.inference_mode()
-    @parametrize.cached()  # a normalised weight is computed once, not at every step
-    @search_products()
+    @search_mode()
     def __call__(
         self,
         model: DecodingModel,

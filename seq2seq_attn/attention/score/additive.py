@@ -12,6 +12,7 @@ from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, split_heads
 from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.nn.tanh import tanh
 
 
 @final
@@ -58,7 +59,7 @@ def vector_of_tanh(
 ) -> Float[Tensor, "*batch heads target source"]:
     """Return v . tanh(query + key) of every pair, or v . tanh(query + key + term)."""
     hidden = query.unsqueeze(-2) + keys.unsqueeze(-3)  # (*batch, heads, target, source, width)
-    hidden = torch.tanh(hidden if term is None else hidden + term)
+    hidden = tanh(hidden if term is None else hidden + term)
     if vector.shape[0] == 1:
         return hidden @ vector[0]
     return (hidden @ vector[:, None, :, None]).squeeze(-1)
