@@ -27,5 +27,5 @@ def search_mode() -> Iterator[None]:
 
 
 def in_search() -> bool:
-    """Return whether a search runs."""
-    return IN_SEARCH.get()
+    """Return whether a search runs, and no program of torch.compile or torch.export is traced, which cannot ask."""
+    return not torch.compiler.is_compiling() and IN_SEARCH.get()

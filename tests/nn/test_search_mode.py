@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 
@@ -30,3 +32,10 @@ def test_tanh_in_a_search_is_that_of_torch(dtype: torch.dtype, error: float) -> 
         found = tanh(x)
     torch.testing.assert_close(found, torch.tanh(x), rtol=0, atol=error)
     assert torch.equal(tanh(x), torch.tanh(x))
+
+
+def test_a_compiled_program_is_in_one_piece_and_in_no_search() -> None:
+    asked = inspect.unwrap(in_search)  # without the checks of types in tests, which torch cannot compile
+    compiled = torch.compile(lambda x: x + asked(), backend="eager", fullgraph=True)
+    with search_mode():
+        assert compiled(torch.ones(1)) == 1
