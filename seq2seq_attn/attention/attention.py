@@ -27,6 +27,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.heads import join_heads, split_heads
+from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
@@ -135,10 +136,10 @@ class Attention(AttentionLayer):
         self.dropout, self.backend = dropout, backend
         self.project_values = self.project_output = None
         if project_values:
-            self.project_values = nn.Linear(value_dim, self.num_kv_heads * sizes.value_width, bias=qkv_bias)
+            self.project_values = Linear(value_dim, self.num_kv_heads * sizes.value_width, bias=qkv_bias)
         if project_values if project_output is None else project_output:
             bias = qkv_bias if output_bias is None else output_bias
-            self.project_output = nn.Sequential(nn.Linear(joined, query_dim, bias=bias), Dropout(projection_dropout))
+            self.project_output = nn.Sequential(Linear(joined, query_dim, bias=bias), Dropout(projection_dropout))
         self.context_dim = joined if self.project_output is None else query_dim
         self.relative = None
         if relative is not None:

@@ -23,6 +23,7 @@ from seq2seq_attn.attention.state import Attended, AttentionMemory, flatten_hypo
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
+from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.masked import intersect_masks
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.projections import query_key_projections
@@ -138,9 +139,9 @@ class KernelAttention(AttentionLayer):
         self.project_query, self.project_key = query_key_projections(query_dim, key_dim, *widths, bias=qkv_bias)
         self.project_values = self.project_output = None
         if project_values:
-            self.project_values = nn.Linear(value_dim, query_dim, bias=qkv_bias)
+            self.project_values = Linear(value_dim, query_dim, bias=qkv_bias)
             self.project_output = nn.Sequential(
-                nn.Linear(query_dim, query_dim, bias=qkv_bias), Dropout(projection_dropout)
+                Linear(query_dim, query_dim, bias=qkv_bias), Dropout(projection_dropout)
             )
         self.relative = None if relative is None else relative(num_heads=self.num_heads, head_dim=head_dim)
         if self.relative is not None and not (self.relative.rotates and self.feature_map.inner_product):

@@ -9,9 +9,9 @@ from typing import NamedTuple, final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.nn.linear import linear
 
 MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
 
@@ -53,7 +53,7 @@ class PackedProjection(NamedTuple):
 
     def project(self, x: Float[Tensor, "batch length dim"]) -> tuple[Float[Tensor, "batch length _"], ...]:
         """Return each projection of the input."""
-        return F.linear(x, self.weight, self.bias).split(self.widths, -1)
+        return linear(x, self.weight, self.bias).split(self.widths, -1)
 
 
 def pack(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:

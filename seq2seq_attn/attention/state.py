@@ -100,7 +100,9 @@ class Memory(AttentionMemory):
         """Return the keys in a window, for a query that attends to no others."""
         index = window if isinstance(window, slice) else window.to(self.values.device)
         mask = None if self.mask is None else self.mask[..., index]
-        return Memory(tuple(k[:, :, index] for k in self.keys), self.values[:, :, index], mask)
+        if isinstance(index, slice):
+            return Memory(tuple(k[:, :, index] for k in self.keys), self.values[:, :, index], mask)
+        return Memory(tuple(k.index_select(2, index) for k in self.keys), self.values.index_select(2, index), mask)
 
     def for_query(self, row: int) -> Memory:
         """Return the memory with the mask of one query, where each has its own."""

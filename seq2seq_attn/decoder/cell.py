@@ -9,6 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.nn.tanh import tanh
+
 CellState = tuple[Tensor, ...]
 
 
@@ -28,9 +31,9 @@ class Cell(nn.Module):
         super().__init__()
         self.kind = KINDS[cell]
         gates = self.kind.num_gates * hidden_dim
-        self.known = nn.Linear(known_dim, gates) if known_dim else None
-        self.found = nn.Linear(found_dim, gates, bias=not known_dim) if found_dim else None
-        self.recurrent = nn.Linear(hidden_dim, gates)
+        self.known = Linear(known_dim, gates) if known_dim else None
+        self.found = Linear(found_dim, gates, bias=not known_dim) if found_dim else None
+        self.recurrent = Linear(hidden_dim, gates)
         for linear in (self.known, self.found):
             if linear is not None:
                 nn.init.xavier_uniform_(linear.weight)
@@ -65,7 +68,7 @@ def gru_step(
     (hidden,) = state
     two = 2 * hidden.shape[1]
     reset, update = torch.sigmoid(gates[:, :two] + recurrent[:, :two]).chunk(2, -1)
-    new = torch.tanh(torch.addcmul(gates[:, two:], reset, recurrent[:, two:]))
+    new = tanh(torch.addcmul(gates[:, two:], reset, recurrent[:, two:]))
     return (torch.lerp(new, hidden, update),)
 
 
@@ -74,8 +77,8 @@ def lstm_step(
 ) -> CellState:
     """Long short-term memory with gates input, forget, new, output. Hochreiter and Schmidhuber 1997."""
     write, keep, new, read = (gates + recurrent).chunk(4, -1)
-    memory = torch.addcmul(torch.sigmoid(keep) * state[1], torch.sigmoid(write), torch.tanh(new))
-    return (torch.sigmoid(read) * torch.tanh(memory), memory)
+    memory = torch.addcmul(torch.sigmoid(keep) * state[1], torch.sigmoid(write), tanh(new))
+    return (torch.sigmoid(read) * tanh(memory), memory)
 
 
 class Kind(NamedTuple):

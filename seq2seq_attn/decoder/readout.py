@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, final
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from seq2seq_attn.nn.linear import linear
+from seq2seq_attn.nn.tanh import tanh
 
 
 @final
@@ -22,8 +24,8 @@ class Readout(nn.Linear):
         self.pool = pool
 
     def forward(self, features: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out"]:
-        found = super().forward(features)
-        return torch.tanh(found) if self.pool == 1 else found.unflatten(-1, (-1, self.pool)).amax(-1)
+        found = linear(features, self.weight, self.bias)
+        return tanh(found) if self.pool == 1 else found.unflatten(-1, (-1, self.pool)).amax(-1)
 
 
 def build_readout(kind: Literal["tanh", "maxout", "linear"], in_features: int, out_features: int) -> Readout | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -16,6 +16,8 @@ from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.nn.dropout import Dropout
+from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.nn.tanh import tanh
 
 
 @final
@@ -67,7 +69,7 @@ class RNNLuongDecoder(Decoder):
             start=start,
         )
         self.input_feeding, self.output_dim = input_feeding, dim
-        self.combine = nn.Linear(self.attention.context_dim + dim, dim)
+        self.combine = Linear(self.attention.context_dim + dim, dim)
         self.dropout = Dropout(dropout)
 
     @property
@@ -108,7 +110,7 @@ class RNNLuongDecoder(Decoder):
         )
         step_outputs = StepOutputs()
         step_outputs.add(attended)
-        combined = self.dropout(torch.tanh(self.combine(torch.cat([attended.context, queries], -1))))
+        combined = self.dropout(tanh(self.combine(torch.cat([attended.context, queries], -1))))
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=attended.history)
         return Decoded(combined, after, *step_outputs.join("cross/0"))
 
@@ -132,7 +134,7 @@ class RNNLuongDecoder(Decoder):
             )
             history = attended.history
             features = torch.cat([attended.context.squeeze(1), query], -1)
-            feed = self.dropout(torch.tanh(self.combine(features)))
+            feed = self.dropout(tanh(self.combine(features)))
             outputs.append(feed)
             step_outputs.add(attended)
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], feed, history)

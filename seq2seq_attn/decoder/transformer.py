@@ -18,6 +18,7 @@ from seq2seq_attn.attention.state import Attended, AttentionMemory, sum_present
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.nn.dropout import Dropout
+from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.residual import Residual, closing_norm
 
 
@@ -55,7 +56,7 @@ class TransformerDecoder(Decoder):
     ) -> None:
         super().__init__()
         self.output_dim = dim
-        self.project = nn.Identity() if input_dim == dim else nn.Linear(input_dim, dim)
+        self.project = nn.Identity() if input_dim == dim else Linear(input_dim, dim)
         self.position = position(dim=dim)
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
@@ -170,7 +171,7 @@ class DecoderLayer(nn.Module):
         self.self_attention, self.cross_attention = self_attention, cross_attention
         self.feed_forward = feed_forward
         width = dim if cross_attention is None else cross_attention.context_dim  # of the values if not projected
-        self.project_context = None if width == dim else nn.Linear(width, dim)
+        self.project_context = None if width == dim else Linear(width, dim)
         self.self_residual = Residual(dim=dim, norm=norm, dropout=dropout)
         self.cross_residual = None if cross_attention is None else Residual(dim=dim, norm=norm, dropout=dropout)
         self.feed_forward_residual = Residual(dim=dim, norm=norm, dropout=dropout)

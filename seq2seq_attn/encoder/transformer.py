@@ -12,6 +12,7 @@ from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.state import Attended, sum_present
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.nn.dropout import Dropout
+from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.masked import masked_mean
 from seq2seq_attn.nn.residual import Residual, closing_norm
 
@@ -44,7 +45,7 @@ class TransformerEncoder(Encoder):
     ) -> None:
         super().__init__()
         self.key_dim = self.value_dim = self.summary_dim = dim
-        self.project = nn.Identity() if input_dim == dim else nn.Linear(input_dim, dim)
+        self.project = nn.Identity() if input_dim == dim else Linear(input_dim, dim)
         self.position = position(dim=dim)
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(

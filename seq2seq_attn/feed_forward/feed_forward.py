@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.dropout import Dropout
+from seq2seq_attn.nn.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
@@ -37,7 +38,7 @@ class FeedForward(nn.Module):
                 "feed_forward=swiglu"
             )
         ff_dim = 4 * dim if ff_dim is None else ff_dim
-        self.expand, self.reduce = nn.Linear(dim, ff_dim), nn.Linear(ff_dim, dim)
+        self.expand, self.reduce = Linear(dim, ff_dim), Linear(ff_dim, dim)
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
         for linear in (self.expand, self.reduce):

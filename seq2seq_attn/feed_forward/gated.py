@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq_attn.nn.dropout import Dropout
+from seq2seq_attn.nn.linear import Linear
 
 
 @final
@@ -25,7 +26,7 @@ class GatedFeedForward(nn.Module):
     def __init__(self, *, dim: int, ff_dim: int | None, dropout: float) -> None:
         super().__init__()
         ff_dim = -(-dim // 3) * 8 if ff_dim is None else ff_dim
-        self.expand, self.reduce = nn.Linear(dim, 2 * ff_dim, bias=False), nn.Linear(ff_dim, dim, bias=False)
+        self.expand, self.reduce = Linear(dim, 2 * ff_dim, bias=False), Linear(ff_dim, dim, bias=False)
         self.dropout = Dropout(dropout)
         for matrix in (*self.expand.weight.chunk(2), self.reduce.weight):
             nn.init.xavier_uniform_(matrix)

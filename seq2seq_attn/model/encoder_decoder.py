@@ -18,6 +18,7 @@ from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel, Step
 from seq2seq_attn.nn.dropout import Dropout
+from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.precision import at_least_float32
 
 
@@ -81,9 +82,9 @@ class EncoderDecoder(nn.Module, DecodingModel):
         self.narrow = None
         output_dim = self.decoder.output_dim
         if tie_embeddings not in ("none", False) and output_dim != embedding_dim:
-            self.narrow = nn.Linear(output_dim, embedding_dim, bias=False)
+            self.narrow = Linear(output_dim, embedding_dim, bias=False)
             output_dim = embedding_dim
-        self.output = nn.Linear(output_dim, target_vocab_size)
+        self.output = Linear(output_dim, target_vocab_size)
         for embedding in (self.embed_source, self.embed_target):
             nn.init.normal_(embedding.weight, std=embedding_dim**-0.5)
         nn.init.normal_(self.output.weight, std=output_dim**-0.5)

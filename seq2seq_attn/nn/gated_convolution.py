@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 from seq2seq_attn.nn.dropout import Dropout
+from seq2seq_attn.nn.linear import Linear
 
 
 @final
@@ -44,7 +45,7 @@ def normed_linear(input_dim: int, output_dim: int, *, variance: float) -> nn.Lin
     Args:
         variance: p, the share of inputs that dropout keeps, or 4 p if a gated linear unit follows.
     """
-    linear = nn.Linear(input_dim, output_dim)
+    linear = Linear(input_dim, output_dim)
     nn.init.normal_(linear.weight, std=(variance / input_dim) ** 0.5)
     nn.init.zeros_(linear.bias)
     return cast(nn.Linear, weight_norm(linear))

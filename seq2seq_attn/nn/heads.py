@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.search_mode import in_search
 
 
 def split_heads(x: Float[Tensor, "batch length dim"], num_heads: int) -> Float[Tensor, "batch heads length width"]:
@@ -71,17 +72,29 @@ class HeadLinear(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch heads length input_dim"]
     ) -> Float[Tensor, "*batch heads length output_dim"]:
-        outputs = x @ self.weight.mT
+        outputs = matmul_heads(x, self.weight.mT)
         return outputs if self.bias is None else outputs + self.bias.unsqueeze(-2)
 
     def at(
         self, x: Float[Tensor, "*batch heads length input_dim"], position: Int[Tensor, "*blocks outputs"]
     ) -> Float[Tensor, "*batch heads length outputs"]:
         """Return the outputs at given positions, which may differ between blocks."""
-        outputs = x @ rows_at(self.weight, position).mT
+        outputs = matmul_heads(x, rows_at(self.weight, position).mT)
         if self.bias is None:
             return outputs
         return outputs + rows_at(self.bias.unsqueeze(-1), position).mT
+
+
+def matmul_heads(
+    x: Float[Tensor, "*batch heads rows inner"], weight: Float[Tensor, "*blocks heads inner columns"]
+) -> Float[Tensor, "*batch heads rows columns"]:
+    """Return the product of each head with a matrix of its own, which all sentences share.
+
+    In a step of a search, the sentences become the rows of one product, for which the matrices need no copies.
+    """
+    if x.dim() == 4 and x.shape[2] == 1 and weight.dim() == 3 and in_search():
+        return (x.squeeze(2).transpose(0, 1) @ weight).transpose(0, 1).unsqueeze(2)
+    return x @ weight
 
 
 def rows_at(

@@ -10,10 +10,10 @@ from typing import NamedTuple, final
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.utils import parametrize
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.nn.search_mode import search_mode
 from seq2seq_attn.search.candidates import Candidates, best_candidates, best_unfinished, check_beam
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.finished import Finished
@@ -89,8 +89,7 @@ class BeamSearch(Search):
     def hypotheses_at_once(self) -> int:
         return self.beam_size
 
-    @torch.inference_mode()
-    @parametrize.cached()  # a normalised weight is computed once, not at every step
+    @search_mode()
     def __call__(
         self,
         model: DecodingModel,

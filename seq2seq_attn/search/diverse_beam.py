@@ -10,10 +10,10 @@ from typing import final
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.utils import parametrize
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.nn.search_mode import search_mode
 from seq2seq_attn.search.candidates import Candidates, best_tokens, best_unfinished, check_beam
 from seq2seq_attn.search.constraints import FREE, Constraints
 from seq2seq_attn.search.finished import Finished
@@ -70,8 +70,7 @@ class DiverseBeamSearch(Search):
     def hypotheses_at_once(self) -> int:
         return self.beam_size
 
-    @torch.inference_mode()
-    @parametrize.cached()  # a normalised weight is computed once, not at every step
+    @search_mode()
     def __call__(
         self,
         model: DecodingModel,

@@ -8,9 +8,10 @@ from typing import final
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from torch.nn.utils import parametrize
 
 from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.nn.search_mode import search_mode
+from seq2seq_attn.search.candidates import likeliest_token
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
@@ -27,8 +28,7 @@ class GreedySearch(Search):
     def __init__(self, *, limits: Limits) -> None:
         self.limits = limits
 
-    @torch.inference_mode()
-    @parametrize.cached()  # a normalised weight is computed once, not at every step
+    @search_mode()
     def __call__(
         self,
         model: DecodingModel,
@@ -47,7 +47,7 @@ class GreedySearch(Search):
         last = torch.full_like(rows, target.bos_id)
         for step in range(token_ids.shape[1]):
             log_probs, state, _ = model.step(last, state)
-            best, last = constraints(log_probs, token_ids[rows, :step], rows).max(-1)
+            best, last = likeliest_token(constraints(log_probs, token_ids[rows, :step], rows))
             totals[rows] += best.double()
             token_ids[rows, step] = last
             unfinished = (last != target.eos_id).nonzero()[:, 0]

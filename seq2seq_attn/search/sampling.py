@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
-from torch.nn.utils import parametrize
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.nn.search_mode import search_mode
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
@@ -54,8 +54,7 @@ class SamplingSearch(Search):
     def hypotheses_at_once(self) -> int:
         return self.num_samples
 
-    @torch.inference_mode()
-    @parametrize.cached()  # a normalised weight is computed once, not at every step
+    @search_mode()
     def __call__(
         self,
         model: DecodingModel,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.search.candidates import CHUNK, Candidates, best_candidates, check_beam
+from seq2seq_attn.search.candidates import CHUNK, Candidates, best_candidates, check_beam, likeliest_token
 
 
 def by_sorting(log_probs: Tensor, totals: Tensor, count: int) -> Candidates:
@@ -23,6 +23,18 @@ def assert_same(found: Candidates, expected: Candidates) -> None:
     torch.testing.assert_close(found.totals, expected.totals, rtol=0, atol=0)
     assert (found.parents == expected.parents)[real].all()
     assert (found.token_ids == expected.token_ids)[real].all()
+
+
+@pytest.mark.parametrize("levels", [2, 97, 10**6])
+@pytest.mark.parametrize("vocabulary", [5, 61, CHUNK, CHUNK + 1, 1009, 1024])
+def test_the_likeliest_token_is_the_first_of_the_maximum(vocabulary: int, levels: int) -> None:
+    log_probs = -torch.randint(levels, (101, vocabulary)).float()
+    log_probs[3] = -torch.inf
+    log_probs[4, :-1] = -torch.inf
+    for rows in (log_probs, log_probs[:5]):
+        best, token_ids = likeliest_token(rows)
+        assert torch.equal(best, rows.amax(-1))
+        assert torch.equal(token_ids, (rows == best[:, None]).byte().argmax(-1))
 
 
 @pytest.mark.parametrize("levels", [0, 3, 97])

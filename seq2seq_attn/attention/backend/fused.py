@@ -21,9 +21,12 @@ from seq2seq_attn.attention.backend.kernel.block_product import block_product
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
+from seq2seq_attn.nn.masked import masked_softmax
+from seq2seq_attn.nn.search_mode import in_search
 
 MAX_CACHED_PAIRS = 2**19  # of one mask: a short sentence takes no longer than its mask
 MAX_CACHED_MASKS = 32
+FEW_QUERIES = 8  # of a sentence, up to which plain operations are faster: measured on one CPU core, 8 to 100 keys
 CACHED_MASKS: OrderedDict[Hashable, Tensor] = OrderedDict()  # by what they depend on, the last used at the end
 
 
@@ -139,9 +142,9 @@ def full_attention(
     sink: Float[Tensor, "#heads"] | None = None,
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend without a pattern."""
-    if mask is None and sink is None:
+    if causal and mask is None and sink is None:
         grouped = query.shape[1] != keys.shape[1]
-        return F.scaled_dot_product_attention(query, keys, values, is_causal=causal, scale=1.0, enable_gqa=grouped)
+        return F.scaled_dot_product_attention(query, keys, values, is_causal=True, scale=1.0, enable_gqa=grouped)
     allowed = None if mask is None else mask.unsqueeze(1).unsqueeze(2)
     if causal:
         length = keys.shape[2]
@@ -159,6 +162,8 @@ def masked_product(
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend under a mask, boolean or of 0 and -inf; a row that sees nothing gets zeros, not NaN."""
     shared = query.shape[1] // keys.shape[1]  # the kernel reads a head of keys for several of queries, uncopied
+    if sink is None and (allowed is None or allowed.dtype == torch.bool) and plain_is_faster(query, keys):
+        return masked_softmax(query @ keys.mT, allowed) @ values
     if sink is None:
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=allowed, scale=1.0, enable_gqa=shared > 1)
     if shared > 1:  # a sink is the key of one head of queries
@@ -174,6 +179,16 @@ def masked_product(
         F.pad(query, (0, 1), value=1.0), keys, wide_values, attn_mask=allowed, scale=1.0
     )
     return context[..., :-1]
+
+
+def plain_is_faster(
+    query: Float[Tensor, "batch heads target width"], keys: Float[Tensor, "batch kv_heads source width"]
+) -> bool:
+    """Return whether plain operations are faster than the fused kernel: on a CPU, for few queries of a search."""
+    if not (in_search() and query.is_cpu and query.dtype in (torch.float32, torch.float64)):
+        return False
+    # the products would copy shared heads of keys, and keys whose heads are neighbours in memory
+    return query.shape[2] <= FEW_QUERIES and query.shape[1] == keys.shape[1] and keys.stride(1) >= keys.stride(2)
 
 
 def pattern_bias(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq_attn.attention.gate.gate import Gate
+from seq2seq_attn.nn.linear import Linear
 
 
 @final
@@ -23,7 +24,7 @@ class AttentionOnAttentionGate(Gate):
 
     def __init__(self, *, query_dim: int, context_dim: int) -> None:
         super().__init__()
-        self.project = nn.Linear(context_dim + query_dim, 2 * context_dim)
+        self.project = Linear(context_dim + query_dim, 2 * context_dim)
         nn.init.xavier_uniform_(self.project.weight)
         nn.init.zeros_(self.project.bias)
 

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.gate.gate import Gate
+from seq2seq_attn.nn.linear import Linear
 
 
 @final
@@ -21,7 +22,7 @@ class SigmoidGate(Gate):
     def __init__(self, *, query_dim: int, context_dim: int, num_heads: int, per_head: bool) -> None:
         super().__init__()
         self.width = context_dim // num_heads if per_head else 1  # features that one number is for
-        self.project = nn.Linear(query_dim, context_dim // self.width, bias=False)
+        self.project = Linear(query_dim, context_dim // self.width, bias=False)
         nn.init.xavier_uniform_(self.project.weight)
 
     def forward(

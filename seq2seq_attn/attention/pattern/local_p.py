@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.pattern.pattern import Pattern, check_k
+from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.precision import at_least_float32
 
 
@@ -34,7 +35,7 @@ class LocalPPattern(Pattern):
         super().__init__()
         check_k(k)
         self.k = k
-        self.project_query = nn.Linear(query_dim, query_dim, bias=False)
+        self.project_query = Linear(query_dim, query_dim, bias=False)
         self.vector = nn.Parameter(torch.empty(1, query_dim))
         nn.init.xavier_uniform_(self.project_query.weight)
         nn.init.xavier_uniform_(self.vector)

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, split_heads
+from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.nn.tanh import tanh
 
 
 @final
@@ -26,8 +28,8 @@ class AdditiveScore(Score):
         hidden_dim = hidden_dim or query_dim
         check_heads("attention.score.hidden_dim", hidden_dim, num_heads)
         self.num_heads = num_heads
-        self.project_query = nn.Linear(query_dim, hidden_dim, bias=False)
-        self.project_key = nn.Linear(key_dim, hidden_dim, bias=False)
+        self.project_query = Linear(query_dim, hidden_dim, bias=False)
+        self.project_key = Linear(key_dim, hidden_dim, bias=False)
         self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim // num_heads))
         nn.init.xavier_uniform_(self.project_query.weight)
         nn.init.xavier_uniform_(self.project_key.weight)
@@ -57,7 +59,7 @@ def vector_of_tanh(
 ) -> Float[Tensor, "*batch heads target source"]:
     """Return v . tanh(query + key) of every pair, or v . tanh(query + key + term)."""
     hidden = query.unsqueeze(-2) + keys.unsqueeze(-3)  # (*batch, heads, target, source, width)
-    hidden = torch.tanh(hidden if term is None else hidden + term)
+    hidden = tanh(hidden if term is None else hidden + term)
     if vector.shape[0] == 1:
         return hidden @ vector[0]
     return (hidden @ vector[:, None, :, None]).squeeze(-1)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, split_heads
+from seq2seq_attn.nn.linear import Linear
 
 
 @final
@@ -22,7 +23,7 @@ class GeneralScore(Score):
         super().__init__()
         check_heads("query_dim", query_dim, num_heads)
         self.num_heads = num_heads
-        self.project_key = nn.Linear(key_dim, query_dim, bias=False)
+        self.project_key = Linear(key_dim, query_dim, bias=False)
         nn.init.xavier_uniform_(self.project_key.weight)
 
     def prepare_query(

@@ -6,11 +6,11 @@ from typing import ClassVar, final
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq_attn.attention.packed_projection import PackableScore
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, matmul_groups, split_heads
+from seq2seq_attn.nn.linear import linear
 from seq2seq_attn.nn.projections import query_key_projections
 
 
@@ -60,7 +60,7 @@ class ScaledDotScore(PackableScore):
             return self.split_query(project(query) * scale)
         # the weight has fewer numbers to scale than its product has
         bias = None if project.bias is None else project.bias * scale
-        return self.split_query(F.linear(query, project.weight * scale, bias))
+        return self.split_query(linear(query, project.weight * scale, bias))
 
     def prepare_keys(
         self, keys: Float[Tensor, "batch source key_dim"]
