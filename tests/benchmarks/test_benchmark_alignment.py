@@ -21,7 +21,7 @@ def test_links_of_all_pairs_are_written_and_those_of_the_gold_standard_are_measu
     lines = "The cat sleeps ||| le chat dort  1-1 2-2 3p3\n"
     (tmp_path / "alignments/enfr-dev.src-tgt").write_text(lines, encoding="utf-8")
     train = benchmark.as_words(TRAIN)
-    monkeypatch.setattr(benchmark, "read_bitext", lambda *folders: (train, train[:1]))
+    monkeypatch.setattr(benchmark, "read_bitext", lambda *folders: {"train": train, "val": train[:1]})
 
     def align(sources: list[list[str]], targets: list[list[str]]) -> Any:
         assert list(zip(sources, targets, strict=True)) == train
