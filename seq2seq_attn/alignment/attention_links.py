@@ -71,7 +71,7 @@ def links_by_layer(
     Args:
         source, target: the word, from 0, that each token belongs to, without the end token.
     """
-    found = {}
+    found: dict[str, dict[str, list[Any]]] = {}
     for one in maps:
         if one.slot.startswith("cross/"):
             heads = [chosen_links(one.weights[[head]], source, target) for head in range(len(one.weights))]

@@ -160,8 +160,8 @@ def attention_directions(
         "reverse": links_by_heads(other, [text[::-1] for text in texts], options),
     }
     reverse = found["reverse"][0]
-    for name, links in reverse.items():
-        reverse[name] = [[link[::-1] for link in of_pair] for of_pair in links]
+    for name, turned in reverse.items():
+        reverse[name] = [[link[::-1] for link in of_pair] for of_pair in turned]
     return (
         {side: {f"{side}, {name}": links for name, links in of_side.items()} for side, (of_side, _) in found.items()},
         {side: f"{side}, {guided}" for side, (_, guided) in found.items() if guided is not None},

@@ -74,7 +74,7 @@ def test_the_name_of_a_run_says_what_it_is(name: str, links: str | None, languag
     assert (config.data.source_language, config.data.target_language) == languages
     assert list(config.data.train) == [f"/bi text/train.{language}" for language in languages]
     assert list(config.data.val) == list(config.data.test) == [f"/bi text/val.{language}" for language in languages]
-    assert config.trainer.max_epochs == (6 if name.startswith("rnn") else 10)
+    assert config.trainer.max_epochs == (5 if name.startswith("rnn") else 6)
     if links == "self":
         assert list(config.guided_alignment.runs) == ["/runs/transformer_rev_plain", "/runs/transformer_plain"]
     assert Run(name, 3).folder(Path("/runs")) == Path(f"/runs/{name}_3")
