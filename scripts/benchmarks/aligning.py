@@ -2,7 +2,7 @@
 
 Two plans of trainings on the lower-cased words that `scripts.benchmarks.alignment` writes to FOLDER. `guidance` trains
 a Transformer and an RNN with and without guided alignment, a Transformer guided by the links of two others, and the
-Transformers in the other direction. `attentions` trains each preset that can be guided for a few epochs, in the
+Transformers in the other direction. `attentions` trains each preset that can be guided for 850 updates, in the
 cross-attention of a Transformer or, for those of Bahdanau and Luong, in their RNNs. `measure` computes the alignment
 error rate of each finished run and, of `guidance`, BLEU of two test sets; `page` writes what there is.
 
@@ -51,7 +51,7 @@ RNN = ("model=rnn", "model.embedding_dim=128", "model.encoder.dim=128", "model.d
 MODELS = {"transformer": (*TRANSFORMER, "trainer.max_epochs=6"), "rnn": (*RNN, "trainer.max_epochs=5")}
 LINKS = "eflomal.grow-diag-final-and"  # of the bitext
 TURNED = "turned.links"  # the same with the target first, in the folder of the runs
-FEW_EPOCHS = 2
+UPDATES = 850  # of a preset: one and a half epochs
 ATTENTION_MODELS = {  # of the presets that are compared, with the slot that takes them
     "transformer": (TRANSFORMER, "attention@cross_attention"),
     "rnn": (RNN, "attention"),
@@ -116,7 +116,12 @@ def command(run: Run, bitext: Path, runs: Path) -> list[str]:
     *folders, name = run.name.split("/")
     if folders:
         model, slot = ATTENTION_MODELS[folders[1]]
-        overrides += [*model, f"{slot}={name.removesuffix('_plain')}", f"trainer.max_epochs={FEW_EPOCHS}"]
+        overrides += [
+            *model,
+            f"{slot}={name.removesuffix('_plain')}",
+            f"trainer.max_steps={UPDATES}",
+            "trainer.max_epochs=2",
+        ]
     else:
         overrides += MODELS[name.partition("_")[0]]
     if name.endswith("_self"):

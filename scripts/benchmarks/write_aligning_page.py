@@ -55,7 +55,7 @@ ATTENTIONS = """\
 # Which attention aligns best?
 
 Alignment error rate (AER, in percent, lower is better) of the guided head of each attention on aligned pairs of the
-Canadian Hansards (WPT 2003). Each model was trained once, for {epochs} epochs on the pairs of
+Canadian Hansards (WPT 2003). Each model was trained once, for {updates} updates on the pairs of
 [guided_alignment.md](guided_alignment.md), with its head guided by eflomal's links. The attention is the one from the
 decoder to the source. {finished} of {all} runs have finished.
 
@@ -182,7 +182,7 @@ def write_attentions_page(page: Path, rows: Rows, measures: Rows, planned: int) 
         f"- {literal(row['name'].rpartition('/')[2])}: {literal(row['refused'])}" for row in rows if "refused" in row
     ]
     text = ATTENTIONS.format(
-        epochs=max(row["epochs"] for row in trained.values()),
+        updates=max(row["updates"] for row in trained.values()),
         finished=len(rows),
         all=planned,
         table=table(lines),

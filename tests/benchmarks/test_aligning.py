@@ -93,6 +93,7 @@ def test_each_preset_is_guided_once_in_its_home() -> None:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             assert config[slot] == compose("train", [f"attention={name.rpartition('/')[2]}"]).attention
         assert config.guided_alignment.links == "/bi text/eflomal.grow-diag-final-and"
+        assert config.trainer.max_steps == script.UPDATES
     assert composed(Run("attentions/rnn/bahdanau_plain", 1)).guided_alignment.links is None
 
 
