@@ -48,6 +48,7 @@ TRANSFORMER = (
     "feed_forward.ff_dim=512", "model.encoder.dropout=0.1", "model.decoder.dropout=0.1",
 )  # fmt: skip
 RNN = ("model=rnn", "model.embedding_dim=128", "model.encoder.dim=128", "model.decoder.dim=256")
+LUONG = (*RNN[:-1], "model.decoder.dim=128")  # the dot product needs queries of the keys' width
 MODELS = {"transformer": (*TRANSFORMER, "trainer.max_epochs=6"), "rnn": (*RNN, "trainer.max_epochs=5")}
 LINKS = "eflomal.grow-diag-final-and"  # of the bitext
 TURNED = "turned.links"  # the same with the target first, in the folder of the runs
@@ -55,7 +56,7 @@ UPDATES = 850  # of a preset: one and a half epochs
 ATTENTION_MODELS = {  # of the presets that are compared, with the slot that takes them
     "transformer": (TRANSFORMER, "attention@cross_attention"),
     "rnn": (RNN, "attention"),
-    "rnn_luong": ((*RNN, "decoder@model.decoder=rnn_luong"), "attention"),
+    "rnn_luong": ((*LUONG, "decoder@model.decoder=rnn_luong"), "attention"),
 }
 UNGUIDED = ("multihead", "bahdanau", "luong_general")  # presets that are trained without guidance, too
 TEST_SETS = ("test_tatoeba", "test_2016")

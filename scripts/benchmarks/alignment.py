@@ -115,7 +115,7 @@ def read_bitext(data: Path, cache: Path) -> dict[str, Pairs]:
     """Return the pairs of each split, as lower-cased words."""
     tatoeba = load_splits("tatoeba", data / "tatoeba/fra.txt", cache)
     captions = load_splits("multi30k_tok", data / "multi30k", cache)
-    hansards = (text[:2] for text in read_texts([data / "alignments/enfr-all.src-tgt"], with_links=False))
+    hansards = (text[:2] for text in read_texts([data / "alignments/enfr-all.src-tgt"], with_links=False, prefix=""))
     train = as_words([*tokenized(tatoeba["train"]), *texts_of(captions["train"]), *hansards])
     trained = {tuple(source) for source, _ in train}
     return {
