@@ -37,6 +37,7 @@ TYPED = {
     "export safetensors": ["PLACE", "NEW"],
     "scripts.benchmarks.learn_with_joeynmt": ["PLACE", "1"],
     "scripts.benchmarks.alignment": ["--data", "PLACE", "--output", "NEW"],
+    "scripts.benchmarks.aligning": ["run", "--bitext", "PLACE", "--runs", "NEW"],
     "examples.classify.train_classifier": ["--path", "PLACE"],
     "scripts.benchmarks.train_plainly": ["PLACE", "chunked"],
     "scripts.benchmarks.train_with_eole": ["PLACE"],

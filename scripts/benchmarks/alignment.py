@@ -7,9 +7,11 @@ Canadian Hansards that people aligned (WPT 2003, Mihalcea and Pedersen), all as 
 tokenized, Tatoeba is by Moses' tokenizer. FOLDER of --data holds tatoeba/fra.txt, multi30k/tok/, and in alignments/
 enfr-all.src-tgt, with lines `english ||| french`, and enfr-dev.src-tgt, with 149 of these lines and their links.
 
-Written to the folder of --output: train.{en,fr} and val.{en,fr}, of Multi30k's validation; of each aligner NAME,
-NAME.forward, NAME.reverse and NAME.grow-diag-final-and, a line of links in Pharaoh form for each line of train.*; and
-alignment.json, the error rates on the 149 pairs.
+Written to the folder of --output: train.{en,fr}; val.{en,fr}, of Multi30k's validation; test_2016.{en,fr}, of its test
+set of 2016; test_tatoeba.{en,fr}, Tatoeba's test split without the sources that lower-casing makes equal to one of
+train.en; of each aligner NAME, NAME.forward, NAME.reverse and NAME.grow-diag-final-and, a line of links in Pharaoh form
+for each line of train.*; and alignment.json, the error rates on the 149 pairs. `--aligners` without a name writes the
+sentences alone.
 
 eflomal is in the extra `align`. fast_align is its model 2 as the package sil-thot has it, in the extra `others`: a
 diagonal whose tension is optimized, and variational Bayes.
@@ -84,9 +86,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     dev = read_aligned_pairs([given.data / "alignments/enfr-dev.src-tgt"], start=1, lowercase=True)
     given.output.mkdir(parents=True, exist_ok=True)
-    train, val = read_bitext(given.data, given.output / "cache")
-    write_bitext(given.output, "train", train)
-    write_bitext(given.output, "val", val)
+    splits = read_bitext(given.data, given.output / "cache")
+    for name, pairs in splits.items():
+        write_bitext(given.output, name, pairs)
+    if not given.aligners:
+        return
+    train = splits["train"]
     rows = {(tuple(source), tuple(target)): row for row, (source, target) in enumerate(train)}
     dev_rows = [rows[tuple(pair.source), tuple(pair.target)] for pair in dev]
     judged = {"diagonal": agreement([diagonal(pair.source, pair.target) for pair in dev], dev)}
@@ -106,18 +111,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report(given.output / "alignment.json", judged, seconds, len(train))
 
 
-def read_bitext(data: Path, cache: Path) -> tuple[Pairs, Pairs]:
-    """Return the pairs of training and of validation, as lower-cased words."""
-    moses = MosesTokenizer("en"), MosesTokenizer("fr")
-    tatoeba = load_splits("tatoeba", data / "tatoeba/fra.txt", cache)["train"]
+def read_bitext(data: Path, cache: Path) -> dict[str, Pairs]:
+    """Return the pairs of each split, as lower-cased words."""
+    tatoeba = load_splits("tatoeba", data / "tatoeba/fra.txt", cache)
     captions = load_splits("multi30k_tok", data / "multi30k", cache)
-    tokenized = (
+    hansards = (text[:2] for text in read_texts([data / "alignments/enfr-all.src-tgt"], with_links=False, prefix=""))
+    train = as_words([*tokenized(tatoeba["train"]), *texts_of(captions["train"]), *hansards])
+    trained = {tuple(source) for source, _ in train}
+    return {
+        "train": train,
+        "val": as_words(texts_of(captions["val"])),
+        "test_2016": as_words(texts_of(captions["test"])),
+        "test_tatoeba": [pair for pair in as_words(tokenized(tatoeba["test"])) if tuple(pair[0]) not in trained],
+    }
+
+
+def tokenized(split: Split) -> Iterable[tuple[str, str]]:
+    """Return the pairs, lower-cased, with blanks between words and signs."""
+    sides = (
         (tokenizer.tokenize(text.lower(), return_str=True, escape=False) for text in texts)
-        for tokenizer, texts in zip(moses, (tatoeba.sources, tatoeba.targets), strict=True)
+        for tokenizer, texts in zip(map(MosesTokenizer, ("en", "fr")), (split.sources, split.targets), strict=True)
     )
-    hansards = (text[:2] for text in read_texts([data / "alignments/enfr-all.src-tgt"], with_links=False))
-    train = [*zip(*tokenized, strict=True), *texts_of(captions["train"]), *hansards]
-    return as_words(train), as_words(texts_of(captions["val"]))
+    return zip(*sides, strict=True)
 
 
 def load_splits(name: str, path: Path, cache: Path) -> dict[str, Split]:

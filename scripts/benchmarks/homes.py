@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from itertools import islice
@@ -128,13 +128,22 @@ def cut_captions(source: Path, target: Path) -> None:
             cut.writelines(islice(lines, CAPTIONS) if file.name.startswith("train.") else lines)
 
 
-def run_jobs(jobs: Iterable[Job], options: argparse.Namespace) -> list[Job]:
-    """Run those that have no row; return those that failed. Their output is in their folders."""
-    done = {(row["home"], row["preset"], row["seed"]) for row in read_rows(options.runs / ROWS)}
-    left = [job for job in jobs if job not in done]
+def run_jobs(
+    jobs: Iterable[Any],
+    options: argparse.Namespace,
+    run: Callable[[Any, argparse.Namespace], dict[str, Any] | None] | None = None,
+) -> list[Any]:
+    """Run those that have no row; return those that failed. Their output is in their folders.
+
+    Args:
+        jobs: tuples such as `Job`, whose fields a row has.
+        run: trains a job, as `run_job` does, which is the default.
+    """
+    rows = read_rows(options.runs / ROWS)
+    left = [job for job in jobs if not any(job._asdict().items() <= row.items() for row in rows)]
     failed = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        running = {pool.submit(run_job, job, options): job for job in left}
+        running = {pool.submit(run or run_job, job, options): job for job in left}
         for number, future in enumerate(as_completed(running), 1):
             job, row = running[future], future.result()
             what = "failed" if row is None else row.get("refused") or f"BLEU {row['bleu']:.2f}"
@@ -150,21 +159,22 @@ def run_jobs(jobs: Iterable[Job], options: argparse.Namespace) -> list[Job]:
 
 def run_job(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
     """Run or resume a job; return its row, or None if it failed."""
-    folder = job.folder(options.runs)
     try:
         overrides = command(job)
     except RefusedError as refusal:
         return {**job._asdict(), "refused": str(refusal)}
+    captions = (options.runs / "captions").resolve()
+    return trained_row(job, [*overrides, *options.override, f"data.path={captions}"], options.runs)
+
+
+def trained_row(job: Any, overrides: Sequence[str], runs: Path) -> dict[str, Any] | None:
+    """Run or resume a job that has no results; return its row, or None if it failed."""
+    folder = job.folder(runs)
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "run.lock"):  # wait for a run that outlived its queue
         pass
     if not (folder / "results.json").is_file():
-        here = [
-            f"hydra.run.dir={folder.resolve()}",
-            "resume=auto",
-            f"data.path={(options.runs / 'captions').resolve()}",
-        ]
-        train([*overrides, *options.override, *here], folder)
+        train([*overrides, f"hydra.run.dir={folder.resolve()}", "resume=auto"], folder)
     return row_of(job, folder) if (folder / "results.json").is_file() else None
 
 
@@ -178,12 +188,12 @@ def train(overrides: Sequence[str], folder: Path) -> None:
         print(f"{usage.ru_utime + usage.ru_stime:.1f}", file=attempts)
 
 
-def row_of(job: Job, folder: Path) -> dict[str, Any]:
-    """Return the row of a finished run."""
+def row_of(job: Any, folder: Path) -> dict[str, Any]:
+    """Return the row of a finished run; one that no queue has started has no times."""
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
     config = OmegaConf.load(folder / "config.yaml")
-    attempts = (folder / ATTEMPTS).read_text(encoding="utf-8").split()
+    attempts = (folder / ATTEMPTS).read_text(encoding="utf-8").split() if (folder / ATTEMPTS).is_file() else []
     undisturbed = attempts.count("started") == 1
     return {
         **job._asdict(),

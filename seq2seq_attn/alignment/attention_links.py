@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from seq2seq_attn.alignment.forced_attention import WordMaps, attention_along_words
+import numpy as np
+from jaxtyping import Float
+
+from seq2seq_attn.alignment.forced_attention import SlotMap, WordMaps, attention_along_words
 from seq2seq_attn.alignment.word_alignment import Extraction, Link, chosen_weights, links_of, weights_by_word
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -26,6 +29,24 @@ class Heads(NamedTuple):
         return f"layer {self.layer}, " + ("mean of all heads" if self.head is None else f"head {self.head}")
 
 
+def guided_head(config: Mapping[str, Any], model: EncoderDecoder) -> Heads | None:
+    """Return the head that guided alignment taught to align words; None: a run without guided alignment.
+
+    Args:
+        config: of the run, as its checkpoint holds it.
+    """
+    guided = config.get("guided_alignment") or {}
+    if guided.get("links") is None or not guided.get("weight"):
+        return None
+    layer = guided.get("layer")
+    return Heads(last_but_one(model) if layer is None else layer, guided.get("head", 0))
+
+
+def last_but_one(model: EncoderDecoder) -> int:
+    """Return the number of the last layer but one that attends to the source, or of the only one."""
+    return max(0, len(model.decoder.source_attentions) - 2)
+
+
 def word_maps(model: EncoderDecoder, tokenizer: SentencePieceTokenizer, pairs: Sequence[Words]) -> list[WordMaps]:
     """Return the attention along each pair, whose words are normalised as texts to translate are."""
     cleaning = Cleaning()
@@ -40,6 +61,30 @@ def attended_links(maps: WordMaps, heads: Heads, extraction: Extraction) -> list
     weights = chosen_weights(maps.maps, *heads)
     by_word = weights_by_word(weights, maps.source, maps.target, num_words=maps.num_words, shift=extraction.shift)
     return links_of(by_word, extraction)
+
+
+def links_by_layer(
+    maps: Sequence[SlotMap], source: Sequence[int], target: Sequence[int]
+) -> dict[str, dict[str, list[Any]]]:
+    """Return the links of each head of cross-attention and of the mean of each layer, by slot, as lists.
+
+    Args:
+        source, target: the word, from 0, that each token belongs to, without the end token.
+    """
+    found: dict[str, dict[str, list[Any]]] = {}
+    for one in maps:
+        if one.slot.startswith("cross/"):
+            heads = [chosen_links(one.weights[[head]], source, target) for head in range(len(one.weights))]
+            found[one.slot] = {"heads": heads, "mean": chosen_links(one.weights, source, target)}
+    return found
+
+
+def chosen_links(
+    weights: Float[np.ndarray, "heads rows columns"], source: Sequence[int], target: Sequence[int]
+) -> list[list[int]]:
+    """Return the links by the mean of some heads, as lists of two words."""
+    by_word = weights_by_word(weights, np.array(source, np.int64), np.array(target, np.int64))
+    return [list(link) for link in links_of(by_word)]
 
 
 def all_heads(maps: WordMaps) -> list[Heads]:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from seq2seq_attn import __version__
+from seq2seq_attn.alignment.attention_links import links_by_layer
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.head_summary import summaries
 from seq2seq_attn.alignment.word_alignment import word_of_each
@@ -141,6 +142,7 @@ def look_of(text: str, log_prob: float, score: float, maps: Sequence[SlotMap]) -
     of_target = by_kind.get("cross") or by_kind.get("self")
     source = side([] if of_source is None else of_source.columns)
     target = side([] if of_target is None else of_target.rows)
+    links = links_by_layer(maps, source["words"][:-1], target["words"][:-1])
     figures = {"token_ids": [], "log_prob": log_prob, "score": score, "token_log_probs": [], "forced": 0}
     return {
         "model": 0,
@@ -150,6 +152,7 @@ def look_of(text: str, log_prob: float, score: float, maps: Sequence[SlotMap]) -
         "alternatives": [],
         "top": [],
         "slots": [halved_slot(slot_of(one, source, target)) for one in maps],
+        "links": {"slots": links, "default": None} if links else None,  # of a run no more is known than its maps
         "tree": None,
         "seconds": 0.0,
     }

@@ -34,6 +34,10 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     config = {name: checkpoint["config"][name] for name in KEPT if name in checkpoint["config"]}
     for part, paths in (("data", POSITIONS), ("model", EMBEDDING_FILES)):
         config[part] = {key: None if key in paths else value for key, value in config[part].items()}
+    guided = checkpoint["config"].get("guided_alignment") or {}
+    if guided.get("links") is not None:  # its head aligns words
+        links = guided["links"] if guided["links"] in ("eflomal", "self") else "FILE"
+        config["guided_alignment"] = {"links": links} | {key: guided[key] for key in ("weight", "layer", "head")}
     if "trainer" in checkpoint["config"]:
         config["trainer"] = {"precision": checkpoint["config"]["trainer"]["precision"]}
     folder.mkdir(parents=True)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.alignment.attention_links import Heads, Words, all_heads, attended_links, word_maps
+from seq2seq_attn.alignment.attention_links import Heads, Words, all_heads, attended_links, guided_head, word_maps
 from seq2seq_attn.alignment.gold import (
     Agreement,
     AlignedPair,
@@ -33,6 +33,7 @@ from seq2seq_attn.paths import given_path, given_text
 from seq2seq_attn.text import plain_console
 
 Links = list[list[Link]]  # of each pair
+Guided = dict[str, str]  # the row of the head that guided alignment taught, by direction
 INPUTS = ("ckpt_path", "reverse", "pairs", "gold", "links", "tatoeba")
 WRITTEN = ("output", "results")
 
@@ -57,12 +58,15 @@ def align(config: DictConfig) -> dict[str, Agreement]:
 def judge(options: dict[str, Any], outputs: Mapping[str, Any]) -> dict[str, Agreement]:
     """Return the figures, which are printed, and write what is asked for to the open files."""
     pairs = read_gold(options)
-    directions = attention_directions(options, pairs) if options["links"] is None else link_files(options, pairs)
+    if options["links"] is None:
+        directions, guided = attention_directions(options, pairs)
+    else:
+        directions, guided = link_files(options, pairs), {}
     judged: dict[str, Agreement] = {}
     best: dict[str, str] = {}
     for direction, found in directions.items():
         of_direction = {name: agreement(links, pairs) for name, links in found.items()}
-        best[direction] = min(of_direction, key=lambda name: of_direction[name].error_rate)
+        best[direction] = guided.get(direction) or min(of_direction, key=lambda name: of_direction[name].error_rate)
         judged |= of_direction
     chosen = [directions[direction][name] for direction, name in best.items()]
     written_links = chosen[0]
@@ -74,9 +78,9 @@ def judge(options: dict[str, Any], outputs: Mapping[str, Any]) -> dict[str, Agre
         judged |= {method: agreement(links, pairs) for method, links in symmetrized.items()}
         written_links = symmetrized[options["symmetrization"]]
     judged["diagonal"] = agreement([diagonal(pair.source, pair.target) for pair in pairs], pairs)
-    marked = {name for direction, name in best.items() if len(directions[direction]) > 1}
-    plain_console().print(agreement_table(judged, marked))
-    print(summary(pairs, marked))
+    chosen_here = [direction for direction in best if direction not in guided and len(directions[direction]) > 1]
+    plain_console().print(agreement_table(judged, {best[direction] for direction in (*guided, *chosen_here)}))
+    print(summary(pairs, guided=bool(guided), chosen_here=bool(chosen_here)))
     write(options, outputs, pairs, judged, best, written_links)
     return judged
 
@@ -138,34 +142,45 @@ def link_files(options: dict[str, Any], pairs: list[AlignedPair]) -> dict[str, d
     return {name: {name: links} for name, links in zip(names, read, strict=True)}
 
 
-def attention_directions(options: dict[str, Any], pairs: list[AlignedPair]) -> dict[str, dict[str, Links]]:
-    """Return the links of a run, and of one of the other direction, by heads."""
+def attention_directions(
+    options: dict[str, Any], pairs: list[AlignedPair]
+) -> tuple[dict[str, dict[str, Links]], Guided]:
+    """Return the links of a run, and of one of the other direction, by heads; and the guided head of each."""
     loaded = load(str(find_checkpoint(options["ckpt_path"])), options["trust"])
     texts = [(pair.source, pair.target) for pair in pairs]
     if options["tatoeba"] is not None:
         check_languages(loaded, ("en", "fr"), "ckpt_path", "a run for the pairs of Tatoeba")
     if options["reverse"] is None:
-        return {"forward": links_by_heads(loaded, texts, options)}
+        links, guided = links_by_heads(loaded, texts, options)
+        return {"forward": links}, {} if guided is None else {"forward": guided}
     other = load(str(find_checkpoint(options["reverse"], "reverse")), options["trust"])
     check_languages(other, languages(loaded)[::-1], "reverse", "the reverse of ckpt_path")
-    turned = links_by_heads(other, [text[::-1] for text in texts], options)
-    return {
-        "forward": {f"forward, {name}": links for name, links in links_by_heads(loaded, texts, options).items()},
-        "reverse": {
-            f"reverse, {name}": [[link[::-1] for link in of_pair] for of_pair in links]
-            for name, links in turned.items()
-        },
+    found = {
+        "forward": links_by_heads(loaded, texts, options),
+        "reverse": links_by_heads(other, [text[::-1] for text in texts], options),
     }
+    reverse = found["reverse"][0]
+    for name, turned in reverse.items():
+        reverse[name] = [[link[::-1] for link in of_pair] for of_pair in turned]
+    return (
+        {side: {f"{side}, {name}": links for name, links in of_side.items()} for side, (of_side, _) in found.items()},
+        {side: f"{side}, {guided}" for side, (_, guided) in found.items() if guided is not None},
+    )
 
 
-def links_by_heads(loaded: Loaded, texts: list[Words], options: dict[str, Any]) -> dict[str, Links]:
-    """Return the links by the heads that the options choose, or else by each head and each mean."""
+def links_by_heads(loaded: Loaded, texts: list[Words], options: dict[str, Any]) -> tuple[dict[str, Links], str | None]:
+    """Return the links by the heads that the options choose, or else by each head and each mean.
+
+    With the latter comes the name of the head that guided alignment taught, if one was.
+    """
     model = loaded.model.to(choose_device(options["device"]))
     maps = word_maps(model, loaded.tokenizer, texts)
     extraction = Extraction(*(options[f"alignment_{name}"] for name in Extraction._fields))
     chosen = Heads(options["alignment_layer"], options["alignment_head"])
     choices = all_heads(maps[0]) if chosen == Heads() else [chosen]
-    return {str(heads): [attended_links(of_pair, heads, extraction) for of_pair in maps] for heads in choices}
+    guided = guided_head(loaded.config, model) if chosen == Heads() else None
+    links = {str(heads): [attended_links(of_pair, heads, extraction) for of_pair in maps] for heads in choices}
+    return links, str(guided) if guided in choices else None
 
 
 def languages(loaded: Loaded) -> tuple[str, str]:
@@ -180,10 +195,17 @@ def check_languages(loaded: Loaded, wanted: tuple[str, str], option: str, what: 
         )
 
 
-def summary(pairs: list[AlignedPair], marked: set[str]) -> str:
-    """Return the sizes of the gold standard, and what the mark means."""
+def summary(pairs: list[AlignedPair], *, guided: bool, chosen_here: bool) -> str:
+    """Return the sizes of the gold standard, and what the mark means.
+
+    Args:
+        guided: a row is marked because guided alignment taught its head.
+        chosen_here: a row is marked because it has the fewest errors.
+    """
     sure, possible = (sum(len(links) for links in side) for side in zip(*(pair[2:] for pair in pairs), strict=True))
-    note = "; * has the fewest errors of its direction on these pairs" if marked else ""
+    reasons = ["is the head that guided alignment taught"] * guided
+    reasons += ["has the fewest errors of its direction on these pairs"] * chosen_here
+    note = f"; * {' or '.join(reasons)}" if reasons else ""
     return f"{len(pairs)} pairs, {sure} sure links and {possible - sure} more that are possible{note}"
 
 

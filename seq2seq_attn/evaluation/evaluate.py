@@ -24,6 +24,7 @@ from seq2seq_attn.evaluation.report import build_report, record_report
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.options import EVALUATE, check_options
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
@@ -101,11 +102,16 @@ def run_tests(
         cache_dir=config.paths.cache_dir,
     )
     datamodule.test_names = names
+    metrics = build_metrics(chosen)
+    for metric in metrics.values() if isinstance(models.model, EncoderDecoder) else ():
+        note = metric.check(models.model, models.config)
+        if note is not None:
+            print(note)
     module = TranslationModule(
         model=models.model,
         tokenizer=models.tokenizer,
         search=instantiate(chosen["search"], _convert_="all"),
-        metrics=build_metrics(chosen),
+        metrics=metrics,
         test_names=names,
         optimizer=None,
         scheduler=None,

@@ -16,9 +16,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seq2seq_attn import __version__
+from seq2seq_attn.alignment.attention_links import Heads, chosen_links, guided_head, links_by_layer
+from seq2seq_attn.alignment.forced_attention import SlotMap, marked_words
 from seq2seq_attn.alignment.head_summary import summaries
 from seq2seq_attn.alignment.page import slot_layout
-from seq2seq_attn.alignment.word_alignment import word_of_each
+from seq2seq_attn.alignment.word_alignment import chosen_weights, word_of_each
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.kernel_attention import KernelAttention
 from seq2seq_attn.data.collate import collate_sources
@@ -39,6 +41,7 @@ from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.search.search import Hypothesis, TargetVocabulary
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 VERSION: Final = "1"
 END, BEGIN = "</s>", "<s>"
@@ -139,8 +142,8 @@ class Side(NamedTuple):
     word_texts: list[str]
 
     @classmethod
-    def of(cls, text: str, ids: list[int], tokens: list[str]) -> Side:
-        words = word_of_each(tokens).tolist()
+    def of(cls, text: str, ids: list[int], tokens: list[str], tokenizer: SentencePieceTokenizer) -> Side:
+        words = word_of_each(marked_words(tokenizer, tokens)).tolist()
         texts = text.split()
         if len(texts) != max(words, default=-1) + 1:  # an unknown token hides the mark of a word
             texts = ["" for _ in range(max(words, default=-1) + 1)]
@@ -266,6 +269,7 @@ class ExploredModel:
             ],
             "top": forced.top,
             "slots": self._slots(forced, source, target, request.slots),
+            "links": self._links(forced, source, target),
             "tree": tree,
         }
 
@@ -275,11 +279,11 @@ class ExploredModel:
         if not ids:
             raise UserError("the sentence is empty; write one")
         check_length(len(ids), "sentence", self.bounds.max_tokens)
-        return Side.of(clean, ids, self.tokenizer.source_tokens(ids))
+        return Side.of(clean, ids, self.tokenizer.source_tokens(ids), self.tokenizer)
 
     def _target(self, ids: list[int]) -> Side:
         (text,) = self.tokenizer.decode_target([ids])
-        return Side.of(" ".join(text.splitlines()), ids, self.tokenizer.target_tokens(ids))
+        return Side.of(" ".join(text.splitlines()), ids, self.tokenizer.target_tokens(ids), self.tokenizer)
 
     def _forced_ids(self, request: LookRequest, notes: list[str]) -> list[int] | None:
         """Return the ids of a translation that the request gives as a whole; None: it is to be searched."""
@@ -423,6 +427,21 @@ class ExploredModel:
                 }
             )
         return found
+
+    def _links(self, forced: Forced, source: Side, target: Side) -> dict[str, Any] | None:
+        """Return links of words by each head, and those of `translate.py alignments=`; None: no cross-attention."""
+        maps = [
+            SlotMap(slot, weights.float().cpu().numpy(), [], [])
+            for slot, weights in forced.weights.items()
+            if slot.startswith("cross/")
+        ]
+        if not maps:
+            return None
+        guided = guided_head(self.translator.config, self.model)
+        chosen = guided or Heads()
+        links = chosen_links(chosen_weights(maps, *chosen), source.words, target.words)
+        default = {"name": str(chosen), "guided": guided is not None, "pairs": links}
+        return {"slots": links_by_layer(maps, source.words, target.words), "default": default}
 
 
 def encoded(array: np.ndarray) -> str:

@@ -58,10 +58,13 @@ def translate(config: DictConfig) -> None:
     attention: Callable[..., list[SlotMap]] = partial(
         translator.attention, max_source_tokens=options["max_source_tokens"]
     )
+    heads = Heads(options["alignment_layer"], options["alignment_head"])
+    if heads == Heads() and (options["alignments"] or options["placeholders"]) and translator.guided_head is not None:
+        heads = translator.guided_head
+        others = "alignment_layer and alignment_head choose another"
+        print(f"words are linked by {heads}, which guided alignment taught; {others}", file=sys.stderr)
     links = partial(
-        best_links,
-        heads=Heads(options["alignment_layer"], options["alignment_head"]),
-        extraction=Extraction(*(options[f"alignment_{name}"] for name in Extraction._fields)),
+        best_links, heads=heads, extraction=Extraction(*(options[f"alignment_{name}"] for name in Extraction._fields))
     )
     if options["placeholders"]:
         attention = partial(attention_without_placeholders, attention)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, final
 
 from hydra.utils import instantiate
 
+from seq2seq_attn.alignment.attention_links import Heads, guided_head
 from seq2seq_attn.alignment.bertviz import to_bertviz
 from seq2seq_attn.alignment.forced_attention import SlotMap, marked_words
 from seq2seq_attn.alignment.page import widget
@@ -22,6 +23,7 @@ from seq2seq_attn.inference.choose_search import WantedSearch, choose_search
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq_attn.inference.engine import Engine, TorchEngine
 from seq2seq_attn.inference.models import choose_device, load_models
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.search.search import Hypothesis
 from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -106,6 +108,12 @@ class Translator:
         models = load_models(paths, device, trust)
         ours = TorchEngine(models.model.to(models.device), models.tokenizer, models.device)
         return cls(ours, models.tokenizer, models.config)
+
+    @property
+    def guided_head(self) -> Heads | None:
+        """The head that guided alignment taught to align words, by whose attention its links are the default."""
+        model = getattr(self.engine, "model", None)
+        return guided_head(self.config, model) if isinstance(model, EncoderDecoder) else None
 
     def translate(
         self,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
 
-from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_maps
+from seq2seq_attn.alignment.attention_links import Heads, attended_links, guided_head, word_maps
 from seq2seq_attn.alignment.gold import agreement, read_aligned_pairs
 from seq2seq_attn.alignment.word_alignment import Extraction
 from seq2seq_attn.attention.attention import Attention
@@ -27,7 +27,8 @@ class AER(ChosenMetric):
     Args:
         gold: the pairs, each line with its links after two blanks; with `pairs`, the links alone.
         pairs, gold_start, target_first, lowercase: see `read_aligned_pairs`; one file, or [SOURCE,TARGET].
-        layer, head: whose attention aligns words; None: the mean over all.
+        layer, head: whose attention aligns words; one of them None: the mean over it; both None: the head that guided
+            alignment teaches, or without it the mean over all.
         threshold, shift, sink: see `Extraction`.
     """
 
@@ -60,8 +61,8 @@ class AER(ChosenMetric):
         self.heads, self.extraction = Heads(layer, head), Extraction(threshold, shift, sink)
         self.error_rate = math.nan
 
-    def check(self, model: EncoderDecoder) -> None:
-        """Refuse a layer or a head that the model lacks.
+    def check(self, model: EncoderDecoder, config: dict[str, Any]) -> str | None:
+        """Refuse a layer or a head that the model lacks; return a note if they are those of guided alignment.
 
         Raises:
             UserError: for such a layer or head.
@@ -73,18 +74,33 @@ class AER(ChosenMetric):
         heads = min((one.num_heads for one in chosen if isinstance(one, Attention)), default=None)
         if head is not None and heads is not None and head >= heads:
             raise UserError(f"metric.aer.head={head} does not exist; choose from 0 to {heads - 1}")
+        chosen_heads = self.heads_of(model, config)
+        if chosen_heads == self.heads:
+            return None
+        return f"metric.aer is of {chosen_heads}, the guided head; metric.aer.layer and metric.aer.head choose another"
 
-    def update(self, model: EncoderDecoder | Ensemble, tokenizer: SentencePieceTokenizer) -> None:
+    def heads_of(self, model: EncoderDecoder, config: dict[str, Any]) -> Heads:
+        """Return the heads that the options choose, or else the one that guided alignment teaches, if any."""
+        guided = guided_head(config, model) if self.heads == Heads() else None
+        return guided or self.heads
+
+    def update(
+        self, model: EncoderDecoder | Ensemble, tokenizer: SentencePieceTokenizer, config: dict[str, Any]
+    ) -> None:
         """Read the pairs with the model as it is now; every process reads all of them.
+
+        Args:
+            config: of the run.
 
         Raises:
             UserError: for an ensemble, or a layer or a head that the model lacks.
         """
         if isinstance(model, Ensemble):
             raise UserError("metric=[aer] is of one model's attention, not of an ensemble's; leave it out")
-        self.check(model)
+        self.check(model, config)
         maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in self.pairs])
-        links = (attended_links(of_pair, self.heads, self.extraction) for of_pair in maps)
+        heads = self.heads_of(model, config)
+        links = (attended_links(of_pair, heads, self.extraction) for of_pair in maps)
         self.error_rate = agreement(links, self.pairs).error_rate
 
     def compute(self) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torchmetrics import Metric
 
@@ -24,5 +24,10 @@ class ChosenMetric(Metric, ABC):
     full_state_update = False
     scores_whole_test: ClassVar[bool] = False
 
-    def check(self, model: EncoderDecoder) -> None:
-        """Refuse a model that the metric cannot read, before it is trained."""
+    def check(self, model: EncoderDecoder, config: dict[str, Any]) -> str | None:
+        """Refuse a model that the metric cannot read, before it is trained; return a note for a reader, or None.
+
+        Args:
+            config: of the run.
+        """
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.translation_module import TranslationModule
 
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
+
+log = logging.getLogger(__name__)
 
 
 def build(
@@ -91,7 +94,9 @@ def build(
         scheduled_sampling=scheduled,
     )
     for metric in metrics.values():
-        metric.check(module.model)
+        note = metric.check(module.model, config)
+        if note is not None:
+            log.info(note)
     if guided.is_on:
         guided.check(module.model)  # before the links are made
         datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"], config["trust"])

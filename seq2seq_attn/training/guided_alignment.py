@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool
 from torch import Tensor
 
+from seq2seq_attn.alignment.attention_links import last_but_one
 from seq2seq_attn.alignment.symmetrize import Method
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.checkpoint.admitted import Trust
@@ -170,8 +171,3 @@ class GuidedAlignment:
             end = row + len(corpus.splits[name])
             write_links(folder / name, pairs[ends[row] : ends[end]], counts[row:end], words[row:end])
             row = end
-
-
-def last_but_one(model: EncoderDecoder) -> int:
-    """Return the number of the last layer but one that attends to the source, or of the only one."""
-    return max(0, len(model.decoder.source_attentions) - 2)

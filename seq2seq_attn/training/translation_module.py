@@ -321,7 +321,7 @@ class TranslationModule(pl.LightningModule):
             self._log_epoch()
         for name, metric in self.stage_metrics(stage).items():
             if isinstance(metric, AER):
-                metric.update(self.model, self.tokenizer)
+                metric.update(self.model, self.tokenizer, self.config)
             value = metric.compute()
             if isinstance(metric, TextMetric):
                 signatures[name] = metric.signature()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from scripts.benchmarks import alignment as benchmark
+from seq2seq_attn.data.corpus import Split
 
 TRAIN = [("a dog", "un chien"), ("the cat sleeps", "le chat dort"), ("go", "va")]
 LINKS = [[(0, 0), (1, 1)], [(0, 0), (1, 1), (2, 2)], [(0, 0)]]
@@ -21,7 +22,7 @@ def test_links_of_all_pairs_are_written_and_those_of_the_gold_standard_are_measu
     lines = "The cat sleeps ||| le chat dort  1-1 2-2 3p3\n"
     (tmp_path / "alignments/enfr-dev.src-tgt").write_text(lines, encoding="utf-8")
     train = benchmark.as_words(TRAIN)
-    monkeypatch.setattr(benchmark, "read_bitext", lambda *folders: (train, train[:1]))
+    monkeypatch.setattr(benchmark, "read_bitext", lambda *folders: {"train": train, "val": train[:1]})
 
     def align(sources: list[list[str]], targets: list[list[str]]) -> Any:
         assert list(zip(sources, targets, strict=True)) == train
@@ -38,3 +39,26 @@ def test_links_of_all_pairs_are_written_and_those_of_the_gold_standard_are_measu
     assert found["pairs"] == 3
     assert found["alignment"]["eflomal, forward"] == {"links": 3, "precision": 100, "recall": 100, "error_rate": 0}
     assert found["alignment"]["eflomal, reverse"]["error_rate"] == 50  # one of two links is right, one of two found
+
+
+def test_a_tatoeba_sentence_that_is_also_trained_in_lower_case_is_no_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "alignments").mkdir()
+    (tmp_path / "alignments/enfr-all.src-tgt").write_text("The House . ||| la Chambre .\n", encoding="utf-8")
+
+    def split(source: str, target: str) -> Split:
+        return Split([source], [target], [[target]])
+
+    corpora = {
+        "tatoeba": {
+            "train": split("Go!", "Va !"),
+            "test": Split(["GO!", "I'm here."], ["Va !", "J'y suis."], [[], []]),
+        },
+        "multi30k_tok": {name: split(f"a {name}", f"un {name}") for name in ("train", "val", "test")},
+    }
+    monkeypatch.setattr(benchmark, "load_splits", lambda name, *folders: corpora[name])
+    splits = benchmark.read_bitext(tmp_path, tmp_path / "cache")
+    assert [" ".join(source) for source, _ in splits["train"]] == ["go !", "a train", "the house ."]
+    assert splits["test_2016"] == [(["a", "test"], ["un", "test"])]
+    assert [source for source, _ in splits["test_tatoeba"]] == [["i", "'m", "here", "."]]

@@ -86,6 +86,47 @@ def test_one_head_alone_is_measured_where_it_is_chosen(model: str, pairs: str) -
         run(model, pairs, "alignment_head=2")
 
 
+def guide(checkpoint: Path, **options: Any) -> None:
+    """Make a checkpoint one of a run with guided alignment."""
+    content = torch.load(checkpoint)
+    content["config"]["guided_alignment"] = {"links": "eflomal", "weight": 0.05, "layer": None, "head": 0} | options
+    torch.save(content, checkpoint)
+
+
+def test_the_guided_head_of_a_guided_run_is_marked_and_written(
+    model: str, pairs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    every = run(model, pairs, "alignment_sink=false")
+    layer, head = next((i, j) for i in (0, 1) for j in (0, 1) if every[f"layer {i}, head {j}"] != best_of(every))
+    guide(tmp_path / "a.ckpt", layer=layer, head=head)
+    capsys.readouterr()
+    results, links = tmp_path / "r.json", tmp_path / "links"
+    assert run(model, pairs, f"results={results}", f"output={links}", "alignment_sink=false") == every
+    out = capsys.readouterr().out
+    assert f"layer {layer}, head {head} * " in out
+    assert "; * is the head that guided alignment taught\n" in out
+    name = f"layer {layer}, head {head}"
+    assert json.loads(results.read_text(encoding="utf-8"))["best"] == {"forward": name}
+    assert run(f"links={links}", pairs)["links"] == every[name]
+    other = ["alignment_layer=0", f"alignment_head={1 - head}"]
+    assert list(run(model, pairs, *other)) == [f"layer 0, head {1 - head}", "diagonal"]
+    assert "guided" not in capsys.readouterr().out.partition("layer 0")[2]
+    checkpoint = torch.load(tmp_path / "a.ckpt")
+    del checkpoint["config"]["guided_alignment"]
+    checkpoint["config"]["data"] |= {"source_language": "fr", "target_language": "en"}
+    torch.save(checkpoint, tmp_path / "b.ckpt")
+    run(model, f"reverse={tmp_path / 'b.ckpt'}", pairs, f"results={results}")
+    best = json.loads(results.read_text(encoding="utf-8"))["best"]
+    assert best["forward"] == f"forward, {name}"
+    assert best["reverse"].startswith("reverse, ")
+    ends = "; * is the head that guided alignment taught or has the fewest errors of its direction on these pairs\n"
+    assert ends in capsys.readouterr().out
+
+
+def best_of(judged: dict[str, Any]) -> Any:
+    return min((found for name, found in judged.items() if name != "diagonal"), key=lambda found: found.error_rate)
+
+
 def test_attention_on_the_right_words_is_without_error(model: str, pairs: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights put by hand on the tokens of the right words, instead of the model's."""
     original = attention_links.attention_along_words

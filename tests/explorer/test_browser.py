@@ -18,8 +18,11 @@ from explorer.served import serving
 from explorer.three_models import slot_of, weights_of
 from selenium.webdriver.common.keys import Keys
 
+from seq2seq_attn.alignment.attention_links import Heads
+from seq2seq_attn.alignment.word_alignment import Extraction, to_pharaoh
 from seq2seq_attn.explorer.look import Explorer
 from seq2seq_attn.explorer.one_file import write_page
+from seq2seq_attn.inference.output import best_links
 from seq2seq_attn.inference.translator import Translation, Translator
 
 SENTENCE = "the cat sees a red house"
@@ -55,6 +58,16 @@ COLOURS_AT_CURSOR = f"""{COLOURS}
 const tooltip = document.getElementById("tooltip"), box = canvas.getBoundingClientRect();
 const [x, y] = [parseFloat(tooltip.style.left) - 20 - box.left, parseFloat(tooltip.style.top) - 24 - box.top];
 return colours(canvas, x * devicePixelRatio, y * devicePixelRatio, 12 * devicePixelRatio, 12 * devicePixelRatio);
+"""
+# Whether the colour of links is in the map.
+LINK_COLOUR = """
+const canvas = document.querySelector("[data-testid=heat-canvas]");
+const colour = getComputedStyle(document.documentElement).getPropertyValue("--link").trim();
+const [red, green, blue] = [1, 3, 5].map((start) => parseInt(colour.slice(start, start + 2), 16));
+const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+for (let at = 0; at < data.length; at += 4)
+  if (data[at] === red && data[at + 1] === green && data[at + 2] === blue) return true;
+return false;
 """
 COLOURS_INSIDE = f"{COLOURS} return colours(canvas, canvas.width / 2, canvas.height / 2, 100, 100);"
 VISIBLE = "import('/dom.js').then(({ visible }) => arguments[1](arguments[0].map(visible)))"
@@ -196,6 +209,53 @@ def test_words_are_sums_and_means_and_what_is_forbidden_is_hatched(
         map_view.send_keys(Keys.END)
         assert page.run("return document.getElementById('live').textContent").endswith("may not attend")
         assert page.run(COLOURS_AT_CURSOR) > 1
+
+
+def test_links_of_words_are_drawn_over_the_sentences_and_the_map(
+    explorers: dict[str, Explorer], served_models: dict[str, Translator], browser: Any, tmp_path: Path
+) -> None:
+    explorer, sentence = explorers["transformer"], "the catwoman sees a redhouse"
+    (best,) = served_models["transformer"].translate([sentence], maps=True)
+    expected = {heads: best_links(best.maps, heads, Extraction()) for heads in (Heads(1, 1), Heads(1), Heads())}
+    assert len(set(map(str, expected.values()))) == 3
+    file = tmp_path / "maps.html"
+    write_page(file, "english.txt", {1: sentence}, explorer.models(), explorer.look)
+    with serving(explorer.models(), explorer.look) as served:
+        for address in (served.address, file.as_uri()):
+            page = Page(browser, address)
+            if address == served.address:
+                page.translate(sentence)
+            page.choose("slot", "cross/1")
+            page.click("head-1")
+            assert not page.all("link-line")
+            for level in ("tokens", "words"):
+                page.click(f"level-{level}")
+                for switch, head, heads in (
+                    ("shown", "head-1", Heads(1, 1)),
+                    ("shown", "head-all", Heads(1)),
+                    ("default", "head-0", Heads()),
+                ):
+                    page.click(head)
+                    page.click(f"links-{switch}")
+                    assert page.text("links-text").partition(": ")[2] == to_pharaoh(expected[heads])
+                    lines = page.all("link-line")
+                    assert len(lines) == len(expected[heads])
+                    page.wait(lambda lines=lines: all(line.get_attribute("d") for line in lines))
+            map_view, (source, target) = page.one("heat-view"), expected[Heads()][0]
+            map_view.send_keys(Keys.HOME, *[Keys.ARROW_DOWN] * target, *[Keys.ARROW_RIGHT] * source)
+            said = page.run("return document.getElementById('live').textContent")
+            assert ": linked, " in said
+            assert page.run(LINK_COLOUR)
+            map_view.send_keys(Keys.ARROW_RIGHT)
+            assert "linked" not in page.run("return document.getElementById('live').textContent")
+            page.reload()
+            assert page.text("links-text").startswith("mean of all heads: ")
+            page.choose("slot", "encoder/0")
+            assert not page.all("links-off")
+            page.choose("slot", "cross/1")
+            page.click("links-off")
+            assert not page.all("link-line")
+            assert not page.text("links-text")
 
 
 def test_what_if_shows_the_result_of_its_changes_alone(explorers: dict[str, Explorer], browser: Any) -> None:

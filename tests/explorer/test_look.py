@@ -25,14 +25,18 @@ from explorer.three_models import (
 )
 from tiny import write_checkpoint
 
+from seq2seq_attn.alignment.attention_links import Heads
+from seq2seq_attn.alignment.word_alignment import Extraction, to_pharaoh
 from seq2seq_attn.attention.build import build_attention
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.explorer import look as look_module
 from seq2seq_attn.explorer.describe import describe
 from seq2seq_attn.explorer.look import Explorer
 from seq2seq_attn.inference.choose_search import choose_search
+from seq2seq_attn.inference.output import best_links
 from seq2seq_attn.inference.translator import Translator
 
+EXTRACTION = Extraction()
 NESTED = {"name": "beam", "beam_size": 3, "num_best": 2, "limits": {"max_length": 6}}  # as `Translator` takes BEAM
 ALL = pytest.mark.parametrize("model", [RNN, CONV, TRANSFORMER], ids=NAMES)
 
@@ -58,6 +62,43 @@ def test_numbers_are_those_of_the_translator(model: int, explorer: Explorer, tra
         assert tokens[slot["column_tokens"]] == slot_map.columns
         assert (slot["minimum"], slot["maximum"]) == (slot_map.weights.min(), slot_map.weights.max())
     assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+@ALL
+def test_links_are_those_that_translations_are_written_with(
+    model: int, explorer: Explorer, translators: list[Translator]
+) -> None:
+    (expected,) = translators[model].translate([TEXT], search=NESTED, maps=True)
+    found = explorer.look({"model": model, "source": TEXT, "search": BEAM})["links"]
+    layers = {one.slot: len(one.weights) for one in expected.maps if one.slot.startswith("cross/")}
+    assert list(found["slots"]) == list(layers)
+    for layer, heads in enumerate(layers.values()):
+        of_layer = found["slots"][f"cross/{layer}"]
+        for head in range(heads):
+            assert pharaoh(of_layer["heads"][head]) == to_pharaoh(
+                best_links(expected.maps, Heads(layer, head), EXTRACTION)
+            )
+        assert len(of_layer["heads"]) == heads
+        assert pharaoh(of_layer["mean"]) == to_pharaoh(best_links(expected.maps, Heads(layer), EXTRACTION))
+    assert (found["default"]["name"], found["default"]["guided"]) == ("mean of all heads", False)
+    assert pharaoh(found["default"]["pairs"]) == to_pharaoh(best_links(expected.maps, Heads(), EXTRACTION))
+    assert any(found["default"]["pairs"]) or model != RNN
+
+
+def test_the_links_of_a_guided_run_are_those_of_its_head(translators: list[Translator]) -> None:
+    guided = {"links": "eflomal", "weight": 0.05, "layer": None, "head": 1}
+    one = translators[TRANSFORMER]
+    explorer = Explorer([Translator(one.engine, one.tokenizer, one.config | {"guided_alignment": guided})])
+    links = explorer.look({"source": TEXT, "search": BEAM})["links"]
+    assert links["default"] == {
+        "name": "layer 0, head 1",
+        "guided": True,
+        "pairs": links["slots"]["cross/0"]["heads"][1],
+    }
+
+
+def pharaoh(pairs: list[list[int]]) -> str:
+    return " ".join(f"{source}-{target}" for source, target in pairs)
 
 
 @ALL

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 from configs import CONF
 from hydra import compose, initialize_config_dir
@@ -24,6 +25,8 @@ from tiny import SENTENCES, write_checkpoint
 from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.word_alignment import Extraction, from_pharaoh
+from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.checkpoint.published import write_published
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.lines import Line
 from seq2seq_attn.inference.output import TranslationFiles, best_links
@@ -112,6 +115,38 @@ def test_alignments_have_a_line_for_each_line_and_point_at_words(tmp_path: Path)
     for text, translation, of_line in zip(texts, best, found, strict=True):
         assert all(source < len(text.split()) for source, _ in of_line)
         assert all(target < len(translation.split()) for _, target in of_line)
+
+
+def test_a_guided_run_aligns_by_its_guided_head_unless_another_is_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layers = [f"model.{side}.num_layers=2" for side in ("encoder", "decoder")]
+    model = write_checkpoint(
+        tmp_path / "t.ckpt", "model=transformer", *layers, "cross_attention.num_heads=2", scale=1.5
+    )
+    given = [f"alignments={tmp_path / 'links'}", "search=greedy", "search.limits.max_length=9", "alignment_sink=false"]
+
+    def links(*overrides: str) -> str:
+        run(tmp_path, model, text_of(SENTENCES[:8]), *given, *overrides)
+        return (tmp_path / "links").read_text("utf-8")
+
+    heads = {
+        (layer, head): f"alignment_layer={layer} alignment_head={head}".split() for layer in (0, 1) for head in (0, 1)
+    }
+    by_head = {chosen: links(*overrides) for chosen, overrides in heads.items()}
+    assert len({*by_head.values(), links()}) == 5
+    assert capsys.readouterr().err == ""
+    checkpoint = torch.load(model)
+    checkpoint["config"]["guided_alignment"] = {"links": "links.txt", "weight": 0.1, "layer": 1, "head": 1}
+    torch.save(checkpoint, model)
+    assert links() == by_head[1, 1]
+    assert "words are linked by layer 1, head 1, which guided alignment taught; " in capsys.readouterr().err
+    assert links("alignment_layer=0", "alignment_head=1") == by_head[0, 1]
+    run(tmp_path, model, text_of(SENTENCES[:1]), "search=greedy", "search.limits.max_length=9")
+    assert capsys.readouterr().err == ""
+    write_published(read_checkpoint(model), tmp_path / "published")
+    assert Translator.load(tmp_path / "published", device="cpu").guided_head == Heads(1, 1)
+    assert "links.txt" not in (tmp_path / "published" / "config.json").read_text("utf-8")
 
 
 def test_an_alignment_is_the_mean_over_layers_and_heads_or_the_one_asked_for() -> None:

@@ -16,6 +16,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.aer import AER
 from seq2seq_attn.model.ensemble import Ensemble
 
+GUIDED = {"guided_alignment": {"links": "eflomal", "weight": 0.05, "layer": None, "head": 1}}
 LINES = "the red house ||| the house red  0-0 1-2 2-1\na dog ||| a dog  0-0 1p1\n"
 
 
@@ -29,7 +30,7 @@ def test_it_is_the_error_rate_of_the_links_of_the_model_as_it_is(gold: str, tmp_
     write_checkpoint(tmp_path / "a.ckpt", "model=transformer", "model.encoder.num_layers=1")
     loaded = load(str(tmp_path / "a.ckpt"))
     metric = AER(gold=gold, layer=1, head=0, shift=True, sink=False)
-    metric.update(loaded.model, loaded.tokenizer)
+    metric.update(loaded.model, loaded.tokenizer, loaded.config)
     pairs = read_aligned_pairs([Path(gold)])
     maps = word_maps(loaded.model, loaded.tokenizer, [(pair.source, pair.target) for pair in pairs])
     links = [attended_links(one, Heads(1, 0), Extraction(None, True, False)) for one in maps]
@@ -39,15 +40,41 @@ def test_it_is_the_error_rate_of_the_links_of_the_model_as_it_is(gold: str, tmp_
 
 def test_a_layer_or_a_head_that_is_not_there_is_refused_before_training(gold: str) -> None:
     model = model_for("transformer", "model.decoder.num_layers=3", "cross_attention.num_heads=2")
-    AER(gold=gold, layer=2, head=1).check(model)
+    assert AER(gold=gold, layer=2, head=1).check(model, GUIDED) is None
     with pytest.raises(UserError, match=r"^metric\.aer\.layer=3 does not exist; choose from 0 to 2$"):
-        AER(gold=gold, layer=3).check(model)
+        AER(gold=gold, layer=3).check(model, {})
     for layer in (None, 0):
         with pytest.raises(UserError, match=r"^metric\.aer\.head=2 does not exist; choose from 0 to 1$"):
-            AER(gold=gold, layer=layer, head=2).check(model)
+            AER(gold=gold, layer=layer, head=2).check(model, {})
+    assert AER(gold=gold).check(model, {}) is None
+    note = AER(gold=gold).check(model, GUIDED)
+    assert note is not None
+    assert note.startswith("metric.aer is of layer 1, head 1, the guided head; ")
     Path(gold).write_text("a ||| b  1-1\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"set metric\.aer\.gold_start to 1"):
         AER(gold=gold)
+
+
+def test_the_guided_head_of_a_guided_run_is_scored_unless_another_is_chosen(gold: str, tmp_path: Path) -> None:
+    layers = [f"model.{part}.num_layers=3" for part in ("encoder", "decoder")]
+    write_checkpoint(tmp_path / "a.ckpt", "model=transformer", *layers, "cross_attention.num_heads=2")
+    model, tokenizer, config = load(str(tmp_path / "a.ckpt"))
+    pairs = read_aligned_pairs([Path(gold)])
+    maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in pairs])
+    rates = {
+        heads: agreement([attended_links(one, heads, Extraction(sink=False)) for one in maps], pairs).error_rate
+        for heads in (Heads(1, 1), Heads(), Heads(2, 0))
+    }
+    assert len(set(rates.values())) > 1
+    for options, of_run, heads in (
+        ({}, GUIDED, Heads(1, 1)),
+        ({}, {"guided_alignment": {"links": None, "weight": 0.05, "layer": None, "head": 1}}, Heads()),
+        ({}, {"guided_alignment": {"links": "eflomal", "weight": 0, "layer": None, "head": 1}}, Heads()),
+        ({"layer": 2, "head": 0}, GUIDED, Heads(2, 0)),
+    ):
+        metric = AER(gold=gold, sink=False, **options)
+        metric.update(model, tokenizer, config | of_run)
+        assert metric.compute() == rates[heads]
 
 
 def test_less_is_better_and_an_ensemble_is_refused(gold: str, tmp_path: Path) -> None:
@@ -55,4 +82,4 @@ def test_less_is_better_and_an_ensemble_is_refused(gold: str, tmp_path: Path) ->
     write_checkpoint(tmp_path / "a.ckpt")
     loaded = load(str(tmp_path / "a.ckpt"))
     with pytest.raises(UserError, match="one model's attention"):
-        AER(gold=gold).update(Ensemble([loaded.model, loaded.model]), loaded.tokenizer)
+        AER(gold=gold).update(Ensemble([loaded.model, loaded.model]), loaded.tokenizer, {})

@@ -8,6 +8,7 @@
  * @property {number[]} heads
  * @property {"words"|"tokens"} level
  * @property {number|null} step
+ * @property {"off"|"shown"|"default"} links  which links of words are drawn
  * @property {number|null} other
  * @property {import("./api.js").Intervention[]} interventions
  * @property {number[]} hide
@@ -16,6 +17,7 @@
  */
 
 const PAUSE = 300; // milliseconds between two changes of the address: browsers refuse more than 200 in ten seconds
+const LINKS = ["off", "shown", "default"];
 const INTERVENTIONS = ["knock_out", "uniform"];
 
 let waiting = null;
@@ -97,6 +99,7 @@ export function readAddress() {
     heads: numbers(address.heads),
     level: address.level === "tokens" ? "tokens" : "words",
     step: whole(address.step),
+    links: LINKS.includes(address.links) ? address.links : "off",
     other: whole(address.other),
     interventions: interventions.filter(isIntervention).map(({ do: doing, slot, head }) => ({ do: doing, slot, head })),
     hide: numbers(address.hide),

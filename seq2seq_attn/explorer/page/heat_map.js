@@ -15,10 +15,12 @@
  * @property {(row: number) => void} [onRow]  called with a row that is clicked
  * @property {import("./colour.js").Scale} [scale]
  * @property {number} [height]  the largest height, in pixels
+ * @property {import("./links.js").Block[]} [blocks]  cells that are outlined, as links
  * @property {number} [started]  when the drawing of the view began, by performance.now()
  */
 import { themeColour, weightScale } from "./colour.js";
 import { announce, element, number, showTooltip } from "./dom.js";
+import { isInside } from "./links.js";
 
 const LONGEST_LABEL = 130;
 const SMALLEST_LABELLED_CELL = 12;
@@ -248,6 +250,7 @@ export class HeatMap {
       if (this.hiddenImage) this.drawHatching(context, [first.column, first.row, ...count, ...area], x, y, ratio);
       if (cell >= 12) this.drawGrid(context, area, width, height);
     }
+    this.drawBlocks(context, left - x, top - y);
     if (this.row >= 0)
       this.outline(context, left - x, top + this.row * cell - y, map.columns.length * cell, cell, "accent");
     if (this.cursor) {
@@ -287,6 +290,23 @@ export class HeatMap {
       context.lineTo(Math.min(areaLeft + areaWidth, width), y);
     }
     context.stroke();
+  }
+
+  /** Outline the cells of links, with an edge in the colour of the page around it. */
+  drawBlocks(context, x, y) {
+    const { cell } = this;
+    const inset = cell < 8 ? 0 : 2.5;
+    for (const [colour, lineWidth] of [
+      ["surface", cell < 8 ? 2 : 4.5],
+      ["link", cell < 8 ? 1 : 2.5],
+    ]) {
+      context.strokeStyle = themeColour(colour);
+      context.lineWidth = lineWidth;
+      for (const { row, column, rows, columns } of this.options.blocks ?? []) {
+        const size = [columns * cell - 2 * inset, rows * cell - 2 * inset];
+        context.strokeRect(x + column * cell + inset, y + row * cell + inset, ...size);
+      }
+    }
   }
 
   /** Outline a row or a cell. */
@@ -372,7 +392,8 @@ export class HeatMap {
     const { rows, columns, values, hidden } = this.map;
     const cell = row * columns.length + column;
     const weight = hidden?.[cell] ? "may not attend" : number(values[cell]);
-    return [`${rows[row].label} \u2192 ${columns[column].label}`, weight];
+    const linked = this.options.blocks?.some((block) => isInside(block, row, column)) ? "linked, " : "";
+    return [`${rows[row].label} \u2192 ${columns[column].label}`, `${linked}${weight}`];
   }
 
   /** Move the cursor, with its tooltip and its read-out. */

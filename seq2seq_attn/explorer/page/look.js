@@ -7,6 +7,7 @@
  * @typedef {Object} Item  A word or a token on an axis of a map.
  * @property {string} label
  * @property {number[]} tokens  Positions of its tokens.
+ * @property {number} word  The word that it is or belongs to, from 0; -1: none, as of the end token.
  *
  * @typedef {Object} Slot  The weights of one attention.
  * @property {string} name
@@ -112,7 +113,7 @@ export function axisItems(look, axis, level) {
     const word = words[position];
     const joined = level === "words" && word >= 0;
     if (joined && position && words[position - 1] === word) items.at(-1).tokens.push(position);
-    else items.push({ label: visible(joined ? side.word_texts[word] : token), tokens: [position] });
+    else items.push({ label: visible(joined ? side.word_texts[word] : token), tokens: [position], word });
   });
   return items;
 }

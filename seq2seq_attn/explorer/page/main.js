@@ -12,7 +12,8 @@
  *   page       theme, error, hint, live, model-line, tooltip, results, tabs, tab-VIEW, toolbar, slot, heads, head-N,
  *              head-all, panel (data-view: the shown view), detail, summary, head-row, show-head, formula
  *   sentences  source-chips, target-chips, source-chip, target-chip, start-chip (data-weight: the shown weight),
- *              readout, facts, note, level-words, level-tokens, step, step-text
+ *              readout, facts, note, level-words, level-tokens, step, step-text, links-off, links-shown,
+ *              links-default, links-text, link-line
  *   map        heat-map, heat-view (takes the keys), heat-canvas, legend; <html data-draw-ms> is the drawing's time
  *   lines      lines, line-row, line-column
  *   grid       thumbnail (data-slot, data-head)
@@ -40,6 +41,7 @@
  * @property {number[]} heads
  * @property {"words"|"tokens"} level
  * @property {number|null} step
+ * @property {"off"|"shown"|"default"} links
  * @property {import("./api.js").Intervention[]} interventions
  * @property {number[]} hide
  * @property {number|null} other
@@ -50,6 +52,7 @@
  * @property {(step: number|null) => void} setStep
  * @property {(heads: number[]) => void} setHeads
  * @property {(level: "words"|"tokens") => void} setLevel
+ * @property {(links: "off"|"shown"|"default") => void} setLinks
  * @property {(slot: string, heads: number[]) => void} open
  * @property {(prefix: number[]) => void} force
  * @property {(tokens: number[]) => void} forceAll
@@ -65,6 +68,7 @@ import { announce, byId, element, moveByArrows, number, showTooltip } from "./do
 import { drawHeadLines } from "./head_lines.js";
 import { drawFormula, drawSummary } from "./head_summary.js";
 import { HeatMap } from "./heat_map.js";
+import { blocksOf, linksOf } from "./links.js";
 import { decodeLook, rowOfStep, weightMap } from "./look.js";
 import { besideEachOther, mapPicture, pngFile, svgFile } from "./picture.js";
 import { saveFile, weightsJson, weightsNpz } from "./save.js";
@@ -90,7 +94,7 @@ const embedded = embeddedResults();
 /** @type {import("./api.js").Models} */
 let description = null;
 /** @type {{request: Object|null, look: Object|null, sentence: number|null, view: string, slot: string|null,
- *          heads: number[], level: "words"|"tokens", step: number|null, other: number|null,
+ *          heads: number[], level: "words"|"tokens", step: number|null, links: string, other: number|null,
  *          interventions: Object[], hide: number[], kept: Object}} */
 const state = {
   request: null,
@@ -101,6 +105,7 @@ const state = {
   heads: [0],
   level: "words",
   step: null,
+  links: "off",
   other: null,
   interventions: [],
   hide: [],
@@ -116,6 +121,8 @@ function drawMapView(panel, scene) {
   const started = performance.now();
   const { look, slot, heads, level } = scene;
   const map = weightMap(look, slot, heads, level);
+  const links = linksOf(scene);
+  const blocks = links ? blocksOf(map, links.pairs) : [];
   const one = level === "words" ? "word" : "token";
   const heatMap = new HeatMap(panel, map, {
     started,
@@ -123,6 +130,7 @@ function drawMapView(panel, scene) {
     rowName: slot.row_tokens === "source" ? `source ${one}` : `target ${one}`,
     columnName: slot.column_tokens === "source" ? `source ${one}` : `target ${one}`,
     row: rowOfStep(slot, map, scene.step),
+    blocks,
     onRow: (row) => {
       if (slot.kind === "encoder") return;
       const { tokens } = map.rows[row];
@@ -130,7 +138,7 @@ function drawMapView(panel, scene) {
     },
   });
   return {
-    svg: () => besideEachOther([mapPicture(map, `${slot.name}, head ${heads.join(", ")}`)]),
+    svg: () => besideEachOther([mapPicture(map, `${slot.name}, head ${heads.join(", ")}`, undefined, blocks)]),
     showStep: (step) => heatMap.showRow(rowOfStep(slot, map, step)),
   };
 }
@@ -149,6 +157,7 @@ function sceneOfState() {
     setStep,
     setHeads: (heads) => change({ heads }),
     setLevel: (level) => change({ level }),
+    setLinks: (links) => change({ links }),
     open: (slot, heads) => {
       change({ slot, heads, view: "map" });
       byId("tab-map").focus();
@@ -537,9 +546,9 @@ function keptTheme() {
 
 /** Write the view to the address. */
 function saveAddress(push) {
-  const { request, sentence, view, slot, heads, level, step, other, interventions, hide } = state;
+  const { request, sentence, view, slot, heads, level, step, links, other, interventions, hide } = state;
   const ran = Boolean(shownView.looks);
-  writeAddress({ request, sentence, view, slot, heads, level, step, other, interventions, hide, ran }, push);
+  writeAddress({ request, sentence, view, slot, heads, level, step, links, other, interventions, hide, ran }, push);
 }
 
 /** Show what the address names. */

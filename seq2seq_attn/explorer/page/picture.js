@@ -74,9 +74,10 @@ function hatchPattern() {
  * @param {WeightMap} map
  * @param {string} title
  * @param {import("./colour.js").Scale} [scale]
+ * @param {import("./links.js").Block[]} [blocks]  cells that are outlined, as links
  * @returns {{group: SVGElement, width: number, height: number}}
  */
-export function mapPicture(map, title, scale = weightScale(map.minimum, map.maximum)) {
+export function mapPicture(map, title, scale = weightScale(map.minimum, map.maximum), blocks = []) {
   const { rows, columns, values, hidden } = map;
   const many = values.length > MOST_RECTANGLES;
   const cell = many ? 12 : CELL;
@@ -102,6 +103,13 @@ export function mapPicture(map, title, scale = weightScale(map.minimum, map.maxi
       group.append(svgElement("rect", { x: left + column * cell, y, width: cell - 1, height: cell - 1, fill }));
     });
   });
+  for (const { row, column, ...size } of blocks) {
+    const place = { x: left + column * cell + 1, y: top + row * cell + 1 };
+    const extent = { width: size.columns * cell - 3, height: size.rows * cell - 3 };
+    group.append(
+      svgElement("rect", { ...place, ...extent, fill: "none", stroke: themeColour("link"), "stroke-width": 2 }),
+    );
+  }
   columns.forEach((column, index) => {
     const [x, y] = [left + (index + 0.5) * cell, top - 8];
     group.append(pictureText(shorten(column.label), x, y, { transform: `rotate(-45 ${x} ${y})` }));

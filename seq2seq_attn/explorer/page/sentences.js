@@ -1,9 +1,10 @@
 /**
  * The source and the translation as words or tokens. The pointer or the focus on one shows its weights on the others; a
- * slider over decoding steps keeps those of one step.
+ * slider over decoding steps keeps those of one step. Lines join linked words.
  */
 import { weightScale } from "./colour.js";
 import { announce, element, moveByArrows, number, visible } from "./dom.js";
+import { drawLinkLines, linkSwitch, linksOf } from "./links.js";
 import { axisItems, heaviest, rowOfStep, weightMap } from "./look.js";
 
 /**
@@ -19,7 +20,8 @@ export function drawSentences(container, scene) {
   const scale = weightScale(map.minimum, map.maximum);
   const chip = (item, side) =>
     element("button", { type: "button", class: "chip", text: item.label, "data-testid": `${side}-chip` });
-  const source = axisItems(look, "source", level).map((item) => chip(item, "source"));
+  const sourceItems = axisItems(look, "source", level);
+  const source = sourceItems.map((item) => chip(item, "source"));
   const target = axisItems(look, "target", level).map((item) => chip(item, "target"));
   const start = chip({ label: "<s>" }, "start");
   const axes = { source, target, target_read: [start, ...target.slice(0, -1)] };
@@ -28,6 +30,7 @@ export function drawSentences(container, scene) {
   const readsStart = slot.row_tokens === "target_read" || slot.column_tokens === "target_read";
   const readout = element("p", { class: "readout muted", "data-testid": "readout" });
   let step = scene.step;
+  let lines = null;
 
   const colour = (chips, values) =>
     chips.forEach((each, index) => {
@@ -43,10 +46,12 @@ export function drawSentences(container, scene) {
       delete each.dataset.weight;
     }
     readout.textContent = "";
+    lines?.choose(null);
   };
   const show = (row, column, chosen) => {
     clear();
     chosen?.classList.add("chosen");
+    lines?.choose(chosen);
     const width = map.columns.length;
     const [items, values, chips] =
       row >= 0
@@ -112,13 +117,21 @@ export function drawSentences(container, scene) {
   targetLine.append(facts);
 
   const slider = stepSlider(scene);
-  container.replaceChildren(
+  const links = linksOf(scene);
+  const sides = element(
+    "div",
+    { class: "linked-lines" },
     line("Source", scene.model.source_language, source, "source-chips"),
     targetLine,
+  );
+  container.replaceChildren(
+    sides,
     readout,
-    element("div", { class: "toolbar" }, levelSwitch(scene), slider.node),
+    element("div", { class: "toolbar" }, levelSwitch(scene), slider.node, linkSwitch(scene, links)),
     ...look.notes.map((note) => element("p", { class: "muted small", "data-testid": "note", text: note })),
   );
+  if (links)
+    lines = drawLinkLines(sides, links.pairs, chipsOfWords(source, sourceItems), chipsOfWords(target, targetItems));
   rest();
   return {
     showStep(next) {
@@ -127,6 +140,21 @@ export function drawSentences(container, scene) {
       rest();
     },
   };
+}
+
+/**
+ * Return the chips of each word: of one word there are several at the level of tokens.
+ *
+ * @param {HTMLElement[]} chips
+ * @param {import("./look.js").Item[]} items
+ * @returns {HTMLElement[][]}
+ */
+function chipsOfWords(chips, items) {
+  const found = [];
+  items.forEach(({ word }, index) => {
+    if (word >= 0) found[word] = [...(found[word] ?? []), chips[index]];
+  });
+  return found;
 }
 
 /**

@@ -1,0 +1,317 @@
+"""Attention as a word aligner: `python -m scripts.benchmarks.aligning run --bitext FOLDER --runs RUNS`.
+
+Two plans of trainings on the lower-cased words that `scripts.benchmarks.alignment` writes to FOLDER. `guidance` trains
+a Transformer and an RNN with and without guided alignment, a Transformer guided by the links of two others, and the
+Transformers in the other direction. `attentions` trains each preset that can be guided for 850 updates, in the
+cross-attention of a Transformer or, for those of Bahdanau and Luong, in their RNNs. `measure` computes the alignment
+error rate of each finished run and, of `guidance`, BLEU of two test sets; `page` writes what there is.
+
+A run is in RUNS/NAME, that of a further seed in RUNS/NAME_SEED; a folder with results.json counts as a run, whoever
+trained it. The queue may be killed at any time: the same command resumes it, and no finished run is repeated.
+rows.jsonl has a line for each finished run, and measures.jsonl for each that is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from scripts.benchmarks.home_runs import HOMES, MEASURES, ROOT, ROWS, presets, read_rows, write_rows
+from scripts.benchmarks.homes import alone, run_jobs, trained_row
+from scripts.benchmarks.write_aligning_page import write_attentions_page, write_guidance_page
+from seq2seq_attn.alignment.attention_links import Heads, all_heads, attended_links, guided_head, word_maps
+from seq2seq_attn.alignment.forced_attention import WordMaps
+from seq2seq_attn.alignment.gold import AlignedPair, agreement, read_aligned_pairs
+from seq2seq_attn.alignment.word_alignment import Extraction, Link, from_pharaoh, to_pharaoh
+from seq2seq_attn.checkpoint.load import find_checkpoint, load
+from seq2seq_attn.errors import UserError, reports_user_errors, sentence_of
+from seq2seq_attn.files import replacing
+from seq2seq_attn.inference.translator import Translator
+from seq2seq_attn.metric.bleu import BLEU
+from seq2seq_attn.training.checks import check_positions
+from seq2seq_attn.training.guided_alignment import GuidedAlignment
+
+COMMON = (
+    "data=parallel", "tokenizer.vocab_size=8000", "num_threads=1", "trainer.enable_progress_bar=false", "recipe=none",
+    "batch_tokens=4096", "optimizer.lr=0.003", "val_sentences=200",
+)  # fmt: skip
+TRANSFORMER = (
+    "model=transformer", "model.embedding_dim=128", "model.encoder.dim=128", "model.decoder.dim=128",
+    "feed_forward.ff_dim=512", "model.encoder.dropout=0.1", "model.decoder.dropout=0.1",
+)  # fmt: skip
+RNN = ("model=rnn", "model.embedding_dim=128", "model.encoder.dim=128", "model.decoder.dim=256")
+LUONG = (*RNN[:-1], "model.decoder.dim=128")  # the dot product needs queries of the keys' width
+MODELS = {"transformer": (*TRANSFORMER, "trainer.max_epochs=6"), "rnn": (*RNN, "trainer.max_epochs=5")}
+LINKS = "eflomal.grow-diag-final-and"  # of the bitext
+TURNED = "turned.links"  # the same with the target first, in the folder of the runs
+UPDATES = 850  # of a preset: one and a half epochs
+ATTENTION_MODELS = {  # of the presets that are compared, with the slot that takes them
+    "transformer": (TRANSFORMER, "attention@cross_attention"),
+    "rnn": (RNN, "attention"),
+    "rnn_luong": ((*LUONG, "decoder@model.decoder=rnn_luong"), "attention"),
+}
+UNGUIDED = ("multihead", "bahdanau", "luong_general")  # presets that are trained without guidance, too
+TEST_SETS = ("test_tatoeba", "test_2016")
+BEAM = {"name": "beam", "beam_size": 5}
+PLANS = ("guidance", "attentions")
+SPLITS = ("train", "val")
+
+
+class Run(NamedTuple):
+    """A training; its name says what it is: `rnn_plain`, `transformer_rev_guided` or `attentions/rnn/bahdanau`."""
+
+    name: str
+    seed: int
+
+    def folder(self, runs: Path) -> Path:
+        return runs / (self.name if self.seed == 1 else f"{self.name}_{self.seed}")
+
+    @property
+    def is_reverse(self) -> bool:
+        return "_rev_" in self.name
+
+
+def guidance_runs() -> list[Run]:
+    """Return the runs with and without guided alignment: all with one seed, then those whose BLEU is compared."""
+    first = [
+        "transformer_guided", "transformer_rev_guided", "rnn_guided", "transformer_plain", "transformer_rev_plain",
+        "rnn_plain", "transformer_self",
+    ]  # fmt: skip
+    compared = ["transformer_guided", "transformer_plain", "rnn_guided", "rnn_plain"]
+    later = [Run(name, seed) for seed in (2, 3) for name in compared]
+    return [*(Run(name, 1) for name in first), *later, Run("transformer_rev_self", 1)]
+
+
+def attention_runs() -> list[Run]:
+    """Return a guided run of each preset, the usual ones first, and of these one without guidance."""
+    others = [preset for preset in presets() if preset not in (*UNGUIDED, "none")]
+    usual = [f"attentions/{model_of(preset)}/{preset}" for preset in UNGUIDED]
+    names = [*usual, *(f"{name}_plain" for name in usual)]
+    return [Run(name, 1) for name in [*names, *(f"attentions/{model_of(preset)}/{preset}" for preset in others)]]
+
+
+RUNS = {"guidance": guidance_runs, "attentions": attention_runs}
+
+
+def model_of(preset: str) -> str:
+    """Return the model that takes a preset: an RNN where its paper has it in one."""
+    if preset in HOMES["rnn"].own:
+        return "rnn"
+    return "rnn_luong" if preset in HOMES["rnn_luong"].own else "transformer"
+
+
+def command(run: Run, bitext: Path, runs: Path) -> list[str]:
+    """Return the overrides of train.py for a run."""
+    languages = ("fr", "en") if run.is_reverse else ("en", "fr")
+    sides = {name: ",".join(f"'{bitext.resolve() / name}.{language}'" for language in languages) for name in SPLITS}
+    overrides = [*COMMON, *(f"data.{name}=[{files}]" for name, files in sides.items()), f"data.test=[{sides['val']}]"]
+    overrides += [f"data.source_language={languages[0]}", f"data.target_language={languages[1]}", f"seed={run.seed}"]
+    *folders, name = run.name.split("/")
+    if folders:
+        model, slot = ATTENTION_MODELS[folders[1]]
+        overrides += [
+            *model,
+            f"{slot}={name.removesuffix('_plain')}",
+            f"trainer.max_steps={UPDATES}",
+            "trainer.max_epochs=2",
+        ]
+    else:
+        overrides += MODELS[name.partition("_")[0]]
+    if name.endswith("_self"):
+        plain = [f"transformer{way}_plain" for way in ("", "_rev")]
+        pair = ",".join(f"'{runs.resolve() / one}'" for one in (plain[::-1] if run.is_reverse else plain))
+        overrides += ["guided_alignment.links=self", f"guided_alignment.runs=[{pair}]"]
+    elif not name.endswith("_plain"):
+        links = runs.resolve() / TURNED if run.is_reverse else bitext.resolve() / LINKS
+        overrides.append(f"guided_alignment.links='{links}'")
+    return overrides
+
+
+@reports_user_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    options.act(options)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    run = commands.add_parser("run", help="train what has not been trained")
+    run.add_argument("--jobs", type=int, default=1, help="simultaneous runs, each on one thread (%(default)s)")
+    run.add_argument("--only", nargs="+", metavar="NAME", help="runs of these names; default: all of the plan")
+    run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
+    run.set_defaults(act=run_queue)
+    measure = commands.add_parser("measure", help="measure what has been trained and not been measured")
+    measure.add_argument("--data", type=Path, required=True, help="folder with the file alignments/enfr-dev.src-tgt")
+    measure.set_defaults(act=measure_runs)
+    page = commands.add_parser("page", help="write the pages of what has been measured")
+    page.add_argument("--data", type=Path, required=True, help="folder with the file alignments/enfr-dev.src-tgt")
+    page.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks", help="%(default)s")
+    page.set_defaults(act=write_pages)
+    for choice in commands.choices.values():
+        choice.add_argument("--bitext", type=Path, required=True, help="folder that scripts.benchmarks.alignment wrote")
+        choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
+        choice.add_argument("--plan", nargs="+", default=list(PLANS), choices=PLANS, metavar="PLAN", help=f"of {PLANS}")
+    return parser.parse_args(arguments)
+
+
+def planned(options: argparse.Namespace) -> list[Run]:
+    return [run for plan in options.plan for run in RUNS[plan]()]
+
+
+def run_queue(options: argparse.Namespace) -> None:
+    """Run all that have no row; those that failed get a second try."""
+    for name in (f"{split}.{language}" for split in SPLITS for language in ("en", "fr")):
+        check_file(options.bitext / name)
+    links = check_file(options.bitext / LINKS).read_text(encoding="ascii").splitlines()
+    chosen = [run for run in planned(options) if options.only is None or run.folder(Path()).as_posix() in options.only]
+    if not chosen:
+        raise UserError(f"--only {' '.join(options.only)} names no run; choose from: {names_of(planned(options))}")
+    options.runs.mkdir(parents=True, exist_ok=True)
+    with alone(options.runs):
+        with replacing(options.runs / TURNED) as stream:
+            turned = (to_pharaoh([link[::-1] for link in from_pharaoh(line)]) for line in links)
+            stream.writelines(f"{line}\n".encode() for line in turned)
+        failed = run_jobs(run_jobs(chosen, options, run_one), options, run_one)
+    if failed:
+        sys.exit(f"{len(failed)} runs failed: {names_of(failed)}; repeat the command to run them again")
+
+
+def names_of(runs: Sequence[Run]) -> str:
+    return ", ".join(dict.fromkeys(run.folder(Path()).as_posix() for run in runs))
+
+
+def check_file(file: Path) -> Path:
+    if not file.is_file():
+        raise UserError(f"{file} is missing; `python -m scripts.benchmarks.alignment` writes the files of --bitext")
+    return file
+
+
+def run_one(run: Run, options: argparse.Namespace) -> dict[str, Any] | None:
+    """Run or resume a training; return its row, or None if it failed."""
+    overrides = [*command(run, options.bitext, options.runs), f"paths.cache_dir='{options.runs.resolve() / 'cache'}'"]
+    refusal = refused(overrides) if run.name.startswith("attentions/") else None
+    if refusal is not None:
+        return {**run._asdict(), "refused": refusal}
+    return trained_row(run, [*overrides, *options.override], options.runs)
+
+
+def refused(overrides: Sequence[str]) -> str | None:
+    """Return why guided alignment, or its model, does not take an attention; None: it does."""
+    sizes = [f"model.{side}_vocab_size=100" for side in ("source", "target")]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("train", [*overrides, *sizes])
+    try:
+        model = instantiate(OmegaConf.to_container(config.model, resolve=True), _convert_="all")
+        check_positions(model)
+        guided: GuidedAlignment = instantiate(config.guided_alignment, _convert_="all")
+        guided.check(model)
+    except Exception as error:
+        sentence = sentence_of(error)
+        if sentence is None:
+            raise
+        return sentence
+    return None
+
+
+def measure_runs(options: argparse.Namespace) -> None:
+    """Measure every finished run that has not been measured."""
+    pairs = gold_pairs(options.data)
+    for name in (f"{test}.{language}" for test in TEST_SETS for language in ("en", "fr")):
+        check_file(options.bitext / name)
+    torch.set_num_threads(1)
+    file = options.runs / MEASURES
+    names = {run.name for run in planned(options)}
+    with alone(options.runs):
+        measured = {(row["name"], row["seed"]) for row in read_rows(file)}
+        for row in read_rows(options.runs / ROWS):
+            run = Run(row["name"], row["seed"])
+            if "refused" not in row and run.name in names and run not in measured:
+                figures = alignment_of(run.folder(options.runs), pairs)
+                if "/" not in run.name and not run.is_reverse:
+                    figures["test"] = {test: bleu(run.folder(options.runs), options.bitext, test) for test in TEST_SETS}
+                write_rows(file, [*read_rows(file), {**run._asdict(), **figures}])
+                print(f"{names_of([run])}: AER {figures['error_rate']:.1f}", flush=True)
+
+
+def gold_pairs(data: Path) -> list[AlignedPair]:
+    """Return the pairs of the Canadian Hansards with links, English first, as lower-cased words."""
+    file = data / "alignments/enfr-dev.src-tgt"
+    if not file.is_file():
+        raise UserError(f"--data {data} has no file alignments/enfr-dev.src-tgt; give the folder that contains it")
+    return read_aligned_pairs([file], start=1, lowercase=True)
+
+
+def alignment_of(folder: Path, pairs: list[AlignedPair]) -> dict[str, Any]:
+    """Return the links of a run, English first, with their figures and the heads that they are of.
+
+    They are those of the guided head, or else, for each half of the pairs, of the heads with the fewest errors on the
+    other half.
+    """
+    loaded = load(str(find_checkpoint(str(folder))))
+    turned = loaded.config["data"]["source_language"] == "fr"
+    maps = word_maps(loaded.model, loaded.tokenizer, [sides(pair)[:: -1 if turned else 1] for pair in pairs])
+    guided = guided_head(loaded.config, loaded.model)
+    heads = all_heads(maps[0]) if guided is None else [guided]
+    candidates = {one: links_by(one, maps, turned) for one in heads}
+    chosen = [best_heads(candidates, pairs, 1 - half) for half in (0, 1)]
+    links = [candidates[chosen[row % 2]][row] for row in range(len(pairs))]
+    return {
+        "heads": list(dict.fromkeys(map(str, chosen))),
+        "guided": guided is not None,
+        **agreement(links, pairs)._asdict(),
+        "pharaoh": [to_pharaoh(of_pair) for of_pair in links],
+    }
+
+
+def sides(pair: AlignedPair) -> tuple[list[str], list[str]]:
+    return pair.source, pair.target
+
+
+def links_by(heads: Heads, maps: Sequence[WordMaps], turned: bool) -> list[list[Link]]:
+    """Return the links of each pair by some heads, English first."""
+    links = [attended_links(of_pair, heads, Extraction()) for of_pair in maps]
+    return [[link[::-1] for link in of_pair] for of_pair in links] if turned else links
+
+
+def best_heads(candidates: dict[Heads, list[list[Link]]], pairs: list[AlignedPair], half: int) -> Heads:
+    """Return those with the fewest errors on every other pair, from number `half`."""
+    rates = {heads: agreement(links[half::2], pairs[half::2]).error_rate for heads, links in candidates.items()}
+    return min(rates, key=lambda heads: rates[heads])
+
+
+def bleu(folder: Path, bitext: Path, test: str) -> dict[str, Any]:
+    """Return BLEU of a test set by beam search, on words in lower case; write the translations to the run's folder."""
+    sources, references = (
+        (bitext / f"{test}.{language}").read_text(encoding="utf-8").splitlines() for language in ("en", "fr")
+    )
+    translations = [one.text for one in Translator.load(folder).translate(sources, search=BEAM)]
+    with replacing(folder / f"{test}.fr") as stream:
+        stream.writelines(f"{line}\n".encode() for line in translations)
+    metric = BLEU(lowercase=True, tokenize="none")
+    metric.update(translations, [[reference] for reference in references])
+    return {"bleu": float(metric.compute()), "signature": metric.signature()}
+
+
+def write_pages(options: argparse.Namespace) -> None:
+    """Write the page of each plan."""
+    statistical = check_file(options.bitext / "alignment.json")
+    pairs = gold_pairs(options.data)
+    rows, measures = read_rows(options.runs / ROWS), read_rows(options.runs / MEASURES)
+    options.output.mkdir(parents=True, exist_ok=True)
+    if "guidance" in options.plan:
+        write_guidance_page(options.output / "guided_alignment.md", rows, measures, pairs, statistical)
+    if "attentions" in options.plan:
+        write_attentions_page(options.output / "aligning_attentions.md", rows, measures, len(RUNS["attentions"]()))
+
+
+if __name__ == "__main__":
+    main()

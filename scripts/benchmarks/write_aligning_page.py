@@ -1,0 +1,208 @@
+"""Pages of the runs of `aligning.py`: `python -m scripts.benchmarks.aligning page --bitext FOLDER --runs RUNS`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scripts.benchmarks.write_homes_page import spread
+from seq2seq_attn.alignment.gold import AlignedPair, agreement
+from seq2seq_attn.alignment.symmetrize import METHODS, symmetrize
+from seq2seq_attn.alignment.word_alignment import from_pharaoh
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.markdown import code, literal
+
+Rows = Sequence[dict[str, Any]]  # of rows.jsonl or measures.jsonl
+ALIGNERS = {"eflomal": "eflomal", "fast_align": "fast_align, model 2"}
+DIRECTIONS = {  # runs of both directions, by what the row is called
+    "Transformer, guided by links of eflomal": ("transformer_guided", "transformer_rev_guided"),
+    "Transformer, guided by its own links": ("transformer_self", "transformer_rev_self"),
+    "Transformer, not guided": ("transformer_plain", "transformer_rev_plain"),
+    "RNN, guided by links of eflomal": ("rnn_guided", "rnn_rev_guided"),
+    "RNN, not guided": ("rnn_plain", "rnn_rev_plain"),
+}
+JOINED = [method for method in METHODS if method != "union"]  # of the links of both directions
+TEST_SETS = {"test_tatoeba": "Tatoeba", "test_2016": "Multi30k, 2016"}
+GUIDANCE = """\
+# Guided alignment: word links and translations
+
+Alignment error rate (AER, in percent, lower is better) on {pairs} aligned pairs of the Canadian Hansards (WPT 2003),
+and BLEU with and without guided alignment ([docs/guided_alignment.md](../guided_alignment.md)). All models and aligners
+read the same {training:,} pairs of lower-cased words: Tatoeba, Multi30k and the sentences of the Hansards without their
+links.
+
+## Word links
+
+{links}
+
+A model that translates from English links each French word (forward), one from French each English word (reverse). A
+guided run is measured by its guided head. Of a run without guidance it is the best head, chosen for each half of the
+pairs on the other half: {heads}. The other columns join both directions (Koehn et al. 2003), of seed 1. ± is the
+standard deviation over seeds.
+
+## Translations
+
+{translations}
+
+BLEU of beam search with 5 hypotheses on words in lower case, {signature}; ± is the standard deviation over seeds.
+Tatoeba's test set has one reference for each sentence here.
+
+{end}
+"""
+ATTENTIONS = """\
+# Which attention aligns best?
+
+Alignment error rate (AER, in percent, lower is better) of the guided head of each attention on aligned pairs of the
+Canadian Hansards (WPT 2003). Each model was trained once, for {updates} updates on the pairs of
+[guided_alignment.md](guided_alignment.md), with its head guided by eflomal's links. The attention is the one from the
+decoder to the source. {finished} of {all} runs have finished.
+
+{table}
+
+"Not guided" is the best head of a run without guidance, chosen for each half of the pairs on the other half. BLEU is
+that of the validation set by greedy search. One seed: differences of a point or less say nothing.
+
+{refused}{end}
+"""
+END = """\
+## Commands
+
+```
+python -m scripts.benchmarks.alignment --data DATA --output FOLDER
+python -m scripts.benchmarks.aligning run --plan {plan} --bitext FOLDER --runs RUNS
+python -m scripts.benchmarks.aligning measure --plan {plan} --bitext FOLDER --runs RUNS --data DATA
+python -m scripts.benchmarks.aligning page --plan {plan} --bitext FOLDER --runs RUNS --data DATA
+```
+
+Commits of the runs: {commits}. The raw figures are in [{name}.json]({name}.json)."""
+
+
+def write_guidance_page(
+    page: Path, rows: Rows, measures: Rows, pairs: Sequence[AlignedPair], statistical: Path
+) -> None:
+    """Write the page of guided alignment, and its figures beside it.
+
+    Args:
+        statistical: the file alignment.json of the statistical aligners.
+    """
+    names = {name for both in DIRECTIONS.values() for name in both}
+    rows, measures = ([row for row in some if row["name"] in names] for some in (rows, measures))
+    check_measured(measures)
+    aligners = json.loads(statistical.read_text(encoding="utf-8"))
+    unguided = [f"{row['name']}: {' and '.join(row['heads'])}" for row in measures if not row["guided"]]
+    text = GUIDANCE.format(
+        pairs=len(pairs),
+        training=aligners["pairs"],
+        links=links_table(measures, pairs, aligners["alignment"]),
+        heads=literal("; ".join(unguided) or "none has been measured"),
+        translations=translation_table(rows, measures),
+        signature=", ".join(code(one) for one in sorted(signatures(measures))) or "not measured yet",
+        end=end("guidance", page, rows),
+    )
+    write(page, text, {"rows": rows, "measures": measures, "aligners": aligners})
+
+
+def check_measured(measures: Rows) -> None:
+    if not measures:
+        raise UserError("no run has been measured; start `scripts.benchmarks.aligning run` and `measure` first")
+
+
+def links_table(measures: Rows, pairs: Sequence[AlignedPair], aligners: dict[str, Any]) -> str:
+    """Return the error rates of the aligners and of the runs, by direction and by method of joining both."""
+    columns = ("forward", "reverse", *JOINED)
+    lines = [["links of", *columns]]
+    for name, title in ALIGNERS.items():
+        found = [aligners.get(f"{name}, {column}") for column in columns]
+        lines.append([title, *("–" if one is None else f"{one['error_rate']:.1f}" for one in found)])
+    for title, both in DIRECTIONS.items():
+        of_runs = [[row for row in measures if row["name"] == name] for name in both]
+        if any(of_runs):
+            joined = joined_rates([one for of_run in of_runs for one in of_run if one["seed"] == 1], pairs)
+            lines.append([title, *(spread(rates(of_run), 1, ".1f") for of_run in of_runs), *joined])
+    lines.append(["diagonal", f"{aligners['diagonal']['error_rate']:.1f}", *["–"] * (len(columns) - 1)])
+    return table(lines)
+
+
+def rates(measures: Rows) -> list[float]:
+    return [row["error_rate"] for row in measures]
+
+
+def joined_rates(both: Rows, pairs: Sequence[AlignedPair]) -> list[str]:
+    """Return the error rates of the links of two runs of opposite directions, by each method of joining them."""
+    if len(both) != 2:
+        return ["–"] * len(JOINED)
+    forward, reverse = ([from_pharaoh(line) for line in row["pharaoh"]] for row in both)
+    joined = {method: [symmetrize(*one, method) for one in zip(forward, reverse, strict=True)] for method in JOINED}
+    return [f"{agreement(links, pairs).error_rate:.1f}" for links in joined.values()]
+
+
+def translation_table(rows: Rows, measures: Rows) -> str:
+    """Return BLEU of the runs from English, the mean over seeds."""
+    lines = [["model", "seeds", *TEST_SETS.values(), "parameters, M", "processor minutes"]]
+    for title, (name, _) in DIRECTIONS.items():
+        own = [row for row in measures if row["name"] == name and "test" in row]
+        trained = [row for row in rows if row["name"] == name]
+        if own:
+            scores = [spread([row["test"][test]["bleu"] for row in own], 1, ".1f") for test in TEST_SETS]
+            lines.append([title, str(len(own)), *scores, *costs(trained)])
+    return table(lines)
+
+
+def costs(rows: Rows) -> list[str]:
+    """Return parameters in millions, and the mean of the processor minutes that are known."""
+    minutes = [row["processor_minutes"] for row in rows if row["processor_minutes"] is not None]
+    return [f"{rows[0]['parameters'] / 1e6:.2f}", f"{sum(minutes) / len(minutes):.0f}" if minutes else "–"]
+
+
+def signatures(measures: Rows) -> set[str]:
+    return {figures["signature"] for row in measures for figures in row.get("test", {}).values()}
+
+
+def write_attentions_page(page: Path, rows: Rows, measures: Rows, planned: int) -> None:
+    """Write the table of all attentions, and its figures beside it.
+
+    Args:
+        planned: number of runs of the plan.
+    """
+    rows, measures = ([row for row in some if row["name"].startswith("attentions/")] for some in (rows, measures))
+    check_measured(measures)
+    trained = {row["name"]: row for row in rows if "refused" not in row}
+    guided = sorted((row for row in measures if row["guided"]), key=lambda row: row["error_rate"])
+    plain = {row["name"].removesuffix("_plain"): row for row in measures if not row["guided"]}
+    lines = [["attention", "model", "AER", "precision", "recall", "not guided", "BLEU", "processor minutes"]]
+    for row in guided:
+        _, model, preset = row["name"].split("/")
+        figures = [f"{row[name]:.1f}" for name in ("error_rate", "precision", "recall")]
+        own, other = trained[row["name"]], plain.get(row["name"])
+        unguided = "–" if other is None else f"{other['error_rate']:.1f}"
+        lines.append([literal(preset), literal(model), *figures, unguided, f"{own['bleu']:.1f}", costs([own])[1]])
+    refused = [
+        f"- {literal(row['name'].rpartition('/')[2])}: {literal(row['refused'])}" for row in rows if "refused" in row
+    ]
+    text = ATTENTIONS.format(
+        updates=max(row["updates"] for row in trained.values()),
+        finished=len(rows),
+        all=planned,
+        table=table(lines),
+        refused="".join(["## Not guided\n\n", *(f"{line}\n" for line in refused), "\n"]) if refused else "",
+        end=end("attentions", page, rows),
+    )
+    write(page, text, {"rows": rows, "measures": measures})
+
+
+def table(lines: Sequence[Sequence[str]]) -> str:
+    head, *others = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([head, f"|---|{'---:|' * (len(lines[0]) - 1)}", *others])
+
+
+def end(plan: str, page: Path, rows: Rows) -> str:
+    commits = sorted({str(row["commit"])[:8] for row in rows if "refused" not in row})
+    return END.format(plan=plan, commits=", ".join(map(code, commits)), name=page.stem)
+
+
+def write(page: Path, text: str, figures: dict[str, Any]) -> None:
+    page.write_text(text, encoding="utf-8")
+    page.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print(f"wrote {page}: {len(figures['measures'])} measured runs")

@@ -1,0 +1,249 @@
+"""The queue of guided alignment: its runs, no run repeated, what is measured of them, and its pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from comparison.made_runs import spoilt, write_run
+from configs import CONF
+from hydra import compose, initialize_config_dir
+from small_checkpoint import write_checkpoint
+
+from scripts.benchmarks import aligning as script
+from scripts.benchmarks import homes
+from scripts.benchmarks.aligning import Run
+from scripts.benchmarks.home_runs import MEASURES, ROWS, read_rows, write_rows
+from seq2seq_attn.alignment.attention_links import Heads
+from seq2seq_attn.alignment.gold import AlignedPair
+
+RESULTS = {"test/loss": 2.5, "test/bleu_signature": "nrefs:1", "test/chrf_signature": "nrefs:1|nc:6"}
+GOLD = (
+    "The red house ||| la maison rouge  1-1 2-3 3-2\na dog ||| un chien  1-1 2p2\nShe hears ||| elle entend  1-1 2-2\n"
+)
+TRANSFORMER = (
+    "model=transformer",
+    "model.encoder.num_layers=3",
+    "model.decoder.num_layers=3",
+    "cross_attention.num_heads=2",
+)
+
+
+@pytest.fixture
+def bitext(tmp_path: Path) -> Path:
+    folder = tmp_path / "bi text"
+    folder.mkdir()
+    for name in ("train", "val", "test_tatoeba", "test_2016"):
+        (folder / f"{name}.en").write_text("the red house\na dog\n", encoding="utf-8")
+        (folder / f"{name}.fr").write_text("la maison rouge\nun chien\n", encoding="utf-8")
+    (folder / script.LINKS).write_text("0-0 2-1 1-2\n0-0 1-1\n", encoding="utf-8")
+    rate = {"links": 1, "precision": 80.0, "recall": 80.0}
+    rates = {"diagonal": 55.0, "eflomal, forward": 13.0, "eflomal, grow-diag": 12.0, "fast_align, forward": 23.5}
+    found = {name: rate | {"error_rate": error_rate} for name, error_rate in rates.items()}
+    (folder / "alignment.json").write_text(json.dumps({"pairs": 99_240, "alignment": found}), encoding="utf-8")
+    (tmp_path / "alignments").mkdir()
+    (tmp_path / "alignments/enfr-dev.src-tgt").write_text(GOLD, encoding="utf-8")
+    return folder
+
+
+def typed(act: str, bitext: Path, runs: Path, plan: str, *others: str) -> list[str]:
+    return [act, "--bitext", str(bitext), "--runs", str(runs), "--plan", plan, *others]
+
+
+def composed(run: Run) -> Any:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("train", script.command(run, Path("/bi text"), Path("/runs")))
+
+
+@pytest.mark.parametrize(
+    ("name", "links", "languages"),
+    [
+        ("transformer_guided", "/bi text/eflomal.grow-diag-final-and", ("en", "fr")),
+        ("transformer_rev_guided", "/runs/turned.links", ("fr", "en")),
+        ("rnn_plain", None, ("en", "fr")),
+        ("transformer_rev_self", "self", ("fr", "en")),
+    ],
+)
+def test_the_name_of_a_run_says_what_it_is(name: str, links: str | None, languages: tuple[str, str]) -> None:
+    config = composed(Run(name, 3))
+    assert (config.guided_alignment.links, config.seed) == (links, 3)
+    assert (config.data.source_language, config.data.target_language) == languages
+    assert list(config.data.train) == [f"/bi text/train.{language}" for language in languages]
+    assert list(config.data.val) == list(config.data.test) == [f"/bi text/val.{language}" for language in languages]
+    assert config.trainer.max_epochs == (5 if name.startswith("rnn") else 6)
+    if links == "self":
+        assert list(config.guided_alignment.runs) == ["/runs/transformer_rev_plain", "/runs/transformer_plain"]
+    assert Run(name, 3).folder(Path("/runs")) == Path(f"/runs/{name}_3")
+    assert Run(name, 1).folder(Path("/runs")) == Path(f"/runs/{name}")
+
+
+def test_each_preset_is_guided_once_in_its_home() -> None:
+    runs = script.attention_runs()
+    assert len(runs) == len(set(runs))
+    guided = [run.name.split("/")[1:] for run in runs if not run.name.endswith("_plain")]
+    assert sorted(preset for _, preset in guided) == sorted(set(script.presets()) - {"none"})
+    homes_of = {preset: model for model, preset in guided}
+    assert (homes_of["coverage"], homes_of["local_m"], homes_of["sink"]) == ("rnn", "rnn_luong", "transformer")
+    for name, slot in (("transformer/sink", "cross_attention"), ("rnn_luong/luong_concat", "attention")):
+        config = composed(Run(f"attentions/{name}", 1))
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            assert config[slot] == compose("train", [f"attention={name.rpartition('/')[2]}"]).attention
+        assert config.guided_alignment.links == "/bi text/eflomal.grow-diag-final-and"
+        assert config.trainer.max_steps == script.UPDATES
+    assert composed(Run("attentions/rnn/bahdanau_plain", 1)).guided_alignment.links is None
+
+
+def finish(overrides: Sequence[str], folder: Path) -> None:
+    """Leave what train.py leaves."""
+    assert "resume=auto" in overrides
+    (folder / "run.lock").unlink(missing_ok=True)
+    folder.rmdir()
+    write_run(folder, "multihead", spoilt(3), options={"trainer": {"max_epochs": 2}}, **RESULTS)
+
+
+def test_rows_are_of_all_that_is_trained_whoever_trained_it(
+    bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, started = tmp_path / "runs", []
+
+    def train(overrides: Sequence[str], folder: Path) -> None:
+        started.append(folder.name)
+        if folder.name == "rnn_plain" and started.count("rnn_plain") == 1:
+            return  # it fails
+        finish(overrides, folder)
+
+    write_run(runs / "transformer_guided", "multihead", spoilt(3), options={"trainer": {"max_epochs": 10}}, **RESULTS)
+    monkeypatch.setattr(homes, "train", train)
+    script.main(typed("run", bitext, runs, "guidance"))
+    assert "transformer_guided" not in started
+    assert started.count("rnn_plain") == 2
+    rows = read_rows(runs / ROWS)
+    assert {(row["name"], row["seed"]) for row in rows} == set(script.guidance_runs())
+    (found,) = (row for row in rows if (row["name"], row["seed"]) == ("transformer_guided", 1))
+    assert (found["epochs"], found["processor_minutes"]) == (10, None)
+    assert (runs / script.TURNED).read_text("utf-8").splitlines() == ["0-0 2-1 1-2", "0-0 1-1"]
+    before = len(started)
+    script.main(typed("run", bitext, runs, "guidance"))
+    assert len(started) == before
+
+
+@pytest.mark.parametrize(
+    ("preset", "reason"),
+    [
+        ("linear", "KernelAttention computes its context without weights"),
+        ("top_k", "those of TopKNormalizer are not"),
+        ("differential", "those of DifferentialMix are not"),
+    ],
+)
+def test_a_preset_that_cannot_be_guided_is_a_row_with_the_reason(
+    preset: str, reason: str, bitext: Path, tmp_path: Path
+) -> None:
+    name = f"attentions/transformer/{preset}"
+    script.main(typed("run", bitext, tmp_path / "runs", "attentions", "--only", name))
+    (row,) = read_rows(tmp_path / "runs" / ROWS)
+    assert (row["name"], row["seed"]) == (name, 1)
+    assert reason in row["refused"]
+    assert not (tmp_path / "runs" / name).exists()
+
+
+def checkpoint_of(runs: Path, name: str, *, guided: bool) -> None:
+    """Write a finished run with an untrained model, and its row."""
+    folder = runs / name
+    write_run(folder, "multihead", spoilt(3), options={"trainer": {"max_epochs": 2}}, **RESULTS)
+    file, seed = folder / "checkpoints" / "best.ckpt", len(name)
+    write_checkpoint(file, *TRANSFORMER, seed=seed, sentences=["the red house", "la maison rouge", "a dog hears un s"])
+    checkpoint = torch.load(file)
+    if guided:
+        checkpoint["config"]["guided_alignment"] = {"links": "eflomal", "weight": 0.05, "layer": None, "head": 1}
+    if "_rev_" in name:
+        checkpoint["config"]["data"] |= {"source_language": "fr", "target_language": "en"}
+    torch.save(checkpoint, file)
+    run = Run(name, 1)
+    write_rows(runs / ROWS, [*read_rows(runs / ROWS), homes.row_of(run, folder) | run._asdict()])
+
+
+def test_links_and_translations_are_measured_once_and_are_on_the_page(
+    bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, data = tmp_path / "runs", ["--data", str(tmp_path)]
+    checkpoint_of(runs, "transformer_guided", guided=True)
+    checkpoint_of(runs, "transformer_rev_guided", guided=True)
+    checkpoint_of(runs, "rnn_plain", guided=False)
+    monkeypatch.setitem(script.BEAM, "limits", {"max_length": 4})
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main(typed("page", bitext, runs, "guidance", *data, "--output", str(tmp_path / "docs")))
+    script.main(typed("measure", bitext, runs, "guidance", *data))
+    measured = {row["name"]: row for row in read_rows(runs / MEASURES)}
+    assert measured["transformer_guided"]["heads"] == ["layer 1, head 1"]
+    assert not measured["rnn_plain"]["guided"]
+    assert set(measured["transformer_guided"]["test"]) == set(script.TEST_SETS)
+    assert "test" not in measured["transformer_rev_guided"]
+    assert len((runs / "rnn_plain" / "test_2016.fr").read_text("utf-8").splitlines()) == 2
+    signature = measured["rnn_plain"]["test"]["test_2016"]["signature"]
+    assert "case:lc" in signature
+    assert "tok:none" in signature
+    script.main(typed("measure", bitext, runs, "guidance", *data))
+    assert len(read_rows(runs / MEASURES)) == 3
+    script.main(typed("page", bitext, runs, "guidance", *data, "--output", str(tmp_path / "docs")))
+    text = (tmp_path / "docs" / "guided_alignment.md").read_text(encoding="utf-8")
+    cells = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in text.splitlines()}
+    assert cells["eflomal"][1:5] == ["13.0", "–", "–", "12.0"]
+    assert len(cells["diagonal"]) == 7
+    assert cells["RNN, not guided"][1:3] == ["1", f"{measured['rnn_plain']['test']['test_tatoeba']['bleu']:.1f}"]
+    of_both = next(line for line in text.splitlines() if line.startswith("| Transformer, guided by links of eflomal"))
+    assert of_both.split(" | ")[1] == f"{measured['transformer_guided']['error_rate']:.1f}"
+    assert "–" not in of_both
+    assert signature in text
+    assert str(tmp_path) not in text + (tmp_path / "docs" / "guided_alignment.json").read_text(encoding="utf-8")
+
+
+def test_the_table_of_attentions_has_the_guided_head_and_the_best_one_without_guidance(
+    bitext: Path, tmp_path: Path
+) -> None:
+    runs, data = tmp_path / "runs", ["--data", str(tmp_path)]
+    checkpoint_of(runs, "attentions/transformer/multihead", guided=True)
+    checkpoint_of(runs, "attentions/transformer/multihead_plain", guided=False)
+    refused = {"name": "attentions/transformer/top_k", "seed": 1, "refused": "not | here"}
+    write_rows(runs / ROWS, [*read_rows(runs / ROWS), refused])
+    script.main(typed("measure", bitext, runs, "attentions", *data))
+    measured = {row["name"].rpartition("/")[2]: row for row in read_rows(runs / MEASURES)}
+    assert not any("test" in row for row in measured.values())
+    script.main(typed("page", bitext, runs, "attentions", *data, "--output", str(tmp_path / "docs")))
+    text = (tmp_path / "docs" / "aligning_attentions.md").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if line.startswith("| multihead"))
+    figures = [measured["multihead"][name] for name in ("error_rate", "precision", "recall")]
+    figures.append(measured["multihead_plain"]["error_rate"])
+    assert line.split(" | ")[1:6] == ["transformer", *(f"{figure:.1f}" for figure in figures)]
+    assert "- top\\_k: not \\| here" in text or "- top_k: not \\| here" in text
+
+
+def test_the_best_head_of_one_half_is_chosen_on_the_other() -> None:
+    pairs = [AlignedPair(["a", "b"], ["c", "d"], frozenset({(0, 0)}), frozenset({(0, 0)}))] * 4
+    right, wrong = [(0, 0)], [(1, 1)]
+    candidates = {Heads(0, 0): [right, wrong, right, wrong], Heads(0, 1): [wrong, right, wrong, right]}
+    assert script.best_heads(candidates, pairs, 0) == Heads(0, 0)
+    assert script.best_heads(candidates, pairs, 1) == Heads(0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quiet")
+def test_a_run_of_the_queue_is_one_of_train_py(bitext: Path, tmp_path: Path) -> None:
+    lines = {"en": "a dog sleeps\nthe cat eats\n", "fr": "un chien dort\nle chat mange\n"}
+    for language, text in lines.items():
+        (bitext / f"train.{language}").write_text(text * 20, encoding="utf-8")
+        (bitext / f"val.{language}").write_text(text, encoding="utf-8")
+    (bitext / script.LINKS).write_text("0-0 1-1 2-2\n" * 40, encoding="utf-8")
+    small = ["debug=fast", "tokenizer=char", "tokenizer.vocab_size=40"]
+    only = ["--only", "rnn_guided", "transformer_rev_guided", "--override", *small]
+    script.main(typed("run", bitext, tmp_path / "runs", "guidance", *only))
+    rows = read_rows(tmp_path / "runs" / ROWS)
+    assert [row["name"] for row in rows if row["seed"] == 1] == ["transformer_rev_guided", "rnn_guided"]
+    assert rows[0]["updates"] == 2
+    script.main(typed("measure", bitext, tmp_path / "runs", "guidance", "--data", str(tmp_path)))
+    measured = read_rows(tmp_path / "runs" / MEASURES)
+    assert all(row["guided"] for row in measured)
+    assert {row["name"] for row in measured if "test" in row} == {"rnn_guided"}
