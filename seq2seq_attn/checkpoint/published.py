@@ -26,9 +26,9 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     """Write what `read_checkpoint` returns as a folder.
 
     Raises:
-        UserError: if the folder is there already.
+        UserError: if the folder is there already, and not empty.
     """
-    if folder.exists():
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already; give a new folder, or delete it")
     weights, tied = untied(checkpoint["state_dict"])
     config = {name: checkpoint["config"][name] for name in KEPT if name in checkpoint["config"]}
@@ -36,7 +36,7 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
         config[part] = {key: None if key in paths else value for key, value in config[part].items()}
     if "trainer" in checkpoint["config"]:
         config["trainer"] = {"precision": checkpoint["config"]["trainer"]["precision"]}
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     # save_file would leave it to its owner alone
     (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
     tokenizer = write_tokenizer(checkpoint["tokenizer"], folder)
