@@ -64,17 +64,19 @@ EVALUATE: dict[str, Any] = COMMON | {
 }  # fmt: skip
 
 RANGES = {  # of numbers, by the end of the option's path; the longest end counts
-    "[0, 1)": "dropout projection_dropout token_dropout.source token_dropout.target label_smoothing decay betas",
+    "[-1, 0]": "beta2_decay",
+    "[0, 1)": """momentum dropout projection_dropout token_dropout.source token_dropout.target label_smoothing decay
+        betas""",
     "[0, 1]": """soft_probability alignment_threshold aer.threshold sampling_alpha scheduler.factor
-        scheduled_sampling.share""",
-    "(0, 1]": "top_p",
+        scheduler.final_share scheduled_sampling.share""",
+    "(0, 1]": "top_p scheduler.decay_share",
     "[0, inf)": """lr eps weight_decay gradient_clip_val r_drop_alpha log_prob_weight entropy_weight alpha diversity
         coverage_penalty max_relative_length min_relative_length limit_train_batches limit_val_batches
         limit_test_batches limit_predict_batches overfit_batches""",
     "(0, inf)": """base temperature length_ratio qk_scale every_minutes search.patience beta val_check_interval""",
     "[1, inf)": "max_ratio",
     "[1, 1000]": """num_threads num_layers num_heads num_kv_heads num_nodes beam_size num_best num_groups num_samples
-        char_order max_ngram_order source_vocab_size target_vocab_size source_column target_column""",
+        char_order max_ngram_order source_vocab_size target_vocab_size source_column target_column optimizer.d""",
     "[0, 1000]": "gpus no_repeat_ngram word_order alignment_layer alignment_head aer.layer aer.head refresh_rate",
     "[-1, 1000]": "devices save_top_k",
     "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",

@@ -34,6 +34,7 @@ TYPED = {
     "scripts.benchmarks.draw_training": ["PLACE"],
     "draw weights": ["PLACE", "--sentence", "A sentence.", "--output", "NEW"],
     "export ctranslate2": ["PLACE", "NEW"],
+    "export hub": ["PLACE", "NEW"],
     "export safetensors": ["PLACE", "NEW"],
     "scripts.benchmarks.learn_with_joeynmt": ["PLACE", "1"],
     "scripts.benchmarks.alignment": ["--data", "PLACE", "--output", "NEW"],

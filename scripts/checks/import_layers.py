@@ -16,7 +16,7 @@ LAYERS = (
     ("inference", "training"),
     ("callback",),
     ("checkpoint",),
-    ("logger", "scheduler"),
+    ("logger", "scheduler", "optimizer"),
     ("search", "metric"),
     ("alignment",),
     ("model",),

@@ -26,9 +26,9 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     """Write what `read_checkpoint` returns as a folder.
 
     Raises:
-        UserError: if the folder is there already.
+        UserError: if the folder is there already, and not empty.
     """
-    if folder.exists():
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is there already; give a new folder, or delete it")
     weights, tied = untied(checkpoint["state_dict"])
     config = {name: checkpoint["config"][name] for name in KEPT if name in checkpoint["config"]}
@@ -40,7 +40,7 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
         config["guided_alignment"] = {"links": links} | {key: guided[key] for key in ("weight", "layer", "head")}
     if "trainer" in checkpoint["config"]:
         config["trainer"] = {"precision": checkpoint["config"]["trainer"]["precision"]}
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     # save_file would leave it to its owner alone
     (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
     tokenizer = write_tokenizer(checkpoint["tokenizer"], folder)

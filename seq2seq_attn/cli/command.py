@@ -27,6 +27,7 @@ SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
     "draw curves": ("comparison.curves", "learning curves of runs"),
     "draw weights": ("comparison.weights", "attention weights of several presets"),
     "export ctranslate2": ("inference.export_ctranslate2", "write a model for CTranslate2"),
+    "export hub": ("comparison.export_hub", "write a model with a model card, for a hub"),
     "export safetensors": ("checkpoint.export_safetensors", "write a model for publishing"),
 }
 OF_HYDRA = [name for name, (module, _) in SUBCOMMANDS.items() if module.startswith("cli.")]

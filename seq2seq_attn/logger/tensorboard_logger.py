@@ -51,6 +51,6 @@ class TensorBoardRun(TensorBoardLogger):
             self.experiment.add_image(tag, imread(image), step, dataformats="HWC")
 
     @rank_zero_only
-    def log_table(self, key: str, columns: list[str], data: list[list[Any]], step: int) -> None:
+    def log_table(self, key: str, columns: list[str], data: list[list[Any]], step: int | None = None) -> None:
         """Log a table as Markdown."""
         self.experiment.add_text(key, table(columns, (map(str, row) for row in data)), step)

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 
-from seq2seq_attn import markdown
 from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.checkpoint.admitted import other_packages
 from seq2seq_attn.data.corpus import LoadedCorpus
@@ -133,10 +131,8 @@ def log_translations(loggers: list[Any], module: TranslationModule, corpus: Load
             for row in sorted(rows)[:LOGGED_ROWS]
         ]
         for logger in loggers:
-            if isinstance(logger, WandbLogger):
+            if hasattr(logger, "log_table"):
                 logger.log_table(f"{name}/translations", columns, lines)
-            elif isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_text(f"{name}/translations", markdown.table(columns, lines))
 
 
 def one_line(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, final
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.precision import MixedPrecision, Precision
+from pytorch_lightning.strategies import FSDPStrategy
 from pytorch_lightning.utilities import GradClipAlgorithmType
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -25,6 +26,7 @@ from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.metric.token_mean import TokenMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
+from seq2seq_attn.optimizer.muon import hidden_matrices, takes_hidden_matrices
 from seq2seq_attn.scheduler.schedule import takes_total
 from seq2seq_attn.search.search import Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -55,8 +57,8 @@ class TranslationModule(pl.LightningModule):
     Args:
         model: an ensemble can be tested, but not trained.
         metrics: text metrics, and the alignment error rate, by name, copied for every set that is scored.
-        optimizer, scheduler: partials; a scheduler that names `total_steps` is given the run's length. None
-            where nothing is trained.
+        optimizer, scheduler: partials; a scheduler that names `total_steps` is given the run's length, and an
+            optimizer that names `hidden_matrices` those of the model. None where nothing is trained.
         config: plain dict from which the model was built; it goes into the checkpoint, and so does the
             tokenizer, so that a checkpoint alone is enough to translate.
         translates: whether sentences are translated and scored by the metrics; False for one-sided text, which has
@@ -239,7 +241,16 @@ class TranslationModule(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         assert self.optimizer is not None
         assert self.scheduler is not None
-        optimizer = self.optimizer([parameter for parameter in self.parameters() if parameter.requires_grad])
+        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        if takes_hidden_matrices(self.optimizer):
+            if isinstance(self.trainer.strategy, FSDPStrategy):
+                raise UserError(
+                    "optimizer=muon reads whole matrices, and with FSDP a device has parts of them; use trainer=ddp, "
+                    "or optimizer=adamw"
+                )
+            optimizer = self.optimizer(trained, hidden_matrices=hidden_matrices(self.model))
+        else:
+            optimizer = self.optimizer(trained)
         if takes_total(self.scheduler):
             total = self.trainer.estimated_stepping_batches
             if math.isinf(total):

@@ -1,0 +1,296 @@
+"""A model card: metadata in YAML and sections in Markdown, of what is known of a run. Mitchell et al. 2019."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import yaml
+
+from seq2seq_attn import __version__
+from seq2seq_attn.checkpoint.admitted import is_class_of, other_packages
+from seq2seq_attn.markdown import code, literal, one_line, table
+from seq2seq_attn.metric.names import title_of
+
+CONFIGURATION = "training.yaml"
+OPTIONS = {
+    "title": "its heading",
+    "licence": "of the model, by its name on hubs, such as cc-by-4.0",
+    "author": "who made it, for the citation",
+    "url": "where it is published, for the citation",
+    "dataset": "name of the training data, such as wmt/wmt14",
+    "use": "what it is meant for",
+    "limits": "what it is not meant for",
+}
+PARTS = ("score", "pattern", "normalizer", "mix", "gate", "feature_map")  # of an attention
+OF_USERS = ("parallel", "text", "mixture", "documents")  # choices of data= that name no corpus
+LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)?")
+FIGURES = {
+    "loss": "loss, in nats for each target token",
+    "ppl": "perplexity",
+    "accuracy": "share of tokens ranked first",
+}
+
+
+class Known(NamedTuple):
+    """What is known of a model; what is not is empty.
+
+    Attributes:
+        config: resolved, as its checkpoint holds it, without folders of a machine.
+        command: that of its training, without folders of a machine.
+        results, provenance: the contents of these files of its run.
+        log: rows of metrics.csv.
+        examples: source, reference and translation of test sentences.
+    """
+
+    config: dict[str, Any]
+    command: str
+    results: dict[str, Any]
+    provenance: dict[str, Any]
+    log: list[dict[str, float]]
+    examples: list[tuple[str, str, str]]
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The names of model, attention and data, as far as the run had them."""
+        return {name: str(value) for name, value in (self.config.get("choices") or {}).items() if value}
+
+    @property
+    def languages(self) -> list[str]:
+        """That of the source and that of the target, or the one of both."""
+        return list(dict.fromkeys(self.config["data"][f"{side}_language"] for side in ("source", "target")))
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it was trained to restore text, and is to be fine-tuned."""
+        return self.config.get("objective") is not None
+
+    @property
+    def task(self) -> str:
+        """The task by its name on hubs; empty if they have none for it."""
+        if self.config["model"].get("encoder") is None:
+            return "text-generation"
+        return "" if self.is_pretrained or len(self.languages) == 1 else "translation"
+
+    def scores(self) -> dict[str, dict[str, float]]:
+        """Return the figures of each test set by name, those of the metrics first."""
+        found: dict[str, dict[str, float]] = {}
+        for name in (*(self.config.get("metric") or {}), *FIGURES):
+            for key, value in self.results.items():
+                stage, _, last = key.rpartition("/")
+                if stage and last == name and isinstance(value, int | float):
+                    found.setdefault(stage, {})[name] = value
+        return found
+
+    def signature(self, stage: str, name: str) -> str | None:
+        return self.results.get(f"{stage}/{name}_signature")
+
+    def attentions(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield the slot of each attention of the model, and the class of each of its parts."""
+        for side in ("encoder", "decoder"):
+            for slot, node in (self.config["model"].get(side) or {}).items():
+                if str(slot).endswith("attention") and isinstance(node, dict):
+                    parts = {part: node[part] for part in PARTS if isinstance(node.get(part), dict)}
+                    yield f"{side}.{slot}", {part: str(options.get("_target_")) for part, options in parts.items()}
+
+
+def card(known: Known, options: dict[str, str], folder: str, pictures: dict[str, str]) -> str:
+    """Return the text of a model card; a section of which nothing is known is left out.
+
+    Args:
+        options: some of `OPTIONS`.
+        folder: name of the model's folder, for the commands.
+        pictures: captions by file in the folder.
+    """
+    title = options.get("title") or default_title(known, folder)
+    sections = {
+        f"# {literal(title)}": what_it_is(known),
+        "## Intended use and limits": use_and_limits(known, options),
+        "## Data": data(known, options),
+        "## Training": training(known),
+        "## Results": results(known),
+        "## Curves and attention maps": [f"![{literal(text)}]({file})" for file, text in pictures.items()],
+        "## How to use it": how_to_use(known, folder),
+        "## How to cite it": how_to_cite(known, options, title),
+    }
+    head = yaml.safe_dump(metadata(known, options, title), sort_keys=False, allow_unicode=True)
+    blocks = [block for heading, section in sections.items() if section for block in (heading, *section)]
+    return f"---\n{head}---\n\n" + "\n\n".join(blocks) + "\n"
+
+
+def metadata(known: Known, options: dict[str, str], title: str) -> dict[str, Any]:
+    """Return the front matter, in the terms of Hugging Face's model cards."""
+    dataset = dataset_of(known, options)
+    metrics = list(dict.fromkeys(name for scores in known.scores().values() for name in scores if name not in FIGURES))
+    found = {
+        "language": [name for name in known.languages if LANGUAGE_CODE.fullmatch(name)],
+        "license": options.get("licence"),
+        "library_name": "seq2seq-attn",
+        "pipeline_tag": known.task,
+        "tags": ["seq2seq", "attention", *(known.choices[k] for k in ("model", "attention") if k in known.choices)],
+        "datasets": [dataset] if dataset else [],
+        "metrics": metrics,
+    }
+    if metrics and dataset and known.task:
+        found["model-index"] = [{"name": title, "results": evaluations(known, dataset)}]
+    return {key: value for key, value in found.items() if value}
+
+
+def evaluations(known: Known, dataset: str) -> list[dict[str, Any]]:
+    """Return the metrics of each test set, with their signatures as arguments."""
+    found = []
+    for stage, scores in known.scores().items():
+        metrics = []
+        for name, value in scores.items():
+            signature = known.signature(stage, name)
+            arguments = {"args": {"signature": signature}} if signature else {}
+            if name not in FIGURES:
+                metrics.append({"type": name, "name": title_of(name), "value": round(value, 2)} | arguments)
+        data_set = {"name": dataset, "type": dataset, "split": stage}
+        found.append({"task": {"type": known.task}, "dataset": data_set, "metrics": metrics})
+    return found
+
+
+def dataset_of(known: Known, options: dict[str, str]) -> str | None:
+    """Return the name of the training data: the one given, that of a hub, or the choice of a corpus."""
+    chosen = known.choices.get("data")
+    if "dataset" in options:
+        return options["dataset"]
+    if chosen == "huggingface":
+        return known.config["data"].get("path")
+    return None if chosen in OF_USERS else chosen
+
+
+def default_title(known: Known, folder: str) -> str:
+    if not {"model", "attention"} <= known.choices.keys():
+        return folder
+    return f"{known.choices['model']} with {known.choices['attention']} attention, {' to '.join(known.languages)}"
+
+
+def what_it_is(known: Known) -> list[str]:
+    source, target = code(known.languages[0]), code(known.languages[-1])
+    purposes = {
+        "translation": f"A model that translates from {source} to {target}",
+        "text-generation": f"A language model of text in {target}",
+    }
+    purpose = purposes.get(known.task, f"A model from text to text in {target}")
+    if known.is_pretrained:
+        purpose = f"A model that was pre-trained to restore text in {target}, and is to be fine-tuned"
+    rows = [(name, known.choices[name]) for name in ("model", "attention") if name in known.choices]
+    for slot, parts in known.attentions():
+        rows.append((slot, " · ".join(target.rpartition(".")[2] for target in parts.values())))
+    if "num_parameters" in known.results:
+        rows.append(("parameters", f"{known.results['num_parameters']:,}"))
+    for side in ("source", "target"):
+        size = known.config["model"].get(f"{side}_vocab_size")
+        rows += [(f"tokens of the {side} vocabulary", f"{size:,}")] if isinstance(size, int) else []
+    return [f"{purpose}, trained with seq2seq-attn.", table(("part", "what it is"), rows)]
+
+
+def use_and_limits(known: Known, options: dict[str, str]) -> list[str]:
+    lines = [literal(options[name]) for name in ("use", "limits") if name in options]
+    cleaning = known.config["data"].get("cleaning")
+    if isinstance(cleaning, dict) and isinstance(cleaning.get("max_words"), int):
+        lines.append(f"Lines of more than {cleaning['max_words']} words were left out of its training.")
+    if known.scores():
+        lines.append("Its quality was measured on the test sets under Results, and on no other text.")
+    return lines
+
+
+def data(known: Known, options: dict[str, str]) -> list[str]:
+    name, fingerprint = dataset_of(known, options), known.provenance.get("data_fingerprint")
+    counts = known.provenance.get("data_report") or {}
+    lines = [f"The training data is {code(name)}."] if name else []
+    lines += [table(("step", "count"), [(key, f"{value:,}") for key, value in counts.items()])] if counts else []
+    return lines + ([f"SHA-256 of all its sentences: {code(str(fingerprint))}"] if fingerprint else [])
+
+
+def training(known: Known) -> list[str]:
+    results, found = known.results, known.provenance
+    rows = {"seed": known.config.get("seed"), "commit": found.get("commit")}
+    rows |= {"updates": f"{results['steps']:,}"} if "steps" in results else {}
+    for label, name in (("hours of training", "train_seconds"), ("hours of validation", "validation_seconds")):
+        rows |= {label: f"{results[name] / 3600:,.2f}"} if name in results else {}
+    rows |= {"python": found.get("python")} | (found.get("versions") or {})
+    known_rows = [(name, str(value)) for name, value in rows.items() if value is not None]
+    lines = [f"```\n{known.command}\n```"] if known.command else []
+    lines += [table(("training", "value"), known_rows)] if known_rows else []
+    return [*lines, f"All its options are in [{CONFIGURATION}]({CONFIGURATION})."]
+
+
+def results(known: Known) -> list[str]:
+    scores = known.scores()
+    if not scores:
+        return []
+    names = list(dict.fromkeys(name for figures in scores.values() for name in figures))
+    rows: list[list[str]] = []
+    signed: dict[str, None] = {}
+    for name in names:
+        cells = [f"{figures[name]:,.2f}" if name in figures else "" for figures in scores.values()]
+        rows.append([FIGURES.get(name) or title_of(name), *cells])
+        signatures = (known.signature(stage, name) for stage in scores)
+        signed |= {f"- {title_of(name)}: {code(signature)}": None for signature in signatures if signature}
+    lines = [table(("score", *map(literal, scores)), rows)]
+    lines += ["Signatures:", "\n".join(signed)] if signed else []
+    if known.examples:
+        lines += ["The first sentences of the test set:", table(("source", "reference", "translation"), known.examples)]
+    return lines
+
+
+def how_to_use(known: Known, folder: str) -> list[str]:
+    path = shlex.quote(folder)
+    if known.is_pretrained:
+        return [f"```\nseq2seq-attn train data=parallel data.train=FILE init_from.run={path}\n```"]
+    trust = other_packages({"model": {}, "search": {}, "data": {}, "metric": {}} | known.config)
+    more = f" trust=[{','.join(trust)}]" if trust else ""
+    sampled = " search=sampling" if known.task == "text-generation" else ""
+    sentence = one_line(known.examples[0][0]) if known.examples else "..."
+    loaded = f"{folder!r}, trust={trust!r}" if trust else repr(folder)
+    lines = [
+        "With seq2seq-attn installed:",
+        f"```\nseq2seq-attn translate ckpt_path={path} input=FILE{sampled}{more}\n"
+        f"seq2seq-attn explore ckpt_path={path}{more}\n```",
+        "The second command shows in a browser what the model attends to. In Python:",
+        "```python\nfrom seq2seq_attn.inference.translator import Translator\n\n"
+        f"translator = Translator.load({loaded})\nprint(translator.translate([{sentence!r}])[0].text)\n```",
+    ]
+    if trust:
+        lines.append("The packages in `trust` contain parts of the model, and their code is run.")
+    return lines
+
+
+def how_to_cite(known: Known, options: dict[str, str], title: str) -> list[str]:
+    entries = []
+    if "author" in options:
+        of_model = {"title": title, "author": options["author"]} | ({"url": options["url"]} if "url" in options else {})
+        entries.append(bibtex("misc", "model", of_model))
+    version = {} if "unknown" in __version__ else {"version": __version__}
+    framework = {"title": "seq2seq-attn", "author": "The seq2seq-attn authors"} | version
+    entries.append(bibtex("software", "seq2seq_attn", framework))
+    lines = ["```bibtex\n" + "\n\n".join(entries) + "\n```"]
+    found = papers(known)
+    return [*lines, "Its attention is made of:", "\n".join(f"- {literal(line)}" for line in found)] if found else lines
+
+
+def papers(known: Known) -> list[str]:
+    """Return the first line of the module of each part of the attentions; it has the formula and names the paper.
+
+    Modules of this package alone are imported.
+    """
+    found: dict[str, None] = {}
+    for _, parts in known.attentions():
+        for slot, target in parts.items():
+            if is_class_of(slot, target):
+                module = import_module(target.rpartition(".")[0])
+                found[(module.__doc__ or "").partition("\n")[0]] = None
+    return [line for line in found if line]
+
+
+def bibtex(kind: str, key: str, fields: dict[str, str]) -> str:
+    """Return an entry; braces and backslashes in values are left out. Two braces keep a name of authors whole."""
+    values = {name: re.sub(r"[{}\\]", "", value) for name, value in fields.items()}
+    values |= {"author": f"{{{values['author']}}}"} if key == "seq2seq_attn" else {}
+    return "\n".join([f"@{kind}{{{key},", *(f"  {name} = {{{value}}}," for name, value in values.items()), "}"])

@@ -1,0 +1,74 @@
+"""MLflow's runs, with pictures and tables, in a database on this machine unless a server is named."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, final
+
+from pytorch_lightning.loggers import MLFlowLogger
+from pytorch_lightning.utilities import rank_zero_only
+
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.markdown import table
+
+
+@final
+class MlflowRun(MLFlowLogger):
+    """One MLflow run for each run folder, in one store for all of them.
+
+    A resumed run continues its MLflow run, whose id is in `mlflow_run_id` in the run folder. Steps that it repeats are
+    there twice, with equal values. Options are recorded when it starts, as MLflow takes none twice.
+
+    Args:
+        save_dir: the run folder.
+        store: folder of the database and the pictures of all runs, unless there is a server.
+        tracking_uri: of a server or another database; None: the variable MLFLOW_TRACKING_URI, else the database.
+        resume: auto: continue the MLflow run of this folder, if there is one.
+
+    Raises:
+        UserError: if MLflow is not installed.
+    """
+
+    def __init__(
+        self, *, save_dir: str, store: str, tracking_uri: str | None, experiment: str, name: str, resume: str | None
+    ) -> None:
+        if find_spec("mlflow") is None:
+            raise UserError("logger=mlflow needs MLflow; install it with: pip install 'seq2seq-attn[mlflow]'")
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # of MLflow, about itself
+        uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        self._id_file = Path(save_dir) / "mlflow_run_id"
+        self._resumes = resume == "auto" and self._id_file.exists()
+        folder = Path(store).expanduser().resolve()
+        if not uri:
+            folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(
+            experiment_name=experiment,
+            run_name=name,
+            tracking_uri=uri or f"sqlite:///{folder / 'mlflow.db'}",
+            artifact_location=None if uri else (folder / "artifacts").as_uri(),
+            run_id=self._id_file.read_text("utf-8").strip() if self._resumes else None,
+        )
+
+    @rank_zero_only
+    def log_hyperparams(self, params: Any) -> None:
+        if not self._resumes:
+            super().log_hyperparams(params)
+            self._id_file.parent.mkdir(parents=True, exist_ok=True)
+            self._id_file.write_text(f"{self.run_id}\n", "utf-8")
+
+    @rank_zero_only
+    def log_image(self, key: str, images: list[str], step: int, caption: list[str]) -> None:
+        """Log image files, with the arguments of W&B's logger; MLflow shows no captions."""
+        from PIL import Image
+
+        for number, file in enumerate(images):
+            name = key if len(images) == 1 else f"{key}/{number}"
+            with Image.open(file) as image:
+                self.experiment.log_image(self.run_id, image, key=name, step=step)
+
+    @rank_zero_only
+    def log_table(self, key: str, columns: list[str], data: list[list[Any]], step: int | None = None) -> None:
+        """Write a table as Markdown; a later one of its name replaces it."""
+        self.experiment.log_text(self.run_id, table(columns, (map(str, row) for row in data)), f"{key}.md")

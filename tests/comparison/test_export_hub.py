@@ -1,0 +1,237 @@
+"""seq2seq-attn export hub: a folder that translates as the run does, with a card of what is known and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from configs import CONF, compose_train
+from hydra import compose, initialize_config_dir
+from matplotlib.image import imsave
+from small_checkpoint import SENTENCES, write_checkpoint
+
+from seq2seq_attn.comparison import export_hub as script
+from seq2seq_attn.comparison.export_hub import card_options, command_of, export, without_folders
+from seq2seq_attn.comparison.model_card import OPTIONS, Known, card
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.evaluation.evaluate import evaluate
+from seq2seq_attn.explorer.explore import explore
+from seq2seq_attn.inference.translator import Translator
+
+pytestmark = pytest.mark.usefixtures("quiet")
+PUBLISHED = {"model.safetensors", "config.json", "source.model", "target.model"}
+ALONE = PUBLISHED | {"README.md", "training.yaml"}
+
+
+@pytest.fixture(scope="module")
+def run(learned_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run, with an attention map of its best validation."""
+    folder = Path(shutil.copytree(learned_run, tmp_path_factory.mktemp("hub") / "run"))
+    step = load_step(folder)
+    maps = folder / "attention_maps" / f"step_{step:06d}"
+    maps.mkdir(parents=True, exist_ok=True)
+    for name in ("cross_0_0", "cross_1_0", "cross_1_1", "self_1_0"):
+        imsave(maps / f"{name}.png", np.full((2, 3), len(name)))
+    (maps / "cross_1_2.png").symlink_to("/etc/hostname")
+    return folder
+
+
+def load_step(folder: Path) -> int:
+    from seq2seq_attn.checkpoint.load import read_checkpoint
+
+    return int(read_checkpoint(folder / "checkpoints" / "best.ckpt")["global_step"])
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported") / "my model"
+    folder.mkdir()  # an empty one is taken
+    script.main(
+        [str(run), str(folder), "licence=cc-by-4.0", "author=A. Author", "dataset=clauses", "use=Tests | only."]
+    )
+    return folder
+
+
+def front_matter(folder: Path) -> dict[str, Any]:
+    head, _, _ = (folder / "README.md").read_text("utf-8").removeprefix("---\n").partition("\n---\n")
+    return yaml.safe_load(head)
+
+
+def test_the_folder_translates_is_evaluated_explored_and_fine_tuned_as_the_run_is(
+    run: Path, exported: Path, tmp_path: Path
+) -> None:
+    moved = Path(shutil.copytree(exported, tmp_path / "another machine"))
+    sources = ["The cat sees water.", "She likes a bird."]
+    texts = [[t.text for t in Translator.load(path, device="cpu").translate(sources)] for path in (run, moved)]
+    assert texts[0] == texts[1]
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        data = (run.parent / "pairs.tsv").as_posix()
+        Path(data).write_text("The cat sees water.\tLe chat voit de l'eau.\n", "utf-8")
+        given = ["data=parallel", f"data.test={data}", "choices.data=null", "num_threads=1"]
+        for path in (run, moved):
+            evaluate(compose("evaluate", [f"ckpt_path='{path}'", *given, f"paths.run_dir='{tmp_path / path.name}'"]))
+        (tmp_path / "lines.txt").write_text("She sees water.\n", "utf-8")
+        page = [f"page={tmp_path / 'page.html'}", f"input={tmp_path / 'lines.txt'}"]
+        explore(compose("explore", [f"ckpt_path='{moved}'", *page]))
+    scores = [json.loads((tmp_path / path.name / "evaluation.json").read_text()) for path in (run, moved)]
+    assert scores[0]["splits"]["test"]["loss"] == scores[1]["splits"]["test"]["loss"]
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+
+
+def test_the_front_matter_holds_the_metrics_with_their_signatures(run: Path, exported: Path) -> None:
+    found, results = front_matter(exported), json.loads((run / "results.json").read_text())
+    assert (found["license"], found["library_name"], found["pipeline_tag"]) == (
+        "cc-by-4.0", "seq2seq-attn", "translation",
+    )  # fmt: skip
+    assert found["language"] == ["en", "fr"]
+    assert found["datasets"] == ["clauses"]
+    (evaluation,) = found["model-index"][0]["results"]
+    assert evaluation["dataset"] == {"name": "clauses", "type": "clauses", "split": "test"}
+    metrics = {metric["type"]: metric for metric in evaluation["metrics"]}
+    assert list(metrics) == found["metrics"]
+    assert metrics["bleu"]["value"] == round(results["test/bleu"], 2)
+    assert metrics["bleu"]["args"] == {"signature": results["test/bleu_signature"]}
+
+
+def test_the_card_has_its_sections_and_pictures_and_every_link_leads_to_a_file(run: Path, exported: Path) -> None:
+    text = (exported / "README.md").read_text("utf-8")
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert headings == [
+        "Intended use and limits", "Data", "Training", "Results", "Curves and attention maps", "How to use it",
+        "How to cite it",
+    ]  # fmt: skip
+    assert r"Tests \| only." in text
+    linked = set(re.findall(r"\]\(([^)]+)\)", text))
+    assert linked == {"loss.png", "score.png", "attention_0.png", "attention_1.png", "training.yaml"}
+    assert {file.name for file in exported.iterdir()} == PUBLISHED | {"README.md"} | linked
+    maps = run / "attention_maps" / f"step_{load_step(run):06d}"
+    assert (exported / "attention_1.png").read_bytes() == (maps / "cross_1_1.png").read_bytes()
+    assert "ckpt_path='my model'" in text
+    assert "author = {A. Author}" in text
+    results = json.loads((run / "results.json").read_text())
+    assert f"{results['num_parameters']:,}" in text
+    assert f"`{results['test/chrf_signature']}`" in text
+    assert "None" not in text
+
+
+def test_no_folder_of_this_machine_is_named(exported: Path) -> None:
+    files = [file for file in exported.iterdir() if file.suffix in (".md", ".yaml", ".json")]
+    assert len(files) == 3
+    for file in files:
+        assert not re.search(r"/(tmp|home|root|work|usr)/", file.read_text("utf-8")), file
+    words = ["/x/train.py", "data.train=[/home/me/a.en,~/b.fr]", "hydra.run.dir=/y/z", "init_from.run=/m/n", "a.b=c/d"]
+    assert command_of(words) == "python train.py 'data.train=[a.en,b.fr]' init_from.run=n a.b=c/d"
+    assert command_of(["/x/seq2seq_attn/cli/train.py", "seed=3"]) == "seq2seq-attn train seed=3"
+    assert without_folders({"a": ["/b/c", 1], "url": "https://d.org/e"}) == {"a": ["c", 1], "url": "https://d.org/e"}
+
+
+def test_a_checkpoint_alone_is_exported_and_what_is_not_known_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "model.ckpt"
+    write_checkpoint(file)
+    export(str(file), tmp_path / "alone", {})
+    assert {path.name for path in (tmp_path / "alone").iterdir()} == ALONE
+    text = (tmp_path / "alone" / "README.md").read_text("utf-8")
+    assert re.findall(r"^##? (.+)$", text, re.MULTILINE) == [
+        "alone", "Intended use and limits", "Training", "How to use it", "How to cite it",
+    ]  # fmt: skip
+    assert {"license", "datasets", "metrics", "model-index"} & front_matter(tmp_path / "alone").keys() == set()
+    assert len(Translator.load(tmp_path / "alone", device="cpu").translate(SENTENCES)) == len(SENTENCES)
+
+
+def test_sentences_stay_in_the_run_folder_without_log_text(run: Path, tmp_path: Path) -> None:
+    from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint as write
+    from seq2seq_attn.checkpoint.load import read_checkpoint
+
+    secret = Path(shutil.copytree(run, tmp_path / "secret", symlinks=True))
+    checkpoint = read_checkpoint(secret / "checkpoints" / "best.ckpt")
+    checkpoint["config"]["log_text"] = False
+    write(checkpoint, secret / "checkpoints" / "best.ckpt")
+    export(str(secret), tmp_path / "out", {})
+    assert not list((tmp_path / "out").glob("attention_*"))
+    first = (run / "translations.tsv").read_text("utf-8").partition("\t")[0]
+    assert first not in (tmp_path / "out" / "README.md").read_text("utf-8")
+
+
+def test_scores_are_left_out_where_they_are_another_checkpoint_s(run: Path, tmp_path: Path) -> None:
+    export(str(run / "checkpoints" / "last.ckpt"), tmp_path / "last", {})
+    assert "## Results" not in (tmp_path / "last" / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["license=mit"], r"^'license=mit' is no option of a model card; did you mean licence=\.\.\.\?$"),
+        (["cc0"], r"^'cc0' is no option of a model card; choose from: title=, licence="),
+        (["title="], r"^'title=' is no option of a model card; did you mean title"),
+    ],
+)
+def test_an_option_that_the_card_does_not_have_is_refused(words: list[str], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        card_options(words)
+
+
+def test_a_folder_with_files_and_a_damaged_file_are_refused_before_anything_is_written(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    with pytest.raises(SystemExit, match="2"):
+        script.main([str(run), str(tmp_path / "full")])
+    assert capsys.readouterr().err == f"{tmp_path / 'full'} is there already; give a new folder, or delete it\n"
+    assert [file.name for file in (tmp_path / "full").iterdir()] == ["mine.txt"]
+    broken = Path(shutil.copytree(run, tmp_path / "broken", symlinks=True))
+    (broken / "results.json").write_text("{")
+    with pytest.raises(UserError, match=r"results.json is damaged; move it away, and the card is written without it$"):
+        export(str(broken), tmp_path / "new", {})
+    assert not (tmp_path / "new").exists()
+
+
+def known(*overrides: str, **fields: Any) -> Known:
+    from omegaconf import OmegaConf
+
+    config: Any = OmegaConf.to_container(
+        compose_train("paths.run_dir=run", *(f"choices.{n}=null" for n in ("attention", "model", "data")), *overrides),
+        resolve=True,
+    )
+    return Known(config, "", fields.get("results", {}), fields.get("provenance", {}), [], fields.get("examples", []))
+
+
+def test_the_card_of_a_language_model_generates_and_that_of_a_pre_trained_model_is_fine_tuned() -> None:
+    text = card(known("model=lm", "data=text", "choices.data=text"), {}, "folder", {})
+    assert "pipeline_tag: text-generation" in text
+    assert "search=sampling" in text
+    assert "datasets" not in text
+    text = card(known("objective=denoising", "data=text"), {}, "folder", {})
+    assert "pipeline_tag" not in text
+    assert "init_from.run=folder" in text
+
+
+def test_text_of_a_stranger_s_run_is_no_markup_and_ends_no_front_matter() -> None:
+    hostile = known(
+        "choices.attention='<b>x</b>\n---\n# y'",
+        "choices.model=rnn",
+        provenance={"commit": "[a](http://b)", "data_report": {}},
+        examples=[("a | b", "```", "<script>")],
+        results={"test/loss": 1.0},
+    )
+    text = card(hostile, {}, "folder", {"loss.png": "![x](y)"})
+    assert text.count("\n---\n") == 1
+    assert yaml.safe_load(text.split("\n---\n")[0])["tags"][-1].startswith("<b>x</b>")
+    assert "<script>" not in text.split("\n---\n")[1]
+    assert "[a](http" not in text
+    assert "\n```\n|" not in text
+    assert not re.search(r"^# y", text, re.MULTILINE)
+
+
+def test_help_lists_the_options_of_the_card(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        script.main(["--help"])
+    said = capsys.readouterr().out
+    assert all(f"  {name}=" in said for name in OPTIONS)
