@@ -1,12 +1,14 @@
-"""What a training on the included corpus imports before its first update."""
+"""What a training on the included corpus imports before its first update, and what --help and a layer import."""
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from configs import ROOT, composed
 from omegaconf import OmegaConf
 
@@ -39,20 +41,35 @@ def imported_at_start(module: str) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_a_training_on_the_included_corpus_imports_no_package_before_it_needs_it() -> None:
-    config = OmegaConf.to_container(composed("attention=bahdanau"))
-    reached = dict.fromkeys(["seq2seq_attn.cli.train", "seq2seq_attn.training.run", *targets(config)], "")
+def reached_from(modules: list[str]) -> dict[str, str]:
+    """Return what these modules import, each with its importer; packages of others are not looked into."""
+    reached = dict.fromkeys(modules, "")
     waiting = list(reached)
     while waiting:
         module = waiting.pop()
         parts = module.split(".")
         if parts[0] != "seq2seq_attn":
-            assert parts[0] not in UNNEEDED, (
-                f"{reached[module]} imports {module}; import it in the function that needs it"
-            )
             continue
         parents = [".".join(parts[:n]) for n in range(1, len(parts))]
         new = [name for name in (*parents, *imported_at_start(module)) if name not in reached]
         reached |= dict.fromkeys(new, module)
         waiting += new
+    return reached
+
+
+def test_a_training_on_the_included_corpus_imports_no_package_before_it_needs_it() -> None:
+    config = OmegaConf.to_container(composed("attention=bahdanau"))
+    reached = reached_from(["seq2seq_attn.cli.train", "seq2seq_attn.training.run", *targets(config)])
+    for module, importer in reached.items():
+        assert module.partition(".")[0] not in UNNEEDED, (
+            f"{importer} imports {module}; import it in the function that needs it"
+        )
     assert len([name for name in reached if name.startswith("seq2seq_attn.")]) > 100
+
+
+@pytest.mark.parametrize(
+    ("module", "packages"), [("seq2seq_attn.cli.command", set()), ("seq2seq_attn.attention", {"torch", "jaxtyping"})]
+)
+def test_a_list_of_commands_and_a_layer_import_little(module: str, packages: set[str]) -> None:
+    found = {name.partition(".")[0] for name in reached_from([module])}
+    assert found - set(sys.stdlib_module_names) == packages | {"seq2seq_attn"}
