@@ -52,8 +52,8 @@ ELSEWHERE = {
     "scripts.benchmarks.attention", "scripts.benchmarks.attention_layers", "scripts.benchmarks.presets", "dashboard",
     "scripts.benchmarks.fine_tuning", "scripts.benchmarks.kernel_attention", "scripts.benchmarks.large_corpus",
     "scripts.checks.random_overrides", "scripts.demo_corpus.__main__", "scripts.benchmarks.write_preset_table",
-    "scripts.checks.readme_tables", "seq2seq_attn.__main__", "train", "translate", "evaluate", "explore", "prepare",
-    "seq2seq_attn.cli.train", "seq2seq_attn.cli.translate", "seq2seq_attn.cli.evaluate",
+    "scripts.checks.architecture_table", "seq2seq_attn.__main__", "train", "translate", "evaluate", "explore",
+    "prepare", "seq2seq_attn.cli.train", "seq2seq_attn.cli.translate", "seq2seq_attn.cli.evaluate",
     "seq2seq_attn.cli.explore", "align", "scripts.demo_corpus.tasks",
     "examples.classify_digits.classify_digits",
 }  # fmt: skip

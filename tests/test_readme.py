@@ -1,4 +1,4 @@
-"""Every command of the README: composed always, run as a smoke test behind the slow marker."""
+"""The README and the pages that it leads to: every command is composed always, and run as a smoke test if slow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,16 @@ from configs import CONF, ROOT, composed
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from scripts.checks import readme_tables as script
+from scripts.checks import architecture_table as script
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(?:\w+)?\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-OTHERS = re.findall(r"\bpython (translate|evaluate)\.py ([^<>|\n]+)", "".join(BLOCKS))
-COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("python train.py")]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("install", "training", "translating", "evaluating")]
+TEXTS = [README, *(page.read_text(encoding="utf-8") for page in PAGES)]
+BLOCKS = re.findall(r"^```(?:\w+)?\n(.*?)^```$", "\n".join(TEXTS), re.MULTILINE | re.DOTALL)
+OTHERS = list(dict.fromkeys(re.findall(r"\bpython (translate|evaluate)\.py ([^<>|\n]+)", "".join(BLOCKS))))
+LINES = [line for block in BLOCKS for line in block.splitlines()]
+COMMANDS = list(dict.fromkeys(line for line in LINES if line.startswith("python train.py")))
+RESULTS = [line.strip("| ").split(" | ") for line in README.splitlines() if line.startswith("|")][2:]
 FLAGS = ("-m", "--help", "--cfg", "job", "--resolve")
 PAIRS = [(f"Sentence number {n} is here.", f"La phrase numéro {n} est ici.") for n in range(3000)]
 TSV = "".join(f"{english}\t{french}\n" for english, french in PAIRS)
@@ -49,8 +54,55 @@ def jobs(command: str) -> list[list[str]]:
 def test_there_are_commands_to_try() -> None:
     assert len(COMMANDS) >= 10
     assert {name for name, _ in OTHERS} == {"translate", "evaluate"}
-    assert "make train" in README.split("```")[1]
-    assert "make test" in README.split("```")[1]
+    assert README.split("```")[1].split("\n")[1:3] == ["make train", 'make translate TEXT="Where is the library?"']
+    assert "`make test`" in README  # which CI runs
+    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert set(re.findall(r"`make ([a-z-]+)", "".join(TEXTS))) <= set(targets)
+    assert {"train", "translate", "test", "dist"} <= set(targets)
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_a_link_of_the_readme_and_of_its_pages_leads_to_a_file_and_a_heading() -> None:
+    for folder, text in zip([ROOT, *[ROOT / "docs"] * len(PAGES)], TEXTS, strict=True):
+        links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "//" not in link]
+        assert links
+        for link in links:
+            path, _, anchor = link.partition("#")
+            assert (folder / path).is_file(), link
+            if anchor:
+                headings = re.findall(r"^#+ (.+)$", (folder / path).read_text("utf-8"), re.MULTILINE)
+                assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, link
+
+
+@pytest.mark.parametrize("row", RESULTS, ids=lambda row: row[0])
+def test_a_figure_of_the_readme_is_on_the_page_of_its_row(row: list[str]) -> None:
+    _, result, _, page = row
+    path = ROOT / page.partition("](")[2].partition(")")[0].partition("#")[0]
+    numbers = re.findall(r"\d[\d,]*\.?\d*", result.replace("JoeyNMT 2.3", "JoeyNMT"))
+    on_page = re.findall(r"\d[\d,]*\.?\d*", path.read_text("utf-8"))
+    assert [number for number in numbers if not any(is_rounded(number, other) for other in on_page)] == []
+    assert numbers
+
+
+def is_rounded(number: str, other: str) -> bool:
+    """Whether a number is another one, with as many decimals or fewer."""
+    decimals = len(number.partition(".")[2])
+    value = float(other.replace(",", ""))
+    return len(other.partition(".")[2]) >= decimals and f"{value:,.{decimals}f}" == number
+
+
+def test_the_table_of_extras_has_a_row_for_each() -> None:
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"])
+    assert set(re.findall(r"^\| `(\w+)` \|", PAGES[0].read_text("utf-8"), re.MULTILINE)) == extras
+
+
+def test_every_document_names_the_same_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\n## [{version}] - " in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(("name", "overrides"), OTHERS)
@@ -79,8 +131,9 @@ def test_no_documented_command_needs_a_plus() -> None:
     assert {page: words for page, words in found.items() if words} == {}
 
 
-def test_tables_of_the_readme_are_those_that_the_config_makes() -> None:
-    assert script.with_tables(README) == README
+def test_the_table_of_architectures_is_the_one_that_the_config_makes() -> None:
+    page = script.PAGE.read_text(encoding="utf-8")
+    assert script.with_table(page) == page
 
 
 @pytest.mark.slow

@@ -1,9 +1,10 @@
-"""What a training on the included corpus imports before its first update."""
+"""What a training on the included corpus imports before its first update, and what --help and a layer import."""
 
 from __future__ import annotations
 
 import ast
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def imported_at_start(module: str) -> Iterator[str]:
 
 
 def reached_from(*modules: str) -> dict[str, str]:
-    """Return all that some modules import at their start, each with the module that imports it."""
+    """Return what these modules import, each with its importer; packages of others are not looked into."""
     reached = dict.fromkeys(modules, "")
     waiting = list(reached)
     while waiting:
@@ -66,7 +67,7 @@ def test_a_training_on_the_included_corpus_imports_no_package_before_it_needs_it
     config = OmegaConf.to_container(composed("attention=bahdanau"))
     reached = reached_from("seq2seq_attn.cli.train", "seq2seq_attn.training.run", *targets(config))
     for module, importer in reached.items():
-        assert module.split(".")[0] not in UNNEEDED, (
+        assert module.partition(".")[0] not in UNNEEDED, (
             f"{importer} imports {module}; import it in the function that needs it"
         )
     assert len([name for name in reached if name.startswith("seq2seq_attn.")]) > 100
@@ -99,3 +100,11 @@ def test_torchmetrics_finds_no_matplotlib_while_it_is_imported() -> None:
     assert RequirementCache("matplotlib")
     asked = Path(torchmetrics_imports.__file__).read_text("utf-8")
     assert '_MATPLOTLIB_AVAILABLE = RequirementCache("matplotlib")' in asked
+
+
+@pytest.mark.parametrize(
+    ("module", "packages"), [("seq2seq_attn.cli.command", set()), ("seq2seq_attn.attention", {"torch", "jaxtyping"})]
+)
+def test_a_list_of_commands_and_a_layer_import_little(module: str, packages: set[str]) -> None:
+    found = {name.partition(".")[0] for name in reached_from(module)}
+    assert found - set(sys.stdlib_module_names) == packages | {"seq2seq_attn"}

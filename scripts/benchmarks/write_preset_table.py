@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from scripts.checks.architecture_table import Row, markdown, purpose
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.errors import reports_user_errors, sentence_of
 from seq2seq_attn.search.search import TargetVocabulary
@@ -35,8 +37,16 @@ BATCH = Batch(
     index=torch.arange(2),
 )  # fmt: skip
 RUNS = "yes"
+HEAD = ("`attention=`", "what it is", "score", "pattern", "normalizer", "mix, gate")
 TEXT = """\
-# Every attention in every architecture
+# Every attention
+
+A preset of `attention=` combines a score, a pattern and a normalizer, or has a feature map in place of all three, and
+may add a mix over the heads and a gate. [attention.md](attention.md) gives the formula and a picture of each.
+
+{parts}
+
+## In every architecture
 
 This table shows which combinations of `python train.py model=MODEL attention=PRESET` run. In `rnn` and `conv` models
 the preset is the attention to the source; in `transformer` it is the self-attention of encoder and decoder, causal in
@@ -62,14 +72,26 @@ def page() -> str:
     """Return the text of docs/presets.md."""
     rows = {preset: [cell(model, preset) for model in ARCHITECTURES] for preset in presets()}
     cells = [found for row in rows.values() for found in row]
-    lines = [("`attention=`", *(f"`model={model}`" for model in ARCHITECTURES)), ("---",) * (1 + len(ARCHITECTURES))]
+    lines = [("`attention=`", *(f"`model={model}`" for model in ARCHITECTURES))]
     lines += [(f"`{preset}`", *row) for preset, row in rows.items()]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    return TEXT.format(runs=cells.count(RUNS), cells=len(cells), table=table)
+    parts = markdown([HEAD, *map(parts_of, presets())])
+    return TEXT.format(parts=parts, runs=cells.count(RUNS), cells=len(cells), table=markdown(lines))
 
 
 def presets() -> list[str]:
     return sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
+
+
+def parts_of(preset: str) -> Row:
+    """Return the row of a preset: what it is, and the choices that its file names."""
+    path = ROOT / "conf/attention" / f"{preset}.yaml"
+    defaults = yaml.safe_load(path.read_text(encoding="utf-8"))["defaults"]
+    chosen = {part: name for entry in defaults if isinstance(entry, dict) for part, name in entry.items()}
+    if "feature_map" in chosen:
+        return (f"`{preset}`", purpose(path), f"feature map `{chosen['feature_map']}`", "–", "–", "")
+    parts = (f"`{chosen[part]}`" for part in ("score", "pattern", "normalizer"))
+    others = ", ".join(f"`{chosen[part]}`" for part in ("mix", "gate") if chosen[part] is not None)
+    return (f"`{preset}`", purpose(path), *parts, others)
 
 
 def cell(architecture: str, preset: str) -> str:

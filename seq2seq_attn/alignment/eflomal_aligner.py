@@ -28,9 +28,7 @@ def align_words(
     try:
         from eflomal import Aligner
     except ImportError as error:
-        raise UserError(
-            "links by eflomal need its package; run: pip install -c constraints.txt -e '.[align]'"
-        ) from error
+        raise UserError("links by eflomal need its package; pip install 'seq2seq_attn[align]'") from error
     with TemporaryDirectory() as folder:
         forward, reverse = (Path(folder, name) for name in ("forward", "reverse"))
         Aligner(model=3).align(

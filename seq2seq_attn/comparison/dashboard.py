@@ -1,6 +1,6 @@
 """Build a W&B dashboard of a project's runs: `seq2seq-attn dashboard ENTITY/PROJECT --group SWEEP`.
 
-It needs `pip install -e '.[dashboard]'` and a W&B account. The layout is a saved view of the project over all runs that
+It needs the extra [dashboard] and a W&B account. The layout is a saved view of the project over all runs that
 `logger=wandb` logs, so it is built once and shows later runs too.
 """
 
@@ -50,7 +50,7 @@ def layout(entity: str, project: str, *, name: str, group: str | None) -> Any:
         from wandb_workspaces import expr, workspaces
         from wandb_workspaces.reports import v2
     except ImportError as error:
-        raise UserError("wandb-workspaces is not installed; pip install -e '.[dashboard]'") from error
+        raise UserError("wandb-workspaces is not installed: pip install 'seq2seq_attn[dashboard]'") from error
     by_attention: dict[str, Any] = {"groupby": v2.Config("choices.attention"), "groupby_aggfunc": "mean"}
     sections = [
         workspaces.Section(

@@ -28,8 +28,8 @@ try:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as error:
     raise UserError(
-        f"the explorer's server needs {error.name}, which is not installed; pip install -e '.[explore]', or write one "
-        "file with page=FILE.html input=FILE"
+        f"the explorer's server needs {error.name}, which is not installed; pip install 'seq2seq_attn[explore]', or "
+        "write one file with page=FILE.html input=FILE"
     ) from error
 
 HOST = "127.0.0.1"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, final
 from uuid import uuid4
 
-import wandb
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from pytorch_lightning.loggers import WandbLogger
@@ -64,6 +63,8 @@ class WandbRun(WandbLogger):
         offline: bool,
         resume: str | None,
     ) -> None:
+        import wandb  # of the extra [wandb]
+
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # of W&B's library, about itself
         run = run_id(Path(save_dir) / "wandb_run_id", resume)
         super().__init__(project=project, name=name, save_dir=save_dir, id=run)
@@ -130,6 +131,8 @@ class WandbRun(WandbLogger):
             self._run = disabled(error)
 
     def _start(self) -> Any:
+        import wandb
+
         try:
             if wandb.run is not None:  # a run of this process that failed
                 wandb.run.finish(exit_code=1)
@@ -182,12 +185,16 @@ def sweep_name() -> str | None:
 
 def has_key() -> bool:
     """Return whether there is a key, or the environment's mode needs none; `wandb.init` would ask for one."""
+    import wandb
+
     wandb.setup().settings.silent = True  # or the login asks the server for the user's name
     return os.environ.get("WANDB_MODE", "online") != "online" or wandb.login(prompt=False, verify=False)
 
 
 def disabled(error: Exception) -> Any:
     """Return a run that takes everything and keeps nothing, after W&B's process or the disk has failed."""
+    import wandb
+
     log.warning(f"W&B: nothing more can be logged ({error}); training continues without it")
     end_process()
     return wandb.init(mode="disabled")
@@ -195,6 +202,8 @@ def disabled(error: Exception) -> Any:
 
 def end_process() -> None:
     """End W&B's process beside this one; the next run starts another."""
+    import wandb
+
     for end in (wandb.finish, wandb.teardown):
         with suppress(Exception):
             end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def check_config(composed: DictConfig) -> None:
         check_recipe(HydraConfig.get().runtime)
         check_slots(OmegaConf.to_yaml(composed.model, resolve=False), list(HydraConfig.get().overrides.task))
     check_metrics(composed.data, composed.get("metric") or {})
+    check_loggers(composed.get("logger") or {})
     if is_one_sided(composed):
         check_one_sided(composed)
     if composed.init_from.tokenizer not in ("keep", "new"):
@@ -52,6 +54,19 @@ def check_config(composed: DictConfig) -> None:
             "init_from.run starts a new run from the weights of another, and ckpt_path continues that run with its "
             "optimizer; give one of them"
         )
+
+
+def check_loggers(loggers: Any) -> None:
+    """Refuse a logger of this package, such as `wandb_logger`, whose package `wandb` is an extra that is not there."""
+    modules = [str(logger.get("_target_")).rpartition(".")[0] for logger in loggers.values()]
+    for module in [module for module in modules if module.startswith("seq2seq_attn.logger.")]:
+        package = module.rpartition(".")[2].removesuffix("_logger")
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:  # a folder of this name, such as W&B makes, has no origin
+            raise UserError(
+                f"logger={package} needs the package {package}, which is not installed; pip install "
+                f"'seq2seq_attn[{package}]', or leave it out, as every run writes metrics.csv"
+            )
 
 
 def is_one_sided(config: Any) -> bool:

@@ -26,5 +26,5 @@ def test_a_bitext_of_one_word_for_another_is_aligned() -> None:
 
 def test_without_the_package_one_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "eflomal", None)
-    with pytest.raises(UserError, match=r"pip install -c constraints.txt -e '\.\[align\]'"):
+    with pytest.raises(UserError, match=r"pip install 'seq2seq_attn\[align\]'"):
         align_words([["a"]], [["b"]])

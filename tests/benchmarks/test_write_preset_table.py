@@ -9,7 +9,8 @@ from torch import nn
 from scripts.benchmarks import write_preset_table as script
 
 PAGE = script.PAGE.read_text(encoding="utf-8")
-HEAD, *ROWS = [line.strip("| ").split(" | ") for line in PAGE.splitlines() if line.startswith("| `")]
+PARTS, IN_ARCHITECTURES = PAGE.split("\n## In every architecture\n")
+HEAD, *ROWS = [line.strip("| ").split(" | ") for line in IN_ARCHITECTURES.splitlines() if line.startswith("| `")]
 
 
 def test_every_pair_has_a_cell_and_at_least_seventy_run() -> None:
@@ -20,6 +21,12 @@ def test_every_pair_has_a_cell_and_at_least_seventy_run() -> None:
     runs = sum(row.count(script.RUNS) for row in ROWS)
     assert runs >= 70
     assert f"{runs} of {len(ROWS) * (len(HEAD) - 1)} run" in PAGE
+
+
+def test_every_preset_has_the_row_of_its_parts() -> None:
+    rows = [script.HEAD, *map(script.parts_of, options("attention"))]
+    assert {len(row) for row in rows} == {len(script.HEAD)}
+    assert script.markdown(rows) in PARTS
 
 
 @pytest.mark.parametrize("preset", ["hard", "fixed_patterns"])

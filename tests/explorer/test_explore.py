@@ -58,7 +58,9 @@ def test_without_the_extra_a_server_is_refused_and_one_file_is_written(
 ) -> None:
     monkeypatch.delitem(sys.modules, "seq2seq_attn.explorer.server", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(UserError, match=r"needs uvicorn, which is not installed; pip install -e '\.\[explore\]', or "):
+    with pytest.raises(
+        UserError, match=r"needs uvicorn, which is not installed; pip install 'seq2seq_attn\[explore\]', or "
+    ):
         run(f"ckpt_path={checkpoint}")
     english, page = tmp_path / "english.txt", tmp_path / "maps.html"
     english.write_text(f"{SENTENCES[0]}\n\n{SENTENCES[1]}\n")
