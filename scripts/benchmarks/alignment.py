@@ -4,8 +4,9 @@
 
 The bitext is the training pairs of Tatoeba and Multi30k, and the sentences, without links, of the 447 pairs of the
 Canadian Hansards that people aligned (WPT 2003, Mihalcea and Pedersen), all as lower-cased words: Multi30k's files are
-tokenized, Tatoeba is by Moses' tokenizer. FOLDER of --data holds tatoeba/fra.txt, multi30k/tok/, and in alignments/
-enfr-all.src-tgt, with lines `english ||| french`, and enfr-dev.src-tgt, with 149 of these lines and their links.
+tokenized, Tatoeba is by Moses' tokenizer with its rules for French on both sides. FOLDER of --data holds
+tatoeba/fra.txt, multi30k/tok/, and in alignments/ enfr-all.src-tgt, with lines `english ||| french`, and
+enfr-dev.src-tgt, with 149 of these lines and their links.
 
 Written to the folder of --output: train.{en,fr}; val.{en,fr}, of Multi30k's validation; test_2016.{en,fr}, of its test
 set of 2016; test_tatoeba.{en,fr}, Tatoeba's test split without the sources that lower-casing makes equal to one of
@@ -23,6 +24,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -127,12 +129,9 @@ def read_bitext(data: Path, cache: Path) -> dict[str, Pairs]:
 
 
 def tokenized(split: Split) -> Iterable[tuple[str, str]]:
-    """Return the pairs, lower-cased, with blanks between words and signs."""
-    sides = (
-        (tokenizer.tokenize(text.lower(), return_str=True, escape=False) for text in texts)
-        for tokenizer, texts in zip(map(MosesTokenizer, ("en", "fr")), (split.sources, split.targets), strict=True)
-    )
-    return zip(*sides, strict=True)
+    """Return the pairs, lower-cased, with blanks between words and signs, by the rules for French on both sides."""
+    tokenize = partial(MosesTokenizer("fr").tokenize, return_str=True, escape=False)
+    return ((tokenize(source.lower()), tokenize(target.lower())) for source, target in texts_of(split))
 
 
 def load_splits(name: str, path: Path, cache: Path) -> dict[str, Split]:
