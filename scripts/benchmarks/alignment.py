@@ -129,9 +129,11 @@ def read_bitext(data: Path, cache: Path) -> dict[str, Pairs]:
 
 
 def tokenized(split: Split) -> Iterable[tuple[str, str]]:
-    """Return the pairs, lower-cased, with blanks between words and signs, by the rules for French on both sides."""
-    tokenize = partial(MosesTokenizer("fr").tokenize, return_str=True, escape=False)
-    return ((tokenize(source.lower()), tokenize(target.lower())) for source, target in texts_of(split))
+    """Return English-French pairs, lower-cased, with blanks between words and signs."""
+    english, french = (
+        partial(MosesTokenizer(language).tokenize, return_str=True, escape=False) for language in ("en", "fr")
+    )
+    return ((english(source.lower()), french(target.lower())) for source, target in texts_of(split))
 
 
 def load_splits(name: str, path: Path, cache: Path) -> dict[str, Split]:
