@@ -4,7 +4,7 @@
 
 The bitext is the training pairs of Tatoeba and Multi30k, and the sentences, without links, of the 447 pairs of the
 Canadian Hansards that people aligned (WPT 2003, Mihalcea and Pedersen), all as lower-cased words: Multi30k's files are
-tokenized, Tatoeba is by Moses' tokenizer with its rules for French on both sides. FOLDER of --data holds
+tokenized, Tatoeba is by Moses' tokenizer. FOLDER of --data holds
 tatoeba/fra.txt, multi30k/tok/, and in alignments/ enfr-all.src-tgt, with lines `english ||| french`, and
 enfr-dev.src-tgt, with 149 of these lines and their links.
 
