@@ -43,14 +43,14 @@ TRANSLATE: dict[str, Any] = COMMON | {
     "ckpt_path": str | list[str], "engine": Literal["torch", "ctranslate2"], "interactive": bool,
     "trust": str | list[str], "input": str | None, "output": str | None, "prefixes": str | None, "nbest": str | None,
     "alignments": str | None, "alignment_layer": int | None, "alignment_head": int | None,
-    "alignment_threshold": float | None, "alignment_shift": bool, "alignment_sink": bool, "placeholders": bool,
+    "alignment_threshold": float | None, "alignment_shift": bool | None, "alignment_sink": bool, "placeholders": bool,
     "maps": str | None, "max_source_tokens": int, "batch_sentences": int, "read_ahead": int, "search": Built | None,
 }  # fmt: skip
 ALIGN: dict[str, Any] = COMMON | {
     "ckpt_path": str | None, "reverse": str | None, "links": str | list[str] | None, "trust": str | list[str],
     "pairs": str | list[str] | None, "gold": str | None, "gold_start": Literal[0, 1], "target_first": bool,
     "lowercase": bool, "tatoeba": str | None, "alignment_layer": int | None, "alignment_head": int | None,
-    "alignment_threshold": float | None, "alignment_shift": bool, "alignment_sink": bool, "symmetrization": str,
+    "alignment_threshold": float | None, "alignment_shift": bool | None, "alignment_sink": bool, "symmetrization": str,
     "output": str | None, "results": str | None,
 }  # fmt: skip
 EXPLORE: dict[str, Any] = COMMON | {

@@ -42,6 +42,28 @@ def guided_head(config: Mapping[str, Any], model: EncoderDecoder) -> Heads | Non
     return Heads(last_but_one(model) if layer is None else layer, guided.get("head", 0))
 
 
+def guided_shift(config: Mapping[str, Any]) -> bool:
+    """Return whether guided alignment taught a head the links of the word that a step reads, not writes.
+
+    Args:
+        config: of the run, as its checkpoint holds it.
+    """
+    guided = config.get("guided_alignment") or {}
+    return guided.get("links") is not None and bool(guided.get("shift"))
+
+
+def chosen_extraction(options: Mapping[str, Any], config: Mapping[str, Any]) -> Extraction:
+    """Return how the options `alignment_*` read links from the weights of a run.
+
+    Args:
+        config: of the run, as its checkpoint holds it.
+    """
+    shift = options["alignment_shift"]
+    return Extraction(
+        options["alignment_threshold"], guided_shift(config) if shift is None else shift, options["alignment_sink"]
+    )
+
+
 def last_but_one(model: EncoderDecoder) -> int:
     """Return the number of the last layer but one that attends to the source, or of the only one."""
     return max(0, len(model.decoder.source_attentions) - 2)
@@ -64,26 +86,27 @@ def attended_links(maps: WordMaps, heads: Heads, extraction: Extraction) -> list
 
 
 def links_by_layer(
-    maps: Sequence[SlotMap], source: Sequence[int], target: Sequence[int]
+    maps: Sequence[SlotMap], source: Sequence[int], target: Sequence[int], *, shift: bool = False
 ) -> dict[str, dict[str, list[Any]]]:
     """Return the links of each head of cross-attention and of the mean of each layer, by slot, as lists.
 
     Args:
         source, target: the word, from 0, that each token belongs to, without the end token.
+        shift: see `Extraction`.
     """
     found: dict[str, dict[str, list[Any]]] = {}
     for one in maps:
         if one.slot.startswith("cross/"):
-            heads = [chosen_links(one.weights[[head]], source, target) for head in range(len(one.weights))]
-            found[one.slot] = {"heads": heads, "mean": chosen_links(one.weights, source, target)}
+            heads = [chosen_links(one.weights[[head]], source, target, shift=shift) for head in range(len(one.weights))]
+            found[one.slot] = {"heads": heads, "mean": chosen_links(one.weights, source, target, shift=shift)}
     return found
 
 
 def chosen_links(
-    weights: Float[np.ndarray, "heads rows columns"], source: Sequence[int], target: Sequence[int]
+    weights: Float[np.ndarray, "heads rows columns"], source: Sequence[int], target: Sequence[int], *, shift: bool
 ) -> list[list[int]]:
     """Return the links by the mean of some heads, as lists of two words."""
-    by_word = weights_by_word(weights, np.array(source, np.int64), np.array(target, np.int64))
+    by_word = weights_by_word(weights, np.array(source, np.int64), np.array(target, np.int64), shift=shift)
     return [list(link) for link in links_of(by_word)]
 
 

@@ -37,7 +37,8 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     guided = checkpoint["config"].get("guided_alignment") or {}
     if guided.get("links") is not None:  # its head aligns words
         links = guided["links"] if guided["links"] in ("eflomal", "self") else "FILE"
-        config["guided_alignment"] = {"links": links} | {key: guided[key] for key in ("weight", "layer", "head")}
+        kept = {key: guided[key] for key in ("weight", "layer", "head", "shift") if key in guided}
+        config["guided_alignment"] = {"links": links} | kept
     if "trainer" in checkpoint["config"]:
         config["trainer"] = {"precision": checkpoint["config"]["trainer"]["precision"]}
     folder.mkdir(parents=True, exist_ok=True)

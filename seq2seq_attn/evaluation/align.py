@@ -10,7 +10,15 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.alignment.attention_links import Heads, Words, all_heads, attended_links, guided_head, word_maps
+from seq2seq_attn.alignment.attention_links import (
+    Heads,
+    Words,
+    all_heads,
+    attended_links,
+    chosen_extraction,
+    guided_head,
+    word_maps,
+)
 from seq2seq_attn.alignment.gold import (
     Agreement,
     AlignedPair,
@@ -23,7 +31,7 @@ from seq2seq_attn.alignment.gold import (
 )
 from seq2seq_attn.alignment.symmetrize import METHODS, check_method, symmetrize
 from seq2seq_attn.alignment.tatoeba_gold import tatoeba_pairs
-from seq2seq_attn.alignment.word_alignment import Extraction, Link, to_pharaoh
+from seq2seq_attn.alignment.word_alignment import Link, to_pharaoh
 from seq2seq_attn.checkpoint.load import Loaded, find_checkpoint, load
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.models import choose_device
@@ -175,7 +183,7 @@ def links_by_heads(loaded: Loaded, texts: list[Words], options: dict[str, Any]) 
     """
     model = loaded.model.to(choose_device(options["device"]))
     maps = word_maps(model, loaded.tokenizer, texts)
-    extraction = Extraction(*(options[f"alignment_{name}"] for name in Extraction._fields))
+    extraction = chosen_extraction(options, loaded.config)
     chosen = Heads(options["alignment_layer"], options["alignment_head"])
     choices = all_heads(maps[0]) if chosen == Heads() else [chosen]
     guided = guided_head(loaded.config, model) if chosen == Heads() else None

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seq2seq_attn import __version__
-from seq2seq_attn.alignment.attention_links import Heads, chosen_links, guided_head, links_by_layer
+from seq2seq_attn.alignment.attention_links import Heads, chosen_links, guided_head, guided_shift, links_by_layer
 from seq2seq_attn.alignment.forced_attention import SlotMap, marked_words
 from seq2seq_attn.alignment.head_summary import summaries
 from seq2seq_attn.alignment.page import slot_layout
@@ -439,9 +439,10 @@ class ExploredModel:
             return None
         guided = guided_head(self.translator.config, self.model)
         chosen = guided or Heads()
-        links = chosen_links(chosen_weights(maps, *chosen), source.words, target.words)
+        words, shift = (source.words, target.words), guided_shift(self.translator.config)
+        links = chosen_links(chosen_weights(maps, *chosen), *words, shift=shift)
         default = {"name": str(chosen), "guided": guided is not None, "pairs": links}
-        return {"slots": links_by_layer(maps, source.words, target.words), "default": default}
+        return {"slots": links_by_layer(maps, *words, shift=shift), "default": default}
 
 
 def encoded(array: np.ndarray) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.alignment.attention_links import Heads
+from seq2seq_attn.alignment.attention_links import Heads, chosen_extraction
 from seq2seq_attn.alignment.forced_attention import SlotMap
-from seq2seq_attn.alignment.word_alignment import Extraction, Link
+from seq2seq_attn.alignment.word_alignment import Link
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
@@ -63,9 +63,7 @@ def translate(config: DictConfig) -> None:
         heads = translator.guided_head
         others = "alignment_layer and alignment_head choose another"
         print(f"words are linked by {heads}, which guided alignment taught; {others}", file=sys.stderr)
-    links = partial(
-        best_links, heads=heads, extraction=Extraction(*(options[f"alignment_{name}"] for name in Extraction._fields))
-    )
+    links = partial(best_links, heads=heads, extraction=chosen_extraction(options, translator.config))
     if options["placeholders"]:
         attention = partial(attention_without_placeholders, attention)
         answer = partial(answer_with_placeholders, answer, lambda *both: links(attention(*both)), translator.words)

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from seq2seq_attn.alignment.attention_links import Heads, attended_links, guided_head, word_maps
+from seq2seq_attn.alignment.attention_links import Heads, attended_links, guided_head, guided_shift, word_maps
 from seq2seq_attn.alignment.gold import agreement, read_aligned_pairs
 from seq2seq_attn.alignment.word_alignment import Extraction
 from seq2seq_attn.attention.attention import Attention
@@ -29,7 +29,7 @@ class AER(ChosenMetric):
         pairs, gold_start, target_first, lowercase: see `read_aligned_pairs`; one file, or [SOURCE,TARGET].
         layer, head: whose attention aligns words; one of them None: the mean over it; both None: the head that guided
             alignment teaches, or without it the mean over all.
-        threshold, shift, sink: see `Extraction`.
+        threshold, shift, sink: see `Extraction`; shift=None: as guided alignment teaches the run, if it does.
     """
 
     higher_is_better = False
@@ -45,7 +45,7 @@ class AER(ChosenMetric):
         layer: int | None = None,
         head: int | None = None,
         threshold: int | float | None = None,
-        shift: bool = False,
+        shift: bool | None = None,
         sink: bool = True,
     ) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class AER(ChosenMetric):
             lowercase=lowercase,
             prefix="metric.aer.",
         )
-        self.heads, self.extraction = Heads(layer, head), Extraction(threshold, shift, sink)
+        self.heads, self.threshold, self.shift, self.sink = Heads(layer, head), threshold, shift, sink
         self.error_rate = math.nan
 
     def check(self, model: EncoderDecoder, config: dict[str, Any]) -> str | None:
@@ -100,7 +100,9 @@ class AER(ChosenMetric):
         self.check(model, config)
         maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in self.pairs])
         heads = self.heads_of(model, config)
-        links = (attended_links(of_pair, heads, self.extraction) for of_pair in maps)
+        shift = guided_shift(config) if self.shift is None else self.shift
+        extraction = Extraction(self.threshold, shift, self.sink)
+        links = (attended_links(of_pair, heads, extraction) for of_pair in maps)
         self.error_rate = agreement(links, self.pairs).error_rate
 
     def compute(self) -> Tensor:

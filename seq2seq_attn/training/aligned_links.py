@@ -11,6 +11,7 @@ from typing import NamedTuple, final
 import numpy as np
 import torch
 from jaxtyping import Int64
+from torch.nn import functional as F
 
 from seq2seq_attn.alignment.eflomal_aligner import align_words
 from seq2seq_attn.alignment.symmetrize import symmetrize
@@ -49,11 +50,14 @@ class Aligner(NamedTuple):
     tokenizer: SentencePieceTokenizer
     layer: int
 
-    def links(self, sources: Words, targets: Words) -> list[list[Link]]:
+    def links(self, sources: Words, targets: Words, *, shift: bool = False) -> list[list[Link]]:
         """Return a link for each target word, to the source word with the highest weight.
 
         A word has the sum of the weights of its tokens as a source, and their mean as a target. It has no link where
         most weight is on the end token.
+
+        Args:
+            shift: the weights of a target token are those of the step that reads it.
 
         Raises:
             UserError: if the model has too few positions for a sentence.
@@ -65,6 +69,8 @@ class Aligner(NamedTuple):
         batch = collate_pairs(flat(read), flat(written), range(len(read)), **specials).to(device)
         decoded = self.model(batch.source, batch.source_mask, batch.target_input, need_weights=True)
         weights = decoded.weights[f"cross/{self.layer}"].float().mean(1)
+        if shift:
+            weights = F.pad(weights[:, 1:], (0, 0, 0, 1))
         source_words, target_words = (max(map(len, side), default=0) for side in (sources, targets))
         column = torch.from_numpy(word_of_each_token(read, source_words)).to(device)
         row = torch.from_numpy(word_of_each_token(written, target_words)).to(device)
@@ -114,7 +120,7 @@ def word_of_each_token(sentences: list[list[list[int]]], end: int) -> Int64[np.n
 
 
 def attention_links(
-    forward: Aligner, reverse: Aligner, sources: Words, targets: Words, method: str
+    forward: Aligner, reverse: Aligner, sources: Words, targets: Words, method: str, *, shift: bool = False
 ) -> list[list[Link]]:
     """Return the links of each pair by two runs of opposite directions, symmetrized. Garg et al. 2019, section 4.1."""
     links: list[list[Link]] = [[] for _ in sources]
@@ -122,8 +128,8 @@ def attention_links(
     with torch.inference_mode(), progress("Aligning", len(links), "pairs", shown=len(links) >= LONG) as advance:
         for rows in batches(sources, targets):
             sides = [sources[row] for row in rows], [targets[row] for row in rows]
-            turned = [[link[::-1] for link in of_pair] for of_pair in reverse.links(*sides[::-1])]
-            for row, of_forward, of_reverse in zip(rows, forward.links(*sides), turned, strict=True):
+            turned = [[link[::-1] for link in of_pair] for of_pair in reverse.links(*sides[::-1], shift=shift)]
+            for row, of_forward, of_reverse in zip(rows, forward.links(*sides, shift=shift), turned, strict=True):
                 links[row] = symmetrize(of_forward, of_reverse, method)
             done += len(rows)
             advance(done)

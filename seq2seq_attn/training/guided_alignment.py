@@ -10,6 +10,7 @@ from typing import Annotated, Any, final
 import numpy as np
 from jaxtyping import Bool
 from torch import Tensor
+from torch.nn import functional as F
 
 from seq2seq_attn.alignment.attention_links import last_but_one
 from seq2seq_attn.alignment.symmetrize import Method
@@ -45,6 +46,8 @@ class GuidedAlignment:
         runs: for links=self, a trained run of this direction and one of the other. Words are linked by the mean of the
             heads of the last layer but one of each (Garg et al. 2019, section 4.1), whatever `layer` is.
         symmetrization: of the links of two directions, by eflomal or by two runs; see `symmetrize`.
+        shift: the links of a target token guide the step that reads it, whose query knows it, instead of the one that
+            writes it (Chen et al. 2020, section 3.1, arXiv:2004.14837). With links=self they are read from the runs so.
     """
 
     def __init__(
@@ -56,9 +59,10 @@ class GuidedAlignment:
         head: Annotated[int, "[0, 1000]"],
         runs: list[str] | None = None,
         symmetrization: Method = "grow-diag",
+        shift: bool = False,
     ) -> None:
         self.links, self.weight, self.layer, self.head = links, weight, layer, head
-        self.runs, self.symmetrization = runs, symmetrization
+        self.runs, self.symmetrization, self.shift = runs, symmetrization, shift
 
     @property
     def is_on(self) -> bool:
@@ -88,7 +92,9 @@ class GuidedAlignment:
         model.decoder.source_attentions[self.chosen_layer(model)].check_guide(self.head)
 
     def guide(self, model: EncoderDecoder, links: Bool[Tensor, "batch target source"]) -> Guide:
-        """Return the links of a batch for the chosen head."""
+        """Return the links of a batch for the chosen head, each in the row of the step that it guides."""
+        if self.shift:
+            links = F.pad(links[:, :-1], (0, 0, 1, 0))
         return Guide(self.chosen_layer(model), self.head, links)
 
     def prepare(self, reader: Corpus, corpus: LoadedCorpus, cache_dir: str, trust: Trust = ()) -> dict[str, WordLinks]:
@@ -104,7 +110,7 @@ class GuidedAlignment:
         assert self.links is not None
         origin: list[Any] = ["eflomal", self.symmetrization]
         if self.links == "self":
-            origin = [*map(sha256, self._checkpoints()), self.symmetrization]
+            origin = [*map(sha256, self._checkpoints()), self.symmetrization, *["shift"] * self.shift]
         elif self.links != "eflomal":
             origin = [sha256(self._file())]
         key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, *origin]).encode()).hexdigest()[:32]
@@ -162,7 +168,7 @@ class GuidedAlignment:
                 load_aligner(file, of_run, last_but_one, trust)
                 for file, of_run in zip(self._checkpoints(), (languages, languages[::-1]), strict=True)
             )
-            links = attention_links(forward, reverse, sources, targets, self.symmetrization)
+            links = attention_links(forward, reverse, sources, targets, self.symmetrization, shift=self.shift)
         words = np.array([(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
         counts = np.array([len(of_pair) for of_pair in links])
         pairs = np.array([link for of_pair in links for link in of_pair], np.int64).reshape(-1, 2)

@@ -123,6 +123,14 @@ def test_the_guided_head_of_a_guided_run_is_marked_and_written(
     assert ends in capsys.readouterr().out
 
 
+def test_a_run_guided_where_a_word_is_read_is_measured_there(model: str, pairs: str, tmp_path: Path) -> None:
+    written, read = (run(model, pairs, f"alignment_shift={shift}") for shift in ("false", "true"))
+    assert run(model, pairs) == written != read
+    guide(tmp_path / "a.ckpt", shift=True)
+    assert run(model, pairs) == read
+    assert run(model, pairs, "alignment_shift=false") == written
+
+
 def best_of(judged: dict[str, Any]) -> Any:
     return min((found for name, found in judged.items() if name != "diagonal"), key=lambda found: found.error_rate)
 

@@ -17,7 +17,7 @@ from tiny import SENTENCES, tokenizer, write_checkpoint
 from training.test_toy_tasks import make_batch, model_for, sentences
 
 from seq2seq_attn.alignment.forced_attention import attention_along
-from seq2seq_attn.alignment.word_alignment import word_links
+from seq2seq_attn.alignment.word_alignment import Extraction, word_links
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
@@ -71,6 +71,14 @@ def test_a_guided_head_learns_a_planted_alignment(name: str, overrides: list[str
     assert (found == links.float().argmax(-1))[linked].float().mean() > 0.95
 
 
+def test_shifted_links_guide_the_step_that_reads_a_token() -> None:
+    model = model_for("transformer")
+    links = torch.tensor([[[True, False], [False, True], [False, False]]])
+    assert torch.equal(guided().guide(model, links).links, links)
+    shifted = torch.tensor([[[False, False], [True, False], [False, True]]])
+    assert torch.equal(guided(shift=True).guide(model, links).links, shifted)
+
+
 @pytest.fixture(scope="session")
 def links_file(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> str:
     """Links of the training pairs of `pairs`, whose targets name the first and the last word of their sources."""
@@ -87,7 +95,7 @@ def test_a_guided_run_that_died_and_was_resumed_is_the_run_that_never_died(
     # segmentations are sampled, attention draws, and an update has two batches that were read twice
     options = [*pairs, links_file, "guided_alignment.weight=1", "callback.autosave.every_steps=2", "r_drop_alpha=1.0"]
     options += ["attention.normalizer.soft_probability=0.5"]  # as in its paper, which learns in fewer updates
-    options += ["trainer.accumulate_grad_batches=2", "trainer.max_steps=5"]
+    options += ["trainer.accumulate_grad_batches=2", "trainer.max_steps=8"]
     run_here(tmp_path / "whole", *options)
     stopped_and_resumed(tmp_path / "stopped", options, ("backward", 3))
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
@@ -144,20 +152,21 @@ def run_of(folder: Path, name: str, *overrides: str) -> str:
     return str(write_checkpoint(folder / name / "best.ckpt", *overrides, scale=1.5))
 
 
-def test_two_runs_link_words_by_the_mean_of_their_heads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shift", [False, True])
+def test_two_runs_link_words_by_the_mean_of_their_heads(tmp_path: Path, *, shift: bool) -> None:
     transformer = ["model=transformer", "model.encoder.num_layers=1", "model.decoder.num_layers=2"]
     transformer.append("cross_attention.num_heads=2")
     forward, reverse = run_of(tmp_path, "forward", *transformer), run_of(tmp_path, "reverse", *transformer)
     sources, targets = ([text.split() for text in side] for side in (SENTENCES[:30], SENTENCES[10:40]))
     aligners = [Aligner(load(run).model, tokenizer(), layer) for run, layer in ((forward, 0), (reverse, 1))]
-    found = attention_links(*aligners, sources, targets, "intersection")
+    found = attention_links(*aligners, sources, targets, "intersection", shift=shift)
     for source, target, links in zip(sources, targets, found, strict=True):
         directions = []
         for aligner, sides in zip(aligners, ((source, target), (target, source)), strict=True):
             ids = [tokenizer().source_model.encode(" ".join(words)) for words in sides]
             cross = attention_along(aligner.model, aligner.tokenizer, *ids)[-1 if aligner.layer else -3]
             assert cross.slot == f"cross/{aligner.layer}"
-            directions.append(word_links(cross.weights, cross.columns, cross.rows))
+            directions.append(word_links(cross.weights, cross.columns, cross.rows, Extraction(shift=shift)))
         reverse_links = {link[::-1] for link in directions[1]}
         assert set(links) == set(directions[0]) & reverse_links
 
@@ -186,7 +195,7 @@ def test_each_run_aligns_by_its_last_layer_but_one_whatever_layer_is_guided(
         data = dict(zip(("source_language", "target_language"), ("en", "fr")[:: 3 - 2 * len(loaded)], strict=True))
         return SimpleNamespace(config={"data": data}, model=model, tokenizer=tokenizer())
 
-    def align(forward: Aligner, reverse: Aligner, sources: list[Any], *_: Any) -> Any:
+    def align(forward: Aligner, reverse: Aligner, sources: list[Any], *_: Any, **_kwargs: Any) -> Any:
         aligners.extend((forward.layer, reverse.layer))
         return [[(0, 0)] for _ in sources]
 
