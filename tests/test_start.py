@@ -103,7 +103,8 @@ def test_torchmetrics_finds_no_matplotlib_while_it_is_imported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "packages"), [("seq2seq_attn.cli.command", set()), ("seq2seq_attn.attention", {"torch", "jaxtyping"})]
+    ("module", "packages"),
+    [("seq2seq_attn.cli.command", set()), ("seq2seq_attn.attention", {"torch", "jaxtyping", "numpy"})],
 )
 def test_a_list_of_commands_and_a_layer_import_little(module: str, packages: set[str]) -> None:
     found = {name.partition(".")[0] for name in reached_from(module)}

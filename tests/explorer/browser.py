@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, final
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
@@ -84,7 +85,9 @@ class Page:
         self.wait(lambda: self.run("return document.documentElement.dataset.state") in states)
 
     def wait(self, condition: Callable[[], Any]) -> None:
-        WebDriverWait(self.browser, 60, 0.02).until(lambda _: condition())
+        """Wait for the condition; the page may draw an element anew while it is read."""
+        drawn_anew = [StaleElementReferenceException]
+        WebDriverWait(self.browser, 60, 0.02, ignored_exceptions=drawn_anew).until(lambda _: condition())
 
     def all(self, test_id: str) -> list[Any]:
         return self.browser.find_elements(By.CSS_SELECTOR, f'[data-testid="{test_id}"]')

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
-from seq2seq_attn.logger.tensorboard_logger import TensorBoardLogger
+from seq2seq_attn.logger.tensorboard_logger import TensorBoardRun
 from seq2seq_attn.training.results import log_translations, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -35,10 +35,10 @@ def test_a_logged_table_has_a_row_for_each_sentence(tmp_path: Path) -> None:
     logged: list[str] = []
 
     class Writer:
-        def add_text(self, name: str, text: str) -> None:
+        def add_text(self, name: str, text: str, step: int | None) -> None:
             logged.append(text)
 
-    class Logger(TensorBoardLogger):  # type: ignore[misc]
+    class Logger(TensorBoardRun):  # type: ignore[misc]
         experiment = Writer()  # type: ignore[assignment]
 
         def __init__(self) -> None: ...
