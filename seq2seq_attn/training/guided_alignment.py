@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Any, final
+from typing import Annotated, Any, Literal, final
 
 import numpy as np
+import torch
 from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from seq2seq_attn.alignment.attention_links import last_but_one
 from seq2seq_attn.alignment.symmetrize import Method
 from seq2seq_attn.attention.guide import Guide
+from seq2seq_attn.batch import Batch
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.checkpoint.load import find_checkpoint
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
@@ -48,6 +50,8 @@ class GuidedAlignment:
         symmetrization: of the links of two directions, by eflomal or by two runs; see `symmetrize`.
         shift: the links of a target token guide the step that reads it, whose query knows it, instead of the one that
             writes it (Chen et al. 2020, section 3.1, arXiv:2004.14837). With links=self they are read from the runs so.
+        unlinked: "end": a token without links, in a pair that has some, is linked to the source's end token, so that the
+            head learns which words have no counterpart; "ignore": it has no loss, as in Garg et al.
     """
 
     def __init__(
@@ -60,9 +64,10 @@ class GuidedAlignment:
         runs: list[str] | None = None,
         symmetrization: Method = "grow-diag",
         shift: bool = False,
+        unlinked: Literal["ignore", "end"] = "ignore",
     ) -> None:
         self.links, self.weight, self.layer, self.head = links, weight, layer, head
-        self.runs, self.symmetrization, self.shift = runs, symmetrization, shift
+        self.runs, self.symmetrization, self.shift, self.unlinked = runs, symmetrization, shift, unlinked
 
     @property
     def is_on(self) -> bool:
@@ -91,8 +96,10 @@ class GuidedAlignment:
         """
         model.decoder.source_attentions[self.chosen_layer(model)].check_guide(self.head)
 
-    def guide(self, model: EncoderDecoder, links: Bool[Tensor, "batch target source"]) -> Guide:
+    def guide(self, model: EncoderDecoder, batch: Batch) -> Guide:
         """Return the links of a batch for the chosen head, each in the row of the step that it guides."""
+        assert batch.links is not None
+        links = batch.links if self.unlinked == "ignore" else with_links_to_the_end(batch.links, batch)
         if self.shift:
             links = F.pad(links[:, :-1], (0, 0, 1, 0))
         return Guide(self.chosen_layer(model), self.head, links)
@@ -177,3 +184,17 @@ class GuidedAlignment:
             end = row + len(corpus.splits[name])
             write_links(folder / name, pairs[ends[row] : ends[end]], counts[row:end], words[row:end])
             row = end
+
+
+def with_links_to_the_end(
+    links: Bool[Tensor, "batch target source"], batch: Batch
+) -> Bool[Tensor, "batch target source"]:
+    """Return the links of a batch, with one to the source's end token for each token that has none.
+
+    Pairs without any link, and the end token of the target, get none.
+    """
+    position = torch.arange(links.shape[1], device=links.device)
+    is_word = position < batch.target_lengths[:, None] - 1
+    unlinked = is_word & ~links.any(2) & links.flatten(1).any(1, keepdim=True)
+    is_end = torch.arange(links.shape[2], device=links.device) == batch.source_lengths[:, None] - 1
+    return links | (unlinked[:, :, None] & is_end[:, None])

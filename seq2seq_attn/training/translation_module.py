@@ -281,7 +281,7 @@ class TranslationModule(pl.LightningModule):
             return ensemble_cross_entropy(members, batch, self.label_smoothing, need_weights=need_weights)
         guide = None
         if batch.links is not None and self.guided_alignment is not None:
-            guide = self.guided_alignment.guide(self.model, batch.links)
+            guide = self.guided_alignment.guide(self.model, batch)
         decoded = self.model(
             batch.source, batch.source_mask, batch.target_input, need_weights=need_weights, guide=guide
         )

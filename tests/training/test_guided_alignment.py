@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,12 +72,20 @@ def test_a_guided_head_learns_a_planted_alignment(name: str, overrides: list[str
     assert (found == links.float().argmax(-1))[linked].float().mean() > 0.95
 
 
-def test_shifted_links_guide_the_step_that_reads_a_token() -> None:
-    model = model_for("transformer")
-    links = torch.tensor([[[True, False], [False, True], [False, False]]])
-    assert torch.equal(guided().guide(model, links).links, links)
-    shifted = torch.tensor([[[False, False], [True, False], [False, True]]])
-    assert torch.equal(guided(shift=True).guide(model, links).links, shifted)
+def test_links_are_shifted_to_the_step_that_reads_a_token_and_unlinked_ones_go_to_the_end() -> None:
+    model, tokens = model_for("transformer"), torch.tensor([[5, 6, 7], [5, 6, 7], [5, 6, 7]])
+    batch = make_batch("copy", tokens, torch.tensor([3, 2, 3]))  # the last pair has no links
+    links = torch.zeros(3, 4, 4, dtype=torch.bool)
+    links[0, 0, 1] = links[0, 2, 0] = links[1, 1, 1] = True
+    batch = dataclasses.replace(batch, links=links)
+    assert torch.equal(guided().guide(model, batch).links, links)
+    to_end = links.clone()
+    to_end[0, 1, 3] = to_end[1, 0, 2] = True
+    assert torch.equal(guided(unlinked="end").guide(model, batch).links, to_end)
+    for options, expected in (({}, links), ({"unlinked": "end"}, to_end)):
+        found = guided(shift=True, **options).guide(model, batch).links
+        assert torch.equal(found[:, 1:], expected[:, :-1])
+        assert not found[:, 0].any()
 
 
 @pytest.fixture(scope="session")
