@@ -32,10 +32,11 @@ def keep_freed_memory() -> bool:
 
 
 def let_idle_threads_sleep() -> None:
-    """Have a thread of libgomp that waits for work sleep after about 0.1 ms; call it before torch is imported.
+    """Have a thread of libgomp that waits for work sleep after 10,000 checks; call it before torch is imported.
 
-    By default it repeats its check for several milliseconds, which keeps a core busy between two operations, and takes
-    it from other programs. The gaps between the operations of an update are shorter than 0.1 ms.
+    By default it checks 300,000 times, which keeps a core busy after an operation, and takes it from other programs. On
+    an EPYC (Zen 5), an addition by two threads, with a pause of 30 ms after it, takes 10.6 ms of processor time by
+    default, 0.8 so, and 0.25 if threads sleep at once.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")

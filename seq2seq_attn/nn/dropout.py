@@ -35,9 +35,11 @@ def dropout(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
     For few numbers, on other devices, in compiled code, in transforms of torch.func, and where the share rounds to 0
     or 1, this is torch's dropout.
     """
+    if torch.compiler.is_compiling() or inside_func_transform():  # first: a size that was asked for is compiled in
+        return F.dropout(x, p)
     dropped = round(p * LEVELS)
     plain = x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) and x.numel() >= MIN_NUMBERS
-    if not (plain and 0 < dropped < LEVELS) or torch.compiler.is_compiling() or inside_func_transform():
+    if not (plain and 0 < dropped < LEVELS):
         return F.dropout(x, p)
     return (x * draw_kept(x.shape, dropped)).mul_(LEVELS / (LEVELS - dropped))
 
@@ -45,6 +47,6 @@ def dropout(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
 def draw_kept(shape: torch.Size, dropped: int) -> Int8[Tensor, "*shape"]:
     """Draw 0 with probability `dropped` / LEVELS, else 1; torch multiplies by int8 three times as fast as by bool."""
     size = shape.numel()
-    generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
+    generator = np.random.SFC64(int(torch.randint(2**63 - 1, (), device="cpu")))
     bits = generator.random_raw(-(-size // 4)).view(np.uint16)[:size]  # four numbers for each 64 bits
     return torch.from_numpy((bits >= dropped).view(np.int8)).view(shape)

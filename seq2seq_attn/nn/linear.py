@@ -32,7 +32,8 @@ def linear(
 ) -> Float[Tensor, "*rows output_dim"]:
     """Return W x + b."""
     large = in_search() and x.numel() * weight.shape[0] >= MIN_PRODUCTS
-    if large and x.is_cpu and x.dtype == torch.float32 and onednn_is_faster():
+    single = large and x.is_cpu and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    if single and onednn_is_faster():
         return onednn_linear(x, weight, bias)
     return F.linear(x, weight, bias)
 
@@ -41,11 +42,13 @@ def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return W x + b by oneDNN, for float32 on a CPU.
 
     It compiles a kernel for each number of rows, in about a millisecond. Rows are therefore added until their number is
-    one of at most eight an octave. The operator is private: torch.compile makes it of a linear layer, in torch 2.13.
+    one of at most eight an octave. The operator is private: torch.compile makes it of a linear layer, in torch 2.13. It
+    ignores the stride of a bias, and autocast does not know it.
     """
     rows = x.numel() // x.shape[-1]
     missing = -rows % (max(128, 1 << rows.bit_length()) // 16)
     padded = F.pad(x.reshape(rows, -1), (0, 0, 0, missing)) if missing else x
+    bias = None if bias is None else bias.contiguous()
     output = torch.ops.mkldnn._linear_pointwise.default(padded, weight, bias, "none", [], "")
     return output[:rows].view(*x.shape[:-1], -1) if missing else output
 

@@ -36,7 +36,7 @@ def test_the_private_operator_is_that_of_torch_2_13() -> None:
     )
 
 
-@pytest.mark.parametrize("shape", [(1, 13), (7, 13), (64, 13), (3, 11, 13), (131, 1, 13)])
+@pytest.mark.parametrize("shape", [(1, 13), (7, 13), (64, 13), (4, 2, 13), (3, 11, 13), (131, 1, 13)])
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_product_in_a_search_is_that_outside(calls: list[int], shape: tuple[int, ...], bias: bool) -> None:
     layer, x = Linear(13, 17, bias=bias), torch.randn(*shape)
@@ -48,6 +48,13 @@ def test_a_product_in_a_search_is_that_outside(calls: list[int], shape: tuple[in
         assert one.shape == expected.shape
         torch.testing.assert_close(one, expected, rtol=0, atol=1e-5)
     assert len(calls) == 2
+
+
+def test_tensors_may_be_views(calls: list[int]) -> None:
+    x, weight, bias = torch.randn(13, 8).mT, torch.randn(13, 17).mT, torch.randn(34)[::2]
+    with search_mode():
+        torch.testing.assert_close(linear(x, weight, bias), F.linear(x, weight, bias), rtol=0, atol=1e-5)
+    assert calls == [8]
 
 
 def test_few_different_numbers_of_rows_are_compiled(calls: list[int]) -> None:
@@ -68,6 +75,8 @@ def test_only_products_of_float32_in_a_search_are_by_onednn(calls: list[int]) ->
         linear(x.double(), layer.weight.double(), None)
         linear(x.bfloat16(), layer.weight.bfloat16(), None)
         linear(x.to("meta"), layer.weight.to("meta"), None)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert layer(x).dtype == torch.bfloat16
     assert calls == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -32,6 +33,19 @@ def test_tanh_in_a_search_is_that_of_torch(dtype: torch.dtype, error: float) -> 
         found = tanh(x)
     torch.testing.assert_close(found, torch.tanh(x), rtol=0, atol=error)
     assert torch.equal(tanh(x), torch.tanh(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_tanh_of_half_precision_keeps_its_digits(dtype: torch.dtype) -> None:
+    x = torch.linspace(-1, 1, 1_001).to(dtype)
+    with search_mode():
+        assert torch.equal(tanh(x), torch.tanh(x))
+
+
+def test_a_search_of_one_thread_is_none_of_another() -> None:
+    with search_mode(), ThreadPoolExecutor(1) as other:
+        assert in_search()
+        assert not other.submit(in_search).result()
 
 
 def test_a_compiled_program_is_in_one_piece_and_in_no_search() -> None:
