@@ -1,0 +1,44 @@
+"""What MLflow is given, read back from its store; the test needs its package."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from small_run import KilledError, run_here
+
+pytestmark = pytest.mark.usefixtures("quiet")
+SHOWN = "callback=[attention_map,translation_table,checkpoint,autosave]"
+GIVEN = ["search.limits.max_length=7", SHOWN, "attention=bahdanau", "callback.autosave.every_steps=2"]
+
+
+def resumed_run(folder: Path, *overrides: str) -> dict[str, float]:
+    """Stop a run within its training, and resume it; return its results."""
+    killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:3}"
+    given = [*GIVEN, *overrides, "trainer.max_steps=4"]
+    with pytest.raises(KilledError):
+        run_here(folder, *given, killer)
+    run_here(folder, *given, "resume=auto")
+    return json.loads((folder / "results.json").read_text())
+
+
+@pytest.mark.parametrize("log_text", [True, False])
+def test_mlflow_holds_scalars_options_maps_and_tables_of_one_run(
+    log_text: bool, pairs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="pip install 'seq2seq_attn[mlflow]'")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    given = ["logger=mlflow", f"logger.mlflow.store={tmp_path / 'store'}", f"log_text={log_text}"]
+    results = resumed_run(tmp_path / "run", *pairs, *given)
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}")
+    (experiment,) = (e for e in client.search_experiments() if e.name == "seq2seq-attn")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.data.metrics["test/bleu"] == pytest.approx(results["test/bleu"])
+    assert {"train/loss", "val/bleu"} <= run.data.metrics.keys()
+    assert {m.step for m in client.get_metric_history(run.info.run_id, "train/loss")} == {0, 1, 2, 3}
+    assert run.data.params["attention/num_heads"] == "1"
+    files = {path.name for path in (tmp_path / "store" / "artifacts").rglob("*") if path.is_file()}
+    assert any(name.endswith(".png") for name in files) == log_text
+    assert ("translations.md" in files) == log_text
