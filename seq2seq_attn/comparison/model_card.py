@@ -189,7 +189,9 @@ def what_it_is(known: Known) -> list[str]:
     purpose = purposes.get(known.task, f"A model from text to text in {target}")
     if known.is_pretrained:
         purpose = f"A model that was pre-trained to restore text in {target}, and is to be fine-tuned"
-    rows = [(name, known.choices[name]) for name in ("model", "attention") if name in known.choices]
+    rows: list[tuple[str, str]] = [
+        (name, text) for name, text in known.choices.items() if name in ("model", "attention")
+    ]
     for slot, parts in known.attentions():
         rows.append((slot, " · ".join(target.rpartition(".")[2] for _, target in parts)))
     if "num_parameters" in known.results:
