@@ -135,7 +135,7 @@ def metadata(known: Known, options: dict[str, str], title: str) -> dict[str, Any
     """Return the front matter, in the terms of Hugging Face's model cards."""
     dataset = dataset_of(known, options)
     metrics = list(dict.fromkeys(name for scores in known.scores().values() for name in scores if name not in FIGURES))
-    found = {
+    found: dict[str, Any] = {
         "language": [name for name in known.languages if LANGUAGE_CODE.fullmatch(name)],
         "license": options.get("licence"),
         "library_name": "seq2seq-attn",
