@@ -161,12 +161,12 @@ def examples(run_dir: Path) -> list[tuple[str, str, str]]:
 def draw_curves(known: Known, folder: Path) -> dict[str, str]:
     """Draw the losses, and the figure that chose the checkpoint; return the caption of each picture."""
     captions = {}
-    monitored = known.config.get("monitor")
+    monitored = str(known.config.get("monitor"))
     for name, figures, label in (
         ("loss", ("train/loss", "val/loss"), "nats for each target token"),
-        ("score", () if monitored == "val/loss" else (monitored,), str(monitored)),
+        ("score", () if monitored == "val/loss" else (monitored,), monitored),
     ):
-        curves = {figure: curve for figure in figures if len(curve := curve_of(known.log, str(figure))) > 1}
+        curves = {figure: curve for figure in figures if len(curve := curve_of(known.log, figure)) > 1}
         if curves:
             draw(curves, label, None, folder / f"{name}.png")
             captions[f"{name}.png"] = f"{' and '.join(curves)} against the number of updates"

@@ -88,13 +88,23 @@ class Known(NamedTuple):
     def signature(self, stage: str, name: str) -> str | None:
         return self.results.get(f"{stage}/{name}_signature")
 
-    def attentions(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield the slot of each attention of the model, and the class of each of its parts."""
+    def attentions(self) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """Yield the slot of each attention of the model, and the kind and class of its parts and of their parts."""
         for side in ("encoder", "decoder"):
             for slot, node in (self.config["model"].get(side) or {}).items():
                 if str(slot).endswith("attention") and isinstance(node, dict):
-                    parts = {part: node[part] for part in PARTS if isinstance(node.get(part), dict)}
-                    yield f"{side}.{slot}", {part: str(options.get("_target_")) for part, options in parts.items()}
+                    yield f"{side}.{slot}", list(classes_of(node))
+
+
+def classes_of(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the kind and class of each part in a node, such as a mixture's scores after the mixture."""
+    for part in PARTS:
+        several = node.get(f"{part}s")
+        children = several.values() if isinstance(several, dict) else several if isinstance(several, list) else []
+        for child in (node.get(part), *children):
+            if isinstance(child, dict):
+                yield part, str(child.get("_target_"))
+                yield from classes_of(child)
 
 
 def card(known: Known, options: dict[str, str], folder: str, pictures: dict[str, str]) -> str:
@@ -125,7 +135,7 @@ def metadata(known: Known, options: dict[str, str], title: str) -> dict[str, Any
     """Return the front matter, in the terms of Hugging Face's model cards."""
     dataset = dataset_of(known, options)
     metrics = list(dict.fromkeys(name for scores in known.scores().values() for name in scores if name not in FIGURES))
-    found = {
+    found: dict[str, Any] = {
         "language": [name for name in known.languages if LANGUAGE_CODE.fullmatch(name)],
         "license": options.get("licence"),
         "library_name": "seq2seq-attn",
@@ -179,9 +189,11 @@ def what_it_is(known: Known) -> list[str]:
     purpose = purposes.get(known.task, f"A model from text to text in {target}")
     if known.is_pretrained:
         purpose = f"A model that was pre-trained to restore text in {target}, and is to be fine-tuned"
-    rows = [(name, known.choices[name]) for name in ("model", "attention") if name in known.choices]
+    rows: list[tuple[str, str]] = [
+        (name, text) for name, text in known.choices.items() if name in ("model", "attention")
+    ]
     for slot, parts in known.attentions():
-        rows.append((slot, " · ".join(target.rpartition(".")[2] for target in parts.values())))
+        rows.append((slot, " · ".join(target.rpartition(".")[2] for _, target in parts)))
     if "num_parameters" in known.results:
         rows.append(("parameters", f"{known.results['num_parameters']:,}"))
     for side in ("source", "target"):
@@ -204,6 +216,8 @@ def data(known: Known, options: dict[str, str]) -> list[str]:
     name, fingerprint = dataset_of(known, options), known.provenance.get("data_fingerprint")
     counts = known.provenance.get("data_report") or {}
     lines = [f"The training data is {code(name)}."] if name else []
+    if name and name == known.choices.get("data"):
+        lines = [f"The training data is the corpus that the option {code(f'data={name}')} of seq2seq-attn names."]
     lines += [table(("step", "count"), [(key, f"{value:,}") for key, value in counts.items()])] if counts else []
     return lines + ([f"SHA-256 of all its sentences: {code(str(fingerprint))}"] if fingerprint else [])
 
@@ -230,7 +244,9 @@ def results(known: Known) -> list[str]:
     signed: dict[str, None] = {}
     for name in names:
         cells = [f"{figures[name]:,.2f}" if name in figures else "" for figures in scores.values()]
-        rows.append([FIGURES.get(name) or title_of(name), *cells])
+        smoothing = known.config.get("label_smoothing")
+        smoothed = f", with label smoothing {smoothing:g}" if name == "loss" and smoothing else ""
+        rows.append([(FIGURES.get(name) or title_of(name)) + smoothed, *cells])
         signatures = (known.signature(stage, name) for stage in scores)
         signed |= {f"- {title_of(name)}: {code(signature)}": None for signature in signatures if signature}
     lines = [table(("score", *map(literal, scores)), rows)]
@@ -282,7 +298,7 @@ def papers(known: Known) -> list[str]:
     """
     found: dict[str, None] = {}
     for _, parts in known.attentions():
-        for slot, target in parts.items():
+        for slot, target in parts:
             if is_class_of(slot, target):
                 module = import_module(target.rpartition(".")[0])
                 found[(module.__doc__ or "").partition("\n")[0]] = None

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, final
 
 from pytorch_lightning.loggers import MLFlowLogger
 from pytorch_lightning.utilities import rank_zero_only
 
-from seq2seq_attn.errors import UserError
 from seq2seq_attn.markdown import table
 
 
@@ -26,16 +24,11 @@ class MlflowRun(MLFlowLogger):
         store: folder of the database and the pictures of all runs, unless there is a server.
         tracking_uri: of a server or another database; None: the variable MLFLOW_TRACKING_URI, else the database.
         resume: auto: continue the MLflow run of this folder, if there is one.
-
-    Raises:
-        UserError: if MLflow is not installed.
     """
 
     def __init__(
         self, *, save_dir: str, store: str, tracking_uri: str | None, experiment: str, name: str, resume: str | None
     ) -> None:
-        if find_spec("mlflow") is None:
-            raise UserError("logger=mlflow needs MLflow; install it with: pip install 'seq2seq-attn[mlflow]'")
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # of MLflow, about itself
         uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
         self._id_file = Path(save_dir) / "mlflow_run_id"

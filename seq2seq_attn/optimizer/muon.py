@@ -43,7 +43,7 @@ class Muon(Optimizer):
         eps: float,
     ) -> None:
         common: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "eps": eps}
-        scaled = {"momentum": momentum, "ns_steps": ns_steps, "adjust_lr_fn": "match_rms_adamw"}
+        scaled: dict[str, Any] = {"momentum": momentum, "ns_steps": ns_steps, "adjust_lr_fn": "match_rms_adamw"}
         # Their parameters and state are those of this optimizer, given in each step.
         self._muon = torch.optim.Muon([{"params": []}], **common, **scaled)
         self._adamw = torch.optim.AdamW([{"params": []}], **common, betas=(betas[0], betas[1]), fused=True)

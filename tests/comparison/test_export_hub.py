@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 from configs import CONF, compose_train
+from explorer.test_one_file import data_of
 from hydra import compose, initialize_config_dir
 from matplotlib.image import imsave
 from small_checkpoint import SENTENCES, write_checkpoint
@@ -63,7 +65,7 @@ def front_matter(folder: Path) -> dict[str, Any]:
     return yaml.safe_load(head)
 
 
-def test_the_folder_translates_is_evaluated_explored_and_fine_tuned_as_the_run_is(
+def test_the_folder_translates_is_evaluated_and_explored_as_the_run_is(
     run: Path, exported: Path, tmp_path: Path
 ) -> None:
     moved = Path(shutil.copytree(exported, tmp_path / "another machine"))
@@ -78,11 +80,19 @@ def test_the_folder_translates_is_evaluated_explored_and_fine_tuned_as_the_run_i
         for path in (run, moved):
             evaluate(compose("evaluate", [f"ckpt_path='{path}'", *given, f"paths.run_dir='{tmp_path / path.name}'"]))
         (tmp_path / "lines.txt").write_text("She sees water.\n", "utf-8")
-        page = [f"page={tmp_path / 'page.html'}", f"input={tmp_path / 'lines.txt'}"]
-        explore(compose("explore", [f"ckpt_path='{moved}'", *page]))
+        page = [f"input={tmp_path / 'lines.txt'}", "device=cpu"]
+        views = [
+            compose("explore", [f"ckpt_path='{path}'", f"page='{tmp_path / path.name}.html'", *page])
+            for path in (run, moved)
+        ]
+    for view in views:
+        explore(view)
     scores = [json.loads((tmp_path / path.name / "evaluation.json").read_text()) for path in (run, moved)]
     assert scores[0]["splits"]["test"]["loss"] == scores[1]["splits"]["test"]["loss"]
-    assert (tmp_path / "page.html").stat().st_size > 10_000
+    pages = [data_of((tmp_path / f"{path.name}.html").read_text("utf-8")) for path in (run, moved)]
+    assert [look["source"]["text"] for look in pages[1]["looks"]] == ["She sees water."]
+    looks = [[look | {"seconds": 0.0} for look in page["looks"]] for page in pages]
+    assert looks[1] == looks[0]
 
 
 def test_the_front_matter_holds_the_metrics_with_their_signatures(run: Path, exported: Path) -> None:
@@ -119,6 +129,55 @@ def test_the_card_has_its_sections_and_pictures_and_every_link_leads_to_a_file(r
     assert f"{results['num_parameters']:,}" in text
     assert f"`{results['test/chrf_signature']}`" in text
     assert "None" not in text
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        ({"data": {"_target_": "os.mkdir", "path": "ran"}}, "asks for os.mkdir, which is not a class .+ for data"),
+        ({"search": {"_target_": "os.mkdir", "path": "ran"}}, "asks for os.mkdir, which is not a class .+ for search"),
+        ({"search": {"_target_": "seq2seq_attn.errors.UserError"}}, "which is not a class of seq2seq_attn for search"),
+    ],
+)
+def test_a_stranger_s_folder_runs_no_code(
+    change: dict[str, Any], refused: str, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path(shutil.copytree(exported, tmp_path / "stranger"))
+    settings = json.loads((folder / "config.json").read_text("utf-8"))
+    settings["config"] |= {key: settings["config"][key] | value for key, value in change.items()}
+    (folder / "config.json").write_text(json.dumps(settings), "utf-8")
+    with pytest.raises(UserError, match=refused):
+        Translator.load(folder, device="cpu")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_stranger_s_folder_reads_no_file_that_its_options_name_and_writes_through_no_link(
+    exported: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(exported, tmp_path / "stranger"))
+    fifo = tmp_path / "secret.txt"
+    os.mkfifo(fifo)  # whoever opens it waits for ever
+    settings = json.loads((folder / "config.json").read_text("utf-8"))
+    settings["config"]["model"] |= {"source_embedding_file": str(fifo)}
+    settings["config"]["data"] |= {"path": str(fifo), "cache_dir": str(fifo)}
+    (folder / "config.json").write_text(json.dumps(settings), "utf-8")
+    (folder / "training.yaml").unlink()
+    (folder / "training.yaml").symlink_to(fifo)
+    texts = [t.text for t in Translator.load(folder, device="cpu").translate(SENTENCES)]
+    assert texts == [t.text for t in Translator.load(exported, device="cpu").translate(SENTENCES)]
+
+    secret = tmp_path / "secret.key"
+    secret.write_text("the key is 1234")
+    for name in ("source.model", "config.json", "model.safetensors"):
+        (folder / name).rename(tmp_path / name)
+        (folder / name).symlink_to(secret)
+        with pytest.raises(UserError) as found:
+            Translator.load(folder, device="cpu")
+        assert "1234" not in str(found.value)
+        assert secret.read_text() == "the key is 1234"
+        (folder / name).unlink()
+        (tmp_path / name).rename(folder / name)
 
 
 def test_no_folder_of_this_machine_is_named(exported: Path) -> None:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 import struct
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from configs import built, composed
-from hydra.errors import InstantiationException
 from small_run import run_here
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
 from wandb.proto import wandb_internal_pb2
 
-from seq2seq_attn.errors import sentence_of
-from seq2seq_attn.logger import mlflow_logger
 from seq2seq_attn.logger.tensorboard_logger import TensorBoardRun
 from seq2seq_attn.logger.wandb_logger import end_process
 
@@ -115,21 +109,3 @@ def test_a_sentence_of_a_table_in_tensorboard_is_no_markup(tmp_path: Path) -> No
     (text,) = events.Tensors("val/translations/text_summary")
     rows = text.tensor_proto.string_val[0].decode().splitlines()
     assert rows == ["source | hypothesis", "--- | ---", r"&lt;b&gt;x&lt;/b&gt; \| \[y\](z) | two lines"]
-
-
-@pytest.mark.parametrize("name", ["mlflow", "aim"])
-def test_without_its_package_a_logger_is_refused_with_the_way_out(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mlflow_logger, "find_spec", lambda _: None)
-    for module in ("aim", "aim.pytorch_lightning"):
-        monkeypatch.setitem(sys.modules, module, None)
-    config = composed(
-        f"logger={name}", "paths.run_dir=run", *(f"choices.{n}=null" for n in ("attention", "model", "data"))
-    )
-    with pytest.raises(InstantiationException) as refused:
-        built(config.logger[name])
-    assert re.fullmatch(
-        rf"logger={name} needs .+; install it with: pip install 'seq2seq-attn\[{name}\]'",
-        str(sentence_of(refused.value)),
-    )

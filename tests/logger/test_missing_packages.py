@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from configs import CONF, ROOT, composed, options
@@ -15,6 +17,9 @@ from seq2seq_attn.training.checks import check_config
 
 @pytest.mark.parametrize("logger", options("logger"))
 def test_the_sentence_names_the_extra(logger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = ModuleType(logger)
+    there.__spec__ = ModuleSpec(logger, None, origin="there")
+    monkeypatch.setitem(sys.modules, logger, there)
     check_config(composed(f"logger={logger}"))
     monkeypatch.setitem(sys.modules, logger, None)
     sentence = (

@@ -136,7 +136,11 @@ def test_both_groups_of_muon_have_every_option_so_that_a_resumed_run_can_change_
             ("encoder.layers.0.feed_forward.expand.weight", "decoder.layers.0.cross_attention.project_values.weight"),
             ("embed_target.weight", "encoder.position.table", "encoder.norm.weight"),
         ),
-        (("model=conv", "attention=luong_dot", *WIDTHS), ("decoder.",), ("embed_target.weight", "output.weight")),
+        (
+            ("model=conv", "attention=multihead", *WIDTHS),
+            ("decoder.layers.0.attention.score.project_query", "decoder.layers.0.attention.project_values.weight"),
+            ("embed_target.weight", "output.weight", "encoder.widen.parametrizations.weight.original1"),
+        ),
     ],
 )
 def test_hidden_matrices_are_those_of_linear_and_recurrent_layers(
