@@ -21,7 +21,7 @@ from scripts.docs import attention_pages, site_links, worked_example
 from seq2seq_attn.cli.command import SUBCOMMANDS
 
 TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in [*site_links.pages(), PurePosixPath("README.md")]}
-WRITTEN_HERE = ("tutorial", "choosing_attention", "serving", "runs", "publishing")
+WRITTEN_HERE = ("tutorial", "choosing_attention", "serving", "runs")
 COMMANDS = [
     (page, *found)
     for page in WRITTEN_HERE
