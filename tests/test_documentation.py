@@ -76,6 +76,7 @@ def test_a_page_of_an_attention_has_what_it_promises(preset: str, monkeypatch: p
     for section in ("Formula", "Parts", "A worked number", "Where it runs", "Cost", "Code and configuration"):
         assert re.search(rf"^## {section}\n\n\S", text, re.MULTILINE), section
     assert text.startswith(f"# {preset}\n")
+    assert re.findall(r"^- `model=(\w+)`: \S", text, re.MULTILINE) == ["rnn", "conv", "transformer"]
     assert f"../images/attention/{preset}.png" in text
     assert f"attention={preset}" in text
 
