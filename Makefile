@@ -4,7 +4,7 @@ PYTHON ?= python3# Python 3.11 or newer
 ATTENTION ?= bahdanau# a preset: the name of a file in conf/attention
 OVERRIDES ?=# of train.py, as in: make train OVERRIDES="trainer.max_epochs=1 seed=3"
 TEXT ?= Where is the library?# what `make translate` translates
-RUN ?= $(lastword $(sort $(wildcard runs/train/*)))# a run folder; default: the newest
+RUN ?= $(shell ls -td runs/train/* 2>/dev/null | head -n 1)# a run folder; default: the newest
 TEST_WORKERS ?= 2# processes of pytest-xdist, each of which takes whole files, with what their tests share; 0: no extra process
 VENV := .venv
 export TEXT
@@ -18,6 +18,7 @@ help: ## list the targets
 
 train: $(VENV)/.installed ## train on the included corpus: make train ATTENTION=luong_general
 	$(VENV)/bin/python train.py attention=$(ATTENTION) $(OVERRIDES)
+	@echo 'With make: make translate TEXT="Where is the library?"'
 
 translate: $(VENV)/.installed ## translate with the newest run, or RUN=FOLDER: make translate TEXT="Where is the library?"
 	printf '%s\n' "$$TEXT" | $(VENV)/bin/python translate.py ckpt_path=$(or $(RUN),runs/train)

@@ -21,7 +21,7 @@ from scripts.docs import attention_pages, site_links, worked_example
 from seq2seq_attn.cli.command import SUBCOMMANDS
 
 TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in [*site_links.pages(), PurePosixPath("README.md")]}
-WRITTEN_HERE = ("tutorial", "choosing_attention", "serving")
+WRITTEN_HERE = ("tutorial", "choosing_attention", "serving", "runs")
 COMMANDS = [
     (page, *found)
     for page in WRITTEN_HERE
@@ -76,6 +76,7 @@ def test_a_page_of_an_attention_has_what_it_promises(preset: str, monkeypatch: p
     for section in ("Formula", "Parts", "A worked number", "Where it runs", "Cost", "Code and configuration"):
         assert re.search(rf"^## {section}\n\n\S", text, re.MULTILINE), section
     assert text.startswith(f"# {preset}\n")
+    assert re.findall(r"^- `model=(\w+)`: \S", text, re.MULTILINE) == ["rnn", "conv", "transformer"]
     assert f"../images/attention/{preset}.png" in text
     assert f"attention={preset}" in text
 
@@ -165,9 +166,11 @@ def check(name: str, overrides: str) -> None:
 def test_the_tutorial_runs(tmp_path: Path) -> None:
     (tmp_path / "english.txt").write_text("The pilot likes the red house.\n", encoding="utf-8")
     for page, name, overrides in COMMANDS:
-        if page == "tutorial" and "search=" not in overrides:
+        if page == "tutorial":
             small = ["debug=fast"] if name == "train" else ["bootstrap=0"] if name == "evaluate" else []
-            words = [word.replace("runs/", f"{tmp_path}/runs/") for word in shlex.split(overrides)]
+            words = [
+                re.sub(r"runs/|english\.txt|french\.txt", rf"{tmp_path}/\g<0>", word) for word in shlex.split(overrides)
+            ]
             folder = [f"hydra.run.dir={tmp_path}/{name}"] if "hydra.run.dir" not in overrides else []
             given = (tmp_path / "english.txt").read_bytes()
             command = [sys.executable, f"{name}.py", *words, *small, *(folder if name != "translate" else [])]

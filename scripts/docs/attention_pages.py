@@ -168,7 +168,7 @@ def worked(preset: str) -> str:
 
 def matrix(rows: Tensor) -> str:
     head = ["query", *(f"key {s}" for s in range(rows.shape[1]))]
-    body = [[str(t), *(f"{weight:.3g}" for weight in row)] for t, row in enumerate(rows.round(decimals=3).tolist())]
+    body = [[str(t), *(f"{weight:.3f}" if weight else "0" for weight in row)] for t, row in enumerate(rows.tolist())]
     return table([head, *body])
 
 
@@ -178,9 +178,9 @@ def table(rows: list[list[str]]) -> str:
 
 
 def architectures(preset: str) -> str:
-    """Return the row of docs/presets.md."""
-    lines = (ROOT / "docs/presets.md").read_text(encoding="utf-8").splitlines()
-    head = next(cells(line) for line in lines if line.startswith("| `attention=`"))
+    """Return the row of docs/presets.md that has an answer for each architecture."""
+    lines = (ROOT / "docs/presets.md").read_text(encoding="utf-8").partition("| `attention=` | `model=")[2].splitlines()
+    head = cells(f"| `attention=` | `model={lines[0]}")
     row = next(cells(line) for line in lines if line.startswith(f"| `{preset}` |"))
     told = [f"- {model}: {answer}" for model, answer in zip(head[1:], row[1:], strict=True)]
     return "\n".join(told) + "\n\n[Every attention in every architecture](presets.md) says what was tried."
