@@ -21,7 +21,7 @@ from seq2seq_attn.errors import command
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
-OF_ENGLISH = ("demo", "tatoeba", "multi30k", "multi30k_tok")
+TASKS = ("parallel", "text", "demo_summary", "demo_dialogue")  # whose texts the example is not like
 EXAMPLE, CONTINUED = 'echo "Where is the library?" | ', 'echo "Où est" | search=sampling'
 LOGGED_ROWS = 200  # of a test set; translations.tsv has them all
 COSTS = (  # names in results.json, and the label, unit and format of the printed table
@@ -179,7 +179,7 @@ def print_results(run_dir: Path, results: dict[str, Any], trust: Sequence[str] =
         say(f"Next: {command('train')} data=parallel data.train=FILE init_from.run={folder}")
         return
     line, _, options = example.partition(" | ")
-    if results["data"] not in OF_ENGLISH:  # of a task or a language that only its user knows
+    if results["data"] in TASKS:
         line, options = "", f"{options} input=FILE".strip()
     trusted = f"trust=[{','.join(trust)}]" if trust else ""
     words = [f"{line} | " if line else "", command("translate"), f" ckpt_path={folder}"]
