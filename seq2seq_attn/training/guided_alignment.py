@@ -50,8 +50,8 @@ class GuidedAlignment:
         symmetrization: of the links of two directions, by eflomal or by two runs; see `symmetrize`.
         shift: the links of a target token guide the step that reads it, whose query knows it, instead of the one that
             writes it (Chen et al. 2020, section 3.1, arXiv:2004.14837). With links=self they are read from the runs so.
-        unlinked: "end": a token without links, in a pair that has some, is linked to the source's end token, so the head
-            learns which words have no counterpart; "ignore": it has no loss, as in Garg et al.
+        unlinked: "end": a token without links, in a pair that has some, is linked to the source's end token; the head
+            learns which words have no counterpart. "ignore": it has no loss, as in Garg et al.
     """
 
     def __init__(
