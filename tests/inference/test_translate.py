@@ -144,8 +144,14 @@ def test_a_guided_run_aligns_by_its_guided_head_unless_another_is_chosen(
     assert links("alignment_layer=0", "alignment_head=1") == by_head[0, 1]
     run(tmp_path, model, text_of(SENTENCES[:1]), "search=greedy", "search.limits.max_length=9")
     assert capsys.readouterr().err == ""
+    checkpoint["config"]["guided_alignment"]["shift"] = True
+    torch.save(checkpoint, model)
+    shifted = links("alignment_shift=true")
+    assert links() == shifted != by_head[1, 1] == links("alignment_shift=false")
     write_published(read_checkpoint(model), tmp_path / "published")
     assert Translator.load(tmp_path / "published", device="cpu").guided_head == Heads(1, 1)
+    model = tmp_path / "published"
+    assert links() == shifted
     assert "links.txt" not in (tmp_path / "published" / "config.json").read_text("utf-8")
 
 

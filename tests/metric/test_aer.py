@@ -77,6 +77,25 @@ def test_the_guided_head_of_a_guided_run_is_scored_unless_another_is_chosen(gold
         assert metric.compute() == rates[heads]
 
 
+def test_links_are_read_from_the_step_that_guided_alignment_teaches(gold: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "a.ckpt", "model=transformer", "cross_attention.num_heads=7")
+    model, tokenizer, config = load(str(tmp_path / "a.ckpt"))
+
+    def rate(head: int, *, taught: bool, given: bool | None) -> float:
+        metric = AER(gold=gold, layer=0, head=head, shift=given, sink=False)
+        metric.update(
+            model, tokenizer, config | {"guided_alignment": {"links": "eflomal", "weight": 1, "shift": taught}}
+        )
+        return float(metric.compute())
+
+    differ = 0
+    for head in range(7):
+        written, read = (rate(head, taught=not given, given=given) for given in (False, True))
+        assert (rate(head, taught=False, given=None), rate(head, taught=True, given=None)) == (written, read)
+        differ += written != read
+    assert differ
+
+
 def test_less_is_better_and_an_ensemble_is_refused(gold: str, tmp_path: Path) -> None:
     assert not AER.higher_is_better
     write_checkpoint(tmp_path / "a.ckpt")

@@ -197,15 +197,18 @@ def test_each_run_aligns_by_its_last_layer_but_one_whatever_layer_is_guided(
     model = model_for("transformer", "model.decoder.num_layers=3")
     assert guided().chosen_layer(model) == 1
     assert guided(layer=2).chosen_layer(model) == 2
-    loaded, aligners = [], []
+    loaded, aligners, shifts = [], [], []
 
     def load_run(file: str, trust: Any) -> Any:
         loaded.append(trust)
-        data = dict(zip(("source_language", "target_language"), ("en", "fr")[:: 3 - 2 * len(loaded)], strict=True))
+        data = dict(
+            zip(("source_language", "target_language"), ("en", "fr")[:: 1 if len(loaded) % 2 else -1], strict=True)
+        )
         return SimpleNamespace(config={"data": data}, model=model, tokenizer=tokenizer())
 
-    def align(forward: Aligner, reverse: Aligner, sources: list[Any], *_: Any, **_kwargs: Any) -> Any:
+    def align(forward: Aligner, reverse: Aligner, sources: list[Any], *_: Any, shift: bool) -> Any:
         aligners.extend((forward.layer, reverse.layer))
+        shifts.append(shift)
         return [[(0, 0)] for _ in sources]
 
     monkeypatch.setattr(aligned_links, "load", load_run)
@@ -215,6 +218,9 @@ def test_each_run_aligns_by_its_last_layer_but_one_whatever_layer_is_guided(
     assert aligners == [1, 1]
     assert loaded == [["mine"], ["mine"]]
     assert links["train"].num_linked == 16
+    for _ in range(2):  # links of another step are others, and made once
+        guided(links="self", runs=[run, run], shift=True).prepare(reader, corpus, str(tmp_path))
+    assert shifts == [False, True]
 
 
 def test_links_of_no_training_pair_are_refused(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.logger.tensorboard_logger import TensorBoardRun
-from seq2seq_attn.training.results import log_translations, write_translations
+from seq2seq_attn.training.results import log_translations, print_results, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
 HOSTILE = "".join(map(chr, [*range(0x21), *range(0x7F, 0xA0), 0x2028, 0x2029, 0x202E, 0x2066])) + "é | x"
@@ -29,6 +31,17 @@ def test_every_file_has_a_row_for_each_sentence_and_its_columns(tmp_path: Path) 
         assert [len(line.split("\t")) for line in text.splitlines()] == [columns] * 2, kind
         if kind == "tsv":
             assert all(part.isprintable() for part in text.replace("\u00a0", " ").splitlines()[0].split("\t"))
+
+
+@pytest.mark.parametrize(
+    ("data", "line"), [("demo", 'echo "Where is the library?" | '), ("demo_summary", ""), ("demo_dialogue", "")]
+)
+def test_the_next_command_translates_a_line_or_reads_a_file_of_the_task(
+    data: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_results(Path("/runs/one"), {"model": "transformer", "attention": "multihead", "data": data})
+    given = "" if line else " input=FILE"
+    assert f"Next: {line}python translate.py ckpt_path=/runs/one{given}\n" in capsys.readouterr().out
 
 
 def test_a_logged_table_has_a_row_for_each_sentence(tmp_path: Path) -> None:
