@@ -19,7 +19,7 @@ from seq2seq_attn.errors import command
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
-TASKS = ("parallel", "text", "demo_summary", "demo_dialogue")  # whose texts the example is not like
+TASKS = ("parallel", "text", "demo_summary", "demo_dialogue")  # for which the example sentence is unsuitable
 EXAMPLE, CONTINUED = 'echo "Where is the library?" | ', 'echo "Où est" | search=sampling'
 LOGGED_ROWS = 200  # of a test set; translations.tsv has them all
 COSTS = (  # names in results.json, and the label, unit and format of the printed table
