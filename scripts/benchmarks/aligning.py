@@ -27,9 +27,10 @@ from omegaconf import OmegaConf
 from scripts.benchmarks.home_runs import HOMES, MEASURES, ROOT, ROWS, presets, read_rows, write_rows
 from scripts.benchmarks.homes import alone, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import write_attentions_page, write_guidance_page
-from seq2seq_attn.alignment.attention_links import Heads, all_heads, attended_links, guided_head, word_maps
+from seq2seq_attn.alignment.attention_links import Heads, all_heads, attended_links, word_maps
 from seq2seq_attn.alignment.forced_attention import WordMaps
 from seq2seq_attn.alignment.gold import AlignedPair, agreement, read_aligned_pairs
+from seq2seq_attn.alignment.guided import guided_head
 from seq2seq_attn.alignment.word_alignment import Extraction, Link, from_pharaoh, to_pharaoh
 from seq2seq_attn.checkpoint.load import find_checkpoint, load
 from seq2seq_attn.errors import UserError, reports_user_errors, sentence_of

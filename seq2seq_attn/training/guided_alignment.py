@@ -13,7 +13,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq_attn.alignment.attention_links import last_but_one
+from seq2seq_attn.alignment.guided import last_but_one
 from seq2seq_attn.alignment.symmetrize import Method
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.batch import Batch
