@@ -33,7 +33,8 @@ class AER(ChosenMetric):
         pairs, gold_start, target_first, lowercase: see `read_aligned_pairs`; one file, or [SOURCE,TARGET].
         layer, head: whose attention aligns words; one of them None: the mean over it; both None: the head that guided
             alignment teaches, or without it the mean over all.
-        threshold, shift, sink: see `Extraction`; shift=None: as guided alignment teaches the run, if it does.
+        threshold, shift, sink: see `Extraction`; shift=None: as guided alignment teaches the run, if it does,
+            for all heads.
     """
 
     higher_is_better = False
