@@ -21,6 +21,7 @@ from scripts.benchmarks import aligning as script
 from scripts.benchmarks import homes
 from scripts.benchmarks.aligning import Run
 from scripts.benchmarks.home_runs import MEASURES, ROWS, read_rows, write_rows
+from scripts.benchmarks.write_aligning_page import DIRECTIONS
 from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import SlotMap, WordMaps
 from seq2seq_attn.alignment.gold import AlignedPair
@@ -115,6 +116,11 @@ def test_each_preset_is_guided_once_in_its_home() -> None:
         assert config.guided_alignment.links == "/runs/links"
         assert config.trainer.max_steps == script.UPDATES
     assert composed(Run("attentions/rnn/bahdanau_plain", 1)).guided_alignment.links is None
+
+
+def test_each_run_of_guidance_is_in_a_row_of_its_page_and_each_row_is_of_such_runs() -> None:
+    named = {name for both in DIRECTIONS.values() for name in both if name is not None}
+    assert named == {run.name for run in script.guidance_runs()}
 
 
 def finish(overrides: Sequence[str], folder: Path) -> None:
