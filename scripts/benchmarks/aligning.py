@@ -177,7 +177,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     measure.add_argument("--data", type=Path, required=True, help="folder with the file alignments/enfr-dev.src-tgt")
     measure.set_defaults(act=measure_runs)
     page = commands.add_parser("page", help="write the pages of what has been measured")
-    page.add_argument("--data", type=Path, help="the same folder, which the page of guidance needs")
+    page.add_argument("--data", type=Path, help="folder with the file alignments/enfr-dev.src-tgt, for --plan guidance")
     page.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks", help="%(default)s")
     page.set_defaults(act=write_pages)
     for choice in commands.choices.values():
