@@ -208,13 +208,18 @@ def run_queue(options: argparse.Namespace) -> None:
 
 
 def write_training_files(bitext: Path, runs: Path) -> None:
-    """Write the training pairs and their links in both directions, those of the Hansards several times."""
+    """Write the training pairs and their links in both directions, those of the Hansards several times.
+
+    A file that is as it should be keeps its time, by which the cache of prepared pairs knows it.
+    """
     texts = {f"train.{language}": read_lines(bitext / f"train.{language}") for language in ("en", "fr")}
     texts[LINKS] = read_lines(bitext / EFLOMAL)
     texts[TURNED] = [to_pharaoh([link[::-1] for link in from_pharaoh(line)]) for line in texts[LINKS]]
     for name, lines in texts.items():
-        with replacing(runs / name) as stream:
-            stream.writelines(f"{line}\n".encode() for line in [*lines, *lines[-HANSARDS:] * (COPIES - 1)])
+        content = "".join(f"{line}\n" for line in [*lines, *lines[-HANSARDS:] * (COPIES - 1)]).encode()
+        if not (runs / name).is_file() or (runs / name).read_bytes() != content:
+            with replacing(runs / name) as stream:
+                stream.write(content)
 
 
 def names_of(runs: Sequence[Run]) -> str:
