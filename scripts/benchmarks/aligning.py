@@ -3,8 +3,13 @@
 Two plans of trainings on the lower-cased words that `scripts.benchmarks.alignment` writes to FOLDER. `guidance` trains
 a Transformer and an RNN with and without guided alignment, a Transformer guided by the links of two others, and the
 Transformers in the other direction. `attentions` trains each preset that can be guided for 850 updates, in the
-cross-attention of a Transformer or, for those of Bahdanau and Luong, in their RNNs. `measure` computes the alignment
-error rate of each finished run and, of `guidance`, BLEU of two test sets; `page` writes what there is.
+cross-attention of a Transformer or, for those of Bahdanau and Luong, in an RNN. Transformers have rotary positions,
+RNNs the conditional GRU or Luong's decoder; a guided head learns links in the step that reads a word, and which words
+have none. `measure` computes the alignment error rate of each finished run and, of `guidance`, BLEU of two test sets;
+`page` writes a page of each plan that has been measured.
+
+`run` writes the training pairs and their links to RUNS, those of the Hansards ten times: they are 447 of about 100,000,
+and those of them that people aligned are what is measured. No pair is left out as a duplicate.
 
 A run is in RUNS/NAME, that of a further seed in RUNS/NAME_SEED; a folder with results.json counts as a run, whoever
 trained it. The queue may be killed at any time: the same command resumes it, and no finished run is repeated.
@@ -21,42 +26,57 @@ from typing import Any, NamedTuple
 
 import torch
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
+from omegaconf import DictConfig
 
-from scripts.benchmarks.home_runs import HOMES, MEASURES, ROOT, ROWS, presets, read_rows, write_rows
+from scripts.benchmarks.home_runs import (
+    HOMES,
+    MEASURES,
+    ROOT,
+    ROWS,
+    RefusedError,
+    build_or_refuse,
+    presets,
+    read_rows,
+    write_rows,
+)
 from scripts.benchmarks.homes import alone, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import write_attentions_page, write_guidance_page
-from seq2seq_attn.alignment.attention_links import Heads, all_heads, attended_links, guided_head, word_maps
+from seq2seq_attn.alignment.attention_links import Heads, all_heads, attended_links, word_maps
 from seq2seq_attn.alignment.forced_attention import WordMaps
 from seq2seq_attn.alignment.gold import AlignedPair, agreement, read_aligned_pairs
+from seq2seq_attn.alignment.guided import guided_head, guided_shift
 from seq2seq_attn.alignment.word_alignment import Extraction, Link, from_pharaoh, to_pharaoh
 from seq2seq_attn.checkpoint.load import find_checkpoint, load
-from seq2seq_attn.errors import UserError, reports_user_errors, sentence_of
+from seq2seq_attn.data.reading import read_lines
+from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.metric.bleu import BLEU
-from seq2seq_attn.training.checks import check_positions
-from seq2seq_attn.training.guided_alignment import GuidedAlignment
 
 COMMON = (
     "data=parallel", "tokenizer.vocab_size=8000", "num_threads=1", "trainer.enable_progress_bar=false", "recipe=none",
-    "batch_tokens=4096", "optimizer.lr=0.003", "val_sentences=200",
+    "batch_tokens=4096", "optimizer.lr=0.003", "val_sentences=200", "data.cleaning.deduplicate=false",
 )  # fmt: skip
 TRANSFORMER = (
-    "model=transformer", "model.embedding_dim=128", "model.encoder.dim=128", "model.decoder.dim=128",
+    "model=transformer", "position=rotary", "model.embedding_dim=128", "model.encoder.dim=128", "model.decoder.dim=128",
     "feed_forward.ff_dim=512", "model.encoder.dropout=0.1", "model.decoder.dropout=0.1",
 )  # fmt: skip
-RNN = ("model=rnn", "model.embedding_dim=128", "model.encoder.dim=128", "model.decoder.dim=256")
-LUONG = (*RNN[:-1], "model.decoder.dim=128")  # the dot product needs queries of the keys' width
+WIDTHS = ("model.embedding_dim=128", "model.encoder.dim=128")
+RNN = ("model=rnn", "decoder@model.decoder=rnn_conditional", *WIDTHS, "model.decoder.dim=256")
+# Luong's dot product needs queries of the keys' width.
+LUONG = ("model=rnn", "decoder@model.decoder=rnn_luong", *WIDTHS, "model.decoder.dim=128")
 MODELS = {"transformer": (*TRANSFORMER, "trainer.max_epochs=6"), "rnn": (*RNN, "trainer.max_epochs=5")}
-LINKS = "eflomal.grow-diag-final-and"  # of the bitext
-TURNED = "turned.links"  # the same with the target first, in the folder of the runs
+GUIDED = ("guided_alignment.weight=0.2", "guided_alignment.shift=true", "guided_alignment.unlinked=end")
+EFLOMAL = "eflomal.grow-diag-final-and"  # links, in the folder of the bitext
+HANSARDS = 447  # pairs, which are the last ones of the bitext
+COPIES = 10  # of these pairs in the training files
+LINKS = "links"  # of the training files, beside them in the folder of the runs
+TURNED = "turned.links"  # the same with the target first
 UPDATES = 850  # of a preset: one and a half epochs
 ATTENTION_MODELS = {  # of the presets that are compared, with the slot that takes them
     "transformer": (TRANSFORMER, "attention@cross_attention"),
     "rnn": (RNN, "attention"),
-    "rnn_luong": ((*LUONG, "decoder@model.decoder=rnn_luong"), "attention"),
+    "rnn_luong": (LUONG, "attention"),
 }
 UNGUIDED = ("multihead", "bahdanau", "luong_general")  # presets that are trained without guidance, too
 TEST_SETS = ("test_tatoeba", "test_2016")
@@ -111,7 +131,11 @@ def model_of(preset: str) -> str:
 def command(run: Run, bitext: Path, runs: Path) -> list[str]:
     """Return the overrides of train.py for a run."""
     languages = ("fr", "en") if run.is_reverse else ("en", "fr")
-    sides = {name: ",".join(f"'{bitext.resolve() / name}.{language}'" for language in languages) for name in SPLITS}
+    folders_of = {"train": runs, "val": bitext}
+    sides = {
+        name: ",".join(f"'{folder.resolve() / name}.{language}'" for language in languages)
+        for name, folder in folders_of.items()
+    }
     overrides = [*COMMON, *(f"data.{name}=[{files}]" for name, files in sides.items()), f"data.test=[{sides['val']}]"]
     overrides += [f"data.source_language={languages[0]}", f"data.target_language={languages[1]}", f"seed={run.seed}"]
     *folders, name = run.name.split("/")
@@ -128,10 +152,10 @@ def command(run: Run, bitext: Path, runs: Path) -> list[str]:
     if name.endswith("_self"):
         plain = [f"transformer{way}_plain" for way in ("", "_rev")]
         pair = ",".join(f"'{runs.resolve() / one}'" for one in (plain[::-1] if run.is_reverse else plain))
-        overrides += ["guided_alignment.links=self", f"guided_alignment.runs=[{pair}]"]
+        overrides += [*GUIDED, "guided_alignment.links=self", f"guided_alignment.runs=[{pair}]"]
     elif not name.endswith("_plain"):
-        links = runs.resolve() / TURNED if run.is_reverse else bitext.resolve() / LINKS
-        overrides.append(f"guided_alignment.links='{links}'")
+        links = runs.resolve() / (TURNED if run.is_reverse else LINKS)
+        overrides += [*GUIDED, f"guided_alignment.links='{links}'"]
     return overrides
 
 
@@ -153,7 +177,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     measure.add_argument("--data", type=Path, required=True, help="folder with the file alignments/enfr-dev.src-tgt")
     measure.set_defaults(act=measure_runs)
     page = commands.add_parser("page", help="write the pages of what has been measured")
-    page.add_argument("--data", type=Path, required=True, help="folder with the file alignments/enfr-dev.src-tgt")
+    page.add_argument("--data", type=Path, help="folder with the file alignments/enfr-dev.src-tgt, for --plan guidance")
     page.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks", help="%(default)s")
     page.set_defaults(act=write_pages)
     for choice in commands.choices.values():
@@ -171,18 +195,31 @@ def run_queue(options: argparse.Namespace) -> None:
     """Run all that have no row; those that failed get a second try."""
     for name in (f"{split}.{language}" for split in SPLITS for language in ("en", "fr")):
         check_file(options.bitext / name)
-    links = check_file(options.bitext / LINKS).read_text(encoding="ascii").splitlines()
+    check_file(options.bitext / EFLOMAL)
     chosen = [run for run in planned(options) if options.only is None or run.folder(Path()).as_posix() in options.only]
     if not chosen:
         raise UserError(f"--only {' '.join(options.only)} names no run; choose from: {names_of(planned(options))}")
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
-        with replacing(options.runs / TURNED) as stream:
-            turned = (to_pharaoh([link[::-1] for link in from_pharaoh(line)]) for line in links)
-            stream.writelines(f"{line}\n".encode() for line in turned)
+        write_training_files(options.bitext, options.runs)
         failed = run_jobs(run_jobs(chosen, options, run_one), options, run_one)
     if failed:
         sys.exit(f"{len(failed)} runs failed: {names_of(failed)}; repeat the command to run them again")
+
+
+def write_training_files(bitext: Path, runs: Path) -> None:
+    """Write the training pairs and their links in both directions, those of the Hansards several times.
+
+    A file that is as it should be keeps its time, by which the cache of prepared pairs knows it.
+    """
+    texts = {f"train.{language}": read_lines(bitext / f"train.{language}") for language in ("en", "fr")}
+    texts[LINKS] = read_lines(bitext / EFLOMAL)
+    texts[TURNED] = [to_pharaoh([link[::-1] for link in from_pharaoh(line)]) for line in texts[LINKS]]
+    for name, lines in texts.items():
+        content = "".join(f"{line}\n" for line in [*lines, *lines[-HANSARDS:] * (COPIES - 1)]).encode()
+        if not (runs / name).is_file() or (runs / name).read_bytes() != content:
+            with replacing(runs / name) as stream:
+                stream.write(content)
 
 
 def names_of(runs: Sequence[Run]) -> str:
@@ -198,28 +235,19 @@ def check_file(file: Path) -> Path:
 def run_one(run: Run, options: argparse.Namespace) -> dict[str, Any] | None:
     """Run or resume a training; return its row, or None if it failed."""
     overrides = [*command(run, options.bitext, options.runs), f"paths.cache_dir='{options.runs.resolve() / 'cache'}'"]
-    refusal = refused(overrides) if run.name.startswith("attentions/") else None
-    if refusal is not None:
-        return {**run._asdict(), "refused": refusal}
+    if run.name.startswith("attentions/"):
+        try:
+            build_or_refuse(composed(overrides))
+        except RefusedError as refusal:
+            return {**run._asdict(), "refused": str(refusal)}
     return trained_row(run, [*overrides, *options.override], options.runs)
 
 
-def refused(overrides: Sequence[str]) -> str | None:
-    """Return why guided alignment, or its model, does not take an attention; None: it does."""
+def composed(overrides: Sequence[str]) -> DictConfig:
+    """Return the configuration of a run, with small vocabularies."""
     sizes = [f"model.{side}_vocab_size=100" for side in ("source", "target")]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        config = compose("train", [*overrides, *sizes])
-    try:
-        model = instantiate(OmegaConf.to_container(config.model, resolve=True), _convert_="all")
-        check_positions(model)
-        guided: GuidedAlignment = instantiate(config.guided_alignment, _convert_="all")
-        guided.check(model)
-    except Exception as error:
-        sentence = sentence_of(error)
-        if sentence is None:
-            raise
-        return sentence
-    return None
+        return compose("train", [*overrides, *sizes])
 
 
 def measure_runs(options: argparse.Namespace) -> None:
@@ -242,8 +270,10 @@ def measure_runs(options: argparse.Namespace) -> None:
                 print(f"{names_of([run])}: AER {figures['error_rate']:.1f}", flush=True)
 
 
-def gold_pairs(data: Path) -> list[AlignedPair]:
+def gold_pairs(data: Path | None) -> list[AlignedPair]:
     """Return the pairs of the Canadian Hansards with links, English first, as lower-cased words."""
+    if data is None:
+        raise UserError("the page of --plan guidance needs --data FOLDER, with the file alignments/enfr-dev.src-tgt")
     file = data / "alignments/enfr-dev.src-tgt"
     if not file.is_file():
         raise UserError(f"--data {data} has no file alignments/enfr-dev.src-tgt; give the folder that contains it")
@@ -261,7 +291,8 @@ def alignment_of(folder: Path, pairs: list[AlignedPair]) -> dict[str, Any]:
     maps = word_maps(loaded.model, loaded.tokenizer, [sides(pair)[:: -1 if turned else 1] for pair in pairs])
     guided = guided_head(loaded.config, loaded.model)
     heads = all_heads(maps[0]) if guided is None else [guided]
-    candidates = {one: links_by(one, maps, turned) for one in heads}
+    extraction = Extraction(shift=guided_shift(loaded.config))
+    candidates = {one: links_by(one, maps, extraction, turned) for one in heads}
     chosen = [best_heads(candidates, pairs, 1 - half) for half in (0, 1)]
     links = [candidates[chosen[row % 2]][row] for row in range(len(pairs))]
     return {
@@ -276,9 +307,9 @@ def sides(pair: AlignedPair) -> tuple[list[str], list[str]]:
     return pair.source, pair.target
 
 
-def links_by(heads: Heads, maps: Sequence[WordMaps], turned: bool) -> list[list[Link]]:
+def links_by(heads: Heads, maps: Sequence[WordMaps], extraction: Extraction, turned: bool) -> list[list[Link]]:
     """Return the links of each pair by some heads, English first."""
-    links = [attended_links(of_pair, heads, Extraction()) for of_pair in maps]
+    links = [attended_links(of_pair, heads, extraction) for of_pair in maps]
     return [[link[::-1] for link in of_pair] for of_pair in links] if turned else links
 
 
@@ -302,15 +333,22 @@ def bleu(folder: Path, bitext: Path, test: str) -> dict[str, Any]:
 
 
 def write_pages(options: argparse.Namespace) -> None:
-    """Write the page of each plan."""
-    statistical = check_file(options.bitext / "alignment.json")
-    pairs = gold_pairs(options.data)
+    """Write the page of each plan of which a run has been measured."""
     rows, measures = read_rows(options.runs / ROWS), read_rows(options.runs / MEASURES)
+    names = {row["name"] for row in measures}
+    measured = [plan for plan in options.plan if any(run.name in names for run in RUNS[plan]())]
+    if not measured:
+        raise UserError("no run has been measured; start `scripts.benchmarks.aligning run` and `measure` first")
+    if "guidance" in measured:
+        statistical, pairs = check_file(options.bitext / "alignment.json"), gold_pairs(options.data)
     options.output.mkdir(parents=True, exist_ok=True)
-    if "guidance" in options.plan:
-        write_guidance_page(options.output / "guided_alignment.md", rows, measures, pairs, statistical)
-    if "attentions" in options.plan:
-        write_attentions_page(options.output / "aligning_attentions.md", rows, measures, len(RUNS["attentions"]()))
+    for plan in options.plan:
+        if plan not in measured:
+            print(f"no run of --plan {plan} has been measured; its page is left as it is")
+        elif plan == "guidance":
+            write_guidance_page(options.output / "guided_alignment.md", rows, measures, pairs, statistical)
+        else:
+            write_attentions_page(options.output / "aligning_attentions.md", rows, measures, len(attention_runs()))
 
 
 if __name__ == "__main__":

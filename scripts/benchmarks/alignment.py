@@ -4,9 +4,8 @@
 
 The bitext is the training pairs of Tatoeba and Multi30k, and the sentences, without links, of the 447 pairs of the
 Canadian Hansards that people aligned (WPT 2003, Mihalcea and Pedersen), all as lower-cased words: Multi30k's files are
-tokenized, Tatoeba is by Moses' tokenizer. FOLDER of --data holds
-tatoeba/fra.txt, multi30k/tok/, and in alignments/ enfr-all.src-tgt, with lines `english ||| french`, and
-enfr-dev.src-tgt, with 149 of these lines and their links.
+tokenized, Tatoeba is by Moses' tokenizer. FOLDER of --data holds tatoeba/fra.txt, multi30k/tok/, and in alignments/
+enfr-all.src-tgt, with lines `english ||| french`, and enfr-dev.src-tgt, with 149 of these lines and their links.
 
 Written to the folder of --output: train.{en,fr}; val.{en,fr}, of Multi30k's validation; test_2016.{en,fr}, of its test
 set of 2016; test_tatoeba.{en,fr}, Tatoeba's test split without the sources that lower-casing makes equal to one of

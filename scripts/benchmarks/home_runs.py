@@ -15,7 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import sentence_of
 from seq2seq_attn.files import replacing
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.training.checks import check_positions
+from seq2seq_attn.training.guided_alignment import GuidedAlignment
 
 ROOT = Path(__file__).parents[2]
 VOCABULARY = 4000
@@ -127,7 +129,7 @@ class Job(NamedTuple):
 
 
 class RefusedError(Exception):
-    """An attention that a home does not take, with the sentence that says why."""
+    """An attention that a model or guided alignment does not take, with the sentence that says why."""
 
 
 def presets() -> list[str]:
@@ -211,15 +213,27 @@ def num_parameters(name: str, preset: str, width: int) -> int:
     config = composed(name, preset).copy()
     for option in HOMES[name].widths:
         OmegaConf.update(config, option, width)
+    return sum(weight.numel() for weight in build_or_refuse(config).parameters())
+
+
+def build_or_refuse(config: DictConfig) -> EncoderDecoder:
+    """Return the model of a run.
+
+    Raises:
+        RefusedError: if the model, or guided alignment where it is on, does not take an attention.
+    """
     try:
-        model = instantiate(OmegaConf.to_container(config.model, resolve=True), _convert_="all")
+        model: EncoderDecoder = instantiate(OmegaConf.to_container(config.model, resolve=True), _convert_="all")
         check_positions(model)
+        guided: GuidedAlignment = instantiate(config.guided_alignment, _convert_="all")
+        if guided.is_on:
+            guided.check(model)
     except Exception as error:
         sentence = sentence_of(error)
         if sentence is None:
             raise
         raise RefusedError(sentence) from error
-    return sum(weight.numel() for weight in model.parameters())
+    return model
 
 
 @cache

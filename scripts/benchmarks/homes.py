@@ -96,9 +96,10 @@ def run_queue(options: argparse.Namespace) -> None:
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
         cut_captions(options.data / "multi30k", options.runs / "captions")
-        failed = run_jobs(run_jobs(first_jobs(options.home), options), options)  # those that failed get a second try
+        first = first_jobs(options.home)
+        failed = run_jobs(run_jobs(first, options, run_job), options, run_job)  # those that failed get a second try
         later = later_jobs(options.home, read_rows(options.runs / ROWS))
-        failed += run_jobs(run_jobs(later, options), options)
+        failed += run_jobs(run_jobs(later, options, run_job), options, run_job)
     if failed:
         names = ", ".join(job.folder(Path()).as_posix() for job in failed)
         sys.exit(f"{len(failed)} runs failed: {names}; repeat the command to run them again")
@@ -129,21 +130,19 @@ def cut_captions(source: Path, target: Path) -> None:
 
 
 def run_jobs(
-    jobs: Iterable[Any],
-    options: argparse.Namespace,
-    run: Callable[[Any, argparse.Namespace], dict[str, Any] | None] | None = None,
+    jobs: Iterable[Any], options: argparse.Namespace, run: Callable[[Any, argparse.Namespace], dict[str, Any] | None]
 ) -> list[Any]:
     """Run those that have no row; return those that failed. Their output is in their folders.
 
     Args:
         jobs: tuples such as `Job`, whose fields a row has.
-        run: trains a job, as `run_job` does, which is the default.
+        run: trains a job, as `run_job` does.
     """
     rows = read_rows(options.runs / ROWS)
     left = [job for job in jobs if not any(job._asdict().items() <= row.items() for row in rows)]
     failed = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        running = {pool.submit(run or run_job, job, options): job for job in left}
+        running = {pool.submit(run, job, options): job for job in left}
         for number, future in enumerate(as_completed(running), 1):
             job, row = running[future], future.result()
             what = "failed" if row is None else row.get("refused") or f"BLEU {row['bleu']:.2f}"

@@ -19,7 +19,7 @@ from seq2seq_attn import __version__
 from seq2seq_attn.alignment.attention_links import links_by_layer
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.head_summary import summaries
-from seq2seq_attn.alignment.word_alignment import word_of_each
+from seq2seq_attn.alignment.word_alignment import Extraction, word_of_each
 from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK
 
 FOLDER = Path(__file__).parents[1] / "explorer" / "page"
@@ -112,9 +112,13 @@ def halved_slot(slot: dict[str, Any]) -> dict[str, Any]:
     return slot | {"weights": b64encode(weights.astype("<f2").tobytes()).decode(), "dtype": "float16"}
 
 
-def widget(text: str, log_prob: float, score: float, maps: Sequence[SlotMap]) -> str:
-    """Return an element that shows the page of one translation in a notebook, apart from the notebook's own scripts."""
-    page = escape(self_contained(models_of(maps), [look_of(text, log_prob, score, maps)]))
+def widget(text: str, log_prob: float, score: float, maps: Sequence[SlotMap], *, shift: bool) -> str:
+    """Return an element that shows the page of one translation in a notebook, apart from the notebook's own scripts.
+
+    Args:
+        shift: see `Extraction`.
+    """
+    page = escape(self_contained(models_of(maps), [look_of(text, log_prob, score, maps, shift=shift)]))
     return (
         f'<iframe title="Attention of a translation" sandbox="allow-scripts allow-downloads" width="100%" height="820" '
         f'style="border: 0" srcdoc="{page}"></iframe>'
@@ -135,14 +139,18 @@ def models_of(maps: Sequence[SlotMap]) -> dict[str, Any]:
     return {"version": "1", "package_version": __version__, "limits": limits, "searches": {}, "models": [model]}
 
 
-def look_of(text: str, log_prob: float, score: float, maps: Sequence[SlotMap]) -> dict[str, Any]:
-    """Return what `/api/look` would answer for a translation with maps, without what only a model knows."""
+def look_of(text: str, log_prob: float, score: float, maps: Sequence[SlotMap], *, shift: bool) -> dict[str, Any]:
+    """Return what `/api/look` would answer for a translation with maps, without what only a model knows.
+
+    Args:
+        shift: see `Extraction`.
+    """
     by_kind = {one.slot.partition("/")[0]: one for one in maps}
     of_source = by_kind.get("cross") or by_kind.get("encoder")
     of_target = by_kind.get("cross") or by_kind.get("self")
     source = side([] if of_source is None else of_source.columns)
     target = side([] if of_target is None else of_target.rows)
-    links = links_by_layer(maps, source["words"][:-1], target["words"][:-1])
+    links = links_by_layer(maps, Extraction(shift=shift))
     figures = {"token_ids": [], "log_prob": log_prob, "score": score, "token_log_probs": [], "forced": 0}
     return {
         "model": 0,
@@ -152,7 +160,7 @@ def look_of(text: str, log_prob: float, score: float, maps: Sequence[SlotMap]) -
         "alternatives": [],
         "top": [],
         "slots": [halved_slot(slot_of(one, source, target)) for one in maps],
-        "links": {"slots": links, "default": None} if links else None,  # of a run no more is known than its maps
+        "links": {"slots": links, "shift": shift, "default": None} if links else None,  # the guided head is not known
         "tree": None,
         "seconds": 0.0,
     }

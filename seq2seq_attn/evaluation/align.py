@@ -10,15 +10,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.alignment.attention_links import (
-    Heads,
-    Words,
-    all_heads,
-    attended_links,
-    chosen_extraction,
-    guided_head,
-    word_maps,
-)
+from seq2seq_attn.alignment.attention_links import Heads, Words, all_heads, attended_links, word_maps
 from seq2seq_attn.alignment.gold import (
     Agreement,
     AlignedPair,
@@ -29,6 +21,7 @@ from seq2seq_attn.alignment.gold import (
     read_aligned_pairs,
     read_pharaoh,
 )
+from seq2seq_attn.alignment.guided import chosen_extraction, guided_head
 from seq2seq_attn.alignment.symmetrize import METHODS, check_method, symmetrize
 from seq2seq_attn.alignment.tatoeba_gold import tatoeba_pairs
 from seq2seq_attn.alignment.word_alignment import Link, to_pharaoh

@@ -104,9 +104,7 @@ def run_tests(
     datamodule.test_names = names
     metrics = build_metrics(chosen)
     for metric in metrics.values() if isinstance(models.model, EncoderDecoder) else ():
-        note = metric.check(models.model, models.config)
-        if note is not None:
-            print(note)
+        metric.check(models.model, models.config)
     module = TranslationModule(
         model=models.model,
         tokenizer=models.tokenizer,

@@ -16,11 +16,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from seq2seq_attn import __version__
-from seq2seq_attn.alignment.attention_links import Heads, chosen_links, guided_head, guided_shift, links_by_layer
+from seq2seq_attn.alignment.attention_links import Heads, as_lists, links_by_layer
 from seq2seq_attn.alignment.forced_attention import SlotMap, marked_words
+from seq2seq_attn.alignment.guided import guided_head, guided_shift
 from seq2seq_attn.alignment.head_summary import summaries
 from seq2seq_attn.alignment.page import slot_layout
-from seq2seq_attn.alignment.word_alignment import chosen_weights, word_of_each
+from seq2seq_attn.alignment.word_alignment import Extraction, word_of_each
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.kernel_attention import KernelAttention
 from seq2seq_attn.data.collate import collate_sources
@@ -37,6 +38,7 @@ from seq2seq_attn.explorer.request import MAX_CHARACTERS, LookRequest, ModelBoun
 from seq2seq_attn.explorer.search_options import build_search, flat, known_searches, name_of
 from seq2seq_attn.explorer.search_tree import TreeRecorder, observable
 from seq2seq_attn.inference.engine import TorchEngine
+from seq2seq_attn.inference.output import best_links
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.nn.precision import at_least_float32
@@ -430,19 +432,19 @@ class ExploredModel:
 
     def _links(self, forced: Forced, source: Side, target: Side) -> dict[str, Any] | None:
         """Return links of words by each head, and those of `translate.py alignments=`; None: no cross-attention."""
+        columns, rows = ([*marked_words(self.tokenizer, side.tokens), END] for side in (source, target))
         maps = [
-            SlotMap(slot, weights.float().cpu().numpy(), [], [])
+            SlotMap(slot, weights.float().cpu().numpy(), columns, rows)
             for slot, weights in forced.weights.items()
             if slot.startswith("cross/")
         ]
         if not maps:
             return None
         guided = guided_head(self.translator.config, self.model)
-        chosen = guided or Heads()
-        words, shift = (source.words, target.words), guided_shift(self.translator.config)
-        links = chosen_links(chosen_weights(maps, *chosen), *words, shift=shift)
-        default = {"name": str(chosen), "guided": guided is not None, "pairs": links}
-        return {"slots": links_by_layer(maps, *words, shift=shift), "default": default}
+        chosen, extraction = guided or Heads(), Extraction(shift=guided_shift(self.translator.config))
+        pairs = as_lists(best_links(maps, chosen, extraction))
+        default = {"name": str(chosen), "guided": guided is not None, "pairs": pairs}
+        return {"slots": links_by_layer(maps, extraction), "shift": extraction.shift, "default": default}
 
 
 def encoded(array: np.ndarray) -> str:

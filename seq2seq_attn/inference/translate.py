@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.alignment.attention_links import Heads, chosen_extraction
+from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import SlotMap
+from seq2seq_attn.alignment.guided import chosen_extraction
 from seq2seq_attn.alignment.word_alignment import Link
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, final
 
 from hydra.utils import instantiate
 
-from seq2seq_attn.alignment.attention_links import Heads, guided_head
+from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.bertviz import to_bertviz
 from seq2seq_attn.alignment.forced_attention import SlotMap, marked_words
+from seq2seq_attn.alignment.guided import guided_head, guided_shift
 from seq2seq_attn.alignment.page import widget
 from seq2seq_attn.alignment.word_alignment import word_of_each
 from seq2seq_attn.checkpoint.admitted import Trust
@@ -44,6 +45,7 @@ class Translation(NamedTuple):
         alternatives: the other hypotheses, best first.
         maps: the attention of every slot, where asked for.
         notes: how the source was changed before it was translated, for a reader.
+        shift: whether a word's links are in the step that reads it, as guided alignment taught the run.
     """
 
     text: str
@@ -53,6 +55,7 @@ class Translation(NamedTuple):
     alternatives: list[Translation]
     maps: list[SlotMap]
     notes: list[str]
+    shift: bool = False
 
     def to_bertviz(self, kinds: Collection[str] = ("encoder", "self", "cross")) -> dict[str, Any]:
         """Return the maps as arguments of BertViz's views: `head_view(**translation.to_bertviz())`."""
@@ -61,7 +64,7 @@ class Translation(NamedTuple):
     def _repr_html_(self) -> str:
         """Show a translation in a notebook: the explorer's page if it has maps, else a table."""
         if self.maps:
-            return widget(self.text, self.log_prob, self.score, self.maps)
+            return widget(self.text, self.log_prob, self.score, self.maps, shift=self.shift)
         rows = "".join(
             f"<tr><td>{one.score:.3f}</td><td>{one.log_prob:.3f}</td><td>{escape(printable(one.text))}</td></tr>"
             for one in (self, *self.alternatives)
@@ -112,8 +115,10 @@ class Translator:
     @property
     def guided_head(self) -> Heads | None:
         """The head that guided alignment taught to align words, by whose attention its links are the default."""
-        model = getattr(self.engine, "model", None)
-        return guided_head(self.config, model) if isinstance(model, EncoderDecoder) else None
+        engine = self.engine
+        if isinstance(engine, TorchEngine) and isinstance(engine.model, EncoderDecoder):
+            return guided_head(self.config, engine.model)
+        return None
 
     def translate(
         self,
@@ -237,9 +242,10 @@ class Translator:
 
     def _translation(self, hypotheses: Sequence[Hypothesis], notes: list[str]) -> Translation:
         texts = self.tokenizer.decode_target([one.token_ids for one in hypotheses])
+        shift = guided_shift(self.config)
         best, *others = (
             # a line of text stays one, whatever the model writes
-            Translation(" ".join(text.splitlines()), one.log_prob, one.score, tokens, [], [], [])
+            Translation(" ".join(text.splitlines()), one.log_prob, one.score, tokens, [], [], [], shift)
             for text, one in zip(texts, hypotheses, strict=True)
             for tokens in [self.tokenizer.target_tokens(one.token_ids)]
         )

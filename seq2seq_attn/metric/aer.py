@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
 
-from seq2seq_attn.alignment.attention_links import Heads, attended_links, guided_head, guided_shift, word_maps
+from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_maps
 from seq2seq_attn.alignment.gold import agreement, read_aligned_pairs
+from seq2seq_attn.alignment.guided import guided_head, guided_shift
 from seq2seq_attn.alignment.word_alignment import Extraction
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.errors import UserError
@@ -18,6 +20,8 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
 from seq2seq_attn.paths import given_text
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+log = logging.getLogger(__name__)
 
 
 @final
@@ -29,7 +33,8 @@ class AER(ChosenMetric):
         pairs, gold_start, target_first, lowercase: see `read_aligned_pairs`; one file, or [SOURCE,TARGET].
         layer, head: whose attention aligns words; one of them None: the mean over it; both None: the head that guided
             alignment teaches, or without it the mean over all.
-        threshold, shift, sink: see `Extraction`; shift=None: as guided alignment teaches the run, if it does.
+        threshold, shift, sink: see `Extraction`; shift=None: as guided alignment teaches the run, if it does,
+            for all heads.
     """
 
     higher_is_better = False
@@ -61,12 +66,18 @@ class AER(ChosenMetric):
         self.heads, self.threshold, self.shift, self.sink = Heads(layer, head), threshold, shift, sink
         self.error_rate = math.nan
 
-    def check(self, model: EncoderDecoder, config: dict[str, Any]) -> str | None:
-        """Refuse a layer or a head that the model lacks; return a note if they are those of guided alignment.
+    def check(self, model: EncoderDecoder, config: dict[str, Any]) -> None:
+        """Refuse a layer or a head that the model lacks; log which are scored if guided alignment taught them.
 
         Raises:
             UserError: for such a layer or head.
         """
+        self.check_heads(model)
+        heads = self.heads_of(model, config)
+        if heads != self.heads:
+            log.info(f"metric.aer is of {heads}, the guided head; metric.aer.layer and metric.aer.head choose another")
+
+    def check_heads(self, model: EncoderDecoder) -> None:
         layers, (layer, head) = model.decoder.source_attentions, self.heads
         if layer is not None and layer >= len(layers):
             raise UserError(f"metric.aer.layer={layer} does not exist; choose from 0 to {len(layers) - 1}")
@@ -74,10 +85,6 @@ class AER(ChosenMetric):
         heads = min((one.num_heads for one in chosen if isinstance(one, Attention)), default=None)
         if head is not None and heads is not None and head >= heads:
             raise UserError(f"metric.aer.head={head} does not exist; choose from 0 to {heads - 1}")
-        chosen_heads = self.heads_of(model, config)
-        if chosen_heads == self.heads:
-            return None
-        return f"metric.aer is of {chosen_heads}, the guided head; metric.aer.layer and metric.aer.head choose another"
 
     def heads_of(self, model: EncoderDecoder, config: dict[str, Any]) -> Heads:
         """Return the heads that the options choose, or else the one that guided alignment teaches, if any."""
@@ -97,7 +104,7 @@ class AER(ChosenMetric):
         """
         if isinstance(model, Ensemble):
             raise UserError("metric=[aer] is of one model's attention, not of an ensemble's; leave it out")
-        self.check(model, config)
+        self.check_heads(model)
         maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in self.pairs])
         heads = self.heads_of(model, config)
         shift = guided_shift(config) if self.shift is None else self.shift

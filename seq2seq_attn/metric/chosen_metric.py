@@ -24,10 +24,9 @@ class ChosenMetric(Metric, ABC):
     full_state_update = False
     scores_whole_test: ClassVar[bool] = False
 
-    def check(self, model: EncoderDecoder, config: dict[str, Any]) -> str | None:
-        """Refuse a model that the metric cannot read, before it is trained; return a note for a reader, or None.
+    def check(self, model: EncoderDecoder, config: dict[str, Any]) -> None:
+        """Refuse a model that the metric cannot read, before it is trained or tested.
 
         Args:
             config: of the run.
         """
-        return None

@@ -94,9 +94,7 @@ def build(
         scheduled_sampling=scheduled,
     )
     for metric in metrics.values():
-        note = metric.check(module.model, config)
-        if note is not None:
-            log.info(note)
+        metric.check(module.model, config)
     if guided.is_on:
         guided.check(module.model)  # before the links are made
         datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"], config["trust"])

@@ -13,7 +13,7 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq_attn.alignment.attention_links import last_but_one
+from seq2seq_attn.alignment.guided import last_but_one
 from seq2seq_attn.alignment.symmetrize import Method
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.batch import Batch
@@ -48,8 +48,9 @@ class GuidedAlignment:
         runs: for links=self, a trained run of this direction and one of the other. Words are linked by the mean of the
             heads of the last layer but one of each (Garg et al. 2019, section 4.1), whatever `layer` is.
         symmetrization: of the links of two directions, by eflomal or by two runs; see `symmetrize`.
-        shift: the links of a target token guide the step that reads it, whose query knows it, instead of the one that
-            writes it (Chen et al. 2020, section 3.1, arXiv:2004.14837). With links=self they are read from the runs so.
+        shift: the links of a target token guide the step that reads it, whose query knows it except in decoder `rnn`,
+            instead of the one that writes it (Chen et al. 2020, section 3.1, arXiv:2004.14837). With links=self, the
+            links of both runs are read from that step, too.
         unlinked: "end": a token without links, in a pair that has some, is linked to the source's end token; the head
             learns which words have no counterpart. "ignore": it has no loss, as in Garg et al.
     """

@@ -5,26 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from comparison.made_runs import spoilt, write_run
 from configs import CONF
 from hydra import compose, initialize_config_dir
 from small_checkpoint import write_checkpoint
+from training.test_toy_tasks import model_for
 
 from scripts.benchmarks import aligning as script
 from scripts.benchmarks import homes
 from scripts.benchmarks.aligning import Run
 from scripts.benchmarks.home_runs import MEASURES, ROWS, read_rows, write_rows
+from scripts.benchmarks.write_aligning_page import DIRECTIONS
 from seq2seq_attn.alignment.attention_links import Heads
+from seq2seq_attn.alignment.forced_attention import SlotMap, WordMaps
 from seq2seq_attn.alignment.gold import AlignedPair
 
 RESULTS = {"test/loss": 2.5, "test/bleu_signature": "nrefs:1", "test/chrf_signature": "nrefs:1|nc:6"}
 GOLD = (
     "The red house ||| la maison rouge  1-1 2-3 3-2\na dog ||| un chien  1-1 2p2\nShe hears ||| elle entend  1-1 2-2\n"
 )
+UNGUIDED = [0.05, False, "ignore"]  # weight, shift and unlinked, which have no effect without links
 TRANSFORMER = (
     "model=transformer",
     "model.encoder.num_layers=3",
@@ -40,7 +46,7 @@ def bitext(tmp_path: Path) -> Path:
     for name in ("train", "val", "test_tatoeba", "test_2016"):
         (folder / f"{name}.en").write_text("the red house\na dog\n", encoding="utf-8")
         (folder / f"{name}.fr").write_text("la maison rouge\nun chien\n", encoding="utf-8")
-    (folder / script.LINKS).write_text("0-0 2-1 1-2\n0-0 1-1\n", encoding="utf-8")
+    (folder / script.EFLOMAL).write_text("0-0 2-1\n0-0 1-1\n", encoding="utf-8")
     rate = {"links": 1, "precision": 80.0, "recall": 80.0}
     rates = {"diagonal": 55.0, "eflomal, forward": 13.0, "eflomal, grow-diag": 12.0, "fast_align, forward": 23.5}
     found = {name: rate | {"error_rate": error_rate} for name, error_rate in rates.items()}
@@ -62,7 +68,7 @@ def composed(run: Run) -> Any:
 @pytest.mark.parametrize(
     ("name", "links", "languages"),
     [
-        ("transformer_guided", "/bi text/eflomal.grow-diag-final-and", ("en", "fr")),
+        ("transformer_guided", "/runs/links", ("en", "fr")),
         ("transformer_rev_guided", "/runs/turned.links", ("fr", "en")),
         ("rnn_plain", None, ("en", "fr")),
         ("transformer_rev_self", "self", ("fr", "en")),
@@ -72,13 +78,23 @@ def test_the_name_of_a_run_says_what_it_is(name: str, links: str | None, languag
     config = composed(Run(name, 3))
     assert (config.guided_alignment.links, config.seed) == (links, 3)
     assert (config.data.source_language, config.data.target_language) == languages
-    assert list(config.data.train) == [f"/bi text/train.{language}" for language in languages]
+    assert list(config.data.train) == [f"/runs/train.{language}" for language in languages]
     assert list(config.data.val) == list(config.data.test) == [f"/bi text/val.{language}" for language in languages]
     assert config.trainer.max_epochs == (5 if name.startswith("rnn") else 6)
+    assert_settings(config, "rnn_conditional" if name.startswith("rnn") else "transformer", guided=links is not None)
     if links == "self":
         assert list(config.guided_alignment.runs) == ["/runs/transformer_rev_plain", "/runs/transformer_plain"]
     assert Run(name, 3).folder(Path("/runs")) == Path(f"/runs/{name}_3")
     assert Run(name, 1).folder(Path("/runs")) == Path(f"/runs/{name}")
+
+
+def assert_settings(config: Any, decoder: str, *, guided: bool) -> None:
+    """Assert the options that all runs have, those of a model, and those of guided runs."""
+    assert not config.data.cleaning.deduplicate
+    assert config.model.decoder._target_.rpartition(".")[0] == f"seq2seq_attn.decoder.{decoder}"
+    assert decoder != "transformer" or config.position._target_ == "seq2seq_attn.position.rotary.RotaryPosition"
+    options = config.guided_alignment
+    assert [options.weight, options.shift, options.unlinked] == ([0.2, True, "end"] if guided else UNGUIDED)
 
 
 def test_each_preset_is_guided_once_in_its_home() -> None:
@@ -88,13 +104,23 @@ def test_each_preset_is_guided_once_in_its_home() -> None:
     assert sorted(preset for _, preset in guided) == sorted(set(script.presets()) - {"none"})
     homes_of = {preset: model for model, preset in guided}
     assert (homes_of["coverage"], homes_of["local_m"], homes_of["sink"]) == ("rnn", "rnn_luong", "transformer")
-    for name, slot in (("transformer/sink", "cross_attention"), ("rnn_luong/luong_concat", "attention")):
+    for name, slot, decoder in (
+        ("transformer/sink", "cross_attention", "transformer"),
+        ("rnn_luong/luong_concat", "attention", "rnn_luong"),
+        ("rnn/coverage", "attention", "rnn_conditional"),
+    ):
         config = composed(Run(f"attentions/{name}", 1))
+        assert_settings(config, decoder, guided=True)
         with initialize_config_dir(str(CONF), version_base="1.3"):
             assert config[slot] == compose("train", [f"attention={name.rpartition('/')[2]}"]).attention
-        assert config.guided_alignment.links == "/bi text/eflomal.grow-diag-final-and"
+        assert config.guided_alignment.links == "/runs/links"
         assert config.trainer.max_steps == script.UPDATES
     assert composed(Run("attentions/rnn/bahdanau_plain", 1)).guided_alignment.links is None
+
+
+def test_each_run_of_guidance_is_in_a_row_of_its_page_and_each_row_is_of_such_runs() -> None:
+    named = {name for both in DIRECTIONS.values() for name in both if name is not None}
+    assert named == {run.name for run in script.guidance_runs()}
 
 
 def finish(overrides: Sequence[str], folder: Path) -> None:
@@ -125,10 +151,32 @@ def test_rows_are_of_all_that_is_trained_whoever_trained_it(
     assert {(row["name"], row["seed"]) for row in rows} == set(script.guidance_runs())
     (found,) = (row for row in rows if (row["name"], row["seed"]) == ("transformer_guided", 1))
     assert (found["epochs"], found["processor_minutes"]) == (10, None)
-    assert (runs / script.TURNED).read_text("utf-8").splitlines() == ["0-0 2-1 1-2", "0-0 1-1"]
     before = len(started)
     script.main(typed("run", bitext, runs, "guidance"))
     assert len(started) == before
+
+
+def test_the_pairs_of_the_hansards_are_trained_on_ten_times_with_their_links(
+    bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "HANSARDS", 1)
+    monkeypatch.setattr(homes, "train", lambda *_: None)
+    names, times = ("train.en", "train.fr", "links", "turned.links"), []
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="1 runs failed: rnn_plain"):
+            script.main(typed("run", bitext, tmp_path / "runs", "guidance", "--only", "rnn_plain"))
+        times.append([(tmp_path / "runs" / name).stat().st_mtime_ns for name in names])
+    assert times[0] == times[1]  # the cache of prepared pairs knows files by their times
+    assert [(tmp_path / "runs" / name).read_text("utf-8").splitlines() for name in names] == [
+        ["the red house", *["a dog"] * 10],
+        ["la maison rouge", *["un chien"] * 10],
+        ["0-0 2-1", *["0-0 1-1"] * 10],
+        ["0-0 1-2", *["0-0 1-1"] * 10],
+    ]
+    (bitext / "train.en").write_text("the red house\na cat\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="1 runs failed: rnn_plain"):
+        script.main(typed("run", bitext, tmp_path / "runs", "guidance", "--only", "rnn_plain"))
+    assert (tmp_path / "runs" / "train.en").read_text("utf-8").endswith("a cat\n")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +215,7 @@ def checkpoint_of(runs: Path, name: str, *, guided: bool) -> None:
 
 
 def test_links_and_translations_are_measured_once_and_are_on_the_page(
-    bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs, data = tmp_path / "runs", ["--data", str(tmp_path)]
     checkpoint_of(runs, "transformer_guided", guided=True)
@@ -176,6 +224,7 @@ def test_links_and_translations_are_measured_once_and_are_on_the_page(
     monkeypatch.setitem(script.BEAM, "limits", {"max_length": 4})
     with pytest.raises(SystemExit, match=r"^2$"):
         script.main(typed("page", bitext, runs, "guidance", *data, "--output", str(tmp_path / "docs")))
+    assert "no run has been measured; start " in capsys.readouterr().err
     script.main(typed("measure", bitext, runs, "guidance", *data))
     measured = {row["name"]: row for row in read_rows(runs / MEASURES)}
     assert measured["transformer_guided"]["heads"] == ["layer 1, head 1"]
@@ -188,11 +237,19 @@ def test_links_and_translations_are_measured_once_and_are_on_the_page(
     assert "tok:none" in signature
     script.main(typed("measure", bitext, runs, "guidance", *data))
     assert len(read_rows(runs / MEASURES)) == 3
-    script.main(typed("page", bitext, runs, "guidance", *data, "--output", str(tmp_path / "docs")))
+    page = ["page", "--bitext", str(bitext), "--runs", str(runs), "--output", str(tmp_path / "docs")]
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main(page)
+    assert "the page of --plan guidance needs --data FOLDER" in capsys.readouterr().err
+    script.main([*page, *data])
+    assert "no run of --plan attentions has been measured; its page is left as it is" in capsys.readouterr().out
+    assert {file.name for file in (tmp_path / "docs").iterdir()} == {"guided_alignment.md", "guided_alignment.json"}
     text = (tmp_path / "docs" / "guided_alignment.md").read_text(encoding="utf-8")
     cells = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in text.splitlines()}
     assert cells["eflomal"][1:5] == ["13.0", "–", "–", "12.0"]
     assert len(cells["diagonal"]) == 7
+    links_of_rnn = next(line for line in text.splitlines() if line.startswith("| RNN, not guided"))
+    assert links_of_rnn.strip("| ").split(" | ")[1:] == [f"{measured['rnn_plain']['error_rate']:.1f}", *["–"] * 5]
     assert cells["RNN, not guided"][1:3] == ["1", f"{measured['rnn_plain']['test']['test_tatoeba']['bleu']:.1f}"]
     of_both = next(line for line in text.splitlines() if line.startswith("| Transformer, guided by links of eflomal"))
     assert of_both.split(" | ")[1] == f"{measured['transformer_guided']['error_rate']:.1f}"
@@ -212,13 +269,60 @@ def test_the_table_of_attentions_has_the_guided_head_and_the_best_one_without_gu
     script.main(typed("measure", bitext, runs, "attentions", *data))
     measured = {row["name"].rpartition("/")[2]: row for row in read_rows(runs / MEASURES)}
     assert not any("test" in row for row in measured.values())
-    script.main(typed("page", bitext, runs, "attentions", *data, "--output", str(tmp_path / "docs")))
+    (bitext / "alignment.json").unlink()
+    page = ["page", "--bitext", str(bitext), "--runs", str(runs), "--output", str(tmp_path / "docs")]
+    script.main([*page, "--plan", "attentions"])
     text = (tmp_path / "docs" / "aligning_attentions.md").read_text(encoding="utf-8")
+    assert f" 2 of {len(script.attention_runs()) - 1} runs have finished." in " ".join(text.split())
     (line,) = (line for line in text.splitlines() if line.startswith("| multihead"))
     figures = [measured["multihead"][name] for name in ("error_rate", "precision", "recall")]
     figures.append(measured["multihead_plain"]["error_rate"])
     assert line.split(" | ")[1:6] == ["transformer", *(f"{figure:.1f}" for figure in figures)]
     assert "- top\\_k: not \\| here" in text or "- top_k: not \\| here" in text
+
+
+def maps_of(heads: Sequence[Sequence[int]], num_columns: int) -> WordMaps:
+    """Return weights of 1 in one column of each row; the last row and column are the end token's."""
+    weights = np.eye(num_columns, dtype=np.float32)[np.array(heads)]
+    num_words = (num_columns - 1, len(heads[0]) - 1)
+    return WordMaps([SlotMap("cross/0", weights, [], [])], *map(np.arange, num_words), num_words)
+
+
+def measured_by_hand(
+    monkeypatch: pytest.MonkeyPatch, maps: list[WordMaps], language: str, **guided: Any
+) -> tuple[dict[str, Any], list[Any]]:
+    """Return what is measured of a run with these maps, and the pairs that its model was given."""
+    gold, read = frozenset({(0, 1), (2, 0)}), []
+    config = {"data": {"source_language": language}, "guided_alignment": guided}
+    monkeypatch.setattr(script, "find_checkpoint", Path)
+    monkeypatch.setattr(
+        script, "load", lambda _: SimpleNamespace(model=model_for("transformer"), tokenizer=None, config=config)
+    )
+    monkeypatch.setattr(script, "word_maps", lambda _model, _tokenizer, pairs: read.extend(pairs) or maps)
+    return script.alignment_of(Path("run"), [AlignedPair(["a", "b", "c"], ["d", "e"], gold, gold)] * len(maps)), read
+
+
+@pytest.mark.parametrize("language", ["en", "fr"])
+def test_links_are_english_first_and_of_the_heads_that_are_best_on_the_other_half(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, wrong, columns = ([2, 0, 3], [0, 2, 3], 4) if language == "en" else ([1, 2, 0, 2], [0, 2, 1, 2], 3)
+    first, second = maps_of([right, wrong], columns), maps_of([wrong, right], columns)
+    found, read = measured_by_hand(monkeypatch, [first, second, first, second], language)
+    assert read == [(["a", "b", "c"], ["d", "e"]) if language == "en" else (["d", "e"], ["a", "b", "c"])] * 4
+    assert (found["heads"], found["guided"]) == (["layer 0, head 1", "layer 0, head 0"], False)
+    assert found["pharaoh"] == ["0-0 2-1"] * 4
+    assert found["error_rate"] == 100
+    found, _ = measured_by_hand(monkeypatch, [first] * 4, language)
+    assert (found["heads"], found["pharaoh"], found["error_rate"]) == (["layer 0, head 0"], ["2-0 0-1"] * 4, 0)
+
+
+def test_links_of_a_run_that_is_guided_where_a_word_is_read_are_of_that_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    guided = {"links": "links", "weight": 0.2, "layer": 0, "head": 1}
+    maps = [maps_of([[0, 0, 0], [1, 2, 0]], 4)] * 2
+    for shift, links in ((True, "2-0 0-1"), (False, "1-0 2-1")):
+        found, _ = measured_by_hand(monkeypatch, maps, "en", shift=shift, **guided)
+        assert (found["heads"], found["guided"], found["pharaoh"]) == (["layer 0, head 1"], True, [links] * 2)
 
 
 def test_the_best_head_of_one_half_is_chosen_on_the_other() -> None:
@@ -236,7 +340,7 @@ def test_a_run_of_the_queue_is_one_of_train_py(bitext: Path, tmp_path: Path) -> 
     for language, text in lines.items():
         (bitext / f"train.{language}").write_text(text * 20, encoding="utf-8")
         (bitext / f"val.{language}").write_text(text, encoding="utf-8")
-    (bitext / script.LINKS).write_text("0-0 1-1 2-2\n" * 40, encoding="utf-8")
+    (bitext / script.EFLOMAL).write_text("0-0 1-1 2-2\n" * 40, encoding="utf-8")
     small = ["debug=fast", "tokenizer=char", "tokenizer.vocab_size=40"]
     only = ["--only", "rnn_guided", "transformer_rev_guided", "--override", *small]
     script.main(typed("run", bitext, tmp_path / "runs", "guidance", *only))

@@ -258,6 +258,41 @@ def test_links_of_words_are_drawn_over_the_sentences_and_the_map(
             assert not page.text("links-text")
 
 
+def test_links_are_outlined_where_their_weights_are(
+    served_models: dict[str, Translator], browser: Any, tmp_path: Path
+) -> None:
+    """With guidance of the step that reads a token, these are the rows after those that write it."""
+    one, sentence = served_models["transformer"], "the catwoman sees a redhouse"
+    guided = {"links": "eflomal", "weight": 1, "layer": 1, "head": 1, "shift": True}
+    explorer = Explorer([Translator(one.engine, one.tokenizer, one.config | {"guided_alignment": guided})])
+    look = explorer.look({"source": sentence})
+    source = look["links"]["default"]["pairs"][-1][0]
+    column = look["source"]["words"].index(source)
+    read = [
+        1 + row
+        for row, word in enumerate(look["target"]["words"])
+        if word >= 0 and [source, word] in look["links"]["default"]["pairs"]
+    ]
+    file = tmp_path / "maps.html"
+    write_page(file, "english.txt", {1: sentence}, explorer.models(), explorer.look)
+    with serving(explorer.models(), explorer.look) as served:
+        for address in (served.address, file.as_uri()):
+            page = Page(browser, address)
+            if address == served.address:
+                page.translate(sentence)
+            page.choose("slot", "cross/1")
+            page.click("level-tokens")
+            page.click("links-default")
+            map_view = page.one("heat-view")
+            map_view.send_keys(Keys.HOME, *[Keys.ARROW_RIGHT] * column)
+            linked = []
+            for row in range(len(look["target"]["tokens"])):
+                if ": linked, " in page.run("return document.getElementById('live').textContent"):
+                    linked.append(row)
+                map_view.send_keys(Keys.ARROW_DOWN)
+            assert linked == read
+
+
 def test_what_if_shows_the_result_of_its_changes_alone(explorers: dict[str, Explorer], browser: Any) -> None:
     explorer = explorers["transformer"]
     before = explorer.look({"source": SENTENCE})["target"]

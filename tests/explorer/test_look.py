@@ -99,12 +99,13 @@ def test_the_links_of_a_guided_run_are_those_of_its_head(translators: list[Trans
 
 def test_the_links_of_a_run_that_is_guided_where_a_word_is_read_are_of_that_step(translators: list[Translator]) -> None:
     one = translators[TRANSFORMER]
+    (expected,) = one.translate([TEXT], search=NESTED, maps=True)
     found = {}
     for shift in (False, True):
         guided = {"links": "eflomal", "weight": 0.05, "layer": 0, "head": 1, "shift": shift}
         explorer = Explorer([Translator(one.engine, one.tokenizer, one.config | {"guided_alignment": guided})])
         look = explorer.look({"source": TEXT, "search": BEAM})
-        (expected,) = one.translate([TEXT], search=NESTED, maps=True)
+        assert look["links"]["shift"] == shift
         links = best_links(expected.maps, Heads(0, 1), Extraction(shift=shift))
         found[shift] = pharaoh(look["links"]["default"]["pairs"])
         assert found[shift] == pharaoh(look["links"]["slots"]["cross/0"]["heads"][1]) == to_pharaoh(links)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
+from base64 import b64decode
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +17,14 @@ from inference.test_translator import BEAM, SAMPLES
 from tiny import SENTENCES, write_checkpoint
 from torch import Tensor
 
+from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import attention_along
+from seq2seq_attn.alignment.word_alignment import Extraction
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.decoder.decoder import DecoderState
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.engine import TorchEngine
+from seq2seq_attn.inference.output import best_links
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.model.decoding_model import DecodingModel, Step
 from seq2seq_attn.search.search import TargetVocabulary
@@ -92,3 +100,20 @@ def test_maps_equal_the_weights_of_the_searchs_own_steps(
                 own = recorded.weights[tuple(read[: row + 2])][slot].numpy()[:, : len(columns)]
                 np.testing.assert_allclose(weights[:, row, : own.shape[1]], own, atol=1e-6)
                 assert not weights[:, row, own.shape[1] :].any()
+
+
+def test_a_notebook_shows_the_links_of_the_step_that_guided_alignment_teaches(tmp_path: Path) -> None:
+    loaded = Translator.load(write_checkpoint(tmp_path / "a.ckpt", "model=transformer", scale=1.5), device="cpu")
+    shown = {}
+    for weight, shift in ((1, False), (1, True), (0, True)):
+        guided = {"links": "eflomal", "weight": weight, "layer": 0, "head": 0, "shift": shift}
+        translator = Translator(loaded.engine, loaded.tokenizer, loaded.config | {"guided_alignment": guided})
+        (best,) = translator.translate([SENTENCES[5]], search=BEAM, maps=True)
+        assert all(one.shift == best.shift for one in best.alternatives)
+        (data,) = re.findall(r'id="data">([^<]+)<', unescape(best._repr_html_()))
+        (look,) = json.loads(gzip.decompress(b64decode(data)))["looks"]
+        pairs = best_links(best.maps, Heads(0, 0), Extraction(shift=bool(weight and shift)))
+        assert look["links"]["slots"]["cross/0"]["heads"][0] == [list(pair) for pair in pairs]
+        assert look["links"]["shift"] == bool(weight and shift)
+        shown[weight, shift] = pairs
+    assert shown[1, True] != shown[1, False] == shown[0, True]

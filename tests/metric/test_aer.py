@@ -40,19 +40,26 @@ def test_it_is_the_error_rate_of_the_links_of_the_model_as_it_is(gold: str, tmp_
 
 def test_a_layer_or_a_head_that_is_not_there_is_refused_before_training(gold: str) -> None:
     model = model_for("transformer", "model.decoder.num_layers=3", "cross_attention.num_heads=2")
-    assert AER(gold=gold, layer=2, head=1).check(model, GUIDED) is None
+    AER(gold=gold, layer=2, head=1).check(model, {})
     with pytest.raises(UserError, match=r"^metric\.aer\.layer=3 does not exist; choose from 0 to 2$"):
         AER(gold=gold, layer=3).check(model, {})
     for layer in (None, 0):
         with pytest.raises(UserError, match=r"^metric\.aer\.head=2 does not exist; choose from 0 to 1$"):
             AER(gold=gold, layer=layer, head=2).check(model, {})
-    assert AER(gold=gold).check(model, {}) is None
-    note = AER(gold=gold).check(model, GUIDED)
-    assert note is not None
-    assert note.startswith("metric.aer is of layer 1, head 1, the guided head; ")
     Path(gold).write_text("a ||| b  1-1\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"set metric\.aer\.gold_start to 1"):
         AER(gold=gold)
+
+
+def test_the_guided_head_is_named_once_before_training(gold: str, caplog: pytest.LogCaptureFixture) -> None:
+    model = model_for("transformer", "model.decoder.num_layers=3", "cross_attention.num_heads=2")
+    caplog.set_level("INFO")
+    AER(gold=gold).check(model, {})
+    AER(gold=gold, layer=2, head=1).check(model, GUIDED)
+    assert not caplog.messages
+    AER(gold=gold).check(model, GUIDED)
+    (note,) = caplog.messages
+    assert note.startswith("metric.aer is of layer 1, head 1, the guided head; ")
 
 
 def test_the_guided_head_of_a_guided_run_is_scored_unless_another_is_chosen(gold: str, tmp_path: Path) -> None:
@@ -81,17 +88,17 @@ def test_links_are_read_from_the_step_that_guided_alignment_teaches(gold: str, t
     write_checkpoint(tmp_path / "a.ckpt", "model=transformer", "cross_attention.num_heads=7")
     model, tokenizer, config = load(str(tmp_path / "a.ckpt"))
 
-    def rate(head: int, *, taught: bool, given: bool | None) -> float:
+    def rate(head: int, *, taught: bool, given: bool | None, weight: int = 1) -> float:
         metric = AER(gold=gold, layer=0, head=head, shift=given, sink=False)
-        metric.update(
-            model, tokenizer, config | {"guided_alignment": {"links": "eflomal", "weight": 1, "shift": taught}}
-        )
+        guided = {"links": "eflomal", "weight": weight, "shift": taught}
+        metric.update(model, tokenizer, config | {"guided_alignment": guided})
         return float(metric.compute())
 
     differ = 0
     for head in range(7):
         written, read = (rate(head, taught=not given, given=given) for given in (False, True))
         assert (rate(head, taught=False, given=None), rate(head, taught=True, given=None)) == (written, read)
+        assert rate(head, taught=True, given=None, weight=0) == written
         differ += written != read
     assert differ
 

@@ -30,19 +30,22 @@ export function linksOf({ look, slot, heads, links }) {
 }
 
 /**
- * Return the cells of links on a map of cross-attention.
+ * Return the cells whose weights are those of links on a map of cross-attention.
  *
  * @param {import("./look.js").WeightMap} map
  * @param {[number, number][]} pairs
+ * @param {boolean} shift  whether the weights of a target token are in the row of the step that reads it, the next one
  * @returns {Block[]}
  */
-export function blocksOf(map, pairs) {
-  const span = (items, word) => {
-    const first = items.findIndex((item) => item.word === word);
-    return [first, items.findLastIndex((item) => item.word === word) - first + 1];
+export function blocksOf(map, pairs, shift) {
+  const span = (items, word, down) => {
+    const tokens = items.filter((item) => item.word === word).flatMap((item) => item.tokens);
+    const itemOf = (token) => items.findIndex((item) => item.tokens.includes(token + down));
+    const first = itemOf(tokens[0]);
+    return [first, itemOf(tokens.at(-1)) - first + 1];
   };
   return pairs.map(([source, target]) => {
-    const [[row, rows], [column, columns]] = [span(map.rows, target), span(map.columns, source)];
+    const [[row, rows], [column, columns]] = [span(map.rows, target, shift ? 1 : 0), span(map.columns, source, 0)];
     return { row, column, rows, columns };
   });
 }

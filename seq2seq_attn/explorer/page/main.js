@@ -122,7 +122,7 @@ function drawMapView(panel, scene) {
   const { look, slot, heads, level } = scene;
   const map = weightMap(look, slot, heads, level);
   const links = linksOf(scene);
-  const blocks = links ? blocksOf(map, links.pairs) : [];
+  const blocks = links ? blocksOf(map, links.pairs, look.links.shift) : [];
   const one = level === "words" ? "word" : "token";
   const heatMap = new HeatMap(panel, map, {
     started,
