@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.nn.search_mode import in_search
+from seq2seq_attn.nn.search_mode import rounding_may_differ
 
 # Multiplications from which oneDNN is faster on one core of an EPYC (Zen 5): a call costs 12 us, one of MKL 2.
 MIN_PRODUCTS = 2**20
@@ -31,7 +31,7 @@ def linear(
     bias: Float[Tensor, "output_dim"] | None,
 ) -> Float[Tensor, "*rows output_dim"]:
     """Return W x + b."""
-    large = in_search() and x.numel() * weight.shape[0] >= MIN_PRODUCTS
+    large = rounding_may_differ() and x.numel() * weight.shape[0] >= MIN_PRODUCTS
     single = large and x.is_cpu and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
     if single and onednn_is_faster():
         return onednn_linear(x, weight, bias)

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from seq2seq_attn.nn.search_mode import in_search, search_mode
+from seq2seq_attn.nn.search_mode import rounding_may_differ, search_mode
 from seq2seq_attn.nn.tanh import tanh
 
 
 @search_mode()
 def fail() -> None:
-    assert in_search()
+    assert rounding_may_differ()
     assert torch.is_inference_mode_enabled()
     raise KeyError
 
@@ -22,7 +22,7 @@ def fail() -> None:
 def test_an_error_ends_the_mode() -> None:
     with pytest.raises(KeyError):
         fail()
-    assert not in_search()
+    assert not rounding_may_differ()
     assert not torch.is_inference_mode_enabled()
 
 
@@ -44,12 +44,12 @@ def test_tanh_of_half_precision_keeps_its_digits(dtype: torch.dtype) -> None:
 
 def test_a_search_of_one_thread_is_none_of_another() -> None:
     with search_mode(), ThreadPoolExecutor(1) as other:
-        assert in_search()
-        assert not other.submit(in_search).result()
+        assert rounding_may_differ()
+        assert not other.submit(rounding_may_differ).result()
 
 
 def test_a_compiled_program_is_in_one_piece_and_in_no_search() -> None:
-    asked = inspect.unwrap(in_search)  # without the checks of types in tests, which torch cannot compile
+    asked = inspect.unwrap(rounding_may_differ)  # without the checks of types in tests, which torch cannot compile
     compiled = torch.compile(lambda x: x + asked(), backend="eager", fullgraph=True)
     with search_mode():
         assert compiled(torch.ones(1)) == 1
