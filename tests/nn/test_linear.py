@@ -89,16 +89,22 @@ def test_small_products_are_not_worth_a_call(calls: list[int], monkeypatch: pyte
     assert calls == [8]
 
 
-@pytest.mark.parametrize("lacking", ["oneDNN", "the operator", "AVX-512"])
+@pytest.mark.parametrize("lacking", ["oneDNN", "the operator", "AVX-512", "a vendor but Intel", "cpuinfo"])
 def test_without_onednn_or_its_operator_products_are_as_always(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    capability = "AVX2" if lacking == "AVX-512" else "AVX512"
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    monkeypatch.setattr(module.Path, "exists", lambda path: True)
     monkeypatch.setattr(module.Path, "read_text", lambda path: "vendor_id : AuthenticAMD")
-    assert onednn_is_faster.__wrapped__() == (lacking != "AVX-512")
+    assert onednn_is_faster.__wrapped__()
     if lacking == "oneDNN":
         monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     elif lacking == "the operator":
         monkeypatch.setattr(torch.ops, "mkldnn", nn.Module())
+    elif lacking == "AVX-512":
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    elif lacking == "cpuinfo":
+        monkeypatch.setattr(module.Path, "exists", lambda path: False)
+    else:
+        monkeypatch.setattr(module.Path, "read_text", lambda path: "vendor_id : GenuineIntel")
     assert not onednn_is_faster.__wrapped__()
 
 
