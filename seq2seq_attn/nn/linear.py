@@ -1,4 +1,7 @@
-"""Linear layers; in a search on a CPU, by oneDNN where that is faster than MKL."""
+"""Linear layers; in a search on a CPU, by oneDNN where that is faster than MKL.
+
+No module of the package calls torch's own, so that each has the faster one in a search.
+"""
 
 from __future__ import annotations
 
