@@ -39,6 +39,7 @@ from torch import Tensor
 from scripts.benchmarks.attention import fastest, peak
 from scripts.benchmarks.figures_file import read_figures
 from scripts.benchmarks.processor import processor
+from scripts.conf_files import presets
 from seq2seq_attn.attention.build import build_attention, compose_factory
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
@@ -138,10 +139,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--draw", action="store_true", help="measure nothing: write table and plots of what there is")
     parser.add_argument("--row", nargs=4, help=argparse.SUPPRESS)  # of a process of this script
     return parser.parse_args(arguments)
-
-
-def presets() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
 
 
 def about(options: argparse.Namespace) -> dict[str, Any]:
