@@ -1,6 +1,6 @@
 """Linear layers; in a search on a CPU, by oneDNN where that is faster than MKL.
 
-No module of the package calls torch's own, so that each has the faster one in a search.
+Every module of the package uses these instead of torch's own.
 """
 
 from __future__ import annotations
