@@ -36,7 +36,7 @@ def let_idle_threads_sleep() -> None:
 
     By default it checks 300,000 times, which keeps a core busy after an operation, and takes it from other programs. On
     an EPYC (Zen 5), an addition by two threads, with a pause of 30 ms after it, takes 10.6 ms of processor time by
-    default, 0.8 so, and 0.25 if threads sleep at once.
+    default, 0.8 with this setting, and 0.25 if threads sleep at once.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")

@@ -65,18 +65,6 @@ def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 150
 
 
-def test_a_link_of_the_readme_and_of_its_pages_leads_to_a_file_and_a_heading() -> None:
-    for folder, text in zip([ROOT, *[ROOT / "docs"] * len(PAGES)], TEXTS, strict=True):
-        links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "//" not in link]
-        assert links
-        for link in links:
-            path, _, anchor = link.partition("#")
-            assert (folder / path).is_file(), link
-            if anchor:
-                headings = re.findall(r"^#+ (.+)$", (folder / path).read_text("utf-8"), re.MULTILINE)
-                assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, link
-
-
 @pytest.mark.parametrize("row", RESULTS, ids=lambda row: row[0])
 def test_a_figure_of_the_readme_is_on_the_page_of_its_row(row: list[str]) -> None:
     _, result, _, page = row

@@ -6,6 +6,7 @@ import ast
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from configs import ROOT, composed
 from lightning_utilities.core.imports import RequirementCache
 from omegaconf import OmegaConf
 
+from seq2seq_attn.cli import entry
 from seq2seq_attn.cli.entry import metrics_without_plots
 from seq2seq_attn.process import let_idle_threads_sleep
 
@@ -82,12 +84,31 @@ def test_how_threads_wait_is_chosen_before_torch_is_imported(monkeypatch: pytest
         ("OMP_WAIT_POLICY", "active", None),
     ):
         for unset in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
-            monkeypatch.delenv(unset, raising=False)
+            monkeypatch.setenv(unset, "")  # recorded, so that it is unset again after the test
+            monkeypatch.delenv(unset)
         if value:
             monkeypatch.setenv(variable, value)
         let_idle_threads_sleep()
         assert os.environ.get("GOMP_SPINCOUNT") == expected
-    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+
+
+def test_a_command_chooses_how_threads_wait_before_its_task_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[str | None] = []
+
+    def command() -> None:
+        chosen.append(os.environ.get("GOMP_SPINCOUNT"))
+
+    for variable in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(variable, "")
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # as `main` sets it
+    for change in ("keep_freed_memory", "leave_on_signals", "import_from_current_folder", "find_own_plugins"):
+        monkeypatch.setattr(entry, change, lambda: None)
+    monkeypatch.setattr(entry, "UNTIL_EXIT", ExitStack())
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    monkeypatch.setattr(entry.hydra, "main", lambda **_: lambda job: command)
+    entry.main(print, "train")
+    assert chosen == ["10000"]
 
 
 def test_torchmetrics_finds_no_matplotlib_while_it_is_imported() -> None:

@@ -6,7 +6,8 @@ a row of the table. The process takes turns with `multihead`, that is, torch's f
 the machine affects both; the fastest turn of each counts.
 
 A row is written to the `--output` file as soon as it is measured, and the same command continues where it was
-interrupted. At the end, or with `--draw` at once, the table and the plots are written next to that file.
+interrupted. At the end, or with `--draw` at once, the table and the plots are written next to that file; the page names
+the commands that measured.
 
 Two passes over long sequences, on one thread and on two, of feature maps and patterns only:
 `--families "feature maps" patterns --lengths 1024 2048 4096 8192 16384 --threads 1 2 --output FILE.json`.
@@ -38,6 +39,7 @@ from torch import Tensor
 from scripts.benchmarks.attention import fastest, peak
 from scripts.benchmarks.figures_file import read_figures
 from scripts.benchmarks.processor import processor
+from scripts.conf_files import presets
 from seq2seq_attn.attention.build import build_attention, compose_factory
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
@@ -61,7 +63,7 @@ takes more than {timeout:g} s is "too slow". Tables of positions have n position
 
 {sections}
 
-Made by `{command}`.
+Made by {commands}.
 """
 
 
@@ -88,6 +90,19 @@ class Row(NamedTuple):
         return self[:4]
 
 
+class Figures(NamedTuple):
+    """The content of a file of figures.
+
+    Attributes:
+        about: what all rows have in common.
+        commands: those that measured the rows.
+    """
+
+    about: dict[str, Any]
+    commands: list[str]
+    rows: dict[tuple[str, bool, int, int], Row]
+
+
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
@@ -95,13 +110,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         preset, causal, threads, length = options.row
         print(json.dumps(measure(Row(preset, causal == "1", int(threads), int(length)), options)))
         return
-    rows = read(options)
+    figures = read(options)
     if not options.draw:
-        for case in missing(rows, options):
-            rows[case.case] = row = limited(rows, case, options)
-            write(rows, options)
+        for case in missing(figures.rows, options):
+            figures.rows[case.case] = row = limited(figures.rows, case, options)
+            if command(options) not in figures.commands:
+                figures.commands.append(command(options))
+            write(figures, options.output)
             print(*row.case, row.outcome or f"{row.seconds:.3g} s, {row.memory / MIB:.0f} MiB", flush=True)
-    print(f"wrote {options.output} and {draw(list(rows.values()), options)}")
+    print(f"wrote {options.output} and {draw(figures, options.output)}")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -124,24 +141,20 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def presets() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
-
-
 def about(options: argparse.Namespace) -> dict[str, Any]:
     """Return what all rows of a file have in common."""
     names = ("batch", "width", "heads", "gib", "timeout")
     return {name: getattr(options, name) for name in names} | {"torch": torch.__version__, "processor": processor()}
 
 
-def read(options: argparse.Namespace) -> dict[tuple[str, bool, int, int], Row]:
-    """Return the rows that an earlier run of the command wrote.
+def read(options: argparse.Namespace) -> Figures:
+    """Return what an earlier run of the command wrote, or no rows.
 
     Raises:
-        UserError: if they were measured in another way, or if there are none to draw.
+        UserError: if the rows were measured in another way, or if there are none to draw.
     """
     if not (options.draw or options.output.exists()):
-        return {}
+        return Figures(about(options), [], {})
     written = read_figures(options.output, "rows")
     other = [name for name, value in about(options).items() if written["about"].get(name) != value]
     if other and not options.draw:
@@ -149,13 +162,15 @@ def read(options: argparse.Namespace) -> dict[tuple[str, bool, int, int], Row]:
             f"{options.output} has figures of another {', '.join(other)}; give another file by --output, or delete it"
         )
     rows = (Row(*row) for row in written["rows"])
-    return {row.case: row for row in rows}
+    commands = written.get("commands", [command(options)])  # older files have none
+    return Figures(written["about"], commands, {row.case: row for row in rows})
 
 
-def write(rows: dict[tuple[str, bool, int, int], Row], options: argparse.Namespace) -> None:
-    lines = ",\n".join(json.dumps(row) for row in rows.values())
-    text = f'{{"about": {json.dumps(about(options))}, "rows": [\n{lines}\n]}}\n'
-    with replacing(options.output) as stream:
+def write(figures: Figures, output: Path) -> None:
+    lines = ",\n".join(json.dumps(row) for row in figures.rows.values())
+    head = f'"about": {json.dumps(figures.about)},\n"commands": {json.dumps(figures.commands)}'
+    text = f'{{{head},\n"rows": [\n{lines}\n]}}\n'
+    with replacing(output) as stream:
         stream.write(text.encode())
 
 
@@ -266,17 +281,17 @@ def family(preset: str) -> str:
     return "synthesizers" if parts["score"].startswith(("Synthesizer", "Mixture")) else "scores"
 
 
-def draw(rows: list[Row], options: argparse.Namespace) -> Path:
+def draw(figures: Figures, output: Path) -> Path:
     """Write the page and its plots next to the figures; return the path of the page."""
-    sections = []
+    sections, rows = [], list(figures.rows.values())
     families = {preset: family(preset) for preset in dict.fromkeys(row.preset for row in rows)}
     refused = {row.preset: row.outcome for row in rows if row.outcome not in ("", OUT_OF_MEMORY, TOO_SLOW)}
     rows = [row for row in rows if row.preset not in refused]
     for causal, threads in sorted({(row.causal, row.threads) for row in rows}):
         some = [row for row in rows if (row.causal, row.threads) == (causal, threads)]
         title = f"{'Causal' if causal else 'Both sides'}, threads: {threads}"
-        stem = f"{options.output.stem}_{'causal' if causal else 'both_sides'}_{threads}"
-        plot(some, families, options.output.with_name(f"{stem}.png"), title)
+        stem = f"{output.stem}_{'causal' if causal else 'both_sides'}_{threads}"
+        plot(some, families, output.with_name(f"{stem}.png"), title)
         sections += [f"## {title}\n", f"![Time and memory by length, {title}]({stem}.png)\n"]
         sections += [
             "Time in ms, and ×:\n",
@@ -286,19 +301,26 @@ def draw(rows: list[Row], options: argparse.Namespace) -> Path:
         ]
     if refused:
         sections += ["## Not measured\n", *(f"- `{preset}`: {reason}" for preset, reason in sorted(refused.items()))]
-    page = options.output.with_suffix(".md")
-    text = TEXT.format(**about(options), sections="\n".join(sections).rstrip(), command=command(options))
+    page = output.with_suffix(".md")
+    commands = " and ".join(f"`{one}`" for one in figures.commands)
+    text = TEXT.format(**figures.about, sections="\n".join(sections).rstrip(), commands=commands)
     page.write_text(text, encoding="utf-8")
     return page
 
 
 def command(options: argparse.Namespace) -> str:
-    """Return the command that measures with these options, without those that are as usual."""
+    """Return the command that measures with these options, without those that are as usual.
+
+    A file outside of the repository is given by its name, or the page would show folders of this machine.
+    """
     words = ["python", "-m", "scripts.benchmarks.cost_curves"]
     usual = parse([])
     for name, value in vars(options).items():
-        if name != "draw" and value != getattr(usual, name):
+        if name not in ("draw", "output") and value != getattr(usual, name):
             words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    output = options.output.resolve()
+    if output != OUTPUT:
+        words += ["--output", str(output.relative_to(ROOT)) if output.is_relative_to(ROOT) else output.name]
     return shlex.join(words)
 
 

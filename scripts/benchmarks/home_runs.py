@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from scripts.conf_files import presets
 from seq2seq_attn.errors import sentence_of
 from seq2seq_attn.files import replacing
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -130,10 +131,6 @@ class Job(NamedTuple):
 
 class RefusedError(Exception):
     """An attention that a model or guided alignment does not take, with the sentence that says why."""
-
-
-def presets() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
 
 
 def first_jobs(homes: Sequence[str]) -> list[Job]:

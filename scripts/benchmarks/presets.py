@@ -20,6 +20,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from scripts import conf_files
 from seq2seq_attn.attention.build import reads_history
 from seq2seq_attn.comparison.runs import compare, write
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -75,8 +76,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def presets() -> list[str]:
     """Return the presets that serve self-attention."""
-    names = sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
-    return [name for name in names if not reads_history(name)]
+    return [name for name in conf_files.presets() if not reads_history(name)]
 
 
 def command(preset: str, seed: int) -> list[str]:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from scripts.checks.architecture_table import Row, markdown, purpose
+from scripts.checks.architecture_table import Row, markdown
+from scripts.conf_files import ATTENTION, parts_of, presets, purpose
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.errors import reports_user_errors, sentence_of
 from seq2seq_attn.search.search import TargetVocabulary
@@ -74,24 +74,18 @@ def page() -> str:
     cells = [found for row in rows.values() for found in row]
     lines = [("`attention=`", *(f"`model={model}`" for model in ARCHITECTURES))]
     lines += [(f"`{preset}`", *row) for preset, row in rows.items()]
-    parts = markdown([HEAD, *map(parts_of, presets())])
+    parts = markdown([HEAD, *map(parts_row, presets())])
     return TEXT.format(parts=parts, runs=cells.count(RUNS), cells=len(cells), table=markdown(lines))
 
 
-def presets() -> list[str]:
-    return sorted(path.stem for path in (ROOT / "conf/attention").glob("*.yaml"))
-
-
-def parts_of(preset: str) -> Row:
+def parts_row(preset: str) -> Row:
     """Return the row of a preset: what it is, and the choices that its file names."""
-    path = ROOT / "conf/attention" / f"{preset}.yaml"
-    defaults = yaml.safe_load(path.read_text(encoding="utf-8"))["defaults"]
-    chosen = {part: name for entry in defaults if isinstance(entry, dict) for part, name in entry.items()}
+    chosen, what = parts_of(preset), purpose(ATTENTION / f"{preset}.yaml")
     if "feature_map" in chosen:
-        return (f"`{preset}`", purpose(path), f"feature map `{chosen['feature_map']}`", "–", "–", "")
+        return (f"`{preset}`", what, f"feature map `{chosen['feature_map']}`", "–", "–", "")
     parts = (f"`{chosen[part]}`" for part in ("score", "pattern", "normalizer"))
-    others = ", ".join(f"`{chosen[part]}`" for part in ("mix", "gate") if chosen[part] is not None)
-    return (f"`{preset}`", purpose(path), *parts, others)
+    others = ", ".join(f"`{chosen[part]}`" for part in ("mix", "gate") if part in chosen)
+    return (f"`{preset}`", what, *parts, others)
 
 
 def cell(architecture: str, preset: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -9,10 +10,10 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from scripts.conf_files import CONF, purpose
 from seq2seq_attn.errors import reports_user_errors
 
 ROOT = Path(__file__).parents[2]
-CONF = ROOT / "conf"
 PAGE = ROOT / "docs" / "architectures.md"
 BEGIN = "<!-- made by scripts/checks/architecture_table.py -->\n"
 END = "<!-- end of the table -->"
@@ -33,9 +34,9 @@ def with_table(text: str) -> str:
     return f"{before}{BEGIN}{markdown(architectures())}\n{END}{rest.partition(END)[2]}"
 
 
-def markdown(rows: list[Row]) -> str:
-    """Return rows as a table; the first row is the head."""
-    lines = [rows[0], tuple("---" for _ in rows[0]), *rows[1:]]
+def markdown(rows: Sequence[Sequence[str]], alignment: str = "---") -> str:
+    """Return rows of Markdown as a table; the first row is the head."""
+    lines = [rows[0], [alignment] * len(rows[0]), *rows[1:]]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -75,11 +76,6 @@ def sizes(config: DictConfig) -> str:
     parameters = sum(p.numel() for p in model.parameters()) / 1e6
     widths = dict.fromkeys((config.model.embedding_dim, config.model.encoder.dim, config.model.decoder.dim))
     return f"{' / '.join(map(str, widths))}, {parameters:.1f} M"
-
-
-def purpose(path: Path) -> str:
-    """Return the first line of a config file."""
-    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
 
 if __name__ == "__main__":

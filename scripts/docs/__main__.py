@@ -1,7 +1,7 @@
 """Build the documentation site into build/docs/html: `make docs`, or `python -m scripts.docs` with the extra `docs`.
 
 Its pages are those of `docs/`, which read well without it, a page for each attention preset and the interface of the
-package. A warning, such as a broken link or a page without a place in docs/index.md, fails the build.
+package. A warning, such as a broken link or a page that docs/index.md does not link to, fails the build.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path, PurePosixPath
 
 from scripts.docs.attention_pages import write_attention_pages, write_changed
-from scripts.docs.site_links import ROOT, pages, relink, site_path, unlisted
+from scripts.docs.site_links import ROOT, pages, relink, site_path, titled, unlisted
 from seq2seq_attn.errors import UserError, reports_user_errors
 
 BUILD = ROOT / "build/docs"
@@ -32,8 +32,8 @@ def main() -> None:
         from sphinx.application import Sphinx
     except ImportError:
         raise UserError("the documentation is built by Sphinx; run `make docs`, or pip install -e '.[docs]'") from None
-    for sentence in unlisted():
-        raise UserError(sentence)
+    if missing := unlisted():
+        raise UserError("; ".join(missing))
     source = BUILD / "source"
     write_sources(source)
     app = Sphinx(
@@ -42,8 +42,8 @@ def main() -> None:
     app.build()
     if app.statuscode:
         raise UserError("the documentation has the mistakes that are named above; correct them and run `make docs`")
-    if found := loaded_from_network(BUILD / "html"):
-        raise UserError(f"{found[0]} is loaded from the network; the documentation must be readable without one")
+    if loaded := loaded_from_network(BUILD / "html"):
+        raise UserError(f"{loaded[0]} is loaded from the network; the documentation must be readable without one")
     print(f"Open {BUILD / 'html' / 'index.html'} in a browser.")
 
 
@@ -54,9 +54,9 @@ def write_sources(source: Path) -> None:
         ROOT / "docs", source, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.md", "*.html", "*.yaml")
     )
     for page in (ROOT / "docs").rglob("*.html"):
-        place = BUILD / "extra" / page.relative_to(ROOT / "docs")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(page, place)
+        location = BUILD / "extra" / page.relative_to(ROOT / "docs")
+        location.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(page, location)
     write_attention_pages(source, copied)
     for page in pages():
         write_page(page, source, copied)
@@ -67,9 +67,9 @@ def write_sources(source: Path) -> None:
             if file.suffix == ".md":
                 write_page(file, source, copied)
             elif (ROOT / file).is_file():
-                place = source / site_path(file)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / file, place)
+                location = source / site_path(file)
+                location.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / file, location)
 
 
 def write_page(page: PurePosixPath, source: Path, copied: set[PurePosixPath]) -> None:
@@ -80,9 +80,9 @@ def write_page(page: PurePosixPath, source: Path, copied: set[PurePosixPath]) ->
         text = relink(text, page, site_path(page), copied)
         if site_path(page).parts[0] == "repository":
             text = f"---\norphan: true\n---\n\n{text}"
-    place = source / site_path(page)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_changed(place, text)
+    location = source / site_path(page)
+    location.parent.mkdir(parents=True, exist_ok=True)
+    write_changed(location, text)
 
 
 def with_toctrees(text: str) -> str:
@@ -90,13 +90,13 @@ def with_toctrees(text: str) -> str:
     seen: set[str] = set()
     sections = re.split(r"(?m)^(?=## )", text)
     for number, section in enumerate(sections[1:], start=1):
-        named = re.findall(r"\[([^]]+)\]\(([^):]+\.(?:md|rst))\)", section)
-        entries = [f"{title} <{page}>" for title, page in named if page not in seen]
-        seen.update(page for _, page in named)
+        listed = titled(section)
+        entries = [f"{title} <{page}>" for title, page in listed if page not in seen]
+        seen.update(page for _, page in listed)
         if entries:
             caption = section.partition("\n")[0].removeprefix("## ")
-            listed = "\n".join(entries)
-            sections[number] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n\n"
+            lines = "\n".join(entries)
+            sections[number] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n\n"
     return "".join(sections)
 
 

@@ -6,16 +6,16 @@ import json
 import re
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import yaml
 from torch import Tensor
 
+from scripts.checks.architecture_table import markdown
+from scripts.conf_files import ATTENTION, parsed, parts_of, presets, purpose
 from scripts.docs.site_links import ROOT, relink, titles
 from scripts.docs.worked_example import HEADS, TOKENS, WIDTH, small_options, weights
 from seq2seq_attn.attention.build import reads_history
 
-CONF = ROOT / "conf/attention"
 FOLDER = PurePosixPath("attentions")
 SECTIONS = {
     "score": "Scores", "pattern": "Patterns", "normalizer": "Normalizers", "mix": "Mixes", "gate": "Gates",
@@ -41,25 +41,11 @@ def write_changed(file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def presets() -> list[str]:
-    return sorted(path.stem for path in CONF.glob("*.yaml"))
-
-
-def parts_of(preset: str) -> dict[str, str]:
-    """Return the option of each part that a preset has."""
-    chosen = [entry for entry in parsed(preset)["defaults"] if isinstance(entry, dict)]
-    return {part: option for entry in chosen for part, option in entry.items() if option is not None}
-
-
-def parsed(name: str) -> dict[str, Any]:
-    return yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
-
-
-def purpose(preset: str) -> str:
-    """Return the first line of a preset's file, with a link to the paper."""
-    first = (CONF / f"{preset}.yaml").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+def linked_purpose(preset: str) -> str:
+    """Return what a preset is, with a link to the paper."""
     return ADDRESS.sub(
-        lambda match: f"[{match[0]}](https://{f'arxiv.org/abs/{match[1]}' if match[1] else match[2]})", first
+        lambda match: f"[{match[0]}](https://{f'arxiv.org/abs/{match[1]}' if match[1] else match[2]})",
+        purpose(ATTENTION / f"{preset}.yaml"),
     )
 
 
@@ -67,14 +53,14 @@ def attention_page(preset: str, copied: set[PurePosixPath]) -> str:
     """Return the page of a preset, in the Markdown of MyST."""
     parts = parts_of(preset)
     sections = [
-        f"# {preset}\n\n{purpose(preset)}.\n\n{described()[preset][1]}\n\n```\n{command(preset)}\n```",
+        f"# {preset}\n\n{linked_purpose(preset)}.\n\n{described()[preset][1]}\n\n```\n{command(preset)}\n```",
         f"## Formula\n\n{formulas(parts)}",
         f"![Attention maps of {preset}](images/attention/{preset}.png)\n\n[What the picture shows](#presets).",
         "## Parts\n\n" + "\n\n".join(part_text(part, option) for part, option in parts.items()),
         f"## A worked number\n\n{worked(preset)}",
         f"## Where it runs\n\n{architectures(preset)}",
         f"## Cost\n\n{cost(preset)}",
-        *([f"## Measured\n\n{found}"] if (found := measured(preset)) else []),
+        *([f"## Measured\n\n{tables}"] if (tables := measured(preset)) else []),
         f"## Code and configuration\n\n{code(preset, parts)}",
     ]
     text = "\n\n".join(sections)
@@ -85,7 +71,8 @@ def attention_page(preset: str, copied: set[PurePosixPath]) -> str:
 
 def command(preset: str) -> str:
     """Return a command that trains it where it was proposed: values without a projection are those of an RNN."""
-    return f"python train.py attention={preset}" + (" model=transformer" if parsed(preset)["project_values"] else "")
+    projects = parsed(ATTENTION / f"{preset}.yaml")["project_values"]
+    return f"python train.py attention={preset}" + (" model=transformer" if projects else "")
 
 
 def formulas(parts: dict[str, str]) -> str:
@@ -125,11 +112,11 @@ def references() -> list[str]:
 @cache
 def described() -> dict[str, tuple[str, str]]:
     """Return the group and the description of each preset, from docs/attention.md."""
-    found = {}
+    descriptions = {}
     for group in section("Presets").split("\n### ")[1:]:
         for preset, text in re.findall(r"^`(\w+)`: (.+?)\n\n!\[", group, re.MULTILINE | re.DOTALL):
-            found[preset] = (group.partition("\n")[0], text)
-    return found
+            descriptions[preset] = (group.partition("\n")[0], text)
+    return descriptions
 
 
 def part_text(part: str, option: str) -> str:
@@ -162,19 +149,14 @@ def worked(preset: str) -> str:
         "the vector of a score is 1, every bias is 0, and all else is as before training with seed 0. "
         + (f"The sizes are small: {options}. " if options else "")
         + f"The first head has these weights, a row for each query:\n\n{matrix(weights(preset))}\n\n"
-        "The page is built by the code that it describes, so these are its numbers."
+        "These weights are computed when the page is built."
     )
 
 
 def matrix(rows: Tensor) -> str:
     head = ["query", *(f"key {s}" for s in range(rows.shape[1]))]
     body = [[str(t), *(f"{weight:.3f}" if weight else "0" for weight in row)] for t, row in enumerate(rows.tolist())]
-    return table([head, *body])
-
-
-def table(rows: list[list[str]]) -> str:
-    lines = [rows[0], ["--:" for _ in rows[0]], *rows[1:]]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown([head, *body], "--:")
 
 
 def architectures(preset: str) -> str:
@@ -182,8 +164,8 @@ def architectures(preset: str) -> str:
     lines = (ROOT / "docs/presets.md").read_text(encoding="utf-8").partition("| `attention=` | `model=")[2].splitlines()
     head = cells(f"| `attention=` | `model={lines[0]}")
     row = next(cells(line) for line in lines if line.startswith(f"| `{preset}` |"))
-    told = [f"- {model}: {answer}" for model, answer in zip(head[1:], row[1:], strict=True)]
-    return "\n".join(told) + "\n\n[Every attention in every architecture](presets.md) says what was tried."
+    answers = [f"- {model}: {answer}" for model, answer in zip(head[1:], row[1:], strict=True)]
+    return "\n".join(answers) + "\n\n[Every attention in every architecture](presets.md) says what was tried."
 
 
 def cost(preset: str) -> str:
@@ -198,8 +180,8 @@ def cost(preset: str) -> str:
         return "It needs the weights of the steps before, so a whole sequence at once was not measured."
     return (
         f"A step of self-attention, forward and backward, on one thread ({about['processor']}, width {about['width']}, "
-        f"{about['heads']} heads). ×: the time of `multihead` divided by this one; above 1 is faster.\n\n{table(rows)}"
-        "\n\n[The cost of every attention](benchmarks/cost_curves.md) has all lengths."
+        f"{about['heads']} heads). ×: the time of `multihead` divided by this one; above 1 is faster.\n\n"
+        f"{markdown(rows, '--:')}\n\n[The cost of every attention](benchmarks/cost_curves.md) has all lengths."
     )
 
 
@@ -210,23 +192,23 @@ def costs(seconds: float, reference: float, memory: int) -> list[str]:
 
 def measured(preset: str) -> str:
     """Return the tables of the documentation that have a row of the preset."""
-    found = []
+    tables = []
     for page in sorted((ROOT / "docs").rglob("*.md")):
         text, name = page.read_text(encoding="utf-8"), page.relative_to(ROOT / "docs").as_posix()
         if name in {"attention.md", "presets.md", "benchmarks/cost_curves.md"}:
             continue
         if re.search(rf"^\|(?: [^|]+ \|)? `?{preset}`? \|", text, re.MULTILINE):
-            found.append(f"- [{titles()[name]}]({name})")
-    return "\n".join(found)
+            tables.append(f"- [{titles()[name]}]({name})")
+    return "\n".join(tables)
 
 
 def code(preset: str, parts: dict[str, str]) -> str:
     """Return references to the classes, and the configuration files."""
     files = [preset, *(f"{part}/{option}" for part, option in parts.items())]
-    targets = [parsed(file)["_target_"] for file in files]
+    targets = [parsed(ATTENTION / f"{file}.yaml")["_target_"] for file in files]
     listed = "\n".join(f"- {{py:class}}`~{target}`" for target in dict.fromkeys(targets))
     shown = "\n\n".join(
-        f"`conf/attention/{file}.yaml`:\n\n```yaml\n{(CONF / f'{file}.yaml').read_text(encoding='utf-8')}```"
+        f"`conf/attention/{file}.yaml`:\n\n```yaml\n{(ATTENTION / f'{file}.yaml').read_text(encoding='utf-8')}```"
         for file in files
     )
     return f"{listed}\n\n{shown}"
@@ -240,7 +222,7 @@ def index_page(copied: set[PurePosixPath]) -> str:
     )
     for group in dict.fromkeys(group for group, _ in described().values()):
         names = [preset for preset, (own, _) in described().items() if own == group]
-        lines = "\n".join(f"- [`{name}`](attentions/{name}.md): {purpose(name)}" for name in names)
+        lines = "\n".join(f"- [`{name}`](attentions/{name}.md): {linked_purpose(name)}" for name in names)
         entries = "\n".join(names)
         text += f"\n## {group}\n\n{lines}\n\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
     return relink(text, PurePosixPath("docs/attention.md"), FOLDER / "index.md", copied)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[2]
-LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^)#\s]*)(#[^)\s]*)?(?=[)\s])")
+LINK = re.compile(r"(?:\[(?P<title>[^][]*))?\]\((?![a-z]+:)(?P<path>[^)#\s]*)(?P<anchor>#[^)\s]*)?(?=[)\s])")
 CODE = re.compile(r"^(```+).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
 
@@ -32,19 +32,28 @@ def titles() -> dict[str, str]:
     """Return the name that docs/index.md gives to each page of `docs/`, by its path there."""
     text = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     named: dict[str, str] = {}
-    for title, page in re.findall(r"\[([^]]+)\]\(([^):]+\.md)\)", text):
+    for title, page in titled(text):
         named.setdefault(page, title)
     return named
 
 
+def titled(text: str) -> list[tuple[str, str]]:
+    """Return the title and the path of each relative link to a whole page."""
+    return [
+        (link["title"], link["path"])
+        for link in LINK.finditer(text)
+        if link["title"] and link["path"].endswith((".md", ".rst")) and not link["anchor"]
+    ]
+
+
 def links(text: str, page: PurePosixPath) -> Iterator[tuple[PurePosixPath, str]]:
     """Yield the target of each relative link of a page, relative to the repository, and its anchor."""
-    for match in LINK.finditer(without_code(text)):
-        yield target_of(match, page), match[2] or ""
+    for link in LINK.finditer(without_code(text)):
+        yield target_of(link, page), link["anchor"] or ""
 
 
 def target_of(link: re.Match[str], page: PurePosixPath) -> PurePosixPath:
-    return PurePosixPath(posixpath.normpath(page.parent / link[1])) if link[1] else page
+    return PurePosixPath(posixpath.normpath(page.parent / link["path"])) if link["path"] else page
 
 
 def without_code(text: str) -> str:
@@ -58,8 +67,8 @@ def site_path(path: PurePosixPath) -> PurePosixPath:
     return PurePosixPath("changelog.md") if path.name == "CHANGELOG.md" else "repository" / path
 
 
-def relink(text: str, page: PurePosixPath, place: PurePosixPath, copied: set[PurePosixPath]) -> str:
-    """Return the text of a page of the repository as it is at a place of the site, with the links that lead there.
+def relink(text: str, page: PurePosixPath, location: PurePosixPath, copied: set[PurePosixPath]) -> str:
+    """Return the text of a page of the repository as it is at a location of the site, with the links from there.
 
     Args:
         copied: receives the files outside of `docs/` that the page links to.
@@ -67,13 +76,14 @@ def relink(text: str, page: PurePosixPath, place: PurePosixPath, copied: set[Pur
 
     def translated(link: re.Match[str]) -> str:
         target = target_of(link, page)
-        if target == page and site_path(page) == place:
+        if target == page and site_path(page) == location:
             return link[0]
         if target.parts[0] != "docs":
             copied.add(target)
-        relative = posixpath.relpath(site_path(target), place.parent)
+        relative = posixpath.relpath(site_path(target), location.parent)
         scheme = "site:" if target.suffix == ".html" else ""  # a file that is served as it is
-        return f"{scheme}{relative}{link[2] or ''}"
+        before = link[0][: link.start("path") - link.start()]
+        return f"{before}{scheme}{relative}{link['anchor'] or ''}"
 
     parts, end = [], 0
     for code in CODE.finditer(text):

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor, nn
 
+from scripts.conf_files import ATTENTION, parsed
 from seq2seq_attn.attention.build import build_attention, reads_history
 
-CONF = Path(__file__).parents[2] / "conf/attention"
 LENGTH, HEADS, WIDTH = 6, 8, 2
 SMALL = {
     "k": 2, "max_length": LENGTH, "block_length": 2, "num_blocks": 2, "num_buckets": 2, "num_rounds": 1, "rank": 2,
@@ -23,20 +22,20 @@ TOKENS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (2.0, 0.0), (0.0, 2.0), (1.0, 2.0)
 
 def small_options(preset: str) -> list[str]:
     """Return overrides that make the sizes of a preset's parts small enough for six tokens."""
-    return sorted(set(small_values(CONF / f"{preset}.yaml", "")))
+    return sorted(set(small_values(ATTENTION / f"{preset}.yaml", "")))
 
 
 def small_values(file: Path, node: str) -> list[str]:
-    content: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
+    content = parsed(file)
     small: dict[str, Any] = SMALL | OF_PART.get(file.stem, {})
-    found = [f"{node}{key}={str(small[key]).replace(' ', '')}" for key in content if key in small]
+    overrides = [f"{node}{key}={str(small[key]).replace(' ', '')}" for key in content if key in small]
     for entry in content.get("defaults", []):
         for group, option in entry.items() if isinstance(entry, dict) else ():
             if option is not None:
                 folder, _, name = group.partition("@")
-                folder = CONF / folder.removeprefix("/attention/") if folder.startswith("/") else file.parent / folder
-                found += small_values(folder / f"{option}.yaml", f"{node}{name or group}.")
-    return found
+                parent = ATTENTION.parent / folder[1:] if folder.startswith("/") else file.parent / folder
+                overrides += small_values(parent / f"{option}.yaml", f"{node}{name or group}.")
+    return overrides
 
 
 def weights(preset: str) -> Tensor:

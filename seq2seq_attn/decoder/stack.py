@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, final
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -12,6 +11,8 @@ from seq2seq_attn.decoder.cell import Cell, CellState
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.dropout import dropout
+from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.nn.tanh import tanh
 
 StackState = tuple[CellState, ...]
 
@@ -57,7 +58,7 @@ class Stack(nn.Module):
         self.states_per_cell = first.kind.num_states
         self.state_dims = ((hidden_dim,) * self.states_per_cell,) * num_layers
         width = num_layers * self.states_per_cell * hidden_dim
-        self.bridge = nn.Linear(summary_dim, width) if start == "summary" else None
+        self.bridge = Linear(summary_dim, width) if start == "summary" else None
         self.dropout = dropout
 
     def check_encoder(self, encoder: Encoder) -> None:
@@ -74,7 +75,7 @@ class Stack(nn.Module):
         if self.bridge is None:
             return encoded.states
         per_cell = self.states_per_cell
-        states = torch.tanh(self.bridge(encoded.summary)).chunk((1 + len(self.above)) * per_cell, -1)
+        states = tanh(self.bridge(encoded.summary)).chunk((1 + len(self.above)) * per_cell, -1)
         return tuple(states[i : i + per_cell] for i in range(0, len(states), per_cell))
 
     def known(self, embedded: Float[Tensor, "batch target known_dim"]) -> tuple[Float[Tensor, "batch gates"], ...]:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.nn.search_mode import in_search
+from seq2seq_attn.nn.search_mode import rounding_may_differ
 
 
 def split_heads(x: Float[Tensor, "batch length dim"], num_heads: int) -> Float[Tensor, "batch heads length width"]:
@@ -92,7 +92,7 @@ def matmul_heads(
 
     In a step of a search, the sentences become the rows of one product, for which the matrices need no copies.
     """
-    if x.dim() == 4 and x.shape[2] == 1 and weight.dim() == 3 and in_search():
+    if x.dim() == 4 and x.shape[2] == 1 and weight.dim() == 3 and rounding_may_differ():
         return (x.squeeze(2).transpose(0, 1) @ weight).transpose(0, 1).unsqueeze(2)
     return x @ weight
 

@@ -1,4 +1,7 @@
-"""Linear layers which, in a search on a CPU, oneDNN computes where MKL, torch's library for float32, is slower."""
+"""Linear layers; in a search on a CPU, by oneDNN where that is faster than MKL.
+
+Every module of the package uses these instead of torch's own.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.nn.search_mode import in_search
+from seq2seq_attn.nn.search_mode import rounding_may_differ
 
 # Multiplications from which oneDNN is faster on one core of an EPYC (Zen 5): a call costs 12 us, one of MKL 2.
 MIN_PRODUCTS = 2**20
@@ -31,7 +34,7 @@ def linear(
     bias: Float[Tensor, "output_dim"] | None,
 ) -> Float[Tensor, "*rows output_dim"]:
     """Return W x + b."""
-    large = in_search() and x.numel() * weight.shape[0] >= MIN_PRODUCTS
+    large = rounding_may_differ() and x.numel() * weight.shape[0] >= MIN_PRODUCTS
     single = large and x.is_cpu and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
     if single and onednn_is_faster():
         return onednn_linear(x, weight, bias)
@@ -59,7 +62,7 @@ def onednn_is_faster() -> bool:
 
     One core of an EPYC (Zen 5) multiplies 64 rows by 128 x 8,000 at 84 GFLOP/s by MKL, and at 204 by oneDNN.
     """
-    information = Path("/proc/cpuinfo")
-    is_intel = not information.exists() or "GenuineIntel" in information.read_text()
+    cpuinfo = Path("/proc/cpuinfo")
+    mkl_is_fast = not cpuinfo.exists() or "GenuineIntel" in cpuinfo.read_text()
     has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return has_onednn and not is_intel and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return has_onednn and not mkl_is_fast and torch.backends.cpu.get_cpu_capability() == "AVX512"

@@ -26,6 +26,6 @@ def search_mode() -> Iterator[None]:
         IN_SEARCH.reset(token)
 
 
-def in_search() -> bool:
-    """Return whether a search runs, and no program of torch.compile or torch.export is traced, which cannot ask."""
+def rounding_may_differ() -> bool:
+    """Return whether a search runs; False while torch.compile or torch.export traces."""
     return not torch.compiler.is_compiling() and IN_SEARCH.get()

@@ -6,9 +6,9 @@ from typing import final
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.linear import Linear, linear
 
 
 @final
@@ -29,7 +29,7 @@ class Join(nn.Module):
             raise UserError(f"position.join={join} is unknown; use position.join=add or position.join=concat")
         self.project = None
         if join == "concat":
-            self.project = nn.Linear(2 * dim, dim, bias=False)
+            self.project = Linear(2 * dim, dim, bias=False)
             nn.init.xavier_uniform_(self.project.weight)
 
     def forward(
@@ -39,4 +39,4 @@ class Join(nn.Module):
             return embedded + position
         # W [e; p] = W_left e + W_right p: a position is projected once for all sentences.
         left, right = self.project.weight.chunk(2, 1)
-        return F.linear(embedded, left) + F.linear(position, right)
+        return linear(embedded, left, None) + linear(position, right, None)

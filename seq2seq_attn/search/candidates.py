@@ -53,7 +53,10 @@ def best_tokens(
 
 
 def likeliest_token(log_probs: Float[Tensor, "rows vocabulary"]) -> tuple[Float[Tensor, "rows"], Int[Tensor, "rows"]]:
-    """Return what `max` would, ties to the lower id: the maximum is in the first chunk with the largest maximum."""
+    """Return what `max` would for rows without NaN, ties to the lower id.
+
+    The maximum is in the first chunk with the largest maximum.
+    """
     vocabulary = log_probs.shape[1]
     cut = vocabulary - vocabulary % CHUNK
     if cut == 0 or len(log_probs) < FEW_ROWS:

@@ -91,6 +91,21 @@ def test_rows_are_written_and_drawn_and_measured_once(processes: list[list[str]]
     assert output.with_name("costs_both_sides_1.png").stat().st_size > 10_000
 
 
+def test_a_page_drawn_again_names_the_commands_that_measured(processes: list[list[str]], tmp_path: Path) -> None:
+    output = tmp_path / "costs.json"
+    given = [*SMALL, "--presets", "multihead", "--output", str(output)]
+    for lengths in (["16", "24"], ["32"], ["16", "32"]):  # the last finds all of its rows
+        script.main([*given, "--lengths", *lengths])
+    page = output.with_suffix(".md").read_text(encoding="utf-8")
+    made = "python -m scripts.benchmarks.cost_curves --presets multihead --lengths {} --width 16 --repeats 1 --least 1"
+    commands = [f"`{made.format(lengths)} --output costs.json`" for lengths in ("16 24", "32")]
+    assert "positions of width 16" in page
+    assert page.endswith(f"\nMade by {' and '.join(commands)}.\n")
+    output.with_suffix(".md").unlink()
+    script.main(["--draw", "--output", str(output)])
+    assert output.with_suffix(".md").read_text(encoding="utf-8") == page
+
+
 def test_figures_of_another_width_are_not_continued(processes: list[list[str]], tmp_path: Path) -> None:
     given = ["--presets", "multihead", "--lengths", "16", "--output", str(tmp_path / "costs.json")]
     script.main([*SMALL, *given])
@@ -106,9 +121,12 @@ def test_a_length_that_does_not_fit_is_a_row(tmp_path: Path) -> None:
     assert [row[4] for row in json.loads(output.read_bytes())["rows"]] == ["", "out of memory"]
 
 
-def test_a_page_names_the_command_that_measured_it() -> None:
+def test_a_page_names_the_command_that_measured_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(script.ROOT)
     usual = "python -m scripts.benchmarks.cost_curves"
     assert script.command(script.parse(["--draw"])) == usual
     words = ["--families", "feature maps", "patterns", "--threads", "1", "2", "--output", "long.json"]
     command = script.command(script.parse(words))
     assert command == f"{usual} --families 'feature maps' patterns --threads 1 2 --output long.json"
+    for file, shown in ((script.ROOT / "docs/long.json", "docs/long.json"), (tmp_path / "long.json", "long.json")):
+        assert script.command(script.parse(["--output", str(file)])) == f"{usual} --output {shown}"

@@ -24,7 +24,7 @@ def test_every_pair_has_a_cell_and_at_least_seventy_run() -> None:
 
 
 def test_every_preset_has_the_row_of_its_parts() -> None:
-    rows = [script.HEAD, *map(script.parts_of, options("attention"))]
+    rows = [script.HEAD, *map(script.parts_row, options("attention"))]
     assert {len(row) for row in rows} == {len(script.HEAD)}
     assert script.markdown(rows) in PARTS
 

@@ -101,6 +101,16 @@ def test_compiled_code_and_func_transforms_get_torchs_operation(monkeypatch: pyt
     assert torch.equal(ours, F.dropout(x, 0.3))
 
 
+def test_a_subclass_of_tensor_gets_torchs_operation() -> None:
+    class Wrapped(Tensor):
+        pass
+
+    x = torch.randn(61, 97).as_subclass(Wrapped)
+    ours = seeded(x, 0.3)
+    torch.manual_seed(3)
+    assert torch.equal(ours, F.dropout(x, 0.3))
+
+
 def test_no_other_dropout_is_in_the_package() -> None:
     files = [file for file in (ROOT / "seq2seq_attn").rglob("*.py") if file != ROOT / "seq2seq_attn/nn/dropout.py"]
     assert len(files) > 100

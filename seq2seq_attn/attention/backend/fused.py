@@ -22,7 +22,7 @@ from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
 from seq2seq_attn.nn.masked import masked_softmax
-from seq2seq_attn.nn.search_mode import in_search
+from seq2seq_attn.nn.search_mode import rounding_may_differ
 
 MAX_CACHED_PAIRS = 2**19  # of one mask: a short sentence takes no longer than its mask
 MAX_CACHED_MASKS = 32
@@ -185,7 +185,7 @@ def plain_is_faster(
     query: Float[Tensor, "batch heads target width"], keys: Float[Tensor, "batch kv_heads source width"]
 ) -> bool:
     """Return whether plain operations are faster than the fused kernel: on a CPU, for few queries of a search."""
-    if not (in_search() and query.is_cpu and query.dtype in (torch.float32, torch.float64)):
+    if not (rounding_may_differ() and query.is_cpu and query.dtype in (torch.float32, torch.float64)):
         return False
     # the products would copy shared heads of keys, and keys whose heads are neighbours in memory
     return query.shape[2] <= FEW_QUERIES and query.shape[1] == keys.shape[1] and keys.stride(1) >= keys.stride(2)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.pattern.pattern import Pattern, check_k
 from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.precision import at_least_float32
+from seq2seq_attn.nn.tanh import tanh
 
 
 @final
@@ -46,7 +47,7 @@ class LocalPPattern(Pattern):
         aligned: Int[Tensor, "target"],
         end: Int[Tensor, "#batch target"],
     ) -> Float[Tensor, "batch target"]:
-        logit = torch.tanh(self.project_query(query)) @ self.vector[0]
+        logit = tanh(self.project_query(query)) @ self.vector[0]
         # bfloat16 has no number between 128 and 129: positions need a wider type.
         return end * torch.sigmoid(at_least_float32(logit))
 

@@ -7,12 +7,12 @@ from typing import final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq_attn.attention.score.additive import vector_of_tanh
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, split_heads
+from seq2seq_attn.nn.linear import Linear, linear
 
 
 @final
@@ -28,7 +28,7 @@ class ConcatScore(Score):
         hidden_dim = hidden_dim or query_dim
         check_heads("attention.score.hidden_dim", hidden_dim, num_heads)
         self.num_heads, self.query_dim = num_heads, query_dim
-        self.project = nn.Linear(query_dim + key_dim, hidden_dim, bias=False)
+        self.project = Linear(query_dim + key_dim, hidden_dim, bias=False)
         self.vector = nn.Parameter(torch.empty(num_heads, hidden_dim // num_heads))
         nn.init.xavier_uniform_(self.project.weight)
         nn.init.xavier_uniform_(self.vector)
@@ -37,12 +37,12 @@ class ConcatScore(Score):
         self, query: Float[Tensor, "batch target query_dim"]
     ) -> tuple[Float[Tensor, "batch heads target width"]]:
         # W [q; k] = W_left q + W_right k, so that no pair is ever written out.
-        return (split_heads(F.linear(query, self.project.weight[:, : self.query_dim]), self.num_heads),)
+        return (split_heads(linear(query, self.project.weight[:, : self.query_dim], None), self.num_heads),)
 
     def prepare_keys(
         self, keys: Float[Tensor, "batch source key_dim"]
     ) -> tuple[Float[Tensor, "batch heads source width"]]:
-        return (split_heads(F.linear(keys, self.project.weight[:, self.query_dim :]), self.num_heads),)
+        return (split_heads(linear(keys, self.project.weight[:, self.query_dim :], None), self.num_heads),)
 
     def forward(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions

@@ -14,6 +14,7 @@ from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.heads import split_heads
+from seq2seq_attn.nn.linear import Linear
 
 
 @final
@@ -52,7 +53,7 @@ class CoverageScore(ReadsHistory, Score):
                     f"attention.score.max_fertility={max_fertility} is not above 0; take 2.0, or null for a fertility "
                     "of 1 for every word"
                 )
-            self.fertility = nn.Linear(key_dim, num_heads, bias=False)
+            self.fertility = Linear(key_dim, num_heads, bias=False)
             nn.init.zeros_(self.fertility.weight)
             self.key_parts = 2
 

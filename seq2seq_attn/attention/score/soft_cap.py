@@ -75,4 +75,5 @@ class SoftCapScore(Score):
     def forward(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
+        # torch's tanh: near 0, the one of nn/tanh.py is less exact, and the cap would multiply its error
         return self.cap * (self.score(query, keys, positions) / self.cap).tanh()
