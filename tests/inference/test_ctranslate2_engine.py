@@ -23,7 +23,7 @@ BEAM = ("search=beam", "search.beam_size=5", "search.patience=1.0", "search.limi
 
 @pytest.fixture(scope="module")
 def ctranslate2() -> ModuleType:
-    return pytest.importorskip("ctranslate2", reason="pip install 'seq2seq-attn[serve]'")
+    return pytest.importorskip("ctranslate2", reason="pip install 'seq2seq_attn[serve]'")
 
 
 @pytest.fixture(scope="module")
