@@ -108,8 +108,8 @@ def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_mo
     for callback in trainer.callbacks:
         if isinstance(callback, EarlyStopping) and callback.state_key in states:
             states[callback.state_key]["patience"] = callback.patience
-    of_muon = {"hidden_matrices": []} if "hidden_matrices" in named_arguments(pl_module.optimizer) else {}
-    fresh = pl_module.optimizer([nn.Parameter(torch.zeros(()))], **of_muon)
+    empty: dict[str, Any] = {"hidden_matrices": []} if "hidden_matrices" in named_arguments(pl_module.optimizer) else {}
+    fresh = pl_module.optimizer([nn.Parameter(torch.zeros(()))], **empty)
     keys = {change.key for change in changed}
     for group in checkpoint["optimizer_states"][0]["param_groups"]:
         group |= {name: value for name, value in fresh.param_groups[0].items() if f"optimizer.{name}" in keys}

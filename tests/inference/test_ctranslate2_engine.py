@@ -136,7 +136,7 @@ def test_a_search_that_means_something_else_there_is_refused(overrides: tuple[st
 
 def test_without_ctranslate2_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(UserError, match=r"pip install 'seq2seq-attn\[serve\]'"):
+    with pytest.raises(UserError, match=r"pip install 'seq2seq_attn\[serve\]'"):
         engine_of("anywhere")
 
 
