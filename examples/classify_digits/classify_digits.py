@@ -105,7 +105,7 @@ def read_digits(seed: int) -> tuple[Split, Split]:
         from sklearn.datasets import load_digits
         from sklearn.model_selection import train_test_split
     except ImportError as error:
-        raise UserError("the digits are in scikit-learn: pip install 'seq2seq-attn[examples]'") from error
+        raise UserError("the digits are in scikit-learn: pip install 'seq2seq_attn[examples]'") from error
     digits = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float) / 16
     parts = train_test_split(

@@ -1,7 +1,7 @@
 """Benchmark of decoding, in sentences per second, ours and others: `python -m scripts.benchmarks.decoding RUN`.
 
 All programs decode with the weights of the run, a pre-norm Transformer: ours, a plain PyTorch loop with a cache
-(`decode_plainly.py`), CTranslate2 in float32 (`pip install 'seq2seq-attn[serve]'`) and, with `--peers joeynmt`, JoeyNMT
+(`decode_plainly.py`), CTranslate2 in float32 (`pip install 'seq2seq_attn[serve]'`) and, with `--peers joeynmt`, JoeyNMT
 2.3 in a separate environment. Times are from text to text. The programs take turns, so that other load on the machine
 affects all of them; the page reports the median and the fastest turn of each.
 For a quick run: `--sentences 40 --turns 1 --lengths 25 50`.

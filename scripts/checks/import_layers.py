@@ -26,7 +26,7 @@ LAYERS = (
     ("position", "data"),
     ("objective", "feed_forward"),
     ("nn", "tokenizer", "distributed"),
-    ("options", "batch", "files", "paths"),
+    ("options", "batch", "factory", "files", "paths"),
     ("process", "markdown"),
     ("errors",),
     ("text",),

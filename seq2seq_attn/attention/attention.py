@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.backend import blocks, dense, fused, step, table
 from seq2seq_attn.attention.backend.request import ChangeWeights, HeadOutput, Parts, Request
-from seq2seq_attn.attention.build_part import build_part, named_arguments
+from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.head_sizes import HeadSizes, head_sizes
 from seq2seq_attn.attention.history import History, check_no_history, reads_history
@@ -24,6 +24,7 @@ from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.heads import join_heads, split_heads

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from functools import partial
 from typing import Any
 
 from seq2seq_attn.errors import UserError
-
-
-def named_arguments(part: partial[Any]) -> set[str]:
-    """Return the names of a part's constructor arguments."""
-    return set(inspect.signature(part.func).parameters)
+from seq2seq_attn.factory import named_arguments
 
 
 def build_part(part: partial[Any], **sizes: Any) -> Any:

@@ -15,8 +15,8 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from seq2seq_attn.checkpoint.resume import Change, changes
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.logger.csv_logger import CsvLogger
-from seq2seq_attn.scheduler.schedule import takes_total
 
 log = logging.getLogger(__name__)
 NOTHING = {"ready": 0, "started": 0, "processed": 0, "completed": 0}
@@ -108,7 +108,8 @@ def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_mo
     for callback in trainer.callbacks:
         if isinstance(callback, EarlyStopping) and callback.state_key in states:
             states[callback.state_key]["patience"] = callback.patience
-    fresh = pl_module.optimizer([nn.Parameter(torch.zeros(()))])
+    empty: dict[str, Any] = {"hidden_matrices": []} if "hidden_matrices" in named_arguments(pl_module.optimizer) else {}
+    fresh = pl_module.optimizer([nn.Parameter(torch.zeros(()))], **empty)
     keys = {change.key for change in changed}
     for group in checkpoint["optimizer_states"][0]["param_groups"]:
         group |= {name: value for name, value in fresh.param_groups[0].items() if f"optimizer.{name}" in keys}
@@ -162,7 +163,7 @@ def reschedule(trainer: Any, steps: int) -> None:
 
 def say_changes(changed: list[Change], trainer: Any, pl_module: Any) -> None:
     rate = trainer.optimizers[0].param_groups[0]["lr"]
-    planned = takes_total(pl_module.scheduler)
+    planned = "total_steps" in named_arguments(pl_module.scheduler)
     schedule = f", its schedule is computed over {trainer.estimated_stepping_batches:,} steps" if planned else ""
     values = ", ".join(map(str, changed))
     log.info(f"From step {trainer.global_step:,} on: {values}; the learning rate is {rate:.3g}{schedule}")

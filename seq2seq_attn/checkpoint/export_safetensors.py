@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
+from seq2seq_attn.checkpoint.load import PUBLISHED_OPTIONS, check_saved_options, find_checkpoint, read_checkpoint
 from seq2seq_attn.checkpoint.published import write_published
 from seq2seq_attn.errors import reports_user_errors
 
@@ -19,6 +19,9 @@ from seq2seq_attn.errors import reports_user_errors
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", help="a run folder or a .ckpt file")
-    parser.add_argument("folder", type=Path, help="must not exist yet")
+    parser.add_argument("folder", type=Path, help="must be empty, or not exist yet")
     options = parser.parse_args(arguments)
-    write_published(read_checkpoint(find_checkpoint(options.run)), options.folder)
+    file = find_checkpoint(options.run, "RUN")
+    checkpoint = read_checkpoint(file)
+    check_saved_options(checkpoint["config"], PUBLISHED_OPTIONS, file)
+    write_published(checkpoint, options.folder)

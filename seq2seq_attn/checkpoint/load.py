@@ -19,7 +19,9 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 FORMAT = 3
 KEYS = {"format": int, "config": dict, "tokenizer": dict, "state_dict": dict}  # what a model is rebuilt from
-LANGUAGES = {"data.source_language": str, "data.target_language": str}
+LANGUAGES: dict[str, Any] = {"data.source_language": str, "data.target_language": str}
+PUBLISHED_OPTIONS = LANGUAGES | dict.fromkeys(("model", "search", "data"), dict)
+PUBLISHED_OPTIONS |= dict.fromkeys(("choices", "guided_alignment", "metric", "trainer"), dict | None)
 LARGEST = 2**24  # whole number among a model's options
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +21,17 @@ PREFIX = "model."  # of its weights, among all that training saves
 KEPT = ("model", "search", "data", "metric", "choices", "seed", "batch_tokens", "label_smoothing")
 POSITIONS = ("path", "train", "val", "test", "corpora", "cache_dir", "copy_to")
 EMBEDDING_FILES = ("source_embedding_file", "target_embedding_file")
+# Of an absolute path within a text, such as data.train=[/home/me/a.en,~/a.fr] and sqlite:////home/me/a.db
+FOLDERS = re.compile(r"""((?<![^=\[({,;:'"\s])(?:~\w*)?/(?![/\s]|$)|(?<=://)/+)(?:[^/,\]'"]*/)*""")
 
 
 def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     """Write what `read_checkpoint` returns as a folder.
 
     Raises:
-        UserError: if the folder is there already, and not empty.
+        UserError: if the folder is not empty.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is there already; give a new folder, or delete it")
+    check_empty(folder)
     weights, tied = untied(checkpoint["state_dict"])
     config = {name: checkpoint["config"][name] for name in KEPT if name in checkpoint["config"]}
     for part, paths in (("data", POSITIONS), ("model", EMBEDDING_FILES)):
@@ -39,8 +41,9 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
         links = guided["links"] if guided["links"] in ("eflomal", "self") else "FILE"
         kept = {key: guided[key] for key in ("weight", "layer", "head", "shift") if key in guided}
         config["guided_alignment"] = {"links": links} | kept
-    if "trainer" in checkpoint["config"]:
-        config["trainer"] = {"precision": checkpoint["config"]["trainer"]["precision"]}
+    if "precision" in (trainer := checkpoint["config"].get("trainer") or {}):
+        config["trainer"] = {"precision": trainer["precision"]}
+    config = without_folders(config)
     folder.mkdir(parents=True, exist_ok=True)
     # save_file would leave it to its owner alone
     (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
@@ -48,6 +51,23 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     settings = {"format": checkpoint["format"], "tied": tied, "tokenizer": tokenizer, "config": config}
     written = json.dumps(settings, indent=2, ensure_ascii=False)
     (folder / SETTINGS).write_text(written + "\n", encoding="utf-8")
+
+
+def check_empty(folder: Path) -> None:
+    """Refuse a folder with files, and a file."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is not empty; give a new or an empty folder")
+
+
+def without_folders(node: Any) -> Any:
+    """Return options in which only the file's name is left of an absolute path."""
+    if isinstance(node, dict):
+        return {key: without_folders(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [without_folders(value) for value in node]
+    if not isinstance(node, str):
+        return node
+    return Path(node).name or node if node.startswith(("/", "~")) else FOLDERS.sub("", node)
 
 
 def write_tokenizer(state: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -15,13 +15,14 @@ import shutil
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
 
 from seq2seq_attn.checkpoint.checkpoint_file import BEST
-from seq2seq_attn.checkpoint.load import LANGUAGES, check_saved_options, find_checkpoint, read_checkpoint
-from seq2seq_attn.checkpoint.published import write_published
+from seq2seq_attn.checkpoint.load import PUBLISHED_OPTIONS, check_saved_options, find_checkpoint, read_checkpoint
+from seq2seq_attn.checkpoint.published import check_empty, without_folders, write_published
 from seq2seq_attn.comparison.curves import draw
 from seq2seq_attn.comparison.model_card import CONFIGURATION, OPTIONS, Known, card
 from seq2seq_attn.comparison.read import curve_of, natural, read_log
@@ -31,8 +32,7 @@ from seq2seq_attn.markdown import one_line
 
 CARD = "README.md"
 MAPS, EXAMPLES = 4, 3  # at most
-# Of an absolute path, also within an override such as data.train=[/home/me/a.en,/home/me/a.fr]
-FOLDERS = re.compile(r"""(?<![^=\[,:'"\s])(?:~\w*)?/(?!/)(?:[^/,\]'"]*/)*""")
+LOSSES = ("train/loss", "val/loss")
 OF_MACHINE = ("paths", "logger", "resume", "ckpt_path")  # options that say where a run was, not what it was
 
 
@@ -46,22 +46,36 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("run", help="a run folder or a .ckpt file")
     parser.add_argument("folder", type=Path, help="must be empty, or not exist yet")
-    parser.add_argument("options", nargs="*", metavar="KEY=VALUE", help="what the card says beside what the run knows")
+    parser.add_argument(
+        "options", nargs="*", default=[], metavar="KEY=VALUE", help="what the card says beside what the run knows"
+    )
     given = parser.parse_args(arguments)
+    check_folder(given.folder)
     export(given.run, given.folder, card_options(given.options))
     print(f"Wrote {given.folder}; read {given.folder / CARD} before you publish it")
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse an option of the card in the place of the folder."""
+    key, sign, _ = str(folder).partition("=")
+    if sign and get_close_matches(key, OPTIONS, n=1):
+        raise UserError(f"FOLDER is missing before {folder}; give a new or an empty folder after RUN")
 
 
 def card_options(words: Sequence[str]) -> dict[str, str]:
     """Return the values of words such as `licence=cc-by-4.0`.
 
     Raises:
-        UserError: for a word of another form, or a key that the card does not have.
+        UserError: for a word of another form, a key that the card does not have, or one that is given twice.
     """
     found: dict[str, str] = {}
     for word in words:
         key, _, value = word.partition("=")
-        if key not in OPTIONS or not value.strip():
+        if key in found:
+            raise UserError(f"{key}= is given twice; give it once")
+        if key in OPTIONS and not value.strip():
+            raise UserError(f"{key}= has no value; give {key}=TEXT")
+        if key not in OPTIONS:
             close = get_close_matches(key, OPTIONS, n=1)
             guess = f"did you mean {close[0]}=...?" if close else f"choose from: {', '.join(f'{k}=' for k in OPTIONS)}"
             raise UserError(f"'{word}' is no option of a model card; {guess}")
@@ -75,20 +89,43 @@ def export(run: str, folder: Path, options: dict[str, str]) -> None:
     Raises:
         UserError: if the folder is not empty, or a file of the run is damaged.
     """
-    file = find_checkpoint(run)
+    check_empty(folder)
+    file = find_checkpoint(run, "RUN")
     checkpoint = read_checkpoint(file)
     config, step = checkpoint["config"], checkpoint.get("global_step")
-    check_saved_options(config, {"model": dict, "search": dict, "data": dict} | LANGUAGES, file)
+    check_saved_options(config, PUBLISHED_OPTIONS, file)
     run_dir = file.parent.parent if file.parent.name == "checkpoints" else None
     shows_text = config.get("log_text", True) is True  # else sentences stay in the run folder
-    known = collect(config, run_dir, is_tested=file.name == BEST, shows_text=shows_text)
-    write_published(checkpoint, folder)
-    captions = draw_curves(known, folder)
+    target = folder.resolve()
+    maps: dict[str, Path] = {}
     if run_dir is not None and shows_text and isinstance(step, int):
-        captions |= copy_maps(run_dir / "attention_maps" / f"step_{step:06d}", folder)
-    written = yaml.safe_dump(known.config, sort_keys=False, allow_unicode=True)
-    (folder / CONFIGURATION).write_text(f"# The options of the training\n{written}", encoding="utf-8")
-    (folder / CARD).write_text(card(known, options, folder.resolve().name, captions), encoding="utf-8")
+        maps = chosen_maps(run_dir / "attention_maps" / f"step_{step:06d}")
+    try:
+        known = collect(config, run_dir, is_tested=file.name == BEST, shows_text=shows_text)
+        curves = chosen_curves(known)
+        captions = {name: f"{' and '.join(curve)} against the number of updates" for name, curve in curves.items()}
+        captions |= {name: f"attention to the source in a validation sentence ({n})" for n, name in enumerate(maps, 1)}
+        text = card(known, options, target.name, captions)
+    except UserError:
+        raise
+    except (TypeError, ValueError, AttributeError) as error:
+        of_run = file if run_dir is None else f"results.json or provenance.json of {run_dir}"
+        raise UserError(f"{of_run} is damaged ({error}); move it away, and the card is written without it") from error
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{target.name}.", dir=target if target.exists() else target.parent) as beside:
+        made = Path(beside) / target.name
+        write_published(checkpoint, made)
+        for name, curve in curves.items():
+            label = "nats for each target token" if name == "loss.png" else next(iter(curve))
+            draw(curve, label, None, made / name)
+        for name, picture in maps.items():
+            shutil.copyfile(picture, made / name)
+        written = yaml.safe_dump(known.config, sort_keys=False, allow_unicode=True)
+        (made / CONFIGURATION).write_text(f"# The options of the training\n{written}", encoding="utf-8")
+        (made / CARD).write_text(text, encoding="utf-8")
+        target.mkdir(exist_ok=True)
+        for path in made.iterdir():
+            path.rename(target / path.name)
 
 
 def collect(config: dict[str, Any], run_dir: Path | None, *, is_tested: bool, shows_text: bool) -> Known:
@@ -130,22 +167,13 @@ def read_json(file: Path) -> dict[str, Any]:
     return found
 
 
-def without_folders(node: Any) -> Any:
-    """Return options in which the name of its file alone is left of an absolute path."""
-    if isinstance(node, dict):
-        return {key: without_folders(value) for key, value in node.items()}
-    if isinstance(node, list):
-        return [without_folders(value) for value in node]
-    return FOLDERS.sub("", node) if isinstance(node, str) else node
-
-
 def command_of(words: list[str]) -> str:
     """Return the command of a training as it was typed, without the folders of the run."""
     if not words:
         return ""
     program = Path(words[0])
     name = f"python {program.name}" if program.parent.name != "cli" else f"seq2seq-attn {program.stem}"
-    kept = [word for word in words[1:] if not word.startswith(("hydra.", "paths.", *(f"{key}=" for key in OF_MACHINE)))]
+    kept = [word for word in words[1:] if re.split(r"[.=@/]", word.lstrip("+~"))[0] not in ("hydra", *OF_MACHINE)]
     return one_line(f"{name} {shlex.join(without_folders(kept))}")
 
 
@@ -158,31 +186,22 @@ def examples(run_dir: Path) -> list[tuple[str, str, str]]:
     return list(zip(system.sources, references, system.hypotheses, strict=True))[:EXAMPLES]
 
 
-def draw_curves(known: Known, folder: Path) -> dict[str, str]:
-    """Draw the losses, and the figure that chose the checkpoint; return the caption of each picture."""
-    captions = {}
-    monitored = str(known.config.get("monitor"))
-    for name, figures, label in (
-        ("loss", ("train/loss", "val/loss"), "nats for each target token"),
-        ("score", () if monitored == "val/loss" else (monitored,), monitored),
-    ):
-        curves = {figure: curve for figure in figures if len(curve := curve_of(known.log, figure)) > 1}
-        if curves:
-            draw(curves, label, None, folder / f"{name}.png")
-            captions[f"{name}.png"] = f"{' and '.join(curves)} against the number of updates"
-    return captions
+def chosen_curves(known: Known) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """Return the curves of each picture: the losses, and the figure that chose the checkpoint."""
+    pictures = {"loss.png": LOSSES, "score.png": {str(known.config.get("monitor"))} - {"val/loss"}}
+    found = {
+        name: {figure: curve for figure in figures if len(curve := curve_of(known.log, figure)) > 1}
+        for name, figures in pictures.items()
+    }
+    return {name: curves for name, curves in found.items() if curves}
 
 
-def copy_maps(maps: Path, folder: Path) -> dict[str, str]:
-    """Copy maps of the last layer's attention to the source; return the caption of each picture."""
+def chosen_maps(maps: Path) -> dict[str, Path]:
+    """Return maps of the last layer's attention to the source, by the names of their copies."""
     layers: dict[int, list[Path]] = {}
     for picture in sorted(maps.glob("cross_*_*.png"), key=lambda path: natural(path.stem.rpartition("_")[2])):
         layer = picture.stem.split("_")[1]
         if layer.isdecimal() and not picture.is_symlink():
             layers.setdefault(int(layer), []).append(picture)
-    captions = {}
-    for number, picture in enumerate(layers[max(layers)][:MAPS] if layers else []):
-        name = f"attention_{number}.png"
-        shutil.copyfile(picture, folder / name)
-        captions[name] = f"attention to the source in a validation sentence ({number + 1})"
-    return captions
+    chosen = layers[max(layers)][:MAPS] if layers else []
+    return {f"attention_{number}.png": picture for number, picture in enumerate(chosen)}

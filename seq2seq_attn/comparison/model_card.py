@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from seq2seq_attn import __version__
+from seq2seq_attn.attention.build import PARTS
 from seq2seq_attn.checkpoint.admitted import is_class_of, other_packages
 from seq2seq_attn.markdown import code, literal, one_line, table
 from seq2seq_attn.metric.names import title_of
@@ -25,7 +26,6 @@ OPTIONS = {
     "use": "what it is meant for",
     "limits": "what it is not meant for",
 }
-PARTS = ("score", "pattern", "normalizer", "mix", "gate", "feature_map")  # of an attention
 OF_USERS = ("parallel", "text", "mixture", "documents")  # choices of data= that name no corpus
 LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)?")
 FIGURES = {

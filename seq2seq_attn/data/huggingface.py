@@ -17,7 +17,7 @@ from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.paths import given_path
 
 SPLITS = ("train", "validation", "test")
-INSTALL = "pip install 'seq2seq-attn[hub]'"
+INSTALL = "pip install 'seq2seq_attn[hub]'"
 
 log = logging.getLogger(__name__)
 

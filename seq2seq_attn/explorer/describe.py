@@ -11,12 +11,11 @@ import yaml
 from torch import nn
 
 from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.build import PARTS
 from seq2seq_attn.attention.kernel_attention import KernelAttention
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.paths import conf_directory
-
-PARTS = ("score", "pattern", "normalizer", "mix", "gate", "feature_map")
 
 
 def describe(layer: AttentionLayer, config: dict[str, Any] | None, chosen: str | None) -> dict[str, Any]:

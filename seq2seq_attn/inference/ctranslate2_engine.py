@@ -155,7 +155,7 @@ def import_ctranslate2() -> ModuleType:
     try:
         import ctranslate2
     except ImportError as error:
-        raise UserError(f"CTranslate2 cannot be used here ({error}); pip install 'seq2seq-attn[serve]'") from error
+        raise UserError(f"CTranslate2 cannot be used here ({error}); pip install 'seq2seq_attn[serve]'") from error
     return ctranslate2
 
 

@@ -1,7 +1,7 @@
 """Write a trained Transformer in CTranslate2's format: `seq2seq-attn export ctranslate2 RUN FOLDER`.
 
 The folder alone is enough to translate: `python translate.py engine=ctranslate2 ckpt_path=FOLDER`. A model that
-CTranslate2 cannot express is refused in one sentence. The command needs `pip install 'seq2seq-attn[serve]'`.
+CTranslate2 cannot express is refused in one sentence. The command needs `pip install 'seq2seq_attn[serve]'`.
 """
 
 from __future__ import annotations

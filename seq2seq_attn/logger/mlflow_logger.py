@@ -9,6 +9,7 @@ from typing import Any, final
 from pytorch_lightning.loggers import MLFlowLogger
 from pytorch_lightning.utilities import rank_zero_only
 
+from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.markdown import table
 
 
@@ -43,6 +44,24 @@ class MlflowRun(MLFlowLogger):
             artifact_location=None if uri else (folder / "artifacts").as_uri(),
             run_id=self._id_file.read_text("utf-8").strip() if self._resumes else None,
         )
+        if self._resumes:
+            self._check_run()
+
+    @rank_zero_only
+    def _check_run(self) -> None:
+        """Refuse to continue an MLflow run that is not there any more, or that no server answers for."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            stage = self.experiment.get_run(self.run_id).info.lifecycle_stage
+            why = None if stage == "active" else f"it is {stage}"
+        except MlflowException as error:
+            why = one_line(error)
+        if why is not None:
+            raise UserError(
+                f"MLflow cannot continue the run that {self._id_file} names ({why}); restore it, or delete this file, "
+                "and the resumed run starts a new one"
+            )
 
     @rank_zero_only
     def log_hyperparams(self, params: Any) -> None:

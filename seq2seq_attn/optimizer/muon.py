@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from typing import Annotated, Any, final
 
 import torch
@@ -21,11 +19,11 @@ class Muon(Optimizer):
     """One optimizer of two groups: torch's Muon updates the first, torch's AdamW the second.
 
     An update of a matrix is scaled to the size of AdamW's (Liu et al. 2025, eq. 4), so both have one learning rate and
-    one weight decay, and a rate of Adam serves.
+    one weight decay, and Adam's learning rate can be kept.
 
     Args:
         params: all that is trained.
-        hidden_matrices: which of them Muon updates; others than those of `params` are left out.
+        hidden_matrices: the parameters that Muon updates; those not in `params` are ignored.
         momentum, ns_steps: of Muon: the decay of its momentum, and the steps of its Newton-Schulz iteration.
         betas: of AdamW.
     """
@@ -34,7 +32,7 @@ class Muon(Optimizer):
         self,
         params: Iterable[nn.Parameter],
         *,
-        hidden_matrices: Collection[nn.Parameter] = (),
+        hidden_matrices: Collection[nn.Parameter],
         lr: float,
         weight_decay: float,
         momentum: float,
@@ -62,11 +60,6 @@ class Muon(Optimizer):
             part.param_groups, part.state = [group], self.state
             part.step()
         return loss
-
-
-def takes_hidden_matrices(optimizer: partial[Any]) -> bool:
-    """Return whether an optimizer treats hidden matrices apart."""
-    return "hidden_matrices" in inspect.signature(optimizer.func).parameters
 
 
 def hidden_matrices(model: EncoderDecoder) -> list[nn.Parameter]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -64,7 +62,7 @@ def warmed_up(
     """
     # The warm-up takes at most a fifth of a short run, so that it reaches the full rate.
     warmup_steps = max(1, min(warmup_steps, total_steps // 5))
-    start = max(warmup_steps, total_steps - round(decay_share * total_steps))
+    start = max(warmup_steps, total_steps - max(1, round(decay_share * total_steps)))
 
     def factor(done: int) -> float:
         step = done + 1
@@ -73,8 +71,3 @@ def warmed_up(
         return decay(min(1.0, max(0, step - start) / max(1, total_steps - start)))
 
     return LambdaLR(optimizer, factor)
-
-
-def takes_total(scheduler: partial[Any]) -> bool:
-    """Return whether a schedule needs the length of the run."""
-    return "total_steps" in inspect.signature(scheduler.func).parameters

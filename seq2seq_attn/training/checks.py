@@ -58,8 +58,10 @@ def check_config(composed: DictConfig) -> None:
 
 def check_loggers(loggers: Any) -> None:
     """Refuse a logger of this package, such as `wandb_logger`, whose package `wandb` is an extra that is not there."""
-    modules = [str(logger.get("_target_")).rpartition(".")[0] for logger in loggers.values()]
-    for module in [module for module in modules if module.startswith("seq2seq_attn.logger.")]:
+    for logger in loggers.values():
+        module = str(logger.get("_target_")).rpartition(".")[0]
+        if not module.startswith("seq2seq_attn.logger."):
+            continue
         package = module.rpartition(".")[2].removesuffix("_logger")
         spec = find_spec(package)
         if spec is None or spec.origin is None:  # a folder of this name, such as W&B makes, has no origin

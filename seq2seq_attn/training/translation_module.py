@@ -20,14 +20,14 @@ from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.distributed.collectives import of_all_ranks
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.metric.aer import AER
 from seq2seq_attn.metric.chosen_metric import ChosenMetric
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.metric.token_mean import TokenMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
-from seq2seq_attn.optimizer.muon import hidden_matrices, takes_hidden_matrices
-from seq2seq_attn.scheduler.schedule import takes_total
+from seq2seq_attn.optimizer.muon import hidden_matrices
 from seq2seq_attn.search.search import Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
@@ -242,16 +242,21 @@ class TranslationModule(pl.LightningModule):
         assert self.optimizer is not None
         assert self.scheduler is not None
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        if takes_hidden_matrices(self.optimizer):
+        if "hidden_matrices" in named_arguments(self.optimizer):
             if isinstance(self.trainer.strategy, FSDPStrategy):
                 raise UserError(
                     "optimizer=muon reads whole matrices, and with FSDP a device has parts of them; use trainer=ddp, "
                     "or optimizer=adamw"
                 )
-            optimizer = self.optimizer(trained, hidden_matrices=hidden_matrices(self.model))
+            matrices = [matrix for matrix in hidden_matrices(self.model) if matrix.requires_grad]
+            if not matrices:
+                raise UserError(
+                    "optimizer=muon finds no matrix of a linear or recurrent layer to train; use optimizer=adamw"
+                )
+            optimizer = self.optimizer(trained, hidden_matrices=matrices)
         else:
             optimizer = self.optimizer(trained)
-        if takes_total(self.scheduler):
+        if "total_steps" in named_arguments(self.scheduler):
             total = self.trainer.estimated_stepping_batches
             if math.isinf(total):
                 raise UserError(

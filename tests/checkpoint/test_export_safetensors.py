@@ -116,7 +116,7 @@ def test_a_published_folder_names_no_foreign_code(tmp_path: Path) -> None:
 
 def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = exported(tmp_path)
-    for run, said in ((tmp_path / "run", f"{folder} is there already"), (tmp_path / "no", "does not exist; give")):
+    for run, said in ((tmp_path / "run", f"{folder} is not empty"), (tmp_path / "no", "does not exist; give")):
         with pytest.raises(SystemExit, match="2"):
             script.main([str(run), str(folder)])
         (sentence,) = capsys.readouterr().err.splitlines()

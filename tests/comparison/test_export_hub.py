@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from configs import CONF, compose_train
 from explorer.test_one_file import data_of
@@ -18,9 +19,11 @@ from hydra import compose, initialize_config_dir
 from matplotlib.image import imsave
 from small_checkpoint import SENTENCES, write_checkpoint
 
+from seq2seq_attn.checkpoint import export_safetensors
+from seq2seq_attn.checkpoint.published import without_folders
 from seq2seq_attn.comparison import export_hub as script
-from seq2seq_attn.comparison.export_hub import card_options, command_of, export, without_folders
-from seq2seq_attn.comparison.model_card import OPTIONS, Known, card
+from seq2seq_attn.comparison.export_hub import card_options, command_of, export
+from seq2seq_attn.comparison.model_card import OPTIONS, Known, card, papers
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.evaluate import evaluate
 from seq2seq_attn.explorer.explore import explore
@@ -187,8 +190,45 @@ def test_no_folder_of_this_machine_is_named(exported: Path) -> None:
         assert not re.search(r"/(tmp|home|root|work|usr)/", file.read_text("utf-8")), file
     words = ["/x/train.py", "data.train=[/home/me/a.en,~/b.fr]", "hydra.run.dir=/y/z", "init_from.run=/m/n", "a.b=c/d"]
     assert command_of(words) == "python train.py 'data.train=[a.en,b.fr]' init_from.run=n a.b=c/d"
+    secret = "tracking_uri=https://user:secret@host/x"
+    of_machine = [
+        f"logger.mlflow.{secret}", f"+logger.mlflow.{secret}", f"++logger.mlflow.{secret}", "~logger", "logger=mlflow",
+        "logger@logger.x=mlflow", "+paths.data_dir=/a/b", "hydra/launcher=joblib", "+hydra.job.name=x", "resume=auto",
+        "ckpt_path=/a/b", "+paths/mine=x",
+    ]  # fmt: skip
+    assert command_of(["/x/train.py", *of_machine, "resumes=1", "+a/b=c"]) == "python train.py resumes=1 +a/b=c"
     assert command_of(["/x/seq2seq_attn/cli/train.py", "seed=3"]) == "seq2seq-attn train seed=3"
     assert without_folders({"a": ["/b/c", 1], "url": "https://d.org/e"}) == {"a": ["c", 1], "url": "https://d.org/e"}
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("file:///home/me/x", "file://x"),
+        ("sqlite:////home/me/a.db", "sqlite://a.db"),
+        ("(/home/me/x)", "(x)"),
+        ("{/home/me/x}", "{x}"),
+        ("[/home/me/x,~me/y]", "[x,y]"),
+        ("/home/it's me/x y", "x y"),
+        ("~/it's/x", "x"),
+        ("runs/train/x", "runs/train/x"),
+        ("https://d.org/e/f", "https://d.org/e/f"),
+        ("a / b", "a / b"),
+        ("/", "/"),
+    ],
+)
+def test_the_folders_of_an_absolute_path_are_left_out_in_every_form(text: str, left: str) -> None:
+    assert without_folders({"a": [text]}) == {"a": [left]}
+
+
+def test_the_published_options_name_no_folder_of_a_metric(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "model.ckpt")
+    aer = {"_target_": "seq2seq_attn.metric.aer.AER", "gold": "/home/me/a.gold", "pairs": ["/home/me/a", "~/b"]}
+    checkpoint["config"]["metric"] = {"aer": aer, "comet": {"command": "/home/me/bin/comet-score"}}
+    torch.save(checkpoint, tmp_path / "model.ckpt")
+    export(str(tmp_path / "model.ckpt"), tmp_path / "out", {})
+    metrics = json.loads((tmp_path / "out" / "config.json").read_text("utf-8"))["config"]["metric"]
+    assert metrics == {"aer": aer | {"gold": "a.gold", "pairs": ["a", "b"]}, "comet": {"command": "comet-score"}}
 
 
 def test_a_checkpoint_alone_is_exported_and_what_is_not_known_is_left_out(tmp_path: Path) -> None:
@@ -228,12 +268,29 @@ def test_scores_are_left_out_where_they_are_another_checkpoint_s(run: Path, tmp_
     [
         (["license=mit"], r"^'license=mit' is no option of a model card; did you mean licence=\.\.\.\?$"),
         (["cc0"], r"^'cc0' is no option of a model card; choose from: title=, licence="),
-        (["title="], r"^'title=' is no option of a model card; did you mean title"),
+        (["title="], r"^title= has no value; give title=TEXT$"),
+        (["use=a", "use=b"], r"^use= is given twice; give it once$"),
     ],
 )
 def test_an_option_that_the_card_does_not_have_is_refused(words: list[str], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         card_options(words)
+
+
+def test_the_options_may_be_left_out_but_not_the_run_or_the_folder(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, said in (
+        ([run, "licence=mit"], "FOLDER is missing before licence=mit; give a new or an empty folder after RUN\n"),
+        ([run, "license=mit", "use=x"], "FOLDER is missing before license=mit; give a new or an empty folder"),
+        ([tmp_path / "no", "out"], f"RUN={tmp_path / 'no'} does not exist; give a run folder"),
+        ([], "the following arguments are required: run, folder\n"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            script.main([str(word) for word in words])
+        assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_with_files_and_a_damaged_file_are_refused_before_anything_is_written(
@@ -243,13 +300,64 @@ def test_a_folder_with_files_and_a_damaged_file_are_refused_before_anything_is_w
     (tmp_path / "full" / "mine.txt").write_text("mine")
     with pytest.raises(SystemExit, match="2"):
         script.main([str(run), str(tmp_path / "full")])
-    assert capsys.readouterr().err == f"{tmp_path / 'full'} is there already; give a new folder, or delete it\n"
+    assert capsys.readouterr().err == f"{tmp_path / 'full'} is not empty; give a new or an empty folder\n"
     assert [file.name for file in (tmp_path / "full").iterdir()] == ["mine.txt"]
     broken = Path(shutil.copytree(run, tmp_path / "broken", symlinks=True))
     (broken / "results.json").write_text("{")
     with pytest.raises(UserError, match=r"results.json is damaged; move it away, and the card is written without it$"):
         export(str(broken), tmp_path / "new", {})
-    assert not (tmp_path / "new").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"full", "broken"}
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("results.json", {"num_parameters": "many"}),
+        ("results.json", {"train_seconds": [1]}),
+        ("provenance.json", {"command": [1, None]}),
+        ("provenance.json", {"command": 7}),
+        ("provenance.json", {"data_report": [1]}),
+        ("provenance.json", {"versions": "1.2"}),
+    ],
+)
+def test_a_file_of_wrong_types_is_one_sentence_and_nothing_is_written(
+    file: str, change: dict[str, Any], run: Path, tmp_path: Path
+) -> None:
+    broken = Path(shutil.copytree(run, tmp_path / "broken", symlinks=True))
+    (broken / file).write_text(json.dumps(json.loads((broken / file).read_text()) | change))
+    sentence = r"^results.json or provenance.json of .+broken is damaged \(.+\); move it away, and the card is written"
+    with pytest.raises(UserError, match=sentence):
+        export(str(broken), tmp_path / "new", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["broken"]
+
+
+def test_a_disk_that_fills_up_leaves_no_part_of_the_folder(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(script, "draw", full)
+    (tmp_path / "empty").mkdir()
+    for name in ("new", "empty"):
+        with pytest.raises(OSError, match="No space"):
+            export(str(run), tmp_path / name, {})
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
+
+
+@pytest.mark.parametrize("name", ["guided_alignment", "metric", "choices", "trainer"])
+def test_a_published_folder_with_options_of_wrong_types_is_one_sentence(
+    name: str, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(exported, tmp_path / "stranger"))
+    settings = json.loads((folder / "config.json").read_text("utf-8"))
+    settings["config"][name] = "zz"
+    (folder / "config.json").write_text(json.dumps(settings), "utf-8")
+    for main in (script.main, export_safetensors.main):
+        with pytest.raises(SystemExit, match="2"):
+            main([str(folder), str(tmp_path / "out")])
+        assert f" holds no {name} among its options; give a checkpoint" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def known(*overrides: str, **fields: Any) -> Known:
@@ -287,6 +395,19 @@ def test_text_of_a_stranger_s_run_is_no_markup_and_ends_no_front_matter() -> Non
     assert "[a](http" not in text
     assert "\n```\n|" not in text
     assert not re.search(r"^# y", text, re.MULTILINE)
+
+
+def test_a_part_of_a_stranger_s_attention_is_not_imported_for_its_paper(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostile.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Score: ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    hostile = known("model=rnn", "attention=bahdanau")
+    attention = hostile.config["model"]["decoder"]["attention"]
+    assert "additive" in papers(hostile)[0].lower()
+    attention["score"] = {"_target_": "hostile.Score"}
+    assert "hostile" not in "".join(papers(hostile))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_help_lists_the_options_of_the_card(capsys: pytest.CaptureFixture[str]) -> None:

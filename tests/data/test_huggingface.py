@@ -185,7 +185,7 @@ def test_a_name_of_the_hub_without_the_package_names_the_command(monkeypatch: py
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert message_of(lambda: data_set_files("wmt/wmt14", "fr-en")) == (
         "data.path=wmt/wmt14 is no file or folder; a data set of the hub needs the package datasets: pip install "
-        "'seq2seq-attn[hub]'"
+        "'seq2seq_attn[hub]'"
     )
 
 

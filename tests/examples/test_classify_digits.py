@@ -81,7 +81,7 @@ def test_without_scikit_learn_the_extra_is_named(
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(SystemExit, match="2"):
         script.main([])
-    assert capsys.readouterr().err == "the digits are in scikit-learn: pip install 'seq2seq-attn[examples]'\n"
+    assert capsys.readouterr().err == "the digits are in scikit-learn: pip install 'seq2seq_attn[examples]'\n"
 
 
 @pytest.mark.filterwarnings("default")

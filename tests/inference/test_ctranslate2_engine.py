@@ -23,7 +23,7 @@ BEAM = ("search=beam", "search.beam_size=5", "search.patience=1.0", "search.limi
 
 @pytest.fixture(scope="module")
 def ctranslate2() -> ModuleType:
-    return pytest.importorskip("ctranslate2", reason="pip install 'seq2seq-attn[serve]'")
+    return pytest.importorskip("ctranslate2", reason="pip install 'seq2seq_attn[serve]'")
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_a_search_that_means_something_else_there_is_refused(overrides: tuple[st
 
 def test_without_ctranslate2_the_way_to_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(UserError, match=r"pip install 'seq2seq-attn\[serve\]'"):
+    with pytest.raises(UserError, match=r"pip install 'seq2seq_attn\[serve\]'"):
         engine_of("anywhere")
 
 

@@ -15,7 +15,7 @@ from seq2seq_attn.inference import export_ctranslate2 as script
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
 
-ctranslate2 = pytest.importorskip("ctranslate2", reason="pip install 'seq2seq-attn[serve]'")
+ctranslate2 = pytest.importorskip("ctranslate2", reason="pip install 'seq2seq_attn[serve]'")
 CPU = torch.device("cpu")
 GREEDY = ("search=greedy", "search.limits.max_length=19")
 MOST = 19

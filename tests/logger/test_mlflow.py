@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from small_run import KilledError, run_here
+
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.logger.mlflow_logger import MlflowRun
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SHOWN = "callback=[attention_map,translation_table,checkpoint,autosave]"
@@ -42,3 +46,37 @@ def test_mlflow_holds_scalars_options_maps_and_tables_of_one_run(
     files = {path.name for path in (tmp_path / "store" / "artifacts").rglob("*") if path.is_file()}
     assert any(name.endswith(".png") for name in files) == log_text
     assert ("translations.md" in files) == log_text
+
+
+@pytest.mark.parametrize("lost", ["run", "store"])
+def test_a_lost_run_of_mlflow_is_one_sentence_and_without_its_id_a_new_one_starts(
+    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="pip install 'seq2seq_attn[mlflow]'")
+    id_file = tmp_path / "run" / "mlflow_run_id"
+
+    def started(store: Path) -> MlflowRun:
+        monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # which MLflow sets
+        logger = MlflowRun(
+            save_dir=str(tmp_path / "run"),
+            store=str(store),
+            tracking_uri=None,
+            experiment="of tests",
+            name="a run",
+            resume="auto",
+        )
+        logger.log_hyperparams({"seed": 1})
+        return logger
+
+    first = started(tmp_path / "store").run_id
+    assert started(tmp_path / "store").run_id == first
+    if lost == "run":
+        mlflow.MlflowClient(f"sqlite:///{tmp_path / 'store' / 'mlflow.db'}").delete_run(first)
+    store = tmp_path / ("store" if lost == "run" else "new store")
+    sentence = (
+        rf"^MLflow cannot continue the run that {re.escape(str(id_file))} names \(.+\); restore it, or delete this "
+    )
+    with pytest.raises(UserError, match=sentence):
+        started(store)
+    id_file.unlink()
+    assert started(store).run_id != first

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from small_run import KilledError, rows, run_here, weights
 from torch import Tensor, nn
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.optimizer.muon import Muon, hidden_matrices, takes_hidden_matrices
+from seq2seq_attn.optimizer.muon import Muon, hidden_matrices
 from seq2seq_attn.training.translation_module import TranslationModule
 
 RATES = {"sgd": 0.05, "adafactor": 0.1}  # of the small problem; others: 0.02
@@ -39,7 +40,7 @@ class Problem(nn.Module):
 
 def optimizer_of(name: str, model: Any) -> torch.optim.Optimizer:
     factory = built(composed(f"optimizer={name}", f"optimizer.lr={RATES.get(name, 0.02)}").optimizer)
-    matrices = {"hidden_matrices": [model.hidden.weight]} if takes_hidden_matrices(factory) else {}
+    matrices = {"hidden_matrices": [model.hidden.weight]} if name == "muon" else {}
     return factory(model.parameters(), **matrices)
 
 
@@ -118,7 +119,7 @@ def test_muon_is_torch_s_muon_for_hidden_matrices_and_torch_s_adamw_for_all_else
 
 def test_both_groups_of_muon_have_every_option_so_that_a_resumed_run_can_change_it() -> None:
     chosen = composed("optimizer=muon").optimizer
-    groups = built(chosen)([nn.Parameter(torch.zeros(()))]).param_groups
+    groups = built(chosen)([nn.Parameter(torch.zeros(()))], hidden_matrices=[]).param_groups
     assert [len(group["params"]) for group in groups] == [0, 1]
     assert all(set(chosen) - {"_target_", "_partial_"} <= set(group) for group in groups)
 
@@ -155,15 +156,33 @@ def test_hidden_matrices_are_those_of_linear_and_recurrent_layers(
     assert all(weight.ndim == 2 for weight in hidden_matrices(model))
 
 
-def test_muon_is_refused_where_a_device_has_parts_of_the_matrices() -> None:
+@pytest.mark.parametrize(
+    ("overrides", "frozen"),
+    [(("model=conv", "attention=luong_dot", *WIDTHS), False), (("model=rnn", "attention=bahdanau", *WIDTHS), True)],
+)
+def test_muon_is_refused_without_a_hidden_matrix_to_train(overrides: Sequence[str], frozen: bool) -> None:
+    module = module_of("optimizer=muon", built(composed(*SIZES, *overrides).model))
+    for matrix in hidden_matrices(module.model):
+        assert frozen
+        matrix.requires_grad = False
+    with pytest.raises(
+        UserError,
+        match=r"^optimizer=muon finds no matrix of a linear or recurrent layer to train; use optimizer=adamw$",
+    ):
+        module.configure_optimizers()
+
+
+def module_of(optimizer: str, model: nn.Module, strategy: Any = None) -> Any:
+    """A module to be trained that has no more than its optimizer reads."""
     module: Any = TranslationModule.__new__(TranslationModule)
     nn.Module.__init__(module)
-    module.optimizer = built(composed("optimizer=muon").optimizer)
+    module.model, module.optimizer = model, built(composed(optimizer).optimizer)
     module.scheduler = built(composed("scheduler=constant").scheduler)
+    module._trainer, module._fabric, module._jit_is_scripting = SimpleNamespace(strategy=strategy), None, False
+    return module
 
-    class Trainer:
-        strategy = FSDPStrategy.__new__(FSDPStrategy)
 
-    module._trainer, module._fabric, module._jit_is_scripting = Trainer(), None, False
+def test_muon_is_refused_where_a_device_has_parts_of_the_matrices() -> None:
+    module = module_of("optimizer=muon", nn.Linear(2, 3), FSDPStrategy.__new__(FSDPStrategy))
     with pytest.raises(UserError, match=r"^optimizer=muon reads whole matrices, and with FSDP .*; use trainer=ddp"):
         module.configure_optimizers()

@@ -69,6 +69,11 @@ def test_wsd_rises_stays_and_falls_over_the_last_share_of_the_steps(form: str, d
     assert above[16:] == pytest.approx([1 - (1 - rate) / 2 for rate in decay])
 
 
+def test_wsd_decays_in_the_last_step_where_its_share_is_less_than_half_a_step() -> None:
+    schedule = partial(wsd, warmup_steps=1, total_steps=4, decay_share=0.1, decay_form="linear", final_share=0.25)
+    assert rates(schedule, 5) == [1.0, 1.0, 1.0, 0.25, 0.25]
+
+
 def test_wsd_that_decays_from_the_warm_up_on_is_linear() -> None:
     whole = partial(wsd, warmup_steps=3, total_steps=17, decay_share=1.0, decay_form="linear", final_share=0.1)
     assert rates(whole, 17) == rates(partial(linear, warmup_steps=3, total_steps=17, final_share=0.1), 17)
