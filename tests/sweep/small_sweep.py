@@ -116,7 +116,10 @@ def kill_in_job(folder: Path, job: int, *overrides: str) -> None:
     hold.touch()
     child, latest = start(folder, *overrides), time.monotonic() + 100
     at = folder / "sweep" / str(job)
-    while read_json(at / "job.json").get("status") != "running" or not (at / "begun.txt").exists():
+    begun_file = at / "begun.txt"
+    while not (
+        begun_file.exists() and begun_file.read_text() and read_json(at / "job.json").get("status") == "running"
+    ):
         assert time.monotonic() < latest
         time.sleep(0.02)
     os.killpg(child.pid, signal.SIGKILL)
