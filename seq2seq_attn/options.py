@@ -44,7 +44,8 @@ TRANSLATE: dict[str, Any] = COMMON | {
     "trust": str | list[str], "input": str | None, "output": str | None, "prefixes": str | None, "nbest": str | None,
     "alignments": str | None, "alignment_layer": int | None, "alignment_head": int | None,
     "alignment_threshold": float | None, "alignment_shift": bool | None, "alignment_sink": bool, "placeholders": bool,
-    "maps": str | None, "max_source_tokens": int, "batch_sentences": int, "read_ahead": int, "search": Built | None,
+    "maps": str | None, "max_source_tokens": int, "batch_sentences": int, "read_ahead": int, "num_processes": int,
+    "search": Built | None,
 }  # fmt: skip
 ALIGN: dict[str, Any] = COMMON | {
     "ckpt_path": str | None, "reverse": str | None, "links": str | list[str] | None, "trust": str | list[str],
@@ -75,8 +76,9 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
         limit_test_batches limit_predict_batches overfit_batches""",
     "(0, inf)": """base temperature length_ratio qk_scale every_minutes search.patience beta val_check_interval""",
     "[1, inf)": "max_ratio",
-    "[1, 1000]": """num_threads num_layers num_heads num_kv_heads num_nodes beam_size num_best num_groups num_samples
-        char_order max_ngram_order source_vocab_size target_vocab_size source_column target_column optimizer.d""",
+    "[1, 1000]": """num_threads num_processes num_layers num_heads num_kv_heads num_nodes beam_size num_best
+        num_groups num_samples char_order max_ngram_order source_vocab_size target_vocab_size source_column
+        target_column optimizer.d""",
     "[0, 1000]": "gpus no_repeat_ngram word_order alignment_layer alignment_head aer.layer aer.head refresh_rate",
     "[-1, 1000]": "devices save_top_k",
     "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",

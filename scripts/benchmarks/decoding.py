@@ -2,21 +2,23 @@
 
 All programs decode with the weights of the run, a pre-norm Transformer: ours, a plain PyTorch loop with a cache
 (`decode_plainly.py`), CTranslate2 in float32 (`pip install 'seq2seq_attn[serve]'`) and, with `--peers joeynmt`, JoeyNMT
-2.3 in a separate environment. Times are from text to text. The programs take turns, so that other load on the machine
-affects all of them; the page reports the median and the fastest turn of each.
+2.3 in a separate environment. Times are from text to text. The programs are processes that take turns, so that other
+load on the machine affects all of them; the page reports the median and the fastest turn of each.
 For a quick run: `--sentences 40 --turns 1 --lengths 25 50`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
-import itertools
 import json
+import multiprocessing
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,10 +40,10 @@ from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.data.download import fetch
 from seq2seq_attn.data.multi30k import URL
 from seq2seq_attn.data.reading import read_lines
-from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq_attn.inference.export_ctranslate2 import export
-from seq2seq_attn.inference.translator import cut_batches
+from seq2seq_attn.inference.translator import Translator, cut_batches
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.position.sinusoidal import sinusoids
@@ -57,13 +59,13 @@ REST = 0.5  # seconds between turns, for the threads of the last one to become i
 STEPS = 64  # number of sentences for the plot
 Tokens = list[list[int]]
 Way = Callable[[list[str], str], tuple[float, list[str]]]  # lines and search to seconds and translations
+Step = Callable[[list[str], int], float]  # lines and their forced length to seconds per step
+PROGRAM: dict[str, Callable[..., Any]] = {}  # of this process: its Way and its Step
 
 
 @reports_user_errors
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
-    torch.set_num_threads(options.threads)
-    keep_freed_memory()  # as translate.py does
     results = measured(options)
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"{options.name}.json"
@@ -83,7 +85,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--joeynmt-turns", type=int, default=2)
     parser.add_argument(
-        "--lengths", nargs="*", type=int, default=[25, 50, 100, 200, 300, 400], help="lengths for the plot, in tokens"
+        "--lengths", nargs="+", type=int, default=[25, 50, 100, 200, 300, 400], help="lengths for the plot, in tokens"
     )
     parser.add_argument("--layers", type=int, help="pad each side to this many layers with layers that add zero")
     parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="folder of JoeyNMT's environment")
@@ -94,17 +96,26 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
     """Measure and return everything that the page reports, as plain data."""
-    loaded = load(options.run)
-    layers = fill_up(loaded.model, options.layers) if options.layers else 0
+    loaded, layers = load_filled(options)
     cleaning = instantiate(loaded.config["data"]["cleaning"], _convert_="all")
     source, references = (read_lines(file_of(language, options.data))[: options.sentences] for language in ("en", "fr"))
     lines = [cleaning.normalize_text(line) for line in source]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
         if "ctranslate2" in options.peers:
-            export(loaded, Path(folder) / "ctranslate2")
-        ways = dict(all_ways(loaded, options, Path(folder)))
+            export(loaded, folder / "ctranslate2")
+        programs = {
+            program: stack.enter_context(own_process(program, options, folder))
+            for program in ("ours", *options.peers)
+            if program not in ("processes", "joeynmt")
+        }
+        ways: dict[str, Way] = {program: partial(asked, process, "way") for program, process in programs.items()}
+        if "processes" in options.peers:
+            ways["processes"] = several_processes(options)
+        if "joeynmt" in options.peers:
+            ways["joeynmt"] = joeynmt(loaded, options, folder / "joeynmt")
         searches = {kind: in_turns(ways, lines, references, kind, options) for kind in SEARCHES}
-        steps = seconds_per_step(loaded, options, lines, Path(folder))
+        steps = seconds_per_step(programs, options, lines[:STEPS])
     encoder, decoder = loaded.model.encoder, loaded.model.decoder
     return {
         "searches": searches,
@@ -122,6 +133,38 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         "options": {name: getattr(options, name) for name in ("sentences", "most", "batch", "threads", "turns")},
         "machine": {"processor": processor(), "python": platform.python_version(), "torch": torch.__version__},
     }
+
+
+def own_process(name: str, options: argparse.Namespace, folder: Path) -> ProcessPoolExecutor:
+    """Return a process that holds one program, with the weights of the run.
+
+    Each has its own: in one process, torch and CTranslate2 take about twice as long once both have started threads.
+    """
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(1, context, initializer=begin, initargs=(name, options, folder))
+
+
+def begin(name: str, options: argparse.Namespace, folder: Path) -> None:
+    """Make the program of this process."""
+    torch.set_num_threads(options.threads)
+    keep_freed_memory()  # as translate.py does
+    make = {"ours": ours, "plain": plain, "ctranslate2": partial(ctranslate2, folder=folder)}
+    PROGRAM["way"], PROGRAM["step"] = make[name](options)
+
+
+def asked(process: ProcessPoolExecutor, what: str, *arguments: Any) -> Any:
+    """Return what the program of the process returns."""
+    return process.submit(answered, what, *arguments).result()
+
+
+def answered(what: str, *arguments: Any) -> Any:
+    return PROGRAM[what](*arguments)
+
+
+def load_filled(options: argparse.Namespace) -> tuple[Loaded, int]:
+    """Load the run; also return how many layers were added to each side."""
+    loaded = load(options.run)
+    return loaded, fill_up(loaded.model, options.layers) if options.layers else 0
 
 
 def file_of(language: str, folder: Path | None) -> Path:
@@ -149,38 +192,78 @@ def fill_up(model: EncoderDecoder, layers: int) -> int:
     return added
 
 
-def all_ways(loaded: Loaded, options: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Way]]:
-    tokenizer = loaded.tokenizer
-    target = TargetVocabulary.of(tokenizer)
+def ours(options: argparse.Namespace) -> tuple[Way, Step]:
+    loaded, _ = load_filled(options)
+    target = TargetVocabulary.of(loaded.tokenizer)
     searches = {kind: search_of(kind, options.most) for kind in SEARCHES}
 
-    def ours(source: Tensor, mask: Tensor, kind: str) -> Tokens:
+    def decode(source: Tensor, mask: Tensor, kind: str) -> Tokens:
         return [best.token_ids for best, *_ in searches[kind](loaded.model, source, mask, target)]
 
-    yield "ours", from_text(tokenizer, in_batches(tokenizer, options.batch, ours))
-    if "plain" in options.peers:
-        loop = PlainTransformer(loaded.model, target)
+    def step(lines: list[str], length: int) -> float:
+        source, _, mask = collated(loaded.tokenizer, loaded.tokenizer.encode_source(lines))
+        return seconds(partial(search_of("greedy", length, length), loaded.model, source, mask, target)) / length
 
-        def plain(source: Tensor, mask: Tensor, kind: str) -> Tokens:
-            if kind == "greedy":
-                return loop.greedy(source, mask, options.most)
-            return loop.beam(source, mask, options.most, BEAM_SIZE, ALPHA)
+    return from_text(loaded.tokenizer, in_batches(loaded.tokenizer, options.batch, decode)), step
 
-        yield "plain", from_text(tokenizer, in_batches(tokenizer, options.batch, plain))
-    if "ctranslate2" in options.peers:
-        exported = engine(folder, options)
 
-        def ctranslate2(sources: Tokens, kind: str) -> Tokens:
-            found, lengths = [list[int]()] * len(sources), [len(tokens) + 1 for tokens in sources]
-            for rows in cut_batches(lengths, batch_sentences=options.batch, batch_tokens=None, hypotheses=1):
-                decoded = exported([sources[row] for row in rows], searches[kind])
-                for row, (best, *_) in zip(rows, decoded, strict=True):
-                    found[row] = best.token_ids
-            return found
+def several_processes(options: argparse.Namespace) -> Way:
+    """Start a process of ours for each thread, before time is taken."""
+    if options.layers:
+        raise UserError("--peers processes translates with the layers of the run; leave out --layers")
+    torch.set_num_threads(options.threads)
+    translator = Translator.load(options.run, device="cpu", num_processes=options.threads)
+    searches = {kind: search_of(kind, options.most) for kind in SEARCHES}
+    translator.translate(["a", "b"], search=searches["greedy"], batch_sentences=1)
 
-        yield "ctranslate2", from_text(tokenizer, ctranslate2)
-    if "joeynmt" in options.peers:
-        yield "joeynmt", joeynmt(loaded, options, folder / "joeynmt")
+    def way(lines: list[str], kind: str) -> tuple[float, list[str]]:
+        began = time.perf_counter()
+        found = translator.translate(lines, search=searches[kind], batch_sentences=options.batch)
+        return time.perf_counter() - began, [one.text for one in found]
+
+    return way
+
+
+def plain(options: argparse.Namespace) -> tuple[Way, Step]:
+    loaded, _ = load_filled(options)
+    loop = PlainTransformer(loaded.model, TargetVocabulary.of(loaded.tokenizer))
+
+    def decode(source: Tensor, mask: Tensor, kind: str) -> Tokens:
+        if kind == "greedy":
+            return loop.greedy(source, mask, options.most)
+        return loop.beam(source, mask, options.most, BEAM_SIZE, ALPHA)
+
+    def step(lines: list[str], length: int) -> float:
+        source, _, mask = collated(loaded.tokenizer, loaded.tokenizer.encode_source(lines))
+        return seconds(partial(loop.greedy, source, mask, length, length)) / length
+
+    return from_text(loaded.tokenizer, in_batches(loaded.tokenizer, options.batch, decode)), step
+
+
+def ctranslate2(options: argparse.Namespace, folder: Path) -> tuple[Way, Step]:
+    """Load the exported folder alone, so that torch starts no threads."""
+    searches = {kind: search_of(kind, options.most) for kind in SEARCHES}
+    exported = CTranslate2Engine([str(folder / "ctranslate2")], device=torch.device("cpu"), num_threads=options.threads)
+
+    def decode(sources: Tokens, kind: str) -> Tokens:
+        found, lengths = [list[int]()] * len(sources), [len(tokens) + 1 for tokens in sources]
+        for rows in cut_batches(lengths, batch_sentences=options.batch, batch_tokens=None, hypotheses=1):
+            decoded = exported([sources[row] for row in rows], searches[kind])
+            for row, (best, *_) in zip(rows, decoded, strict=True):
+                found[row] = best.token_ids
+        return found
+
+    def step(lines: list[str], length: int) -> float:
+        sources = exported.tokenizer.encode_source(lines)
+        return seconds(partial(exported, sources, search_of("greedy", length, length))) / length
+
+    return from_text(exported.tokenizer, decode), step
+
+
+def seconds(run: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
 
 
 def search_of(kind: str, most: int, least: int = 0) -> Search:
@@ -190,10 +273,6 @@ def search_of(kind: str, most: int, least: int = 0) -> Search:
     with initialize_config_dir(str(conf_directory()), version_base="1.3"):
         config = compose("translate", overrides=overrides)
     return instantiate(OmegaConf.to_container(config.search, resolve=True), _convert_="all")
-
-
-def engine(folder: Path, options: argparse.Namespace) -> CTranslate2Engine:
-    return CTranslate2Engine([str(folder / "ctranslate2")], device=torch.device("cpu"), num_threads=options.threads)
 
 
 def in_batches(
@@ -262,28 +341,19 @@ def in_turns(
 
 
 def seconds_per_step(
-    loaded: Loaded, options: argparse.Namespace, lines: list[str], folder: Path
+    programs: dict[str, ProcessPoolExecutor], options: argparse.Namespace, lines: list[str]
 ) -> dict[str, dict[int, float]]:
-    """Return the seconds per step of greedy search with a fixed length, encoder included, by program and length."""
-    sources = loaded.tokenizer.encode_source(lines[:STEPS])
-    source, _, mask = collated(loaded.tokenizer, sources)
-    target = TargetVocabulary.of(loaded.tokenizer)
-    loop = PlainTransformer(loaded.model, target) if "plain" in options.peers else None
-    found: dict[str, dict[int, float]] = {name: {} for name in ("ours", *options.peers) if name != "joeynmt"}
+    """Return the seconds per step of greedy search with a fixed length, encoder included, by program and length.
+
+    It is the fastest of up to three turns.
+    """
+    found: dict[str, dict[int, float]] = {name: {} for name in programs}
     for length in options.lengths:
-        search = search_of("greedy", length, length)
-        runs: dict[str, Callable[[], Any]] = {"ours": partial(search, loaded.model, source, mask, target)}
-        if loop is not None:
-            runs["plain"] = partial(loop.greedy, source, mask, length, length)
-        if "ctranslate2" in found:
-            runs["ctranslate2"] = partial(engine(folder, options), sources, search)
-        for name, run in itertools.chain.from_iterable([runs.items()] * min(3, options.turns)):
+        for name in [*found] * min(3, options.turns):
             time.sleep(REST)
-            began = time.perf_counter()
-            run()
-            took = (time.perf_counter() - began) / length
+            took = asked(programs[name], "step", lines, length)
             found[name][length] = min(took, found[name].get(length, took))
-        times = ", ".join(f"{name} {1e3 * found[name][length]:.2f} ms" for name in runs)
+        times = ", ".join(f"{name} {1e3 * took[length]:.2f} ms" for name, took in found.items())
         print(f"{length} tokens, per step: {times}", flush=True)
     return found
 

@@ -12,8 +12,12 @@ from matplotlib.figure import Figure
 from scripts.benchmarks.figures_file import draw_given, shown
 
 NAMES = {
-    "ours": "ours", "plain": "plain cached loop", "ctranslate2": "CTranslate2, float32", "joeynmt": "JoeyNMT 2.3"
-}  # fmt: skip
+    "ours": "ours",
+    "processes": "ours, a process for each thread",
+    "plain": "plain cached loop",
+    "ctranslate2": "CTranslate2, float32",
+    "joeynmt": "JoeyNMT 2.3",
+}
 TEXT = """\
 # Decoding on a CPU
 
@@ -24,14 +28,14 @@ TEXT = """\
 Multi30k test_2016_flickr, English to French: {sentences:,} sentences, from text to text, at most {most} tokens per
 translation. All programs have the same weights: one pre-norm Transformer of {layers} layers, width {dim}, {heads}
 heads, feed-forward width {ff_dim}, {tokens:,} tokens. Float32, {threads} threads, {processor}, torch {torch}, Python
-{python}. The programs take turns, {turns} each, JoeyNMT fewer. The speed of a shared machine changes from second to
-second, and a fastest turn may be a lucky one; the tables are therefore sorted by the median. The beam has {size}
-hypotheses and Wu's length penalty with alpha {alpha}, and ends with {size} finished hypotheses
-(`search.patience=1.0`).
+{python}. Each program is a process of its own, since torch and CTranslate2 slow each other down in one. They take
+turns, {turns} each, JoeyNMT fewer. The speed of a shared machine changes from second to second, and a fastest turn may
+be a lucky one; the tables are therefore sorted by the median. The beam has {size} hypotheses and Wu's length penalty
+with alpha {alpha}, and ends with {size} finished hypotheses (`search.patience=1.0`).
 
-- Ours and the plain loop use batches of {batch} sentences sorted by length, as in `translate.py`. CTranslate2 forms
-  its own batches of the same size. JoeyNMT uses batches of the same size in the order of the file, as in its
-  `translate`.
+- Ours and the plain loop use batches of {batch} sentences sorted by length, as in `translate.py`. A process for each
+  thread is `num_processes={threads}`; the start of the processes is not counted. CTranslate2 forms its own batches of
+  the same size. JoeyNMT uses batches of the same size in the order of the file, as in its `translate`.
 - The plain loop is scripts/benchmarks/decode_plainly.py: its caches grow by `torch.cat`, every hypothesis has a copy
   of the source, `index_select` reorders them, and finished sentences are removed. CTranslate2's hypotheses are ranked
   by our length penalty.

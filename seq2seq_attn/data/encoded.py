@@ -17,7 +17,7 @@ from seq2seq_attn.data.corpus import Split
 from seq2seq_attn.data.store.encode_range import encode_range
 from seq2seq_attn.data.store.local_copy import local_copy
 from seq2seq_attn.data.store.progress import progress
-from seq2seq_attn.data.store.workers import Workers, num_cores
+from seq2seq_attn.distributed.workers import Workers, num_cores
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import locked, replacing
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer

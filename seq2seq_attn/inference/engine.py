@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import final
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, final
 
 import torch
 
@@ -14,6 +15,17 @@ from seq2seq_attn.model.decoding_model import DecodingModel
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+
+
+class Batch(NamedTuple):
+    """Sentences that are translated at once.
+
+    Attributes:
+        prefixes: what each translation begins with; None: they are free.
+    """
+
+    sources: list[list[int]]
+    prefixes: list[list[int]] | None
 
 
 class Engine(ABC):
@@ -32,6 +44,11 @@ class Engine(ABC):
         self, sources: list[list[int]], search: Search, prefixes: list[list[int]] | None = None
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of a batch, as the search ranks them; sentences have no begin or end token."""
+
+    def translate_batches(self, batches: Sequence[Batch], search: Search) -> Iterator[list[list[Hypothesis]]]:
+        """Yield the hypotheses of each batch, in order."""
+        for batch in batches:
+            yield self(batch.sources, search, batch.prefixes)
 
     @abstractmethod
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:

@@ -47,7 +47,7 @@ def translate(config: DictConfig) -> None:
     if options["num_threads"]:
         torch.set_num_threads(options["num_threads"])
     translator = Translator.load(
-        paths, **{name: options[name] for name in ("device", "engine", "num_threads", "trust")}
+        paths, **{name: options[name] for name in ("device", "engine", "num_threads", "num_processes", "trust")}
     )
     search = choose_search(options.get("search"), translator.config["search"])
     two_sided = [name for name in ("prefixes", "alignments", "placeholders") if options[name]]

@@ -22,8 +22,9 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import WantedSearch, choose_search
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
-from seq2seq_attn.inference.engine import Engine, TorchEngine
+from seq2seq_attn.inference.engine import Batch, Engine, TorchEngine
 from seq2seq_attn.inference.models import choose_device, load_models
+from seq2seq_attn.inference.process_engine import ProcessEngine
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.search.search import Hypothesis
 from seq2seq_attn.text import printable
@@ -91,6 +92,7 @@ class Translator:
         device: str = "auto",
         engine: str = "torch",
         num_threads: int | None = None,
+        num_processes: int = 1,
         trust: Trust = (),
     ) -> Translator:
         """Load checkpoints, without running code from them.
@@ -100,9 +102,14 @@ class Translator:
                 `seq2seq-attn export ctranslate2` wrote.
             engine: torch, or ctranslate2.
             num_threads: of ctranslate2; those of torch are `torch.set_num_threads`.
+            num_processes: processes on a CPU that share the batches of a call and the threads of torch.
             trust: packages of your own whose classes the checkpoints may name, such as `["own_attention"]`.
         """
         paths = [str(path)] if isinstance(path, str | Path) else [str(one) for one in path]
+        if num_processes > 1 and (engine != "torch" or choose_device(device).type != "cpu"):
+            raise UserError(
+                f"num_processes={num_processes} is for engine=torch on a CPU; leave it out, or give device=cpu"
+            )
         if engine == "ctranslate2":
             served = CTranslate2Engine(paths, device=choose_device(device), num_threads=num_threads, trust=trust)
             return cls(served, served.tokenizer, served.config)
@@ -110,12 +117,13 @@ class Translator:
             raise UserError(f"engine={engine} does not exist; choose from: torch, ctranslate2")
         models = load_models(paths, device, trust)
         ours = TorchEngine(models.model.to(models.device), models.tokenizer, models.device)
-        return cls(ours, models.tokenizer, models.config)
+        several = ours if num_processes == 1 else ProcessEngine(ours, paths, trust, num_processes)
+        return cls(several, models.tokenizer, models.config)
 
     @property
     def guided_head(self) -> Heads | None:
         """The head that guided alignment taught to align words, by whose attention its links are the default."""
-        engine = self.engine
+        engine = self.engine.engine if isinstance(self.engine, ProcessEngine) else self.engine
         if isinstance(engine, TorchEngine) and isinstance(engine.model, EncoderDecoder):
             return guided_head(self.config, engine.model)
         return None
@@ -159,15 +167,15 @@ class Translator:
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
         read = sources if reads_source or begun is None else begun
         chosen, results = choose_search(search, self.config["search"]), [[EMPTY]] * len(texts)
-        for rows in cut_batches(
-            [len(tokens) + 1 if tokens or not reads_source else 0 for tokens in read],
-            batch_sentences=batch_sentences,
-            batch_tokens=batch_tokens,
-            hypotheses=chosen.hypotheses_at_once,
-        ):
-            begun_here = None if begun is None else [begun[row] for row in rows]
-            batch = self.engine([sources[row] for row in rows], chosen, begun_here)
-            for row, hypotheses in zip(rows, batch, strict=True):
+        lengths = [len(tokens) + 1 if tokens or not reads_source else 0 for tokens in read]
+        sizes: dict[str, Any] = {"batch_sentences": batch_sentences, "batch_tokens": batch_tokens}
+        rows_of = list(cut_batches(lengths, **sizes, hypotheses=chosen.hypotheses_at_once))
+        batches = [
+            Batch([sources[row] for row in rows], None if begun is None else [begun[row] for row in rows])
+            for rows in rows_of
+        ]
+        for rows, found in zip(rows_of, self.engine.translate_batches(batches, chosen), strict=True):
+            for row, hypotheses in zip(rows, found, strict=True):
                 results[row] = hypotheses
         translations = [self._translation(*both) for both in zip(results, notes, strict=True)]
         if not maps:

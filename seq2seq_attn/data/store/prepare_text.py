@@ -27,7 +27,7 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Pair, hashes
 from seq2seq_attn.data.splitting import MOST_HELD_OUT, check_lengths, held_out_sizes
 from seq2seq_attn.data.store.pair_source import PairSource, RawChunk
-from seq2seq_attn.data.store.workers import Workers
+from seq2seq_attn.distributed.workers import Workers
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import replacing
 from seq2seq_attn.text import printable

@@ -20,7 +20,7 @@ from seq2seq_attn.data.store.local_copy import local_copy
 from seq2seq_attn.data.store.pair_source import PairSource
 from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture, prepare_text, read_table, shard_file
 from seq2seq_attn.data.store.progress import progress
-from seq2seq_attn.data.store.workers import Workers, num_cores
+from seq2seq_attn.distributed.workers import Workers, num_cores
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import locked, replacing
 

@@ -22,16 +22,24 @@ class Workers:
     """A context with `processes` worker processes; with one process, or none, this process does the work.
 
     The workers are started anew, not forked, so that they hold neither torch nor a lock of this process.
+
+    Args:
+        option: what sets their number, for an error message.
+        start: what each worker does first.
     """
 
-    def __init__(self, processes: int) -> None:
-        self.processes = processes
+    def __init__(
+        self, processes: int, *, option: str = "data.num_processes", start: Callable[[], None] | None = None
+    ) -> None:
+        self.processes, self.option, self.start = processes, option, start
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Workers:
         if self.processes > 1:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.processes, context, initializer=begin, initargs=(os.getpid(),))
+            self._pool = ProcessPoolExecutor(
+                self.processes, context, initializer=begin, initargs=(os.getpid(), self.start)
+            )
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -57,16 +65,17 @@ class Workers:
                 yield pending.popleft().result()
         except BrokenProcessPool as error:
             raise UserError(
-                "a process that prepares the data ended, perhaps for want of memory; run the command again, it goes on "
-                "from there, with one process: data.num_processes=1 (a script of your own needs "
-                "`if __name__ == '__main__':` around what it calls)"
+                f"a worker process ended, perhaps for want of memory; run the command again with {self.option}=1 (a "
+                "script of your own needs `if __name__ == '__main__':` around what it calls)"
             ) from error
 
 
-def begin(parent: int) -> None:
+def begin(parent: int, start: Callable[[], None] | None) -> None:
     """Leave interrupts to the parent, and end when it is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(parent)
+    if start is not None:
+        start()
 
 
 def num_cores() -> int:

@@ -1,0 +1,76 @@
+"""Our engine in several processes, for many batches on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import final
+
+import torch
+
+from seq2seq_attn.alignment.forced_attention import SlotMap
+from seq2seq_attn.checkpoint.admitted import Trust
+from seq2seq_attn.distributed.workers import Workers
+from seq2seq_attn.inference.engine import Batch, Engine, TorchEngine
+from seq2seq_attn.inference.models import load_models
+from seq2seq_attn.process import keep_freed_memory
+from seq2seq_attn.search.search import Hypothesis, Search
+
+OWN: list[TorchEngine] = []  # the engine of a worker process
+
+
+@final
+class ProcessEngine(Engine):
+    """Processes that each hold the model and a share of the threads, and translate whole batches.
+
+    A small model leaves the second thread of a process idle for much of each step. Translations are those of one
+    process. The processes are started when there are two batches at once, and then stay.
+
+    Args:
+        engine: the model in this process, which translates single batches and gives the attention.
+        paths, trust: as of `load_models`.
+    """
+
+    def __init__(self, engine: TorchEngine, paths: Sequence[str], trust: Trust, num_processes: int) -> None:
+        self.engine, self.num_processes = engine, num_processes
+        self.max_length, self.reads_source = engine.max_length, engine.reads_source
+        num_threads = max(1, torch.get_num_threads() // num_processes)
+        self._start = partial(load_engine, list(paths), trust, num_threads)
+        self._workers: Workers | None = None
+
+    def __call__(
+        self, sources: list[list[int]], search: Search, prefixes: list[list[int]] | None = None
+    ) -> list[list[Hypothesis]]:
+        return self.engine(sources, search, prefixes)
+
+    def translate_batches(self, batches: Sequence[Batch], search: Search) -> Iterator[list[list[Hypothesis]]]:
+        if len(batches) < 2:
+            yield from super().translate_batches(batches, search)
+            return
+        if self._workers is None:
+            self._workers = Workers(self.num_processes, option="num_processes", start=self._start).__enter__()
+        try:
+            # from the last, which has the longest sentences, so that the processes end together
+            found = list(self._workers.map(translate_batch, ((batch, search) for batch in reversed(batches))))
+            yield from reversed(found)
+        except BaseException:  # interrupted: what waits is not translated
+            self._workers.__exit__()
+            self._workers = None
+            raise
+
+    def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
+        return self.engine.attention(source, target)
+
+
+def load_engine(paths: list[str], trust: Trust, num_threads: int) -> None:
+    """Load the model in a worker process."""
+    torch.set_num_threads(num_threads)
+    keep_freed_memory()
+    models = load_models(paths, "cpu", trust)
+    OWN[:] = [TorchEngine(models.model, models.tokenizer, models.device)]
+
+
+def translate_batch(batch: Batch, search: Search) -> list[list[Hypothesis]]:
+    """Translate in a worker process."""
+    (engine,) = OWN
+    return engine(batch.sources, search, batch.prefixes)

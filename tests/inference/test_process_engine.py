@@ -1,0 +1,118 @@
+"""Translation in several processes: the translations of one, from workers that load the model themselves."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import SENTENCES, write_checkpoint
+
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference import process_engine
+from seq2seq_attn.inference.choose_search import choose_search
+from seq2seq_attn.inference.engine import Batch
+from seq2seq_attn.inference.process_engine import ProcessEngine
+from seq2seq_attn.inference.translator import Translator
+
+LIMITS = {"max_relative_length": 1.0, "max_extra_length": 2}
+SEARCHES: list[dict[str, Any]] = [
+    {"name": "greedy"},
+    {"name": "beam", "beam_size": 4, "num_best": 2},
+    {"name": "diverse_beam", "num_best": 2},
+    {"name": "sampling", "num_samples": 2},
+    {"name": "mbr", "candidates": {"limits": LIMITS}},
+]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_checkpoint(tmp_path_factory.mktemp("tiny") / "rnn.ckpt")
+
+
+class InProcess:
+    """`Workers` whose one worker is this process; tasks and results are pickled as for another."""
+
+    made: list[InProcess]
+
+    def __init__(self, processes: int, *, option: str, start: Any) -> None:
+        self.processes, self.option, self.start, self.ended = processes, option, start, False
+        InProcess.made.append(self)
+
+    def __enter__(self) -> InProcess:
+        self.start()
+        return self
+
+    def __exit__(self) -> None:
+        self.ended = True
+
+    def map(self, function: Any, tasks: Any) -> Any:
+        for task in tasks:
+            yield pickle.loads(pickle.dumps(function(*pickle.loads(pickle.dumps(task)))))
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> list[InProcess]:
+    InProcess.made = []
+    monkeypatch.setattr(process_engine, "Workers", InProcess)
+    monkeypatch.setattr(process_engine, "OWN", [])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    threads: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    monkeypatch.setattr(InProcess, "threads", threads, raising=False)
+    return InProcess.made
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search["name"])
+def test_translations_are_those_of_one_process(file: Path, in_process: list[InProcess], search: dict[str, Any]) -> None:
+    limited = search if "candidates" in search else search | {"limits": LIMITS}
+    options: dict[str, Any] = {"search": limited, "batch_sentences": 3}
+    few, prefixes = SENTENCES[:8], ["", "Je", *[""] * 6]
+    several = Translator.load(file, device="cpu", num_processes=3)
+    assert several.translate(few, prefixes=prefixes, **options) == Translator.load(file, device="cpu").translate(
+        few, prefixes=prefixes, **options
+    )
+    several.translate(few, **options)
+    (workers,) = in_process
+    assert (workers.processes, workers.option, workers.ended) == (3, "num_processes", False)
+    assert in_process[0].threads == [2]  # type: ignore[attr-defined]
+
+
+def test_a_single_batch_starts_no_process(file: Path, in_process: list[InProcess]) -> None:
+    several = Translator.load(file, device="cpu", num_processes=2)
+    assert several.translate(SENTENCES[:4], maps=True)[0].maps
+    assert several.translate([]) == []
+    assert in_process == []
+
+
+def test_an_interrupt_ends_the_processes_and_the_next_call_starts_others(
+    file: Path, in_process: list[InProcess]
+) -> None:
+    engine = Translator.load(file, device="cpu", num_processes=2).engine
+    assert isinstance(engine, ProcessEngine)
+    search = choose_search({"name": "greedy", "limits": LIMITS}, {})
+    batches = [Batch([[5, 6]], None), Batch([[7]], None)]
+    for times in (1, 2):
+        running = engine.translate_batches(batches, search)
+        next(running)
+        with pytest.raises(KeyboardInterrupt):
+            running.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
+        assert [workers.ended for workers in in_process] == [True] * times
+    assert len(list(engine.translate_batches(batches, search))) == 2
+
+
+def test_other_engines_and_devices_are_refused(file: Path) -> None:
+    with pytest.raises(UserError, match="num_processes=2 is for engine=torch on a CPU; leave it out"):
+        Translator.load(file, engine="ctranslate2", num_processes=2)
+    with pytest.raises(UserError, match="num_processes=2 is for engine=torch on a CPU; leave it out, or give device="):
+        Translator.load(file, device="meta", num_processes=2)
+
+
+@pytest.mark.slow
+def test_real_processes_translate_what_one_does(file: Path) -> None:
+    options: dict[str, Any] = {"search": SEARCHES[1] | {"limits": LIMITS}, "batch_sentences": 3}
+    several = Translator.load(file, device="cpu", num_processes=2)
+    expected = Translator.load(file, device="cpu").translate(SENTENCES[:20], **options)
+    assert [one.tokens for one in several.translate(SENTENCES[:20], **options)] == [one.tokens for one in expected]
