@@ -22,7 +22,7 @@ from seq2seq_attn.cli import choices
 from seq2seq_attn.cli.command import SUBCOMMANDS
 
 TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in [*site_links.pages(), PurePosixPath("README.md")]}
-WRITTEN_HERE = ("tutorial", "choosing_attention", "serving", "runs")
+WRITTEN_HERE = ("tutorial", "questions", "choosing_attention", "serving", "runs")
 COMMANDS = [
     (page, *found)
     for page in WRITTEN_HERE
