@@ -147,7 +147,7 @@ def chosen(group: str) -> str:
 def group_page(group: str, copied: set[PurePosixPath]) -> str:
     """Return the page of a group: each choice with its class and its file."""
     title, override, guide = GROUPS[group]
-    text = f"# {title}\n\n`{override}`{chosen(group)}. [This page]({guide}) explains them.\n"
+    text = f"# {title}\n\n`{override}`{chosen(group)}. [{guide}]({guide}) explains them.\n"
     for name, file in choices(group).items():
         target = target_of(file)
         made = f"\n\n{{py:class}}`~{target}`" if target.startswith("seq2seq_attn.") else ""
