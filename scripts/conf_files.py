@@ -25,8 +25,3 @@ def parts_of(preset: str) -> dict[str, str]:
 
 def parsed(path: Path) -> dict[str, Any]:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
-def purpose(path: Path) -> str:
-    """Return the first line of a file, a comment that says what the option is."""
-    return path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")

@@ -17,11 +17,12 @@ from hydra import compose, initialize_config_dir
 from test_readme import jobs
 
 from scripts.docs import __main__ as site
-from scripts.docs import attention_pages, site_links, worked_example
+from scripts.docs import attention_pages, reference_pages, site_links, worked_example
+from seq2seq_attn.cli import choices
 from seq2seq_attn.cli.command import SUBCOMMANDS
 
 TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in [*site_links.pages(), PurePosixPath("README.md")]}
-WRITTEN_HERE = ("tutorial", "choosing_attention", "serving", "runs")
+WRITTEN_HERE = ("tutorial", "questions", "choosing_attention", "serving", "runs")
 COMMANDS = [
     (page, *found)
     for page in WRITTEN_HERE
@@ -90,6 +91,42 @@ def test_the_worked_number_of_an_attention_is_a_table(preset: str) -> None:
 def test_every_attention_has_a_worked_number() -> None:
     for preset in options("attention"):
         check_table(attention_pages.worked(preset))
+
+
+def test_the_pages_of_options_have_every_group_and_choice() -> None:
+    assert set(reference_pages.GROUPS) == set(choices.groups())
+    index = reference_pages.index_page(set())
+    for group, page in reference_pages.GROUPS.items():
+        section = index.partition(f"\n`{page.override}`")[2].partition("\n## ")[0]
+        assert re.findall(r"^- `(\w+)`: \S", section, re.MULTILINE) == options(group)
+        text = reference_pages.group_page(group, set())
+        assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == options(group)
+    text = reference_pages.group_page("optimizer", set())
+    assert "{py:class}`~seq2seq_attn.optimizer.muon.Muon`" in text
+    assert (CONF / "optimizer/muon.yaml").read_text("utf-8") in text
+    assert "`optimizer=NAME`, default: `adam`" in text
+
+
+def test_the_overrides_of_the_pages_of_options_compose() -> None:
+    for group, page in reference_pages.GROUPS.items():
+        name = "ema" if group == "callback" else options(group)[-1]
+        assert composed(*page.override.replace("NAME", name).split()).model, group
+
+
+def test_the_page_of_commands_has_the_help_of_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(reference_pages, "help_of", lambda name: f"usage of {name}")
+    reference_pages.write_reference_pages(tmp_path, set())
+    text = (tmp_path / "commands.md").read_text("utf-8")
+    assert re.findall(r"^## seq2seq-attn (.+)$", text, re.MULTILINE) == list(SUBCOMMANDS)
+    assert re.findall(r"^usage of (.+)$", text, re.MULTILINE) == list(SUBCOMMANDS)
+    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors(text)
+    assert len(list((tmp_path / "options").iterdir())) == len(reference_pages.GROUPS)
+
+
+@pytest.mark.slow
+def test_the_help_of_a_subcommand_is_what_it_prints() -> None:
+    assert reference_pages.help_of("average").startswith("usage: seq2seq-attn average")
+    assert "Examples\nseq2seq-attn train attention=luong_general\n" in reference_pages.help_of("train")
 
 
 def check_table(text: str) -> None:

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from configs import CONF, ROOT, composed
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -87,10 +88,21 @@ def test_the_table_of_extras_has_a_row_for_each() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", PAGES[0].read_text("utf-8"), re.MULTILINE)) == extras
 
 
-def test_every_document_names_the_same_version() -> None:
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+def test_every_document_names_the_same_version_and_authors() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    version = project["version"]
+    assert (citation["version"], citation["license"]) == (version, project["license"])
+    assert citation["authors"] == project["authors"]
     assert f"\n## [{version}] - " in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_the_package_names_the_versions_of_python_that_ci_tests() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    ci = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))
+    tested = ci["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    assert re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"])) == tested
+    assert project["requires-python"] == f">={tested[0]}"
 
 
 @pytest.mark.parametrize(("name", "overrides"), OTHERS)

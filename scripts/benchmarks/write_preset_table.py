@@ -11,8 +11,9 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from scripts.checks.architecture_table import Row, markdown
-from scripts.conf_files import ATTENTION, parts_of, presets, purpose
+from scripts.conf_files import ATTENTION, parts_of, presets
 from seq2seq_attn.batch import Batch
+from seq2seq_attn.cli.choices import purpose
 from seq2seq_attn.errors import reports_user_errors, sentence_of
 from seq2seq_attn.search.search import TargetVocabulary
 from seq2seq_attn.training.checks import check_lengths, check_positions, check_slots

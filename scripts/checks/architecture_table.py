@@ -10,7 +10,8 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from scripts.conf_files import CONF, purpose
+from scripts.conf_files import CONF
+from seq2seq_attn.cli.choices import purpose
 from seq2seq_attn.errors import reports_user_errors
 
 ROOT = Path(__file__).parents[2]

@@ -1,7 +1,8 @@
 """Build the documentation site into build/docs/html: `make docs`, or `python -m scripts.docs` with the extra `docs`.
 
-Its pages are those of `docs/`, which read well without it, a page for each attention preset and the interface of the
-package. A warning, such as a broken link or a page that docs/index.md does not link to, fails the build.
+Its pages are those of `docs/`, which read well without it, a page for each attention preset, the commands, the options
+and the interface of the package. A warning, such as a broken link or a page that docs/index.md does not link to, fails
+the build.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 from pathlib import Path, PurePosixPath
 
 from scripts.docs.attention_pages import write_attention_pages, write_changed
+from scripts.docs.reference_pages import write_reference_pages
 from scripts.docs.site_links import ROOT, pages, relink, site_path, titled, unlisted
 from seq2seq_attn.errors import UserError, reports_user_errors
 
@@ -19,6 +21,8 @@ REFERENCE = """
 ## Reference
 
 - [A page for each attention](attentions/index.md): formula, picture, worked number, cost, code
+- [Every command](commands.md): what `--help` of each subcommand prints
+- [Every option](options/index.md): the choices of each group, with their files
 - [The Python package](api/modules.rst): every public class and function
 """
 LOADED = re.compile(r"<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=\"(?:https?:)?//[^\"]*\"|"
@@ -58,6 +62,7 @@ def write_sources(source: Path) -> None:
         location.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(page, location)
     write_attention_pages(source, copied)
+    write_reference_pages(source, copied)
     for page in pages():
         write_page(page, source, copied)
     written: set[PurePosixPath] = set()

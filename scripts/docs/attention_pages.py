@@ -11,10 +11,11 @@ import yaml
 from torch import Tensor
 
 from scripts.checks.architecture_table import markdown
-from scripts.conf_files import ATTENTION, parsed, parts_of, presets, purpose
+from scripts.conf_files import ATTENTION, parsed, parts_of, presets
 from scripts.docs.site_links import ROOT, relink, titles
 from scripts.docs.worked_example import HEADS, TOKENS, WIDTH, small_options, weights
 from seq2seq_attn.attention.build import reads_history
+from seq2seq_attn.cli.choices import purpose
 
 FOLDER = PurePosixPath("attentions")
 SECTIONS = {
@@ -25,6 +26,7 @@ CONTEXT = r"c_t = \sum_{s \in S(t)} a_{ts} v_s"
 KERNEL_CONTEXT = r"c_t = \frac{\sum_s (\varphi(q_t) \cdot \varphi(k_s)) \, v_s}{\sum_s \varphi(q_t) \cdot \varphi(k_s)}"
 COST_LENGTHS = (128, 512, 2048, 8192)
 ADDRESS = re.compile(r"arXiv:([\d.]+\d)|(kexue\.fm/archives/\d+)")
+PAGE = re.compile(r"\bdocs/([\w/]+\.md)")
 
 
 def write_attention_pages(folder: Path, copied: set[PurePosixPath]) -> None:
@@ -43,9 +45,14 @@ def write_changed(file: Path, text: str) -> None:
 
 def linked_purpose(preset: str) -> str:
     """Return what a preset is, with a link to the paper."""
+    return linked(purpose(ATTENTION / f"{preset}.yaml"))
+
+
+def linked(text: str) -> str:
+    """Return the purpose of a choice with links to the papers and pages that it names."""
+    text = PAGE.sub(r"[\g<0>](\1)", text)
     return ADDRESS.sub(
-        lambda match: f"[{match[0]}](https://{f'arxiv.org/abs/{match[1]}' if match[1] else match[2]})",
-        purpose(ATTENTION / f"{preset}.yaml"),
+        lambda match: f"[{match[0]}](https://{f'arxiv.org/abs/{match[1]}' if match[1] else match[2]})", text
     )
 
 

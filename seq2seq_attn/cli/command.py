@@ -36,6 +36,7 @@ HELP = f"""Usage: {NAME} SUBCOMMAND ...
 {{subcommands}}
 
 {NAME} SUBCOMMAND --help   explains a subcommand
+{NAME} --help GROUP        lists the choices of a group (experiment, ...)
 {NAME} --version           prints the version
 {NAME} -sc install=bash    prints shell completion, also for zsh and fish"""
 
@@ -45,13 +46,18 @@ def main() -> None:
     """Run the subcommand that the command line names.
 
     Raises:
-        UserError: if there is none of that name.
+        UserError: if there is none of that name, or no group of options of the name after `--help`.
     """
     words = sys.argv[1:]
     if words == ["--version"]:
         print(f"{NAME} {__version__}")
         return
     if not words or words[0] in ("-h", "--help"):
+        if words[1:]:
+            from seq2seq_attn.cli.choices import print_choices
+
+            print_choices(words[1])
+            return
         print(HELP.format(subcommands="\n".join(f"  {name:20}  {text}" for name, (_, text) in SUBCOMMANDS.items())))
         return
     name: str | None

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -13,6 +14,7 @@ import yaml
 from seq2seq_attn import __version__
 from seq2seq_attn.attention.build import PARTS
 from seq2seq_attn.checkpoint.admitted import is_class_of, other_packages
+from seq2seq_attn.checkpoint.published import WEIGHTS
 from seq2seq_attn.markdown import code, literal, one_line, table
 from seq2seq_attn.metric.names import title_of
 
@@ -23,6 +25,7 @@ OPTIONS = {
     "author": "who made it, for the citation",
     "url": "where it is published, for the citation",
     "dataset": "name of the training data, such as wmt/wmt14",
+    "base": "name of the model that it was fine-tuned from, on a hub",
     "use": "what it is meant for",
     "limits": "what it is not meant for",
 }
@@ -118,9 +121,10 @@ def card(known: Known, options: dict[str, str], folder: str, pictures: dict[str,
     title = options.get("title") or default_title(known, folder)
     sections = {
         f"# {literal(title)}": what_it_is(known),
-        "## Intended use and limits": use_and_limits(known, options),
+        "## Intended use": [literal(options["use"])] if "use" in options else [],
+        "## Risks and limits": risks_and_limits(known, options),
         "## Data": data(known, options),
-        "## Training": training(known),
+        "## Training": training(known, options),
         "## Results": results(known),
         "## Curves and attention maps": [f"![{literal(text)}]({file})" for file, text in pictures.items()],
         "## How to use it": how_to_use(known, folder),
@@ -138,6 +142,7 @@ def metadata(known: Known, options: dict[str, str], title: str) -> dict[str, Any
     found: dict[str, Any] = {
         "language": [name for name in known.languages if LANGUAGE_CODE.fullmatch(name)],
         "license": options.get("licence"),
+        "base_model": options.get("base"),
         "library_name": "seq2seq-attn",
         "pipeline_tag": known.task,
         "tags": ["seq2seq", "attention", *(known.choices[k] for k in ("model", "attention") if k in known.choices)],
@@ -202,14 +207,22 @@ def what_it_is(known: Known) -> list[str]:
     return [f"{purpose}, trained with seq2seq-attn.", table(("part", "what it is"), rows)]
 
 
-def use_and_limits(known: Known, options: dict[str, str]) -> list[str]:
-    lines = [literal(options[name]) for name in ("use", "limits") if name in options]
+def risks_and_limits(known: Known, options: dict[str, str]) -> list[str]:
+    lines = [literal(options["limits"])] if "limits" in options else []
+    if known.task == "translation":
+        source, target = (code(language) for language in known.languages)
+        lines += [f"It translates from {source} to {target} only."]
+    lines += [
+        "Its output can be wrong and still read well; a person must check whatever matters.",
+        "It learned from its training data alone, so it can repeat errors and prejudices of that text, and is less "
+        "reliable on other kinds of text.",
+    ]
     cleaning = known.config["data"].get("cleaning")
     if isinstance(cleaning, dict) and isinstance(cleaning.get("max_words"), int):
         lines.append(f"Lines of more than {cleaning['max_words']} words were left out of its training.")
-    if known.scores():
-        lines.append("Its quality was measured on the test sets under Results, and on no other text.")
-    return lines
+    measured = "Its quality was measured on the test sets under Results, and on no other text."
+    lines.append(measured if known.scores() else "No measurement of its quality is known.")
+    return ["\n".join(f"- {line}" for line in lines)]
 
 
 def data(known: Known, options: dict[str, str]) -> list[str]:
@@ -222,17 +235,35 @@ def data(known: Known, options: dict[str, str]) -> list[str]:
     return lines + ([f"SHA-256 of all its sentences: {code(str(fingerprint))}"] if fingerprint else [])
 
 
-def training(known: Known) -> list[str]:
+def training(known: Known, options: dict[str, str]) -> list[str]:
     results, found = known.results, known.provenance
-    rows = {"seed": known.config.get("seed"), "commit": found.get("commit")}
+    rows: dict[str, Any] = {"seed": known.config.get("seed"), "commit": found.get("commit")}
     rows |= {"updates": f"{results['steps']:,}"} if "steps" in results else {}
     for label, name in (("hours of training", "train_seconds"), ("hours of validation", "validation_seconds")):
         rows |= {label: f"{results[name] / 3600:,.2f}"} if name in results else {}
+    rows |= {"platform": found.get("platform"), "device": found.get("device"), "devices": found.get("devices")}
+    rows |= {"CPU threads": found.get("threads"), "precision": (known.config.get("trainer") or {}).get("precision")}
     rows |= {"python": found.get("python")} | (found.get("versions") or {})
     known_rows = [(name, str(value)) for name, value in rows.items() if value is not None]
-    lines = [f"```\n{known.command}\n```"] if known.command else []
+    lines = base_model(known, options)
+    lines += [f"```\n{known.command}\n```"] if known.command else []
     lines += [table(("training", "value"), known_rows)] if known_rows else []
     return [*lines, f"All its options are in [{CONFIGURATION}]({CONFIGURATION})."]
+
+
+def base_model(known: Known, options: dict[str, str]) -> list[str]:
+    """Return a sentence on the model whose weights the training started from; none if they were drawn."""
+    parent = known.provenance.get("init_from") or {}
+    if not parent and "base" not in options:
+        return []
+    name = options.get("base")
+    if name is None:
+        file = Path(parent["path"])
+        folders = {"checkpoints": file.parent.parent, WEIGHTS: file.parent}
+        name = folders.get(file.parent.name, folders.get(file.name, file)).name
+    step = "" if parent.get("step") is None else f" after {parent['step']:,} updates"
+    digest = f", SHA-256 {code(str(parent['sha256']))}" if "sha256" in parent else ""
+    return [f"It was fine-tuned: its training started from the weights of {code(name)}{step}{digest}."]
 
 
 def results(known: Known) -> list[str]:

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
 from omegaconf import OmegaConf
 from torch import nn
@@ -29,11 +30,14 @@ MEBIBYTE = 2**20
 PER_PARAMETER = 4  # numbers while training: the weight, its gradient and the two moments of Adam
 
 
-def record_start(run_dir: Path, module: TranslationModule, datamodule: TranslationDataModule) -> None:
+def record_start(
+    run_dir: Path, trainer: pl.Trainer, module: TranslationModule, datamodule: TranslationDataModule
+) -> None:
     """Write `config.yaml`, resolved, and `provenance.json` before the first update, and print data and model."""
     run_dir.mkdir(parents=True, exist_ok=True)
     OmegaConf.save(OmegaConf.create(module.config), run_dir / "config.yaml")
-    started = provenance(datamodule.corpus) | ({"init_from": module.parent} if module.parent else {})
+    parent = {"init_from": module.parent} if module.parent else {}
+    started = provenance(datamodule.corpus) | devices(trainer) | parent
     written = json.dumps(started, indent=2, ensure_ascii=False)
     (run_dir / "provenance.json").write_text(f"{written}\n", "utf-8")
     sides = (module.model.encoder, module.model.decoder)
@@ -103,6 +107,13 @@ def provenance(corpus: LoadedCorpus) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "versions": {package: version(package) for package in PACKAGES},
     }
+
+
+def devices(trainer: pl.Trainer) -> dict[str, Any]:
+    """Return the name and the number of the devices of a training."""
+    device = trainer.strategy.root_device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return {"device": name, "devices": trainer.world_size}
 
 
 def commit() -> str | None:

@@ -43,7 +43,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         announce(str(run_dir))  # the other ranks have waited for the caches to be filled
         trainer = build_trainer(module.config, run_dir)
         if trainer.is_global_zero:
-            record_start(run_dir, module, datamodule)
+            record_start(run_dir, trainer, module, datamodule)
         ckpt_path = None if resumed is None else resumed.file
         del resumed, parent  # their tensors
         with sweep_job(), ending_together(trainer):

@@ -152,6 +152,32 @@ def test_the_list_of_subcommands_is_one_screen(
     assert [line[2:24].strip() for line in lines if line.startswith("  ")] == list(SUBCOMMANDS)
 
 
+def test_help_of_a_group_says_what_each_choice_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "argv", ["seq2seq-attn", "--help", "experiment"])
+    main()
+    *lines, blank, last = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines if line[2] != " "] == options("experiment")
+    assert lines[-1].strip()
+    assert (blank, str(CONF / "experiment") in last) == ("", True)
+    for file in (CONF / "experiment").glob("*.yaml"):
+        purpose = file.read_text("utf-8").splitlines()[1].removeprefix("# ")
+        assert f"{file.stem} {purpose}" in " ".join(" ".join(lines).split())
+
+
+def test_a_group_that_is_not_there_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, guess in (("experiments", "did you mean 'experiment'?"), ("xyz", "choose from: attention, attention/")):
+        monkeypatch.setattr(sys, "argv", ["seq2seq-attn", "--help", name])
+        with pytest.raises(SystemExit, match="2"):
+            main()
+        assert f"There is no group of options '{name}'; {guess}" in capsys.readouterr().err
+
+
 @each_command
 def test_the_command_of_the_package_is_the_script_of_the_checkout(name: str) -> None:
     package = ROOT / "seq2seq_attn" / "__main__.py"

@@ -28,6 +28,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.evaluate import evaluate
 from seq2seq_attn.explorer.explore import explore
 from seq2seq_attn.inference.translator import Translator
+from seq2seq_attn.markdown import literal
 
 pytestmark = pytest.mark.usefixtures("quiet")
 PUBLISHED = {"model.safetensors", "config.json", "source.model", "target.model"}
@@ -117,8 +118,8 @@ def test_the_card_has_its_sections_and_pictures_and_every_link_leads_to_a_file(r
     text = (exported / "README.md").read_text("utf-8")
     headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert headings == [
-        "Intended use and limits", "Data", "Training", "Results", "Curves and attention maps", "How to use it",
-        "How to cite it",
+        "Intended use", "Risks and limits", "Data", "Training", "Results", "Curves and attention maps",
+        "How to use it", "How to cite it",
     ]  # fmt: skip
     assert r"Tests \| only." in text
     linked = set(re.findall(r"\]\(([^)]+)\)", text))
@@ -131,6 +132,11 @@ def test_the_card_has_its_sections_and_pictures_and_every_link_leads_to_a_file(r
     results = json.loads((run / "results.json").read_text())
     assert f"{results['num_parameters']:,}" in text
     assert f"`{results['test/chrf_signature']}`" in text
+    rows = dict(re.findall(r"^([\w ]+) \| (.+)$", text, re.MULTILINE))
+    recorded = json.loads((run / "provenance.json").read_text())
+    assert rows["platform"] == literal(recorded["platform"])
+    assert (rows["device"], rows["devices"], rows["CPU threads"], rows["precision"]) == ("cpu", "1", "1", "32-true")
+    assert "It was fine-tuned" not in text
     assert "None" not in text
 
 
@@ -238,7 +244,7 @@ def test_a_checkpoint_alone_is_exported_and_what_is_not_known_is_left_out(tmp_pa
     assert {path.name for path in (tmp_path / "alone").iterdir()} == ALONE
     text = (tmp_path / "alone" / "README.md").read_text("utf-8")
     assert re.findall(r"^##? (.+)$", text, re.MULTILINE) == [
-        "alone", "Intended use and limits", "Training", "How to use it", "How to cite it",
+        "alone", "Risks and limits", "Training", "How to use it", "How to cite it",
     ]  # fmt: skip
     assert {"license", "datasets", "metrics", "model-index"} & front_matter(tmp_path / "alone").keys() == set()
     assert len(Translator.load(tmp_path / "alone", device="cpu").translate(SENTENCES)) == len(SENTENCES)
@@ -318,6 +324,8 @@ def test_a_folder_with_files_and_a_damaged_file_are_refused_before_anything_is_w
         ("provenance.json", {"command": 7}),
         ("provenance.json", {"data_report": [1]}),
         ("provenance.json", {"versions": "1.2"}),
+        ("provenance.json", {"init_from": 7}),
+        ("provenance.json", {"init_from": {"path": 7}}),
     ],
 )
 def test_a_file_of_wrong_types_is_one_sentence_and_nothing_is_written(
@@ -378,6 +386,36 @@ def test_the_card_of_a_language_model_generates_and_that_of_a_pre_trained_model_
     text = card(known("objective=denoising", "data=text"), {}, "folder", {})
     assert "pipeline_tag" not in text
     assert "init_from.run=folder" in text
+
+
+def test_the_card_of_a_fine_tuned_model_names_the_model_that_it_started_from() -> None:
+    digest = "0123456789abcdef" * 4
+    parent = {"path": "/home/me/runs/mine/checkpoints/best.ckpt", "sha256": digest, "step": 1575}
+    text = card(known(provenance={"init_from": parent}), {}, "folder", {})
+    assert f"from the weights of `mine` after 1,575 updates, SHA-256 `{digest}`." in text
+    assert "base_model" not in text  # which is a name of a hub
+    assert "/home" not in text
+    published = {"path": "/home/me/opus/model.safetensors", "sha256": digest, "step": None}
+    text = card(known(provenance={"init_from": published}), {"base": "someone/model"}, "folder", {})
+    assert f"from the weights of `someone/model`, SHA-256 `{digest}`." in text
+    assert "\nbase_model: someone/model\n" in text
+    for path, name in (("/home/me/opus/model.safetensors", "opus"), ("/home/me/model.ckpt", "model.ckpt")):
+        text = card(known(provenance={"init_from": published | {"path": path}}), {}, "folder", {})
+        assert f"from the weights of `{name}`, SHA-256" in text
+
+
+def test_the_card_names_the_risks_that_are_known_of_the_data() -> None:
+    text = card(known("data.source_language=en", "data.target_language=fr"), {"limits": "Not for law."}, "folder", {})
+    section = text.partition("## Risks and limits\n\n")[2].partition("\n\n")[0]
+    assert section.splitlines() == [
+        "- Not for law.",
+        "- It translates from `en` to `fr` only.",
+        "- Its output can be wrong and still read well; a person must check whatever matters.",
+        "- It learned from its training data alone, so it can repeat errors and prejudices of that text, and is less "
+        "reliable on other kinds of text.",
+        "- Lines of more than 100 words were left out of its training.",
+        "- No measurement of its quality is known.",
+    ]
 
 
 def test_text_of_a_stranger_s_run_is_no_markup_and_ends_no_front_matter() -> None:

@@ -87,6 +87,7 @@ def test_the_run_folder_holds_everything_named(run: Path) -> None:
     assert not [path for path in run.rglob("*") if "=" in path.name]
     provenance = json.loads((run / "provenance.json").read_text())
     assert {"commit", "data_fingerprint", "versions", "command"} <= set(provenance)
+    assert (provenance["device"], provenance["devices"]) == ("cpu", 1)
 
 
 def test_metrics_have_a_row_for_each_logged_step_and_the_names_promised(run: Path) -> None:
