@@ -7,13 +7,15 @@ from typing import Any
 
 import yaml
 
+from seq2seq_attn.cli.choices import choices
+
 CONF = Path(__file__).parents[1] / "conf"
 ATTENTION = CONF / "attention"
 
 
 def presets() -> list[str]:
     """Return the names of the attention presets."""
-    return sorted(path.stem for path in ATTENTION.glob("*.yaml"))
+    return list(choices("attention"))
 
 
 def parts_of(preset: str) -> dict[str, str]:

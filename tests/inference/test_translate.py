@@ -71,6 +71,22 @@ def test_windows_and_batches_change_nothing(file: Path, tmp_path: Path) -> None:
         assert run(tmp_path, file, content, *BEAM, *limits) == expected
 
 
+def test_the_number_of_processes_is_that_of_the_option(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    class NoWorkers:
+        def __init__(self, processes: int, **options: Any) -> None:
+            made.append(processes)
+            raise UserError("no process is started here")
+
+    monkeypatch.setattr("seq2seq_attn.inference.process_engine.Workers", NoWorkers)
+    with pytest.raises(UserError, match="no process"):
+        run(tmp_path, file, text_of(SENTENCES[:3]), "batch_sentences=2", "num_processes=5")
+    assert made == [5]
+
+
 def test_one_line_comes_out_for_each_line_and_what_was_changed_names_the_line(
     file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
