@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 import torch
 from small_transformer import collated, decoded, search_of, sentences, small_transformer
+from tiny import SENTENCES, write_checkpoint
 
 from scripts.benchmarks import decode_plainly as plainly
 from scripts.benchmarks import decode_with_joeynmt as joeynmt
@@ -94,6 +96,23 @@ def test_joeynmt_gets_every_weight_once_and_its_specials_in_its_order(tmp_path: 
         ours = tokenizer.target_model.piece_to_id(word)
         torch.testing.assert_close(weights["trg_embed.lut.weight"][i], model.embed_target.weight[ours])
         torch.testing.assert_close(checkpoint["output_bias"][i], model.output.bias[ours])
+
+
+@pytest.mark.slow
+def test_programs_in_processes_of_their_own_translate_alike(tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path / "run.ckpt", "model=transformer", scale=1.5)
+    for language in ("en", "fr"):
+        with gzip.open(tmp_path / f"test_2016_flickr.{language}.gz", "wt", encoding="utf-8") as file:
+            file.writelines(f"{sentence}\n" for sentence in SENTENCES[:9])
+    sizes = ["--batch", "4", "--turns", "1", "--lengths", "3", "--most", "9", "--threads", "2"]
+    options = ["--data", str(tmp_path), "--output", str(tmp_path), "--peers", "processes", "plain", *sizes]
+    benchmark.main([str(run), *options])
+    results = json.loads((tmp_path / "decoding_cpu.json").read_text())
+    for search in ("greedy", "beam"):
+        assert {name: found["same"] for name, found in results["searches"][search].items()} == {
+            "ours": 1.0, "processes": 1.0, "plain": 1.0
+        }  # fmt: skip
+    assert list(results["seconds_per_step"]) == ["ours", "plain"]
 
 
 def test_the_page_says_ratios_of_median_and_fastest_turns(tmp_path: Path) -> None:
