@@ -1,4 +1,4 @@
-"""Linear layers; in a search on a CPU, by oneDNN where that is faster than MKL.
+"""Linear layers; on a CPU, by oneDNN where that is faster than MKL.
 
 Every module of the package uses these instead of torch's own.
 """
@@ -7,22 +7,28 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.search_mode import rounding_may_differ
 
 # Multiplications from which oneDNN is faster on one core of an EPYC (Zen 5): a call costs 12 us, one of MKL 2.
 MIN_PRODUCTS = 2**20
+# Rows of one product in training; fewer are rounded up to a multiple of STEP. Each number of rows has a kernel of its
+# own, which stays in memory between tensors that come and go, so there are five.
+BLOCKS = 1024, 256
+STEP = 64
+COLUMNS = 800  # of a gradient whose product with the inputs fits the cache
 
 
 @final
 class Linear(nn.Linear):
-    """`nn.Linear`, faster in a search."""
+    """`nn.Linear`, faster on some CPUs."""
 
     def forward(self, input: Float[Tensor, "*rows input_dim"]) -> Float[Tensor, "*rows output_dim"]:
         return linear(input, self.weight, self.bias)
@@ -34,26 +40,124 @@ def linear(
     bias: Float[Tensor, "output_dim"] | None,
 ) -> Float[Tensor, "*rows output_dim"]:
     """Return W x + b."""
-    large = rounding_may_differ() and x.numel() * weight.shape[0] >= MIN_PRODUCTS
+    if not suits_onednn(x, weight.shape[0]):
+        return F.linear(x, weight, bias)
+    return product_of_search(x, weight, bias) if rounding_may_differ() else OneDNNLinear.apply(x, weight, bias)
+
+
+def add_weight_gradient(
+    total: Float[Tensor, "output_dim input_dim"],
+    x: Float[Tensor, "rows input_dim"],
+    grad: Float[Tensor, "rows output_dim"],
+) -> None:
+    """Add to `total` the gradient of a weight, the sum over rows of the outer products of `grad` and `x`."""
+    if total.dtype != grad.dtype:
+        total += grad.t() @ x
+        return
+    whole = blocks(len(x)) if suits_onednn(x, grad.shape[1]) else []
+    for block in whole:
+        for columns in (slice(begin, begin + COLUMNS) for begin in range(0, len(total), COLUMNS)):
+            total[columns] += weight_gradient(x[block], grad[block, columns])
+    rest = slice(whole[-1].stop if whole else 0, None)
+    total.addmm_(grad[rest].t(), x[rest])
+
+
+def suits_onednn(x: Float[Tensor, "*rows input_dim"], output_dim: int) -> bool:
+    """Return whether the product of x and a weight is worth a call of oneDNN."""
+    products = min(x.numel(), BLOCKS[0] * x.shape[-1]) * output_dim
+    large = products >= MIN_PRODUCTS and not torch.compiler.is_compiling()
     single = large and x.is_cpu and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    if single and onednn_is_faster():
-        return onednn_linear(x, weight, bias)
-    return F.linear(x, weight, bias)
+    return single and onednn_is_faster() and not inside_func_transform()
 
 
-def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return W x + b by oneDNN, for float32 on a CPU.
+@final
+class OneDNNLinear(torch.autograd.Function):
+    """W x + b whose products, and those of its gradients, are by oneDNN."""
 
-    It compiles a kernel for each number of rows, in about a millisecond. Rows are therefore added until their number is
-    one of at most eight an octave. The operator is private: torch.compile makes it of a linear layer, in torch 2.13. It
-    ignores the stride of a bias, and autocast does not know it.
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return product_by_blocks(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        rows, rows_of_x = grad.flatten(0, -2), x.flatten(0, -2)
+        of_bias = rows.sum(0) if ctx.needs_input_grad[2] else None
+        if torch.is_grad_enabled():  # a gradient of the gradient is wanted
+            return grad @ weight, rows.t() @ rows_of_x, of_bias
+        of_x = product_by_blocks(grad, weight.t(), None) if ctx.needs_input_grad[0] else None
+        of_weight = None
+        if ctx.needs_input_grad[1] and len(rows) < BLOCKS[-1]:
+            missing = -len(rows) % STEP
+            of_weight = weight_gradient(with_zeros(rows_of_x, missing), with_zeros(rows, missing))
+        elif ctx.needs_input_grad[1]:
+            of_weight = torch.zeros_like(weight)
+            add_weight_gradient(of_weight, rows_of_x, rows)
+        return of_x, of_weight, of_bias
+
+
+def blocks(rows: int) -> list[slice]:
+    """Return slices of 1,024 rows, and of 256; fewer than 256 rows remain."""
+    found, begin = [], 0
+    for size in BLOCKS:
+        while begin + size <= rows:
+            found.append(slice(begin, begin + size))
+            begin += size
+    return found
+
+
+def product_by_blocks(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return W x + b; oneDNN computes blocks of rows, and MKL the rest."""
+    rows = x.flatten(0, -2)
+    if len(rows) <= BLOCKS[-1]:
+        return padded_product(x, -len(rows) % STEP, weight, bias)
+    output, whole = x.new_empty(len(rows), len(weight)), blocks(len(rows))
+    for block in whole:
+        output[block] = multiply(rows[block], weight, bias)
+    rest = slice(whole[-1].stop, None)
+    output[rest] = F.linear(rows[rest], weight, bias)
+    return output.view(*x.shape[:-1], -1)
+
+
+def product_of_search(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return W x + b; rows are added until their number is one of at most eight an octave.
+
+    oneDNN compiles a kernel for each number of rows, in about a millisecond.
     """
     rows = x.numel() // x.shape[-1]
-    missing = -rows % (max(128, 1 << rows.bit_length()) // 16)
-    padded = F.pad(x.reshape(rows, -1), (0, 0, 0, missing)) if missing else x
+    return padded_product(x, -rows % (max(128, 1 << rows.bit_length()) // 16), weight, bias)
+
+
+def padded_product(x: Tensor, missing: int, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return W x + b, computed with this many more rows."""
+    rows = x.flatten(0, -2)
+    return multiply(with_zeros(rows, missing), weight, bias)[: len(rows)].view(*x.shape[:-1], -1)
+
+
+def with_zeros(rows: Tensor, missing: int) -> Tensor:
+    """Return these rows, and this many of zeros after them."""
+    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
+
+
+def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
+    """Return the sum over rows of the outer products of `grad` and `x`; the order is the faster one."""
+    x, grad = x.contiguous(), grad.contiguous()
+    if grad.shape[1] > 2 * x.shape[1]:
+        return multiply(x.t(), grad.t(), None).t()
+    return multiply(grad.t(), x.t(), None)
+
+
+def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return W x + b by a private operator: torch.compile makes it of a linear layer, in torch 2.13.
+
+    It ignores the stride of a bias, takes 2,000 times as long for a weight with gaps between its rows, and is unknown
+    to autocast.
+    """
     bias = None if bias is None else bias.contiguous()
-    output = torch.ops.mkldnn._linear_pointwise.default(padded, weight, bias, "none", [], "")
-    return output[:rows].view(*x.shape[:-1], -1) if missing else output
+    if not weight.t().is_contiguous():
+        weight = weight.contiguous()
+    return torch.ops.mkldnn._linear_pointwise.default(x, weight, bias, "none", [], "")
 
 
 @cache

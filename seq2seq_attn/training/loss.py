@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from seq2seq_attn.nn.linear import add_weight_gradient, linear
 from seq2seq_attn.nn.precision import at_least_float32
 
 CHUNK = 256  # rows whose logits fit the cache; the whole matrix would be moved to memory and back four times
@@ -77,11 +78,9 @@ class ChunkedCrossEntropy(GradientTakenForward):
         grads = [torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)] if wanted else []
         with torch.autocast(hidden.device.type, enabled=False):
             narrow, narrow_bias = weight.to(hidden.dtype), bias.to(hidden.dtype)
-            room = hidden.new_empty(min(CHUNK, len(target)), len(weight))  # one for all chunks
             for start in range(0, len(target), CHUNK):
                 rows = slice(start, start + CHUNK)
-                logits = torch.addmm(narrow_bias, hidden[rows], narrow.t(), out=room[: len(target) - start])
-                logits = at_least_float32(logits)
+                logits = at_least_float32(chunk_product(hidden[rows], narrow, narrow_bias))
                 log_probs = torch.log_softmax(logits, -1, out=logits)
                 reference = target[rows, None]
                 nll[rows] = -log_probs.gather(-1, reference)[:, 0]
@@ -91,9 +90,10 @@ class ChunkedCrossEntropy(GradientTakenForward):
                     correct += (log_probs.argmax(-1, keepdim=True) == reference).sum()
                 if wanted:
                     # d smoothed / d logits = p - (1 - s) [reference] - s / vocabulary
-                    delta = log_probs.exp_().sub_(smoothing / weight.shape[0])
-                    delta.scatter_add_(-1, reference, torch.full_like(delta[:, :1], smoothing - 1))
-                    accumulate(grads, rows, delta.to(hidden.dtype), hidden[rows], narrow)
+                    log_probs.exp_().sub_(smoothing / weight.shape[0])
+                    log_probs.scatter_add_(-1, reference, torch.full_like(means[:, None], smoothing - 1))
+                    accumulate(grads, rows, log_probs.to(hidden.dtype), hidden[rows], narrow)
+                del logits, log_probs  # before the next ones are there
         ctx.save_for_backward(*grads)
         smoothed = (1 - smoothing) * nll.sum() + smoothing * spread
         by_token = (1 - smoothing) * nll + smoothing * spread_by_token
@@ -103,9 +103,13 @@ class ChunkedCrossEntropy(GradientTakenForward):
 
 def accumulate(grads: list[Tensor], rows: slice, delta: Tensor, hidden: Tensor, weight: Tensor) -> None:
     """Add a chunk's share: its rows of the hidden gradient, and sums over rows for the layer's."""
-    grads[0][rows] = delta @ weight
-    if grads[1].dtype == delta.dtype:
-        grads[1].addmm_(delta.t(), hidden)
-    else:
-        grads[1] += delta.t() @ hidden
+    grads[0][rows] = chunk_product(delta, weight.t(), None)
+    add_weight_gradient(grads[1], hidden, delta)
     grads[2] += delta.sum(0)
+
+
+def chunk_product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return W x + b; the last chunk, whose number of rows is seldom seen again, is not worth a kernel of its own."""
+    if len(rows) == CHUNK:
+        return linear(rows, weight, bias)
+    return rows @ weight.t() if bias is None else torch.addmm(bias, rows, weight.t())

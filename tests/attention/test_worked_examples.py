@@ -43,6 +43,14 @@ def test_equal_keys_give_the_mean_of_the_valid_values(preset: str, query_dim: in
     torch.testing.assert_close(found.weights[:, 0, 0], expected)
 
 
+@pytest.mark.parametrize("preset", ["plain_scaled_dot", "bahdanau", "multihead"])
+def test_the_order_of_keys_with_their_values_changes_nothing(preset: str) -> None:
+    attention = attention_of(preset, query_dim=12, key_dim=12, value_dim=12)
+    query, keys, order = torch.randn(2, 3, 12), torch.randn(2, 5, 12), torch.tensor([3, 0, 4, 2, 1])
+    found, shuffled = (attention(query, attention.prepare(rows, rows, None)).context for rows in (keys, keys[:, order]))
+    torch.testing.assert_close(found, shuffled)
+
+
 def test_a_sparse_row_by_hand() -> None:
     # n = 10, k = 3: position 9 sees 6 to 9 by nearness, and 0 and 3 as multiples of 3 away; equal keys weigh the same.
     options = ("attention/score=dot", "attention.project_values=false", "attention.pattern.k=3")

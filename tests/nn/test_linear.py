@@ -1,6 +1,9 @@
-"""Linear layers of a search: oneDNN's products are MKL's, and nothing else changes."""
+"""Linear layers by oneDNN, in training and in a search: the products are MKL's, and nothing else changes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 import torch
@@ -67,19 +70,107 @@ def test_few_different_numbers_of_rows_are_compiled(calls: list[int]) -> None:
     assert all(given < rows + 8 + rows / 8 for rows, given in enumerate(calls, 1))
 
 
-def test_only_products_of_float32_in_a_search_are_by_onednn(calls: list[int]) -> None:
+@pytest.mark.parametrize("mode", [search_mode, nullcontext])
+def test_only_products_of_float32_are_by_onednn(
+    calls: list[int], mode: Callable[[], AbstractContextManager[None]]
+) -> None:
     x, layer = torch.randn(5, 13), Linear(13, 17)
-    layer(x).sum().backward()
-    assert layer.weight.grad is not None
-    with torch.no_grad():
-        layer(x)
-    with search_mode():
+    with mode():
         linear(x.double(), layer.weight.double(), None)
         linear(x.bfloat16(), layer.weight.bfloat16(), None)
         linear(x.to("meta"), layer.weight.to("meta"), None)
         with torch.autocast("cpu", torch.bfloat16):
             assert layer(x).dtype == torch.bfloat16
     assert calls == []
+
+
+@pytest.mark.parametrize("rows", [(1,), (63,), (64,), (3, 50), (255,), (256,), (2, 129), (1023,), (1024,), (1541,)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_products_of_training_and_their_gradients_are_those_of_float64(
+    calls: list[int], rows: tuple[int, ...], bias: bool
+) -> None:
+    x, weight, offset = torch.randn(*rows, 13), torch.randn(37, 13), torch.randn(37) if bias else None
+    tensors = [tensor for tensor in (x, weight, offset) if tensor is not None]
+    grad = torch.randn(*rows, 37)
+    found, expected = (product_and_gradients(way, tensors, grad) for way in (linear, F.linear))
+    assert calls
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-4)
+
+
+def product_and_gradients(way: Callable[..., Tensor], tensors: list[Tensor], grad: Tensor) -> list[Tensor]:
+    """Return W x + b and its gradients by x, W and b; `F.linear` computes them in float64."""
+    dtype = torch.float64 if way is F.linear else torch.float32
+    leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in tensors]
+    output = way(*leaves, *[None] * (3 - len(leaves)))
+    output.backward(grad.to(dtype))
+    return [output.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
+
+
+def test_only_gradients_that_are_wanted_are_computed(calls: list[int]) -> None:
+    x, weight = torch.randn(300, 13), torch.randn(17, 13, requires_grad=True)
+    linear(x, weight, None).sum().backward()
+    assert calls == [256, 17]  # the product and the gradient of W, by W's rows; 44 rows are left to MKL
+    calls.clear()
+    linear(x.requires_grad_(), weight.detach(), None).sum().backward()
+    assert calls == [256, 256]
+
+
+def test_wide_gradients_are_computed_in_parts_and_weights_may_be_views(calls: list[int]) -> None:
+    x, whole, grad = torch.randn(256, 26), torch.randn(2001, 26, requires_grad=True), torch.randn(256, 2001)
+    linear(x[:, 13:], whole[:, 13:], None).backward(grad)
+    assert whole.grad is not None
+    expected = grad.double().mT @ x[:, 13:].double()
+    torch.testing.assert_close(whole.grad[:, 13:].double(), expected, rtol=1e-5, atol=1e-4)
+    assert calls == [256, 13, 13, 13]  # of 800, 800 and 401 columns
+
+
+def test_a_weight_between_others_is_copied_since_onednn_is_slow_with_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Tensor] = []
+    monkeypatch.setattr(torch.ops.mkldnn._linear_pointwise, "default", lambda x, w, *_: given.append(w) or x @ w.mT)
+    whole = torch.randn(17, 26)
+    for weight in (whole[:, 13:], whole[:13].mT, torch.randn(17, 13), torch.randn(13, 17).mT, whole[:, :13].mT.mT):
+        module.multiply(torch.randn(5, weight.shape[1]), weight, None)
+    assert len(given) == 5
+    assert all(weight.is_contiguous() or weight.mT.is_contiguous() for weight in given)
+
+
+def test_second_derivatives_are_those_of_torch(calls: list[int]) -> None:
+    def curvature(way: Callable[..., Tensor], dtype: torch.dtype) -> list[Tensor]:
+        generator = torch.Generator().manual_seed(1)
+        x, weight = (torch.randn(s, generator=generator).to(dtype).requires_grad_() for s in ((300, 5), (7, 5)))
+        bias = torch.zeros(7, dtype=dtype, requires_grad=True)
+        (first,) = torch.autograd.grad(way(x, weight, bias).square().sum(), x, create_graph=True)
+        return list(torch.autograd.grad(first.square().sum(), [x, weight, bias]))
+
+    found, expected = curvature(linear, torch.float32), curvature(F.linear, torch.float64)
+    assert calls
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-3)
+
+
+def test_training_compiles_kernels_of_five_numbers_of_rows(calls: list[int]) -> None:
+    with torch.no_grad():
+        for rows in range(1, 1400, 3):
+            assert linear(torch.ones(rows, 2), torch.ones(3, 2), None).shape == (rows, 3)
+    assert set(calls) == {64, 128, 192, 256, 1024}
+
+
+def test_inside_transforms_and_exported_code_products_are_those_of_torch(calls: list[int]) -> None:
+    x, weight = torch.randn(300, 13), torch.randn(17, 13)
+    gradient = torch.func.grad(lambda w: linear(x, w, None).square().sum())(weight)
+    torch.testing.assert_close(gradient, 2 * weight @ (x.mT @ x), rtol=1e-4, atol=1e-2)
+    torch.func.vmap(lambda row: linear(row, weight, None))(x[:, None])
+    torch.export.export(Linear(13, 17), (x,))
+    assert calls == []
+
+
+def test_a_product_and_its_gradients_can_be_repeated_to_the_last_bit(calls: list[int]) -> None:
+    tensors, grad = [torch.randn(700, 64), torch.randn(96, 64), torch.randn(96)], torch.randn(700, 96)
+    first, second = (product_and_gradients(linear, tensors, grad) for _ in range(2))
+    assert calls
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
 
 
 def test_small_products_are_not_worth_a_call(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,14 @@ def test_the_table_equals_its_formula(dim: int) -> None:
     torch.testing.assert_close(sinusoids(211, dim, 10000.0), formula(211, dim), rtol=0, atol=1e-12)
 
 
+def test_the_position_p_plus_k_is_one_linear_map_of_the_position_p() -> None:
+    table, shift = sinusoids(50, 6, 10000.0), 7
+    angles = [shift / 10000 ** (2 * i / 6) for i in range(3)]
+    rotations = [torch.tensor([[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]]) for a in angles]
+    shifted = table[:-shift] @ torch.block_diag(*rotations).double().mT
+    torch.testing.assert_close(shifted, table[shift:], rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_far_positions_are_exact_in_every_dtype(dtype: torch.dtype) -> None:
     # In float32 the angle 100003 would be off by up to 0.004.

@@ -7,6 +7,7 @@ from itertools import accumulate
 import pytest
 import torch
 
+from seq2seq_attn.nn import linear
 from seq2seq_attn.training.loss import CHUNK, label_smoothed_cross_entropy
 
 
@@ -57,6 +58,23 @@ def test_a_tied_matrix_gets_both_gradients() -> None:
     plain = torch.nn.functional.cross_entropy(logits, target, label_smoothing=0.1, reduction="sum")
     for a, b in zip(*(torch.autograd.grad(x, embedding.weight) for x in (ours, plain)), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("faster", [True, False])
+def test_the_loss_is_the_same_by_onednn_and_by_mkl(faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "onednn_is_faster", lambda: faster)
+    monkeypatch.setattr(linear, "MIN_PRODUCTS", 0)
+    exact = [torch.randn(s, dtype=torch.float64) / 4 for s in ((2 * CHUNK + 77, 24), (1701, 24), (1701,))]
+    target = torch.randint(1701, (len(exact[0]),))
+    hidden, weight, bias = (x.clone().requires_grad_() for x in exact)
+    logits = hidden @ weight.T + bias
+    expected = torch.nn.functional.cross_entropy(logits, target, label_smoothing=0.1, reduction="sum")
+    ours = [x.float().requires_grad_() for x in exact]
+    loss = label_smoothed_cross_entropy(*ours, target, 0.1)
+    assert loss.smoothed.item() == pytest.approx(expected.item(), rel=1e-6)
+    found = torch.autograd.grad(loss.smoothed, ours)
+    for ours_grad, correct in zip(found, torch.autograd.grad(expected, (hidden, weight, bias)), strict=True):
+        assert (ours_grad.double() - correct).abs().max() <= 2e-6 * correct.abs().max()
 
 
 def test_half_precision_keeps_wide_sums() -> None:
