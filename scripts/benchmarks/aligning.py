@@ -28,6 +28,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from scripts.benchmarks.draw_aligning import LinkMap, draw_link_maps
 from scripts.benchmarks.home_runs import (
     HOMES,
     MEASURES,
@@ -41,11 +42,11 @@ from scripts.benchmarks.home_runs import (
 )
 from scripts.benchmarks.homes import alone, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import write_attentions_page, write_guidance_page
-from seq2seq_attn.alignment.attention_links import Heads, all_heads, attended_links, word_maps
+from seq2seq_attn.alignment.attention_links import Heads, Words, all_heads, attended_links, attended_weights, word_maps
 from seq2seq_attn.alignment.forced_attention import WordMaps
 from seq2seq_attn.alignment.gold import AlignedPair, agreement, read_aligned_pairs
 from seq2seq_attn.alignment.guided import guided_head, guided_shift
-from seq2seq_attn.alignment.word_alignment import Extraction, Link, from_pharaoh, to_pharaoh
+from seq2seq_attn.alignment.word_alignment import Extraction, Link, from_pharaoh, links_of, to_pharaoh
 from seq2seq_attn.checkpoint.load import find_checkpoint, load
 from seq2seq_attn.data.reading import read_lines
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -66,7 +67,7 @@ RNN = ("model=rnn", "decoder@model.decoder=rnn_conditional", *WIDTHS, "model.dec
 # Luong's dot product needs queries of the keys' width.
 LUONG = ("model=rnn", "decoder@model.decoder=rnn_luong", *WIDTHS, "model.decoder.dim=128")
 MODELS = {"transformer": (*TRANSFORMER, "trainer.max_epochs=6"), "rnn": (*RNN, "trainer.max_epochs=5")}
-GUIDED = ("guided_alignment.weight=0.2", "guided_alignment.shift=true", "guided_alignment.unlinked=end")
+GUIDED = ("guided_alignment.weight=0.2", "guided_alignment.unlinked=end")  # and shift=true in a Transformer
 EFLOMAL = "eflomal.grow-diag-final-and"  # links, in the folder of the bitext
 HANSARDS = 447  # pairs, which are the last ones of the bitext
 COPIES = 10  # of these pairs in the training files
@@ -81,6 +82,8 @@ ATTENTION_MODELS = {  # of the presets that are compared, with the slot that tak
 UNGUIDED = ("multihead", "bahdanau", "luong_general")  # presets that are trained without guidance, too
 TEST_SETS = ("test_tatoeba", "test_2016")
 BEAM = {"name": "beam", "beam_size": 5}
+DRAWN = {"transformer_plain": "not guided", "transformer_guided": "guided by links of eflomal"}
+DRAWN_PAIR = ("a black dog is running through the snow .", "un chien noir court dans la neige .")
 PLANS = ("guidance", "attentions")
 SPLITS = ("train", "val")
 
@@ -103,7 +106,7 @@ def guidance_runs() -> list[Run]:
     """Return the runs with and without guided alignment: all with one seed, then those whose BLEU is compared."""
     first = [
         "transformer_guided", "transformer_rev_guided", "rnn_guided", "transformer_plain", "transformer_rev_plain",
-        "rnn_plain", "transformer_self",
+        "rnn_plain", "transformer_self", "rnn_guided_shift",
     ]  # fmt: skip
     compared = ["transformer_guided", "transformer_plain", "rnn_guided", "rnn_plain"]
     later = [Run(name, seed) for seed in (2, 3) for name in compared]
@@ -149,13 +152,16 @@ def command(run: Run, bitext: Path, runs: Path) -> list[str]:
         ]
     else:
         overrides += MODELS[name.partition("_")[0]]
+    kind = folders[1] if folders else name
+    # The attention of an RNN also tells it what to write, so it is guided in the step that writes.
+    guided = [*GUIDED, f"guided_alignment.shift={str(not kind.startswith('rnn') or name.endswith('_shift')).lower()}"]
     if name.endswith("_self"):
         plain = [f"transformer{way}_plain" for way in ("", "_rev")]
         pair = ",".join(f"'{runs.resolve() / one}'" for one in (plain[::-1] if run.is_reverse else plain))
-        overrides += [*GUIDED, "guided_alignment.links=self", f"guided_alignment.runs=[{pair}]"]
+        overrides += [*guided, "guided_alignment.links=self", f"guided_alignment.runs=[{pair}]"]
     elif not name.endswith("_plain"):
         links = runs.resolve() / (TURNED if run.is_reverse else LINKS)
-        overrides += [*GUIDED, f"guided_alignment.links='{links}'"]
+        overrides += [*guided, f"guided_alignment.links='{links}'"]
     return overrides
 
 
@@ -288,7 +294,8 @@ def alignment_of(folder: Path, pairs: list[AlignedPair]) -> dict[str, Any]:
     """
     loaded = load(str(find_checkpoint(str(folder))))
     turned = loaded.config["data"]["source_language"] == "fr"
-    maps = word_maps(loaded.model, loaded.tokenizer, [sides(pair)[:: -1 if turned else 1] for pair in pairs])
+    texts = [sides(pair)[:: -1 if turned else 1] for pair in pairs]
+    maps = word_maps(loaded.model, loaded.tokenizer, texts, loaded.config)
     guided = guided_head(loaded.config, loaded.model)
     heads = all_heads(maps[0]) if guided is None else [guided]
     extraction = Extraction(shift=guided_shift(loaded.config))
@@ -346,9 +353,32 @@ def write_pages(options: argparse.Namespace) -> None:
         if plan not in measured:
             print(f"no run of --plan {plan} has been measured; its page is left as it is")
         elif plan == "guidance":
-            write_guidance_page(options.output / "guided_alignment.md", rows, measures, pairs, statistical)
+            page = options.output / "guided_alignment.md"
+            picture = draw_maps(options.runs, measures, page.with_suffix(".png"))
+            write_guidance_page(page, rows, measures, pairs, statistical, picture)
         else:
             write_attentions_page(options.output / "aligning_attentions.md", rows, measures, len(attention_runs()))
+
+
+def draw_maps(runs: Path, measures: Sequence[dict[str, Any]], file: Path) -> Path | None:
+    """Draw the maps of one pair by two runs; return the picture, or None if one of them has not been measured."""
+    heads = {row["name"]: row["heads"][0] for row in measures if row["seed"] == 1}
+    if not set(DRAWN) <= set(heads):
+        return None
+    source, target = (side.split() for side in DRAWN_PAIR)
+    maps = [link_map(runs / name, title, heads[name], (source, target)) for name, title in DRAWN.items()]
+    draw_link_maps(file, source, target, maps)
+    return file
+
+
+def link_map(folder: Path, title: str, name: str, pair: Words) -> LinkMap:
+    """Return the weights of the heads of this name along a pair, and the links read from them."""
+    loaded = load(str(find_checkpoint(str(folder))))
+    (maps,) = word_maps(loaded.model, loaded.tokenizer, [pair], loaded.config)
+    (heads,) = (one for one in all_heads(maps) if str(one) == name)
+    extraction = Extraction(shift=guided_shift(loaded.config))
+    weights = attended_weights(maps, heads, extraction)
+    return LinkMap(f"{title}: {name}", weights, links_of(weights, extraction))
 
 
 if __name__ == "__main__":

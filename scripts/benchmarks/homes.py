@@ -95,7 +95,7 @@ def run_queue(options: argparse.Namespace) -> None:
         raise UserError(f"--data {options.data} has no folder multi30k; give the folder that contains it")
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
-        cut_captions(options.data / "multi30k", options.runs / "captions")
+        cut_captions(options.data / "multi30k", options.runs / "captions", CAPTIONS)
         first = first_jobs(options.home)
         failed = run_jobs(run_jobs(first, options, run_job), options, run_job)  # those that failed get a second try
         later = later_jobs(options.home, read_rows(options.runs / ROWS))
@@ -119,14 +119,14 @@ def alone(runs: Path) -> Iterator[None]:
         raise UserError(f"another queue is at work in {runs}; end it, or give another folder of --runs") from error
 
 
-def cut_captions(source: Path, target: Path) -> None:
+def cut_captions(source: Path, target: Path, captions: int) -> None:
     """Copy the captions, of the training set the first ones only."""
     target.mkdir(exist_ok=True)
     for file in source.glob("*.gz"):
         if (target / file.name).is_file():
             continue
         with gzip.open(file) as lines, replacing(target / file.name) as stream, gzip.open(stream, "wb") as cut:
-            cut.writelines(islice(lines, CAPTIONS) if file.name.startswith("train.") else lines)
+            cut.writelines(islice(lines, captions) if file.name.startswith("train.") else lines)
 
 
 def run_jobs(
@@ -145,7 +145,7 @@ def run_jobs(
         running = {pool.submit(run, job, options): job for job in left}
         for number, future in enumerate(as_completed(running), 1):
             job, row = running[future], future.result()
-            what = "failed" if row is None else row.get("refused") or f"BLEU {row['bleu']:.2f}"
+            what = "failed" if row is None else row.get("refused") or figure_of(row)
             print(f"{number} of {len(left)}: {job.folder(Path()).as_posix()}: {what}", flush=True)
             if row is None:
                 failed.append(job)
@@ -154,6 +154,10 @@ def run_jobs(
                 for name in AUTOSAVES:
                     (job.folder(options.runs) / "checkpoints" / name).unlink(missing_ok=True)
     return failed
+
+
+def figure_of(row: dict[str, Any]) -> str:
+    return f"BLEU {row['bleu']:.2f}" if "bleu" in row else "finished"  # a pre-training has no translations
 
 
 def run_job(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
@@ -188,22 +192,19 @@ def train(overrides: Sequence[str], folder: Path) -> None:
 
 
 def row_of(job: Any, folder: Path) -> dict[str, Any]:
-    """Return the row of a finished run; one that no queue has started has no times."""
+    """Return the row of a finished run; one that no queue has started has no times, a pre-training no BLEU."""
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
     config = OmegaConf.load(folder / "config.yaml")
     attempts = (folder / ATTEMPTS).read_text(encoding="utf-8").split() if (folder / ATTEMPTS).is_file() else []
     undisturbed = attempts.count("started") == 1
+    scores = ("bleu", "bleu_signature", "chrf", "chrf_signature", "loss")
     return {
         **job._asdict(),
         "commit": provenance.get("commit"),
         "parameters": results["num_parameters"],
-        "bleu": results["test/bleu"],
-        "bleu_signature": results["test/bleu_signature"],
-        "chrf": results["test/chrf"],
-        "chrf_signature": results["test/chrf_signature"],
-        "loss": results["test/loss"],
-        "entropy": results["attention_entropy"],
+        **{name: results[f"test/{name}"] for name in scores if f"test/{name}" in results},
+        "entropy": results.get("attention_entropy"),
         "epochs": config.trainer.max_epochs,
         "updates": results["steps"],
         "minutes": round(results["train_seconds"] / 60, 1) if undisturbed else None,
@@ -234,7 +235,7 @@ def measure_runs(options: argparse.Namespace) -> None:
 def error_rate(run: Path, pairs: list[AlignedPair]) -> float:
     """Return the alignment error rate of the mean of all heads, in percent."""
     loaded = load(str(find_checkpoint(str(run))))
-    maps = word_maps(loaded.model, loaded.tokenizer, [(pair.source, pair.target) for pair in pairs])
+    maps = word_maps(loaded.model, loaded.tokenizer, [(pair.source, pair.target) for pair in pairs], loaded.config)
     return agreement([attended_links(of_pair, Heads(), Extraction()) for of_pair in maps], pairs).error_rate
 
 

@@ -23,6 +23,7 @@ DIRECTIONS: dict[str, tuple[str, str | None]] = {  # a run, and one of the other
     "Transformer, guided by its own links": ("transformer_self", "transformer_rev_self"),
     "Transformer, not guided": ("transformer_plain", "transformer_rev_plain"),
     "RNN, guided by links of eflomal": ("rnn_guided", None),
+    "RNN, guided by links of eflomal, `shift=true`": ("rnn_guided_shift", None),
     "RNN, not guided": ("rnn_plain", None),
 }
 JOINED = [method for method in METHODS if method != "union"]  # of the links of both directions
@@ -34,7 +35,8 @@ Alignment error rate (AER, in percent, lower is better) on {pairs} aligned pairs
 and BLEU with and without guided alignment ([docs/guided_alignment.md](../guided_alignment.md)). The aligners read
 {training:,} pairs of lower-cased words: Tatoeba, Multi30k and 447 sentences of the Hansards without their links. The
 models are trained on the same pairs, those of the Hansards ten times. The Transformer has rotary positions, the RNN a
-conditional GRU (`rnn_conditional`). Guided runs have `guided_alignment.weight=0.2`, `shift=true` and `unlinked=end`.
+conditional GRU (`rnn_conditional`). Guided runs have `guided_alignment.weight=0.2` and `unlinked=end`, the Transformers
+`shift=true`, too. The one attention of the RNN also tells it what to write, so `shift=true` costs it translation.
 
 ## Word links
 
@@ -45,7 +47,7 @@ guided run is measured by its guided head. Of a run without guidance it is the b
 pairs on the other half: {heads}. The other columns join both directions (Koehn et al. 2003), of seed 1. ± is the
 standard deviation over seeds.
 
-## Translations
+{maps}## Translations
 
 {translations}
 
@@ -53,6 +55,15 @@ BLEU of beam search with 5 hypotheses on words in lower case, {signature}; ± is
 Tatoeba's test set has one reference for each sentence here.
 
 {end}
+"""
+MAPS = """\
+![Attention maps of one sentence, without guidance and with it]({picture})
+
+*Weights of the two Transformers, seed 1, along one given translation: light is 0, dark is 1. The links that are read
+from them are outlined. Left: the best head of the run without guidance, in the step that writes the word; right: the
+guided head, in the step that reads it. The sentence is ours, is not among the training pairs, and was chosen before its
+maps were drawn.*
+
 """
 ATTENTIONS = """\
 # Which attention aligns best?
@@ -83,12 +94,13 @@ Commits of the runs: {commits}. The raw figures are in [{name}.json]({name}.json
 
 
 def write_guidance_page(
-    page: Path, rows: Rows, measures: Rows, pairs: Sequence[AlignedPair], statistical: Path
+    page: Path, rows: Rows, measures: Rows, pairs: Sequence[AlignedPair], statistical: Path, picture: Path | None
 ) -> None:
     """Write the page of guided alignment, and its figures beside it.
 
     Args:
         statistical: the file alignment.json of the statistical aligners.
+        picture: of the maps with and without guidance, in the folder of the page; None: there is none.
     """
     names = {name for both in DIRECTIONS.values() for name in both if name is not None}
     rows, measures = ([row for row in some if row["name"] in names] for some in (rows, measures))
@@ -99,6 +111,7 @@ def write_guidance_page(
         training=aligners["pairs"],
         links=links_table(measures, pairs, aligners["alignment"]),
         heads=literal("; ".join(unguided) or "none has been measured"),
+        maps="" if picture is None else MAPS.format(picture=picture.name),
         translations=translation_table(rows, measures),
         signature=", ".join(code(one) for one in sorted(signatures(measures))) or "not measured yet",
         end=end("guidance", page, rows),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+
+from hydra.utils import instantiate
 
 from seq2seq_attn.alignment.forced_attention import SlotMap, WordMaps, attention_along_words
 from seq2seq_attn.alignment.word_alignment import (
     Extraction,
     Link,
+    WordWeights,
     chosen_weights,
     links_of,
     weights_by_word,
@@ -34,9 +37,15 @@ class Heads(NamedTuple):
         return f"layer {self.layer}, " + ("mean of all heads" if self.head is None else f"head {self.head}")
 
 
-def word_maps(model: EncoderDecoder, tokenizer: SentencePieceTokenizer, pairs: Sequence[Words]) -> list[WordMaps]:
-    """Return the attention along each pair, whose words are normalised as texts to translate are."""
-    cleaning = Cleaning()
+def word_maps(
+    model: EncoderDecoder, tokenizer: SentencePieceTokenizer, pairs: Sequence[Words], config: Mapping[str, Any]
+) -> list[WordMaps]:
+    """Return the attention along each pair, whose words are normalised as the run does it with texts to translate.
+
+    Args:
+        config: of the run.
+    """
+    cleaning: Cleaning = instantiate(config["data"]["cleaning"], _convert_="all")
     return [
         attention_along_words(model, tokenizer, *([cleaning.normalize_text(word) for word in side] for side in pair))
         for pair in pairs
@@ -45,9 +54,13 @@ def word_maps(model: EncoderDecoder, tokenizer: SentencePieceTokenizer, pairs: S
 
 def attended_links(maps: WordMaps, heads: Heads, extraction: Extraction) -> list[Link]:
     """Return the links of a pair by the weights of some heads."""
+    return links_of(attended_weights(maps, heads, extraction), extraction)
+
+
+def attended_weights(maps: WordMaps, heads: Heads, extraction: Extraction) -> WordWeights:
+    """Return the weights of some heads by word, which the links of a pair are read from."""
     weights = chosen_weights(maps.maps, *heads)
-    by_word = weights_by_word(weights, maps.source, maps.target, num_words=maps.num_words, shift=extraction.shift)
-    return links_of(by_word, extraction)
+    return weights_by_word(weights, maps.source, maps.target, num_words=maps.num_words, shift=extraction.shift)
 
 
 def links_by_layer(maps: Sequence[SlotMap], extraction: Extraction) -> dict[str, dict[str, Any]]:

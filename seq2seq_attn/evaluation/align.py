@@ -175,7 +175,7 @@ def links_by_heads(loaded: Loaded, texts: list[Words], options: dict[str, Any]) 
     With the latter comes the name of the head that guided alignment taught, if one was.
     """
     model = loaded.model.to(choose_device(options["device"]))
-    maps = word_maps(model, loaded.tokenizer, texts)
+    maps = word_maps(model, loaded.tokenizer, texts, loaded.config)
     extraction = chosen_extraction(options, loaded.config)
     chosen = Heads(options["alignment_layer"], options["alignment_head"])
     choices = all_heads(maps[0]) if chosen == Heads() else [chosen]

@@ -443,7 +443,8 @@ class ExploredModel:
         guided = guided_head(self.translator.config, self.model)
         chosen, extraction = guided or Heads(), Extraction(shift=guided_shift(self.translator.config))
         pairs = as_lists(best_links(maps, chosen, extraction))
-        default = {"name": str(chosen), "guided": guided is not None, "pairs": pairs}
+        opened = None if guided is None else {"slot": f"cross/{guided.layer}", "head": guided.head}
+        default = {"name": str(chosen), "guided": opened, "pairs": pairs}
         return {"slots": links_by_layer(maps, extraction), "shift": extraction.shift, "default": default}
 
 

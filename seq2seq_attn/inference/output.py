@@ -40,7 +40,7 @@ class TranslationFiles:
         stack: closes the files.
         standard: where translations go without `output`.
         attention: returns the maps of a line's best translation; called only where they are wanted.
-        links: returns the word links of maps.
+        links: returns the word links of a line by the maps of its translation.
         output, nbest, alignments, maps: files, and a folder for maps; None: not wanted.
     """
 
@@ -49,7 +49,7 @@ class TranslationFiles:
         stack: ExitStack,
         standard: Any,
         attention: Callable[[str, Translation], list[SlotMap]],
-        links: Callable[[list[SlotMap]], list[Link]],
+        links: Callable[[str, list[SlotMap]], list[Link]],
         *,
         output: str | None,
         nbest: str | None,
@@ -78,7 +78,7 @@ class TranslationFiles:
 
     def _write_attention(self, line: Line, maps: list[SlotMap]) -> None:
         if self._alignments is not None:
-            self._alignments.write(f"{to_pharaoh(self._links(maps))}\n".encode())
+            self._alignments.write(f"{to_pharaoh(self._links(line.text, maps))}\n".encode())
         if self._maps is not None:
             for slot, weights, columns, rows in maps:
                 name = f"{line.number:06d}_{slot.replace('/', '_')}"

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.guided import chosen_extraction
-from seq2seq_attn.alignment.word_alignment import Link
+from seq2seq_attn.alignment.word_alignment import Extraction, Link
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
@@ -64,10 +64,12 @@ def translate(config: DictConfig) -> None:
         heads = translator.guided_head
         others = "alignment_layer and alignment_head choose another"
         print(f"words are linked by {heads}, which guided alignment taught; {others}", file=sys.stderr)
-    links = partial(best_links, heads=heads, extraction=chosen_extraction(options, translator.config))
+    extraction = chosen_extraction(options, translator.config)
+    links: Callable[..., list[Link]] = partial(text_links, translator, heads=heads, extraction=extraction)
     if options["placeholders"]:
-        attention = partial(attention_without_placeholders, attention)
-        answer = partial(answer_with_placeholders, answer, lambda *both: links(attention(*both)), translator.words)
+        links_of = partial(links_along, links, attention)
+        answer = partial(answer_with_placeholders, answer, links_of, translator.words)
+        attention, links = (partial(without_placeholders, function) for function in (attention, links))
     if options["interactive"]:
         interact(lambda text: answer([text])[0])
     else:
@@ -78,7 +80,7 @@ def translate_files(
     options: dict[str, Any],
     answer: Callable[..., list[Translation]],
     attention: Callable[[str, Translation], list[SlotMap]],
-    links: Callable[[list[SlotMap]], list[Link]],
+    links: Callable[[str, list[SlotMap]], list[Link]],
 ) -> None:
     """Read the input in windows, and write all that is wanted of each line."""
     name = options["input"] or "standard input"
@@ -140,10 +142,26 @@ def answer_with_placeholders(
     ]
 
 
-def attention_without_placeholders(
-    attention: Callable[[str, Translation], list[SlotMap]], text: str, translation: Translation
-) -> list[SlotMap]:
-    return attention(remove_placeholders(text)[0], translation)
+def without_placeholders(function: Callable[[str, Any], list[Any]], text: str, other: Any) -> list[Any]:
+    return function(remove_placeholders(text)[0], other)
+
+
+def links_along(
+    links: Callable[[str, list[SlotMap]], list[Link]],
+    attention: Callable[[str, Translation], list[SlotMap]],
+    text: str,
+    translation: Translation,
+) -> list[Link]:
+    return links(text, attention(text, translation))
+
+
+def text_links(
+    translator: Translator, text: str, maps: list[SlotMap], *, heads: Heads, extraction: Extraction
+) -> list[Link]:
+    """Return the links of a translation of a text, whose words are those of both texts between blanks."""
+    words = translator.source_words(text)
+    found = best_links(maps, heads, extraction)
+    return list(dict.fromkeys((word, target) for source, target in found for word in words[source]))
 
 
 def with_placeholders(

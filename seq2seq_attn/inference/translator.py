@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -28,7 +29,7 @@ from seq2seq_attn.inference.process_engine import ProcessEngine
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.search.search import Hypothesis
 from seq2seq_attn.text import printable
-from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # tabs and line feeds are blanks
 SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -201,6 +202,33 @@ class Translator:
         for word, token in zip(word_of_each(marked_words(self.tokenizer, translation.tokens)), ids, strict=True):
             of_word[int(word)].append(token)
         return [" ".join(text.split()) for text in self.tokenizer.decode_target(list(of_word.values()))]
+
+    def source_words(self, text: str) -> list[list[int]]:
+        """Return which words of a text, between blanks and from 0, each word that its maps show is of.
+
+        Cleaning may make two of one, as `split_punctuation` does; a word tokenizer makes one of unknown neighbours.
+        """
+        model = self.tokenizer.source_model
+        found: list[list[int]] = []
+        shown: list[str] = []
+        number = 0
+        for chunk in text.split(" "):
+            read = [word for word in model.normalize(self._clean(chunk, [])).split(WORD_MARK) if word]
+            count = len(chunk.split())  # of one word, unless another kind of blank stays, as the cleaning may have it
+            for position in range(len(read)):
+                own = min(position, count - 1)
+                found.append([number + word for word in range(count) if min(word, len(read) - 1) == own])
+            shown, number = shown + read, number + count
+        if self.tokenizer.model_type != "word":
+            return found
+        unknown = [model.piece_to_id(f"{WORD_MARK}{word}") == model.unk_id() for word in shown]
+        joined: list[list[int]] = []
+        for own_words, (before, here) in zip(found, pairwise([False, *unknown]), strict=True):
+            if before and here:
+                joined[-1] += own_words
+            else:
+                joined.append(own_words)
+        return joined
 
     def _attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         return self.engine.attention(source, target) if source or not self.engine.reads_source else []

@@ -105,7 +105,7 @@ class AER(ChosenMetric):
         if isinstance(model, Ensemble):
             raise UserError("metric=[aer] is of one model's attention, not of an ensemble's; leave it out")
         self.check_heads(model)
-        maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in self.pairs])
+        maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in self.pairs], config)
         heads = self.heads_of(model, config)
         shift = guided_shift(config) if self.shift is None else self.shift
         extraction = Extraction(self.threshold, shift, self.sink)

@@ -45,12 +45,12 @@ class GuidedAlignment:
         weight: of the loss; 0: no guidance.
         layer: of the decoder, from 0; None: the last but one, as in the paper.
         head: of this layer, from 0.
-        runs: for links=self, a trained run of this direction and one of the other. Words are linked by the mean of the
-            heads of the last layer but one of each (Garg et al. 2019, section 4.1), whatever `layer` is.
+        runs: for links=self, a trained run of this direction and one of the other. Each links words by the mean of the
+            heads of a layer, or of all layers, in the step that writes or reads a word: those by which both runs agree
+            most (Chen et al. 2020).
         symmetrization: of the links of two directions, by eflomal or by two runs; see `symmetrize`.
         shift: the links of a target token guide the step that reads it, whose query knows it except in decoder `rnn`,
-            instead of the one that writes it (Chen et al. 2020, section 3.1, arXiv:2004.14837). With links=self, the
-            links of both runs are read from that step, too.
+            instead of the one that writes it (Chen et al. 2020, section 3.1, arXiv:2004.14837).
         unlinked: "end": a token without links, in a pair that has some, is linked to the source's end token; the head
             learns which words have no counterpart. "ignore": it has no loss, as in Garg et al.
     """
@@ -118,7 +118,7 @@ class GuidedAlignment:
         assert self.links is not None
         origin: list[Any] = ["eflomal", self.symmetrization]
         if self.links == "self":
-            origin = [*map(sha256, self._checkpoints()), self.symmetrization, *["shift"] * self.shift]
+            origin = [*map(sha256, self._checkpoints()), self.symmetrization, "by agreement"]
         elif self.links != "eflomal":
             origin = [sha256(self._file())]
         key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, *origin]).encode()).hexdigest()[:32]
@@ -173,10 +173,10 @@ class GuidedAlignment:
         else:
             languages = (corpus.source_language, corpus.target_language)
             forward, reverse = (
-                load_aligner(file, of_run, last_but_one, trust)
+                load_aligner(file, of_run, trust)
                 for file, of_run in zip(self._checkpoints(), (languages, languages[::-1]), strict=True)
             )
-            links = attention_links(forward, reverse, sources, targets, self.symmetrization, shift=self.shift)
+            links = attention_links(forward, reverse, sources, targets, self.symmetrization)
         words = np.array([(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
         counts = np.array([len(of_pair) for of_pair in links])
         pairs = np.array([link for of_pair in links for link in of_pair], np.int64).reshape(-1, 2)

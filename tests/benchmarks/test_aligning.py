@@ -71,6 +71,8 @@ def composed(run: Run) -> Any:
         ("transformer_guided", "/runs/links", ("en", "fr")),
         ("transformer_rev_guided", "/runs/turned.links", ("fr", "en")),
         ("rnn_plain", None, ("en", "fr")),
+        ("rnn_guided", "/runs/links", ("en", "fr")),
+        ("rnn_guided_shift", "/runs/links", ("en", "fr")),
         ("transformer_rev_self", "self", ("fr", "en")),
     ],
 )
@@ -81,20 +83,22 @@ def test_the_name_of_a_run_says_what_it_is(name: str, links: str | None, languag
     assert list(config.data.train) == [f"/runs/train.{language}" for language in languages]
     assert list(config.data.val) == list(config.data.test) == [f"/bi text/val.{language}" for language in languages]
     assert config.trainer.max_epochs == (5 if name.startswith("rnn") else 6)
-    assert_settings(config, "rnn_conditional" if name.startswith("rnn") else "transformer", guided=links is not None)
+    shift = not name.startswith("rnn") or name.endswith("shift")
+    decoder = "rnn_conditional" if name.startswith("rnn") else "transformer"
+    assert_settings(config, decoder, guided=links is not None, shift=shift)
     if links == "self":
         assert list(config.guided_alignment.runs) == ["/runs/transformer_rev_plain", "/runs/transformer_plain"]
     assert Run(name, 3).folder(Path("/runs")) == Path(f"/runs/{name}_3")
     assert Run(name, 1).folder(Path("/runs")) == Path(f"/runs/{name}")
 
 
-def assert_settings(config: Any, decoder: str, *, guided: bool) -> None:
+def assert_settings(config: Any, decoder: str, *, guided: bool, shift: bool) -> None:
     """Assert the options that all runs have, those of a model, and those of guided runs."""
     assert not config.data.cleaning.deduplicate
     assert config.model.decoder._target_.rpartition(".")[0] == f"seq2seq_attn.decoder.{decoder}"
     assert decoder != "transformer" or config.position._target_ == "seq2seq_attn.position.rotary.RotaryPosition"
     options = config.guided_alignment
-    assert [options.weight, options.shift, options.unlinked] == ([0.2, True, "end"] if guided else UNGUIDED)
+    assert [options.weight, options.shift, options.unlinked] == ([0.2, shift, "end"] if guided else UNGUIDED)
 
 
 def test_each_preset_is_guided_once_in_its_home() -> None:
@@ -110,7 +114,7 @@ def test_each_preset_is_guided_once_in_its_home() -> None:
         ("rnn/coverage", "attention", "rnn_conditional"),
     ):
         config = composed(Run(f"attentions/{name}", 1))
-        assert_settings(config, decoder, guided=True)
+        assert_settings(config, decoder, guided=True, shift=decoder == "transformer")
         with initialize_config_dir(str(CONF), version_base="1.3"):
             assert config[slot] == compose("train", [f"attention={name.rpartition('/')[2]}"]).attention
         assert config.guided_alignment.links == "/runs/links"
@@ -298,7 +302,7 @@ def measured_by_hand(
     monkeypatch.setattr(
         script, "load", lambda _: SimpleNamespace(model=model_for("transformer"), tokenizer=None, config=config)
     )
-    monkeypatch.setattr(script, "word_maps", lambda _model, _tokenizer, pairs: read.extend(pairs) or maps)
+    monkeypatch.setattr(script, "word_maps", lambda _model, _tokenizer, pairs, _config: read.extend(pairs) or maps)
     return script.alignment_of(Path("run"), [AlignedPair(["a", "b", "c"], ["d", "e"], gold, gold)] * len(maps)), read
 
 
@@ -323,6 +327,33 @@ def test_links_of_a_run_that_is_guided_where_a_word_is_read_are_of_that_step(mon
     for shift, links in ((True, "2-0 0-1"), (False, "1-0 2-1")):
         found, _ = measured_by_hand(monkeypatch, maps, "en", shift=shift, **guided)
         assert (found["heads"], found["guided"], found["pharaoh"]) == (["layer 0, head 1"], True, [links] * 2)
+
+
+@pytest.mark.parametrize("shift", [False, True])
+def test_a_map_is_of_the_step_that_was_guided_and_has_its_links(shift: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    guided = {"links": "links", "weight": 0.2, "layer": 0, "head": 1, "shift": shift}
+    model = SimpleNamespace(model=None, tokenizer=None, config={"guided_alignment": guided})
+    monkeypatch.setattr(script, "find_checkpoint", Path)
+    monkeypatch.setattr(script, "load", lambda _: model)
+    monkeypatch.setattr(script, "word_maps", lambda *_: [maps_of([[0, 0, 0], [1, 2, 3]], 4)])
+    found = script.link_map(Path("run"), "guided", "layer 0, head 1", (["a", "b", "c"], ["d", "e"]))
+    assert found.title == "guided: layer 0, head 1"
+    assert found.weights.tolist() == np.eye(4)[[2, 3] if shift else [1, 2]].tolist()
+    assert found.links == ([(2, 0)] if shift else [(1, 0), (2, 1)])  # a word whose weight is on the end has none
+
+
+def test_the_maps_with_and_without_guidance_are_drawn_beside_the_page(bitext: Path, tmp_path: Path) -> None:
+    runs, docs = tmp_path / "runs", tmp_path / "docs"
+    for name, heads in (("transformer_guided", "layer 1, head 1"), ("transformer_plain", "mean of all heads")):
+        checkpoint_of(runs, name, guided=name.endswith("_guided"))
+        figures = {"guided": name.endswith("_guided"), "error_rate": 10.0, "pharaoh": [""] * 3}
+        row = {"name": name, "seed": 1, "heads": [heads], **figures}
+        write_rows(runs / MEASURES, [*read_rows(runs / MEASURES), row])
+        script.main(typed("page", bitext, runs, "guidance", "--data", str(tmp_path), "--output", str(docs)))
+        has_both = name == "transformer_plain"
+        assert (docs / "guided_alignment.png").exists() == has_both
+        page = (docs / "guided_alignment.md").read_text(encoding="utf-8")
+        assert ("](guided_alignment.png)" in page) == has_both
 
 
 def test_the_best_head_of_one_half_is_chosen_on_the_other() -> None:

@@ -170,12 +170,11 @@ def test_two_queues_do_not_share_a_folder(tmp_path: Path, few: list[str], capsys
     assert "another queue is at work" in capsys.readouterr().err
 
 
-def test_the_training_captions_are_cut_and_the_others_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_training_captions_are_cut_and_the_others_are_not(tmp_path: Path) -> None:
     for name in ("train", "val"):
         with gzip.open(tmp_path / f"{name}.en.gz", "wb") as file:
             file.write(b"A dog.\nA cat.\nA horse.\n")
-    monkeypatch.setattr(script, "CAPTIONS", 2)
-    script.cut_captions(tmp_path, tmp_path / "cut")
+    script.cut_captions(tmp_path, tmp_path / "cut", 2)
     lines = {
         name: gzip.decompress((tmp_path / "cut" / f"{name}.en.gz").read_bytes()).splitlines()
         for name in ("train", "val")

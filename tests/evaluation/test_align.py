@@ -201,7 +201,7 @@ def test_the_pairs_of_tatoeba_need_a_model_from_english(
     assert run(model, f"tatoeba={corpus}")["diagonal"].links == 5
     (pair,) = tatoeba_gold.tatoeba_pairs(corpus)
     monkeypatch.setattr("seq2seq_attn.evaluation.align.tatoeba_pairs", lambda _: [pair._replace(source=["A"] * 4)])
-    monkeypatch.setattr("seq2seq_attn.evaluation.align.word_maps", lambda _, __, texts: pytest.fail(str(texts)))
+    monkeypatch.setattr("seq2seq_attn.evaluation.align.word_maps", lambda _, __, texts, ___: pytest.fail(str(texts)))
     with pytest.raises(pytest.fail.Exception, match=r"\['a', 'a', 'a', 'a'\]"):
         run(model, f"tatoeba={corpus}", "lowercase=true")
     monkeypatch.setattr("seq2seq_attn.evaluation.align.tatoeba_pairs", tatoeba_gold.tatoeba_pairs)

@@ -1,4 +1,7 @@
-"""Take the pictures of docs/explorer.md and measure the page: `python -m explorer.take_pictures RUN` in tests/."""
+"""Take the pictures of docs/explorer.md and measure the page: `python -m explorer.take_pictures RUN GUIDED` in tests/.
+
+RUN is a Transformer, GUIDED a run with guided alignment on lower-cased words.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from statistics import median
 from threading import Event
+from typing import Any
 
 from configs import ROOT
 from explorer.browser import Page, start_browser
@@ -20,6 +24,7 @@ from seq2seq_attn.inference.translator import Translator
 
 FOLDER = ROOT / "docs" / "images" / "explorer"
 SENTENCE = "The girl gives the old book to her brother."
+LINKED_SENTENCE = "a black dog is running through the snow ."
 PAINTED = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 TRANSLATE = """
 const done = arguments[1], source = document.querySelector("[data-testid=source]"), started = performance.now();
@@ -34,11 +39,16 @@ document.querySelector("[data-testid=translate]").click();
 """
 
 
-def main(run: str) -> None:
-    translator = Translator.load(run, device="cpu")
-    explorer = Explorer([translator], [run])
+def main(run: str, guided: str) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
     browser = start_browser(Path(tempfile.mkdtemp()))
     assert browser is not None, "apt-get install chromium chromium-driver"
+    measure_and_take(browser, Explorer([Translator.load(run, device="cpu")], [run]))
+    take_links(browser, Explorer([Translator.load(guided, device="cpu")], [guided]))
+    browser.quit()
+
+
+def measure_and_take(browser: Any, explorer: Explorer) -> None:
     seconds: list[float] = []
 
     def look(request: dict, stopped: Event) -> dict:
@@ -58,7 +68,6 @@ def main(run: str) -> None:
             time.sleep(0.2)
         own, extra = 1000 * median(seconds), median(over)
         print(f"a translation is shown {extra:.0f} ms after the {own:.0f} ms that the model takes (medians of 10)")
-        FOLDER.mkdir(parents=True, exist_ok=True)
         page.run("document.documentElement.dataset.theme = 'light'")
         for view, height in (("map", 1000), ("grid", 900), ("search", 820)):
             if view == "search":
@@ -69,13 +78,25 @@ def main(run: str) -> None:
             if view == "map":
                 page.click("level-tokens")
                 page.set_step(4)
-            browser.set_window_size(1180, height)
-            page.run("document.querySelector('[data-testid=sentences]').scrollIntoView()")
-            time.sleep(0.3)
-            picture = Image.open(BytesIO(browser.get_screenshot_as_png())).convert("RGB")
-            picture.quantize(96).save(FOLDER / f"{view}.png", optimize=True)
-    browser.quit()
+            take(page, view, height)
+
+
+def take_links(browser: Any, explorer: Explorer) -> None:
+    with serving(explorer.models(), explorer.look) as served:
+        page = Page(browser, served.address)
+        page.run("document.documentElement.dataset.theme = 'light'")
+        page.translate(LINKED_SENTENCE)
+        page.click("links-default")
+        take(page, "links", 1140)
+
+
+def take(page: Page, name: str, height: int) -> None:
+    page.browser.set_window_size(1180, height)
+    page.run("document.querySelector('[data-testid=sentences]').scrollIntoView()")
+    time.sleep(0.3)
+    picture = Image.open(BytesIO(page.browser.get_screenshot_as_png())).convert("RGB")
+    picture.quantize(96).save(FOLDER / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -238,6 +238,7 @@ def test_links_of_words_are_drawn_over_the_sentences_and_the_map(
                     page.click(head)
                     page.click(f"links-{switch}")
                     assert page.text("links-text").partition(": ")[2] == to_pharaoh(expected[heads])
+                    assert not page.text("links-note")
                     lines = page.all("link-line")
                     assert len(lines) == len(expected[heads])
                     page.wait(lambda lines=lines: all(line.get_attribute("d") for line in lines))
@@ -258,7 +259,7 @@ def test_links_of_words_are_drawn_over_the_sentences_and_the_map(
             assert not page.text("links-text")
 
 
-def test_links_are_outlined_where_their_weights_are(
+def test_a_guided_head_is_shown_first_with_its_links_outlined_where_their_weights_are(
     served_models: dict[str, Translator], browser: Any, tmp_path: Path
 ) -> None:
     """With guidance of the step that reads a token, these are the rows after those that write it."""
@@ -280,9 +281,12 @@ def test_links_are_outlined_where_their_weights_are(
             page = Page(browser, address)
             if address == served.address:
                 page.translate(sentence)
-            page.choose("slot", "cross/1")
+            assert page.one("slot").get_attribute("value") == "cross/1"
+            assert [page.one(f"head-{head}").get_attribute("aria-pressed") for head in (0, 1)] == ["false", "true"]
             page.click("level-tokens")
+            assert not page.text("links-note")
             page.click("links-default")
+            assert "row after the word" in page.text("links-note")
             map_view = page.one("heat-view")
             map_view.send_keys(Keys.HOME, *[Keys.ARROW_RIGHT] * column)
             linked = []
@@ -291,6 +295,9 @@ def test_links_are_outlined_where_their_weights_are(
                     linked.append(row)
                 map_view.send_keys(Keys.ARROW_DOWN)
             assert linked == read
+            page.choose("slot", "cross/0")
+            page.reload()
+            assert page.one("slot").get_attribute("value") == "cross/0"
 
 
 def test_what_if_shows_the_result_of_its_changes_alone(explorers: dict[str, Explorer], browser: Any) -> None:

@@ -80,7 +80,7 @@ def test_links_are_those_that_translations_are_written_with(
             )
         assert len(of_layer["heads"]) == heads
         assert pharaoh(of_layer["mean"]) == to_pharaoh(best_links(expected.maps, Heads(layer), EXTRACTION))
-    assert (found["default"]["name"], found["default"]["guided"]) == ("mean of all heads", False)
+    assert (found["default"]["name"], found["default"]["guided"]) == ("mean of all heads", None)
     assert pharaoh(found["default"]["pairs"]) == to_pharaoh(best_links(expected.maps, Heads(), EXTRACTION))
     assert any(found["default"]["pairs"]) or model != RNN
 
@@ -92,7 +92,7 @@ def test_the_links_of_a_guided_run_are_those_of_its_head(translators: list[Trans
     links = explorer.look({"source": TEXT, "search": BEAM})["links"]
     assert links["default"] == {
         "name": "layer 0, head 1",
-        "guided": True,
+        "guided": {"slot": "cross/0", "head": 1},
         "pairs": links["slots"]["cross/0"]["heads"][1],
     }
 

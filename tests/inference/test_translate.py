@@ -23,11 +23,12 @@ from hydra import compose, initialize_config_dir
 from tiny import SENTENCES, write_checkpoint
 
 from seq2seq_attn.alignment.attention_links import Heads
-from seq2seq_attn.alignment.forced_attention import SlotMap
-from seq2seq_attn.alignment.word_alignment import Extraction, from_pharaoh
+from seq2seq_attn.alignment.forced_attention import SlotMap, marked_words
+from seq2seq_attn.alignment.word_alignment import Extraction, Link, from_pharaoh, word_of_each
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.checkpoint.published import write_published
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference import translate as commands
 from seq2seq_attn.inference.lines import Line
 from seq2seq_attn.inference.output import TranslationFiles, best_links
 from seq2seq_attn.inference.translator import Translation, Translator
@@ -218,6 +219,51 @@ def test_the_words_of_a_translation_are_those_that_its_links_count(
     assert translator.words(translation) == words
 
 
+@pytest.mark.parametrize(
+    ("model_type", "cleaning", "text", "words"),
+    [
+        ("char", {}, "le ch☃at  lac", [[0], [1], [2]]),
+        ("char", {"split_punctuation": True}, "\tLe chat, lac. ", [[0], [1], [1], [2], [2]]),
+        ("char", {}, "le\xa0chat \x07 a\x07b", [[0], [1], [3], [3]]),
+        ("char", {"normalize_spaces": False}, "le lac\xa0! chat", [[0], [1, 2], [3]]),
+        ("word", {}, "☃ ☺ le ☃ chat ☃ ☺", [[0, 1], [2], [3], [4], [5, 6]]),
+        ("word", {"lowercase": True, "split_punctuation": True}, "Le ☃. ☺ CHAT", [[0], [1, 1, 2], [3]]),
+    ],
+)
+def test_words_of_a_source_are_those_of_its_text(
+    model_type: str, cleaning: dict[str, bool], text: str, words: list[list[int]], file: Path
+) -> None:
+    translator = Translator.load(file)
+    translator = Translator(
+        translator.engine,
+        SentencePieceTokenizer(model_type, "auto", True, 0.0, None),
+        translator.config | {"data": {"cleaning": {"_target_": "seq2seq_attn.data.cleaning.Cleaning"} | cleaning}},
+    )
+    translator.tokenizer.train(["le chat"] * 2, ["chat le"] * 2)
+    assert translator.source_words(text) == words
+    (ids,) = translator.tokenizer.encode_source(translator.clean([text], [[]]))
+    tokens = marked_words(translator.tokenizer, translator.tokenizer.source_tokens(ids))
+    assert word_of_each(tokens).max() + 1 == len(words)
+
+
+def test_links_and_placeholders_count_the_words_of_the_text_whatever_cleaning_makes_of_them(
+    learned_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def links(maps: Sequence[SlotMap], *_: Any) -> list[Link]:
+        words = word_of_each(maps[0].columns[:-1])
+        return [(0, 0), (int(words.max()), 1)]  # of the first and the last word that the model reads
+
+    monkeypatch.setattr(commands, "best_links", links)
+    checkpoint = torch.load(Path(learned_run) / "checkpoints" / "best.ckpt")
+    checkpoint["config"]["data"]["cleaning"]["split_punctuation"] = True
+    torch.save(checkpoint, tmp_path / "split.ckpt")
+    given = ["search=greedy", f"alignments={tmp_path / 'links'}", "placeholders=true"]
+    (found,) = run(tmp_path, tmp_path / "split.ckpt", b"The cat, the dog, the bird <b>sleeps</b>\n", *given)
+    assert (tmp_path / "links").read_text("utf-8") == "0-0 6-1\n"
+    assert found.split()[1].startswith("<b>")
+    assert found.split()[1].endswith("</b>")
+
+
 def test_maps_are_a_picture_and_an_array_of_every_slot_named_by_the_line(file: Path, tmp_path: Path) -> None:
     run(
         tmp_path,
@@ -386,7 +432,7 @@ SHOWN = "a\ufffd[31m b\ufffd ||| c\ufffd"
 def write_hostile(output: Any, folder: Path) -> None:
     wanted: dict[str, Any] = dict.fromkeys(WRITTEN) | {"nbest": str(folder / "nbest")}
     with ExitStack() as stack:
-        files = TranslationFiles(stack, output, lambda text, translation: [], lambda maps: [], **wanted)
+        files = TranslationFiles(stack, output, lambda text, translation: [], lambda text, maps: [], **wanted)
         files.write([Line(1, "", [])], [Translation(HOSTILE, -1.0, -0.5, [], [], [], [])])
 
 

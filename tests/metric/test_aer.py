@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from small_checkpoint import write_checkpoint
 from training.test_toy_tasks import model_for
@@ -32,7 +33,7 @@ def test_it_is_the_error_rate_of_the_links_of_the_model_as_it_is(gold: str, tmp_
     metric = AER(gold=gold, layer=1, head=0, shift=True, sink=False)
     metric.update(loaded.model, loaded.tokenizer, loaded.config)
     pairs = read_aligned_pairs([Path(gold)])
-    maps = word_maps(loaded.model, loaded.tokenizer, [(pair.source, pair.target) for pair in pairs])
+    maps = word_maps(loaded.model, loaded.tokenizer, [(pair.source, pair.target) for pair in pairs], loaded.config)
     links = [attended_links(one, Heads(1, 0), Extraction(None, True, False)) for one in maps]
     assert sum(map(len, links)) == 5  # without the end token each target word has a link
     assert metric.compute() == agreement(links, pairs).error_rate
@@ -67,7 +68,7 @@ def test_the_guided_head_of_a_guided_run_is_scored_unless_another_is_chosen(gold
     write_checkpoint(tmp_path / "a.ckpt", "model=transformer", *layers, "cross_attention.num_heads=2")
     model, tokenizer, config = load(str(tmp_path / "a.ckpt"))
     pairs = read_aligned_pairs([Path(gold)])
-    maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in pairs])
+    maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in pairs], config)
     rates = {
         heads: agreement([attended_links(one, heads, Extraction(sink=False)) for one in maps], pairs).error_rate
         for heads in (Heads(1, 1), Heads(), Heads(2, 0))
@@ -101,6 +102,19 @@ def test_links_are_read_from_the_step_that_guided_alignment_teaches(gold: str, t
         assert rate(head, taught=True, given=None, weight=0) == written
         differ += written != read
     assert differ
+
+
+def test_words_are_normalised_as_the_run_normalises_its_texts(gold: str, tmp_path: Path) -> None:
+    cleaning = ("data.cleaning.lowercase=true", "data.cleaning.split_punctuation=true")
+    write_checkpoint(tmp_path / "a.ckpt", "model=transformer", *cleaning)
+    model, tokenizer, config = load(str(tmp_path / "a.ckpt"))
+    plain, as_is = (["the", "house", "."], ["le", "chat"]), (["The", "house."], ["Le", "CHAT"])
+    maps = [word_maps(model, tokenizer, [pair], config)[0] for pair in (plain, as_is)]
+    assert maps[0].maps[0].columns == maps[1].maps[0].columns
+    for one, other in zip(*(of_pair.maps for of_pair in maps), strict=True):
+        assert np.array_equal(one.weights, other.weights)
+    assert maps[1].num_words == (2, 2)
+    assert maps[1].source.max() == 1
 
 
 def test_less_is_better_and_an_ensemble_is_refused(gold: str, tmp_path: Path) -> None:

@@ -18,16 +18,17 @@ from tiny import SENTENCES, tokenizer, write_checkpoint
 from training.test_toy_tasks import make_batch, model_for, sentences
 
 from seq2seq_attn.alignment.forced_attention import attention_along
-from seq2seq_attn.alignment.word_alignment import Extraction, word_links
+from seq2seq_attn.alignment.word_alignment import Extraction, Link, word_links
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.checkpoint.load import load
+from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.word_links import WordLinks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import TRAIN, check_options
 from seq2seq_attn.training import aligned_links
-from seq2seq_attn.training.aligned_links import Aligner, attention_links
+from seq2seq_attn.training.aligned_links import Aligner, View, agreeing_views, attention_links, batches, load_aligner
 from seq2seq_attn.training.build import build
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -161,23 +162,81 @@ def run_of(folder: Path, name: str, *overrides: str) -> str:
     return str(write_checkpoint(folder / name / "best.ckpt", *overrides, scale=1.5))
 
 
-@pytest.mark.parametrize("shift", [False, True])
-def test_two_runs_link_words_by_the_mean_of_their_heads(tmp_path: Path, *, shift: bool) -> None:
+@pytest.mark.parametrize("views", [(View(0, False), View(1, True)), (View(None, True), View(None, False))])
+def test_two_runs_link_words_by_the_mean_of_their_heads(
+    tmp_path: Path, views: tuple[View, View], monkeypatch: pytest.MonkeyPatch
+) -> None:
     transformer = ["model=transformer", "model.encoder.num_layers=1", "model.decoder.num_layers=2"]
     transformer.append("cross_attention.num_heads=2")
-    forward, reverse = run_of(tmp_path, "forward", *transformer), run_of(tmp_path, "reverse", *transformer)
+    runs = [run_of(tmp_path, name, *transformer) for name in ("forward", "reverse")]
     sources, targets = ([text.split() for text in side] for side in (SENTENCES[:30], SENTENCES[10:40]))
-    aligners = [Aligner(load(run).model, tokenizer(), layer) for run, layer in ((forward, 0), (reverse, 1))]
-    found = attention_links(*aligners, sources, targets, "intersection", shift=shift)
+    aligners = [Aligner(load(run).model, tokenizer(), Cleaning()) for run in runs]
+    monkeypatch.setattr(aligned_links, "agreeing_views", lambda *_: views)
+    found = attention_links(aligners[0], aligners[1], sources, targets, "intersection")
     for source, target, links in zip(sources, targets, found, strict=True):
         directions = []
-        for aligner, sides in zip(aligners, ((source, target), (target, source)), strict=True):
+        for aligner, view, sides in zip(aligners, views, ((source, target), (target, source)), strict=True):
             ids = [tokenizer().source_model.encode(" ".join(words)) for words in sides]
-            cross = attention_along(aligner.model, aligner.tokenizer, *ids)[-1 if aligner.layer else -3]
-            assert cross.slot == f"cross/{aligner.layer}"
-            directions.append(word_links(cross.weights, cross.columns, cross.rows, Extraction(shift=shift)))
+            maps = attention_along(aligner.model, aligner.tokenizer, *ids)
+            cross = {one.slot: one for one in maps if one.slot.startswith("cross/")}
+            layers = cross if view.layer is None else [f"cross/{view.layer}"]
+            weights = np.concatenate([cross[layer].weights for layer in layers])
+            one = cross["cross/0"]
+            directions.append(word_links(weights, one.columns, one.rows, Extraction(shift=view.shift)))
         reverse_links = {link[::-1] for link in directions[1]}
         assert set(links) == set(directions[0]) & reverse_links
+
+
+def test_the_weights_are_chosen_by_which_two_runs_agree_most(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    both = [(0, 1), (1, 0), (2, 2)]
+    turned = [link[::-1] for link in both]
+    of_forward = {View(0, False): [(0, 0), (1, 1), (2, 2)], View(1, False): both, View(None, True): []}
+    of_reverse = {
+        View(0, False): [(0, 0)],
+        View(0, True): turned[:2],
+        View(1, False): [*turned, (3, 3), (3, 4), (4, 3)],
+    }
+    forward, reverse = (Aligner(model_for("transformer"), tokenizer(), Cleaning()) for _ in range(2))
+
+    def given(aligner: Aligner) -> dict[View, list[Link]]:
+        return of_forward if aligner is forward else of_reverse
+
+    monkeypatch.setattr(Aligner, "views", lambda aligner: list(given(aligner)))
+    monkeypatch.setattr(
+        Aligner, "links", lambda aligner, sources, _, views: [[given(aligner)[view]] * len(sources) for view in views]
+    )
+    words = [["a", "b", "c", "d", "e"]] * 3
+    with caplog.at_level("INFO"):
+        assert agreeing_views(forward, reverse, words, words) == (View(1, False), View(0, True))  # 4 / 5; others 6 / 9
+    assert "agree most, on 80% of their links, by layer 1 in the step that writes a word, and by layer 0" in caplog.text
+
+
+def test_each_layer_and_all_together_can_align_in_both_steps(tmp_path: Path) -> None:
+    two = ["model=transformer", "model.encoder.num_layers=1", "model.decoder.num_layers=2"]
+    views = load_aligner(Path(run_of(tmp_path, "two", *two)), ("en", "fr")).views()
+    assert views == [View(layer, shift) for layer in (0, 1, None) for shift in (False, True)]
+    rnn = load_aligner(Path(run_of(tmp_path, "rnn", "model=rnn")), ("en", "fr")).views()
+    assert rnn == [View(0, False), View(0, True)]
+
+
+def test_the_longest_pairs_are_read_first_and_no_batch_is_larger_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aligned_links, "BATCH_WORDS", 12)
+    words = [["a"] * length for length in (3, 0, 13, 5, 6, 1)]
+    assert list(batches(words, [["a"]] * 6)) == [[2], [4, 3], [0, 5, 1]]
+    assert list(batches([], [])) == []
+
+
+def test_a_run_reads_words_as_it_normalises_its_own(tmp_path: Path) -> None:
+    run = run_of(tmp_path, "run", "model=transformer", "data.cleaning.lowercase=true")
+    aligner = load_aligner(Path(run), ("en", "fr"))
+    lower = [text.split() for text in SENTENCES[:10]]
+    upper = [[word.upper() for word in words] for words in lower]
+    assert upper != lower
+    (links,) = aligner.links(lower, lower, [View(0, False)])
+    assert len({source for of_pair in links for source, _ in of_pair}) > 1
+    assert aligner.links(upper, upper, [View(0, False)]) == [links]
 
 
 def test_runs_of_the_wrong_direction_are_refused(tmp_path: Path) -> None:
@@ -191,36 +250,36 @@ def test_runs_of_the_wrong_direction_are_refused(tmp_path: Path) -> None:
         guided(links="self").prepare(reader, corpus, str(tmp_path))
 
 
-def test_each_run_aligns_by_its_last_layer_but_one_whatever_layer_is_guided(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_layer_but_one_is_guided_unless_another_is_chosen() -> None:
     model = model_for("transformer", "model.decoder.num_layers=3")
     assert guided().chosen_layer(model) == 1
     assert guided(layer=2).chosen_layer(model) == 2
-    loaded, aligners, shifts = [], [], []
+
+
+def test_links_of_two_runs_are_made_once_whatever_they_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_for("transformer", "model.decoder.num_layers=3")
+    loaded, calls = [], []
 
     def load_run(file: str, trust: Any) -> Any:
         loaded.append(trust)
         data = dict(
             zip(("source_language", "target_language"), ("en", "fr")[:: 1 if len(loaded) % 2 else -1], strict=True)
         )
-        return SimpleNamespace(config={"data": data}, model=model, tokenizer=tokenizer())
+        cleaning = {"_target_": "seq2seq_attn.data.cleaning.Cleaning"}
+        return SimpleNamespace(config={"data": data | {"cleaning": cleaning}}, model=model, tokenizer=tokenizer())
 
-    def align(forward: Aligner, reverse: Aligner, sources: list[Any], *_: Any, shift: bool) -> Any:
-        aligners.extend((forward.layer, reverse.layer))
-        shifts.append(shift)
+    def align(forward: Aligner, reverse: Aligner, sources: list[Any], *_: Any) -> Any:
+        calls.append(len(sources))
         return [[(0, 0)] for _ in sources]
 
     monkeypatch.setattr(aligned_links, "load", load_run)
     monkeypatch.setattr(aligned_links, "attention_links", align)
     run, corpus, reader = run_of(tmp_path, "run"), corpus_of(SENTENCES[:20], SENTENCES[:20]), built(composed().data)
     links = guided(links="self", runs=[run, run], layer=0).prepare(reader, corpus, str(tmp_path), ["mine"])
-    assert aligners == [1, 1]
     assert loaded == [["mine"], ["mine"]]
     assert links["train"].num_linked == 16
-    for _ in range(2):  # links of another step are others, and made once
-        guided(links="self", runs=[run, run], shift=True).prepare(reader, corpus, str(tmp_path))
-    assert shifts == [False, True]
+    guided(links="self", runs=[run, run], shift=True).prepare(reader, corpus, str(tmp_path))
+    assert calls == [20]
 
 
 def test_links_of_no_training_pair_are_refused(

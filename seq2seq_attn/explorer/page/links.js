@@ -96,12 +96,14 @@ export function linkSwitch(scene, shown) {
   const pairs = shown?.pairs.map((pair) => pair.join("-")).join(" ");
   let text = shown ? `${shown.name}: ${pairs || "no links"}` : "";
   if (!shown && links !== "off") text = "Links are of one head, or of all heads.";
+  const note = shown && look.links.shift ? "On the map they are in the row after the word, where it is read." : "";
   return element(
     "div",
     { class: "links" },
     element("span", { class: "muted small", text: "Links" }),
     element("div", { class: "switch", role: "group", "aria-label": "Links of words" }, ...buttons),
     element("span", { class: "muted small", "data-testid": "links-text", text }),
+    element("span", { class: "muted small", "data-testid": "links-note", text: note }),
   );
 }
 

@@ -13,7 +13,7 @@
  *              head-all, panel (data-view: the shown view), detail, summary, head-row, show-head, formula
  *   sentences  source-chips, target-chips, source-chip, target-chip, start-chip (data-weight: the shown weight),
  *              readout, facts, note, level-words, level-tokens, step, step-text, links-off, links-shown,
- *              links-default, links-text, link-line
+ *              links-default, links-text, links-note, link-line
  *   map        heat-map, heat-view (takes the keys), heat-canvas, legend; <html data-draw-ms> is the drawing's time
  *   lines      lines, line-row, line-column
  *   grid       thumbnail (data-slot, data-head)
@@ -225,11 +225,13 @@ function scrollTabs() {
   byId("tabs").scrollLeft += Math.max(0, tab.right - tabs.right) - Math.max(0, tabs.left - tab.left);
 }
 
-/** Replace what the look does not have: a slot, heads, a step or a view. */
+/** Replace what the look does not have: a slot, heads, a step or a view. A guided head is shown first. */
 function fitStateToLook() {
-  const { slots, target } = state.look;
-  const slot =
-    slots.find((each) => each.name === state.slot) ?? slots.filter((each) => each.kind === "cross").at(-1) ?? slots[0];
+  const { slots, target, links } = state.look;
+  const guided = links?.default?.guided;
+  const named = (name) => slots.find((each) => each.name === name);
+  if (guided && !named(state.slot)) Object.assign(state, { slot: guided.slot, heads: [guided.head] });
+  const slot = named(state.slot) ?? slots.filter((each) => each.kind === "cross").at(-1) ?? slots[0];
   state.slot = slot.name;
   state.heads = state.heads.filter((head) => head >= 0 && head < slot.heads);
   if (!state.heads.length) state.heads = [0];
