@@ -32,6 +32,8 @@ TYPED = {
     "scripts.benchmarks.draw_decoding": ["PLACE"],
     "scripts.benchmarks.draw_minutes": ["PLACE"],
     "scripts.benchmarks.draw_training": ["PLACE"],
+    "scripts.benchmarks.draw_maps": ["PLACE", "--sentences", "A sentence.", "--output", "NEW.png"],
+    "scripts.benchmarks.pretraining": ["run", "--data", "PLACE", "--runs", "NEW"],
     "draw weights": ["PLACE", "--sentence", "A sentence.", "--output", "NEW"],
     "export ctranslate2": ["PLACE", "NEW"],
     "export hub": ["PLACE", "NEW"],
