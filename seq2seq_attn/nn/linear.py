@@ -5,6 +5,7 @@ Every module of the package uses these instead of torch's own.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, final
@@ -18,11 +19,13 @@ from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.search_mode import rounding_may_differ
 
 # Multiplications from which oneDNN is faster on one core of an EPYC (Zen 5): a call costs 12 us, one of MKL 2.
-MIN_PRODUCTS = 2**20
+MIN_PRODUCTS = 2**21
+MIN_ROWS = 33  # in training, where fewer are more than doubled
 # Rows of one product in training; fewer are rounded up to a multiple of STEP. Each number of rows has a kernel of its
 # own, which stays in memory between tensors that come and go, so there are five.
 BLOCKS = 1024, 256
 STEP = 64
+ZEN_5 = 26  # the number of its family
 COLUMNS = 800  # of a gradient whose product with the inputs fits the cache
 
 
@@ -40,9 +43,13 @@ def linear(
     bias: Float[Tensor, "output_dim"] | None,
 ) -> Float[Tensor, "*rows output_dim"]:
     """Return W x + b."""
-    if not suits_onednn(x, weight.shape[0]):
+    if not (suits_onednn(x, weight.shape[0]) and fits(x, weight, bias)):
         return F.linear(x, weight, bias)
-    return product_of_search(x, weight, bias) if rounding_may_differ() else OneDNNLinear.apply(x, weight, bias)
+    if rounding_may_differ():
+        return product_of_search(x, weight, bias)
+    if x.numel() < MIN_ROWS * x.shape[-1]:
+        return F.linear(x, weight, bias)
+    return OneDNNLinear.apply(x, weight, bias)
 
 
 def add_weight_gradient(
@@ -64,10 +71,18 @@ def add_weight_gradient(
 
 def suits_onednn(x: Float[Tensor, "*rows input_dim"], output_dim: int) -> bool:
     """Return whether the product of x and a weight is worth a call of oneDNN."""
+    if torch.compiler.is_compiling():  # before sizes are compared, which would fix those of a dynamic shape
+        return False
     products = min(x.numel(), BLOCKS[0] * x.shape[-1]) * output_dim
-    large = products >= MIN_PRODUCTS and not torch.compiler.is_compiling()
-    single = large and x.is_cpu and x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    return single and onednn_is_faster() and not inside_func_transform()
+    large = products >= MIN_PRODUCTS and x.is_cpu and x.dtype == torch.float32
+    return large and not torch.is_autocast_enabled("cpu") and onednn_is_faster() and not inside_func_transform()
+
+
+def fits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Return whether the shapes and kinds of a product agree; of those that do not, torch says what is wrong."""
+    others = [weight] if bias is None else [weight, bias]
+    same_kind = all(one.is_cpu and one.dtype == x.dtype for one in others)
+    return same_kind and weight.shape[1:] == x.shape[-1:] and (bias is None or bias.shape == weight.shape[:1])
 
 
 @final
@@ -76,25 +91,40 @@ class OneDNNLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, weight)
+        of_x, of_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(x if of_weight else None, weight if of_x else None)
+        ctx.weight_shape = weight.shape
         return product_by_blocks(x, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        rows, rows_of_x = grad.flatten(0, -2), x.flatten(0, -2)
+        rows = matrix(grad)
         of_bias = rows.sum(0) if ctx.needs_input_grad[2] else None
         if torch.is_grad_enabled():  # a gradient of the gradient is wanted
-            return grad @ weight, rows.t() @ rows_of_x, of_bias
-        of_x = product_by_blocks(grad, weight.t(), None) if ctx.needs_input_grad[0] else None
+            of_x = None if weight is None else grad @ weight
+            return of_x, None if x is None else rows.t() @ matrix(x), of_bias
+        of_x = None if weight is None else product_by_blocks(grad, weight.t(), None)
         of_weight = None
-        if ctx.needs_input_grad[1] and len(rows) < BLOCKS[-1]:
+        if x is not None and len(rows) < BLOCKS[-1]:
             missing = -len(rows) % STEP
-            of_weight = weight_gradient(with_zeros(rows_of_x, missing), with_zeros(rows, missing))
-        elif ctx.needs_input_grad[1]:
-            of_weight = torch.zeros_like(weight)
-            add_weight_gradient(of_weight, rows_of_x, rows)
+            of_weight = weight_gradient(with_zeros(matrix(x), missing), with_zeros(rows, missing))
+        elif x is not None:
+            of_weight = rows.new_zeros(ctx.weight_shape)
+            add_weight_gradient(of_weight, matrix(x), rows)
         return of_x, of_weight, of_bias
+
+
+def matrix(x: Float[Tensor, "*rows dim"]) -> Float[Tensor, "all_rows dim"]:
+    return x.reshape(-1, x.shape[-1])
+
+
+def shaped_as(product: Float[Tensor, "all_rows output_dim"], x: Float[Tensor, "*rows dim"]) -> Tensor:
+    """Return a product in the shape of x's rows.
+
+    It must not be a view: autograd forbids to change in place what a Function returns as a view.
+    """
+    return torch.ops.aten._unsafe_view(product, [*x.shape[:-1], product.shape[1]])
 
 
 def blocks(rows: int) -> list[slice]:
@@ -109,7 +139,7 @@ def blocks(rows: int) -> list[slice]:
 
 def product_by_blocks(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return W x + b; oneDNN computes blocks of rows, and MKL the rest."""
-    rows = x.flatten(0, -2)
+    rows = matrix(x)
     if len(rows) <= BLOCKS[-1]:
         return padded_product(x, -len(rows) % STEP, weight, bias)
     output, whole = x.new_empty(len(rows), len(weight)), blocks(len(rows))
@@ -117,7 +147,7 @@ def product_by_blocks(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         output[block] = multiply(rows[block], weight, bias)
     rest = slice(whole[-1].stop, None)
     output[rest] = F.linear(rows[rest], weight, bias)
-    return output.view(*x.shape[:-1], -1)
+    return shaped_as(output, x)
 
 
 def product_of_search(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -131,8 +161,8 @@ def product_of_search(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def padded_product(x: Tensor, missing: int, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return W x + b, computed with this many more rows."""
-    rows = x.flatten(0, -2)
-    return multiply(with_zeros(rows, missing), weight, bias)[: len(rows)].view(*x.shape[:-1], -1)
+    rows = matrix(x)
+    return shaped_as(multiply(with_zeros(rows, missing), weight, bias)[: len(rows)], x)
 
 
 def with_zeros(rows: Tensor, missing: int) -> Tensor:
@@ -162,11 +192,18 @@ def multiply(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 @cache
 def onednn_is_faster() -> bool:
-    """Return whether torch has oneDNN, and the processor AVX-512 that MKL uses on processors of Intel alone.
+    """Return whether torch has oneDNN, and the processor is an AMD whose AVX-512 has the full width (Zen 5 or later).
 
-    One core of an EPYC (Zen 5) multiplies 64 rows by 128 x 8,000 at 84 GFLOP/s by MKL, and at 204 by oneDNN.
+    MKL uses AVX-512 on processors of Intel alone. One core of an EPYC of Zen 5 multiplies 64 rows by 128 x 8,000 at 84
+    GFLOP/s by MKL, and at 204 by oneDNN; one of Zen 4, whose AVX-512 has half the width, at 90 and 97, which does not
+    pay for the calls.
     """
-    cpuinfo = Path("/proc/cpuinfo")
-    mkl_is_fast = not cpuinfo.exists() or "GenuineIntel" in cpuinfo.read_text()
     has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return has_onednn and not mkl_is_fast and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return has_onednn and torch.backends.cpu.get_cpu_capability() == "AVX512" and amd_family() >= ZEN_5
+
+
+def amd_family() -> int:
+    """Return the number of a processor's family if AMD made it and Linux says so, else 0."""
+    file = Path("/proc/cpuinfo")
+    found = re.search(r"vendor_id\s*: AuthenticAMD\s*cpu family\s*: (\d+)", file.read_text()) if file.exists() else None
+    return int(found[1]) if found else 0

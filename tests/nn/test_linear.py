@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from inspect import unwrap
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(module, "onednn_is_faster", lambda: True)
     monkeypatch.setattr(module, "MIN_PRODUCTS", 0)
+    monkeypatch.setattr(module, "MIN_ROWS", 0)
     monkeypatch.setattr(torch.ops.mkldnn._linear_pointwise, "default", counted)
     return rows
 
@@ -84,7 +86,7 @@ def test_only_products_of_float32_are_by_onednn(
     assert calls == []
 
 
-@pytest.mark.parametrize("rows", [(1,), (63,), (64,), (3, 50), (255,), (256,), (2, 129), (1023,), (1024,), (1541,)])
+@pytest.mark.parametrize("rows", [(), (1,), (63,), (64,), (3, 50), (255,), (256,), (2, 129), (1023,), (1024,), (1541,)])
 @pytest.mark.parametrize("bias", [False, True])
 def test_products_of_training_and_their_gradients_are_those_of_float64(
     calls: list[int], rows: tuple[int, ...], bias: bool
@@ -115,6 +117,65 @@ def test_only_gradients_that_are_wanted_are_computed(calls: list[int]) -> None:
     calls.clear()
     linear(x.requires_grad_(), weight.detach(), None).sum().backward()
     assert calls == [256, 256]
+
+
+@pytest.mark.parametrize("rows", [(), (5,), (3, 100), (300,)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_an_output_may_be_changed_in_place(calls: list[int], rows: tuple[int, ...], bias: bool) -> None:
+    x, layer = torch.randn(*rows, 13, requires_grad=True), Linear(13, 17, bias=bias)
+    layer(x).mul_(2).relu_().sum().backward()
+    found = [x.grad, layer.weight.grad]
+    x.grad = layer.weight.grad = None
+    (2 * F.linear(x, layer.weight, layer.bias)).relu().sum().backward()
+    assert calls
+    for one, other in zip(found, [x.grad, layer.weight.grad], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
+
+
+def test_an_input_that_was_changed_after_its_product_is_refused_as_torch_does(calls: list[int]) -> None:
+    x, weight = torch.randn(300, 13), torch.randn(17, 13, requires_grad=True)
+    output = linear(x, weight, None)
+    x += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        output.sum().backward()
+    assert calls
+
+
+@pytest.mark.parametrize("wanted", ["x", "weight"])
+def test_what_no_gradient_needs_is_not_kept(calls: list[int], wanted: str) -> None:
+    kept: list[Tensor] = []
+    tensors = {"x": torch.randn(300, 13), "weight": torch.randn(17, 13)}
+    tensors[wanted].requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
+        output = linear(*tensors.values(), torch.randn(17))
+    other = "weight" if wanted == "x" else "x"
+    assert [tensor.shape for tensor in kept] == [tensors[other].shape]
+    (gradient,) = torch.autograd.grad(output.square().sum(), tensors[wanted], create_graph=True)  # and of itself
+    assert gradient.requires_grad
+    assert calls
+
+
+@pytest.mark.parametrize(
+    ("x", "weight", "bias"), [((50, 13), (17, 12), (17,)), ((50, 13), (17, 13), (16,)), ((50, 13), (17, 12), None)]
+)
+def test_shapes_that_do_not_agree_are_refused_by_torch(
+    calls: list[int], x: tuple[int, ...], weight: tuple[int, ...], bias: tuple[int, ...] | None
+) -> None:
+    tensors = [None if shape is None else torch.randn(shape) for shape in (x, weight, bias)]
+    unchecked = unwrap(linear)  # by jaxtyping, which only the tests have
+    with pytest.raises(RuntimeError, match=r"cannot be multiplied|must match the existing|not broadcastable"):
+        unchecked(*tensors)
+    with pytest.raises(RuntimeError, match="dtype"):
+        unchecked(torch.randn(50, 13), torch.randn(17, 13).double(), None)
+    assert calls == []
+
+
+def test_few_rows_are_left_to_torch_in_training(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MIN_ROWS", 33)
+    linear(torch.randn(4, 8, 13), torch.randn(17, 13), None)
+    assert calls == []
+    linear(torch.randn(3, 11, 13), torch.randn(17, 13), None)
+    assert calls == [64]
 
 
 def test_wide_gradients_are_computed_in_parts_and_weights_may_be_views(calls: list[int]) -> None:
@@ -162,7 +223,9 @@ def test_inside_transforms_and_exported_code_products_are_those_of_torch(calls: 
     gradient = torch.func.grad(lambda w: linear(x, w, None).square().sum())(weight)
     torch.testing.assert_close(gradient, 2 * weight @ (x.mT @ x), rtol=1e-4, atol=1e-2)
     torch.func.vmap(lambda row: linear(row, weight, None))(x[:, None])
-    torch.export.export(Linear(13, 17), (x,))
+    rows = torch.export.Dim("rows", min=2, max=4096)
+    exported = torch.export.export(Linear(13, 17), (x,), dynamic_shapes=({0: rows},))
+    assert exported.module()(torch.randn(40, 13)).shape == (40, 17)
     assert calls == []
 
 
@@ -182,11 +245,15 @@ def test_small_products_are_not_worth_a_call(calls: list[int], monkeypatch: pyte
     assert calls == [8]
 
 
-@pytest.mark.parametrize("lacking", ["oneDNN", "the operator", "AVX-512", "a vendor but Intel", "cpuinfo"])
+CPUINFO = "processor\t: 0\nvendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: 2\n"
+
+
+@pytest.mark.parametrize("lacking", ["oneDNN", "the operator", "AVX-512", "AMD", "Zen 5", "cpuinfo"])
 def test_without_onednn_or_its_operator_products_are_as_always(lacking: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"AMD": CPUINFO.format("GenuineIntel", 26), "Zen 5": CPUINFO.format("AuthenticAMD", 25)}
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.setattr(module.Path, "exists", lambda path: True)
-    monkeypatch.setattr(module.Path, "read_text", lambda path: "vendor_id : AuthenticAMD")
+    monkeypatch.setattr(module.Path, "read_text", lambda path: CPUINFO.format("AuthenticAMD", 26))
     assert onednn_is_faster.__wrapped__()
     if lacking == "oneDNN":
         monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
@@ -197,7 +264,7 @@ def test_without_onednn_or_its_operator_products_are_as_always(lacking: str, mon
     elif lacking == "cpuinfo":
         monkeypatch.setattr(module.Path, "exists", lambda path: False)
     else:
-        monkeypatch.setattr(module.Path, "read_text", lambda path: "vendor_id : GenuineIntel")
+        monkeypatch.setattr(module.Path, "read_text", lambda path: said[lacking])
     assert not onednn_is_faster.__wrapped__()
 
 
