@@ -13,7 +13,9 @@ and those of them that people aligned are what is measured. No pair is left out 
 
 A run is in RUNS/NAME, that of a further seed in RUNS/NAME_SEED; a folder with results.json counts as a run, whoever
 trained it. The queue may be killed at any time: the same command resumes it, and no finished run is repeated.
-rows.jsonl has a line for each finished run, and measures.jsonl for each that is measured.
+rows.jsonl has a line for each finished run, and measures.jsonl for each that is measured. On another machine `restore`
+brings those of a committed page back, without the runs themselves; runs whose links another one learns are then trained
+again.
 """
 
 from __future__ import annotations
@@ -36,8 +38,10 @@ from scripts.benchmarks.home_runs import (
     ROWS,
     RefusedError,
     build_or_refuse,
+    forget_lost,
     presets,
     read_rows,
+    restore_rows,
     write_rows,
 )
 from scripts.benchmarks.homes import alone, run_jobs, trained_row
@@ -131,6 +135,12 @@ def model_of(preset: str) -> str:
     return "rnn_luong" if preset in HOMES["rnn_luong"].own else "transformer"
 
 
+def read_by(run: Run) -> list[str]:
+    """Return the names of the two runs whose links a run learns, that of its own direction first."""
+    plain = ["transformer_plain", "transformer_rev_plain"] if run.name.endswith("_self") else []
+    return plain[::-1] if run.is_reverse else plain
+
+
 def command(run: Run, bitext: Path, runs: Path) -> list[str]:
     """Return the overrides of train.py for a run."""
     languages = ("fr", "en") if run.is_reverse else ("en", "fr")
@@ -156,8 +166,7 @@ def command(run: Run, bitext: Path, runs: Path) -> list[str]:
     # The attention of an RNN also tells it what to write, so it is guided in the step that writes.
     guided = [*GUIDED, f"guided_alignment.shift={str(not kind.startswith('rnn') or name.endswith('_shift')).lower()}"]
     if name.endswith("_self"):
-        plain = [f"transformer{way}_plain" for way in ("", "_rev")]
-        pair = ",".join(f"'{runs.resolve() / one}'" for one in (plain[::-1] if run.is_reverse else plain))
+        pair = ",".join(f"'{runs.resolve() / one}'" for one in read_by(run))
         overrides += [*guided, "guided_alignment.links=self", f"guided_alignment.runs=[{pair}]"]
     elif not name.endswith("_plain"):
         links = runs.resolve() / (TURNED if run.is_reverse else LINKS)
@@ -190,6 +199,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         choice.add_argument("--bitext", type=Path, required=True, help="folder that scripts.benchmarks.alignment wrote")
         choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
         choice.add_argument("--plan", nargs="+", default=list(PLANS), choices=PLANS, metavar="PLAN", help=f"of {PLANS}")
+    restore = commands.add_parser("restore", help="let the runs of a committed page count as finished in a new folder")
+    restore.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks/guided_alignment.md", help="%(default)s")
+    restore.add_argument("--runs", type=Path, required=True, help="folder of the runs")
+    restore.set_defaults(act=lambda given: restore_rows(given.page, given.runs, Run._fields))
     return parser.parse_args(arguments)
 
 
@@ -208,6 +221,9 @@ def run_queue(options: argparse.Namespace) -> None:
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
         write_training_files(options.bitext, options.runs)
+        rows = read_rows(options.runs / ROWS)
+        left = [run for run in chosen if not any(run._asdict().items() <= row.items() for row in rows)]
+        forget_lost({Run(name, 1) for run in left for name in read_by(run)} & set(chosen), options.runs)
         failed = run_jobs(run_jobs(chosen, options, run_one), options, run_one)
     if failed:
         sys.exit(f"{len(failed)} runs failed: {names_of(failed)}; repeat the command to run them again")
@@ -268,7 +284,8 @@ def measure_runs(options: argparse.Namespace) -> None:
         measured = {(row["name"], row["seed"]) for row in read_rows(file)}
         for row in read_rows(options.runs / ROWS):
             run = Run(row["name"], row["seed"])
-            if "refused" not in row and run.name in names and run not in measured:
+            is_here = (run.folder(options.runs) / "results.json").is_file()  # not one of another machine
+            if is_here and run.name in names and run not in measured:
                 figures = alignment_of(run.folder(options.runs), pairs)
                 if "/" not in run.name and not run.is_reverse:
                     figures["test"] = {test: bleu(run.folder(options.runs), options.bitext, test) for test in TEST_SETS}
@@ -361,7 +378,12 @@ def write_pages(options: argparse.Namespace) -> None:
 
 
 def draw_maps(runs: Path, measures: Sequence[dict[str, Any]], file: Path) -> Path | None:
-    """Draw the maps of one pair by two runs; return the picture, or None if one of them has not been measured."""
+    """Draw the maps of one pair by two runs; return the picture, or None if one of them has not been measured.
+
+    A picture that is there is kept if a run is not.
+    """
+    if not all((runs / name / "results.json").is_file() for name in DRAWN):
+        return file if file.is_file() else None
     heads = {row["name"]: row["heads"][0] for row in measures if row["seed"] == 1}
     if not set(DRAWN) <= set(heads):
         return None

@@ -14,7 +14,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from scripts.conf_files import presets
-from seq2seq_attn.errors import sentence_of
+from seq2seq_attn.errors import UserError, sentence_of
 from seq2seq_attn.files import replacing
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.training.checks import check_positions
@@ -249,3 +249,37 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
 def write_rows(file: Path, rows: Iterable[dict[str, Any]]) -> None:
     with replacing(file) as stream:
         stream.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
+
+
+def restore_rows(page: Path, runs: Path, fields: Sequence[str]) -> None:
+    """Add the rows and measures of a page's .json to a folder of runs, where they count as finished.
+
+    Args:
+        fields: of a row, which say what job it is of; a job that has a row keeps it.
+
+    Raises:
+        UserError: if there is no such file.
+    """
+    file = page.with_suffix(".json")
+    if not file.is_file():
+        raise UserError(f"{file} is missing, so there are no rows to restore")
+    figures = json.loads(file.read_text(encoding="utf-8"))
+    runs.mkdir(parents=True, exist_ok=True)
+    for name in (ROWS, MEASURES):
+        rows = read_rows(runs / name)
+        known = [tuple(row[field] for field in fields) for row in rows]
+        restored = figures.get(name.removesuffix(".jsonl"), [])
+        restored = [row for row in restored if tuple(row[field] for field in fields) not in known]
+        if restored:
+            write_rows(runs / name, [*rows, *restored])
+            print(f"{runs / name}: {len(restored)} rows from {file}")
+
+
+def forget_lost(needed: Iterable[Any], runs: Path) -> None:
+    """Drop the rows and measures of those jobs whose folder is lost, so that they run again."""
+    lost = [job._asdict() for job in needed if not (job.folder(runs) / "results.json").is_file()]
+    for file in (runs / ROWS, runs / MEASURES):
+        rows = read_rows(file)
+        kept = [row for row in rows if not any(job.items() <= row.items() for job in lost)]
+        if len(kept) < len(rows):
+            write_rows(file, kept)

@@ -4,7 +4,8 @@ A Transformer is pre-trained by span corruption on the English and the French of
 the first captions of Multi30k. It is compared with one of the same vocabulary whose parent had no update, by the same
 command. The attention is the self-attention of both sides. All runs are on one thread. The queue may be killed at any
 time: the same command resumes it, and no finished run is repeated. rows.jsonl in the folder of the runs has a line for
-each finished run, and `page` writes the page of what has finished.
+each finished run, and `page` writes the page of what has finished; on another machine `restore` brings the rows of that
+page back, without the runs themselves: a parent is trained again if one of its fine-tunings is left.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, read_rows
+from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, forget_lost, read_rows, restore_rows
 from scripts.benchmarks.homes import alone, cut_captions, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import minus, spread
@@ -41,6 +42,7 @@ CHILD = (
     "~callback.translation_table",
 )  # fmt: skip
 CORPUS, CAPTIONS = "tatoeba/fra.txt", "multi30k"
+PAGE_FILE = ROOT / "docs/benchmarks/pretraining.md"
 TEXT, VALIDATION = "text.txt", "validation.txt"
 PAGE = """\
 # What pre-training gains, by attention
@@ -136,8 +138,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
     run.set_defaults(act=run_queue)
     page = commands.add_parser("page", help="write the page of what has been trained")
-    page.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks/pretraining.md", help="%(default)s")
+    page.add_argument("--output", type=Path, default=PAGE_FILE, help="%(default)s")
     page.set_defaults(act=write_page)
+    restore = commands.add_parser(
+        "restore", help="let the runs of the committed page count as finished in a new folder"
+    )
+    restore.add_argument("--page", type=Path, default=PAGE_FILE, help="%(default)s")
+    restore.set_defaults(act=lambda given: restore_rows(given.page, given.runs, Run._fields))
     for choice in commands.choices.values():
         choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
     return parser.parse_args(arguments)
@@ -149,6 +156,9 @@ def run_queue(options: argparse.Namespace) -> None:
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
         write_texts(options.data, options.runs)
+        rows = read_rows(options.runs / ROWS)
+        left = [run for run in children() if not any(run._asdict().items() <= row.items() for row in rows)]
+        forget_lost({run.origin for run in left}, options.runs)
         failed = run_jobs(parents(), options, run_one)
         failed += run_jobs([run for run in children() if run.origin not in failed], options, run_one)
     if failed:

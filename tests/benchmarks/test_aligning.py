@@ -160,6 +160,40 @@ def test_rows_are_of_all_that_is_trained_whoever_trained_it(
     assert len(started) == before
 
 
+def test_restored_rows_count_as_finished_and_only_runs_that_another_one_reads_are_trained_again(
+    bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, started = tmp_path / "runs", []
+    names = ("rnn_plain", "transformer_plain", "transformer_rev_plain")
+    figures = {
+        "rows": [{"name": name, "seed": 1, "bleu": 1.0} for name in names],
+        "measures": [{"name": name, "seed": 1, "error_rate": 30.0} for name in names],
+    }
+    (tmp_path / "page.json").write_text(json.dumps(figures), encoding="utf-8")
+    script.main(["restore", "--runs", str(runs), "--page", str(tmp_path / "page.md")])
+    assert (read_rows(runs / ROWS), read_rows(runs / MEASURES)) == (figures["rows"], figures["measures"])
+
+    monkeypatch.setattr(
+        homes, "train", lambda overrides, folder: (started.append(folder.name), finish(overrides, folder))
+    )
+    script.main(typed("run", bitext, runs, "guidance", "--only", "rnn_plain", "transformer_plain"))
+    assert started == []
+    self_guided = ["transformer_plain", "transformer_rev_plain", "transformer_self"]
+    script.main(typed("run", bitext, runs, "guidance", "--only", *self_guided))
+    assert started == self_guided
+    assert [row["name"] for row in read_rows(runs / MEASURES)] == ["rnn_plain"]
+    script.main(["restore", "--runs", str(runs), "--page", str(tmp_path / "page.md")])
+    assert len(read_rows(runs / ROWS)) == 4  # a row of this machine is kept
+
+
+def test_a_picture_is_kept_where_its_runs_are_not(tmp_path: Path) -> None:
+    file = tmp_path / "maps.png"
+    assert script.draw_maps(tmp_path, [], file) is None
+    file.write_bytes(b"PNG")
+    assert script.draw_maps(tmp_path, [], file) == file
+    assert file.read_bytes() == b"PNG"
+
+
 def test_the_pairs_of_the_hansards_are_trained_on_ten_times_with_their_links(
     bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,27 @@ def test_no_run_is_repeated_and_the_page_has_the_gains(tmp_path: Path, monkeypat
     assert lines[0][6].startswith(f"−{-below:.1f}")
     assert str(tmp_path) not in page
 
+    shutil.rmtree(tmp_path / "runs")  # and on another machine, where the rows are those of the page
+    file = tmp_path / "docs" / "page.json"
+    lost = Run("multihead", "pretrained", 1_000, 2)
+    kept = [row for row in rows if not lost._asdict().items() <= row.items()]
+    file.write_text(json.dumps({"rows": kept}), encoding="utf-8")
+    for _ in range(2):
+        script.main(typed("restore", tmp_path, "--page", str(file)))
+        assert read_rows(tmp_path / "runs" / ROWS) == kept
+    started.clear()
+    script.main(typed("run", tmp_path))
+    assert started == ["multihead/pretrained/2", "multihead/pretrained_1000/2"]
+    assert len(read_rows(tmp_path / "runs" / ROWS)) == len(rows)
+
+
+def test_rows_of_a_page_that_is_not_there_cannot_be_restored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main(typed("restore", tmp_path, "--page", str(tmp_path / "page.md")))
+    assert f"{tmp_path / 'page.json'} is missing" in capsys.readouterr().err
+
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("data", "quiet")
