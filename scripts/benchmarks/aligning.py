@@ -39,12 +39,13 @@ from scripts.benchmarks.home_runs import (
     RefusedError,
     build_or_refuse,
     forget_lost,
+    is_lost,
     presets,
     read_rows,
-    restore_rows,
+    unfinished,
     write_rows,
 )
-from scripts.benchmarks.homes import alone, run_jobs, trained_row
+from scripts.benchmarks.homes import alone, restore, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import write_attentions_page, write_guidance_page
 from seq2seq_attn.alignment.attention_links import Heads, Words, all_heads, attended_links, attended_weights, word_maps
 from seq2seq_attn.alignment.forced_attention import WordMaps
@@ -163,7 +164,7 @@ def command(run: Run, bitext: Path, runs: Path) -> list[str]:
     else:
         overrides += MODELS[name.partition("_")[0]]
     kind = folders[1] if folders else name
-    # The attention of an RNN also tells it what to write, so it is guided in the step that writes.
+    # The attention of an RNN also supplies the context of the next word, so it is guided in the step that writes.
     guided = [*GUIDED, f"guided_alignment.shift={str(not kind.startswith('rnn') or name.endswith('_shift')).lower()}"]
     if name.endswith("_self"):
         pair = ",".join(f"'{runs.resolve() / one}'" for one in read_by(run))
@@ -199,10 +200,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         choice.add_argument("--bitext", type=Path, required=True, help="folder that scripts.benchmarks.alignment wrote")
         choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
         choice.add_argument("--plan", nargs="+", default=list(PLANS), choices=PLANS, metavar="PLAN", help=f"of {PLANS}")
-    restore = commands.add_parser("restore", help="let the runs of a committed page count as finished in a new folder")
-    restore.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks/guided_alignment.md", help="%(default)s")
-    restore.add_argument("--runs", type=Path, required=True, help="folder of the runs")
-    restore.set_defaults(act=lambda given: restore_rows(given.page, given.runs, Run._fields))
+    restored = commands.add_parser("restore", help="let the runs of a committed page count as finished in a new folder")
+    restored.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks/guided_alignment.md", help="%(default)s")
+    restored.add_argument("--runs", type=Path, required=True, help="folder of the runs")
+    restored.set_defaults(act=lambda given: restore(given.page, given.runs, Run._fields))
     return parser.parse_args(arguments)
 
 
@@ -221,9 +222,12 @@ def run_queue(options: argparse.Namespace) -> None:
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
         write_training_files(options.bitext, options.runs)
-        rows = read_rows(options.runs / ROWS)
-        left = [run for run in chosen if not any(run._asdict().items() <= row.items() for row in rows)]
-        forget_lost({Run(name, 1) for run in left for name in read_by(run)} & set(chosen), options.runs)
+        left = unfinished(chosen, read_rows(options.runs / ROWS))
+        needed = {Run(name, 1) for run in left for name in read_by(run)}
+        missing = sorted(run for run in needed - set(chosen) if is_lost(run, options.runs))
+        if missing:
+            raise UserError(f"{names_of(left)}: need the links of {names_of(missing)}; name these in --only, too")
+        forget_lost(needed, options.runs)
         failed = run_jobs(run_jobs(chosen, options, run_one), options, run_one)
     if failed:
         sys.exit(f"{len(failed)} runs failed: {names_of(failed)}; repeat the command to run them again")

@@ -39,9 +39,8 @@ torch {torch}, Python {python}.
   encoded corpus already present, and is that of the fastest start. Memory is the peak of the process.
 - Ours is `train.py` with its defaults, except that validation is off. The plain loop is
   scripts/benchmarks/train_plainly.py: the same mathematics with PyTorch's own modules, without logging, progress bar
-  or schedule. On an AMD processor of Zen 5 or later, as the one of the committed table, ours multiplies by oneDNN, and
-  the plain loop with our loss does so in the loss. On other processors both multiply by MKL, and ours
-  is about as fast as this loop: on one thread of Zen 4, 1.04 times (A); before ours used oneDNN, 0.98 times (B).
+  or schedule. On an AMD processor of Zen 5 or later ours multiplies by oneDNN, and the plain loop with our loss does so
+  in the loss. On other processors both multiply by MKL ([figures of Zen 4](training_without_gain.md)).
 {notes}
 ![Tokens per second by program]({name}.png)
 

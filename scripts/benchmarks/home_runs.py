@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from scripts.conf_files import presets
 from seq2seq_attn.errors import UserError, sentence_of
 from seq2seq_attn.files import replacing
+from seq2seq_attn.markdown import code
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.training.checks import check_positions
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
@@ -251,6 +252,17 @@ def write_rows(file: Path, rows: Iterable[dict[str, Any]]) -> None:
         stream.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
 
 
+def unfinished(jobs: Iterable[Any], rows: Sequence[dict[str, Any]]) -> list[Any]:
+    """Return the jobs that have no row, in their order."""
+    return [job for job in jobs if not any(job._asdict().items() <= row.items() for row in rows)]
+
+
+def short_commits(rows: Iterable[dict[str, Any]]) -> str:
+    """Return the commits of rows; one whose files had been changed keeps the word that says so."""
+    commits = {str(row["commit"]) for row in rows if "refused" not in row}
+    return ", ".join(code(commit[:8] + commit[40:]) for commit in sorted(commits))
+
+
 def restore_rows(page: Path, runs: Path, fields: Sequence[str]) -> None:
     """Add the rows and measures of a page's .json to a folder of runs, where they count as finished.
 
@@ -258,13 +270,14 @@ def restore_rows(page: Path, runs: Path, fields: Sequence[str]) -> None:
         fields: of a row, which say what job it is of; a job that has a row keeps it.
 
     Raises:
-        UserError: if there is no such file.
+        UserError: if there is no such file, or it is of another script.
     """
     file = page.with_suffix(".json")
     if not file.is_file():
         raise UserError(f"{file} is missing, so there are no rows to restore")
     figures = json.loads(file.read_text(encoding="utf-8"))
-    runs.mkdir(parents=True, exist_ok=True)
+    if not all(field in row for row in figures.get("rows", [{}]) for field in fields):
+        raise UserError(f"{file} has no rows of this script; give its own page")
     for name in (ROWS, MEASURES):
         rows = read_rows(runs / name)
         known = [tuple(row[field] for field in fields) for row in rows]
@@ -277,9 +290,14 @@ def restore_rows(page: Path, runs: Path, fields: Sequence[str]) -> None:
 
 def forget_lost(needed: Iterable[Any], runs: Path) -> None:
     """Drop the rows and measures of those jobs whose folder is lost, so that they run again."""
-    lost = [job._asdict() for job in needed if not (job.folder(runs) / "results.json").is_file()]
+    lost = [job._asdict() for job in needed if is_lost(job, runs)]
     for file in (runs / ROWS, runs / MEASURES):
         rows = read_rows(file)
         kept = [row for row in rows if not any(job.items() <= row.items() for job in lost)]
         if len(kept) < len(rows):
             write_rows(file, kept)
+
+
+def is_lost(job: Any, runs: Path) -> bool:
+    """Return whether a job has no results in a folder of runs, whether it has a row or not."""
+    return not (job.folder(runs) / "results.json").is_file()

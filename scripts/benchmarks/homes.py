@@ -41,6 +41,8 @@ from scripts.benchmarks.home_runs import (
     first_jobs,
     later_jobs,
     read_rows,
+    restore_rows,
+    unfinished,
     write_rows,
 )
 from scripts.benchmarks.write_homes_page import write_page
@@ -119,6 +121,13 @@ def alone(runs: Path) -> Iterator[None]:
         raise UserError(f"another queue is at work in {runs}; end it, or give another folder of --runs") from error
 
 
+def restore(page: Path, runs: Path, fields: Sequence[str]) -> None:
+    """Let the rows and measures of a committed page count as finished in a folder of runs, as `restore_rows` does."""
+    runs.mkdir(parents=True, exist_ok=True)
+    with alone(runs):
+        restore_rows(page, runs, fields)
+
+
 def cut_captions(source: Path, target: Path, captions: int) -> None:
     """Copy the captions, of the training set the first ones only."""
     target.mkdir(exist_ok=True)
@@ -138,8 +147,7 @@ def run_jobs(
         jobs: tuples such as `Job`, whose fields a row has.
         run: trains a job, as `run_job` does.
     """
-    rows = read_rows(options.runs / ROWS)
-    left = [job for job in jobs if not any(job._asdict().items() <= row.items() for row in rows)]
+    left = unfinished(jobs, read_rows(options.runs / ROWS))
     failed = []
     with ThreadPoolExecutor(options.jobs) as pool:
         running = {pool.submit(run, job, options): job for job in left}

@@ -31,6 +31,7 @@ EXPERIMENT = "experiment=preset_table"
 STANDARD = "multihead"
 VOCABULARY = 8000  # tokens of both vocabularies, when the width is chosen
 LOG = "output.txt"
+OPTIONS = {"hard": ["attention.normalizer.soft_probability=0.5"]}  # with which some presets run
 COMMANDS = """
 ## The command of each row
 
@@ -40,6 +41,8 @@ downloaded, and `hydra.run.dir=` that of the run. For all rows, {jobs} at a time
 ```
 {whole}
 ```
+
+Half of the rows of weights of `hard` are soft in training, as in its paper; its default is none.
 
 {table}
 """
@@ -84,6 +87,7 @@ def command(preset: str, seed: int) -> list[str]:
     return [
         EXPERIMENT,
         f"attention={preset}",
+        *OPTIONS.get(preset, []),
         f"feed_forward.ff_dim={equal_width(preset)}",
         f"seed={seed}",
         "num_threads=1",

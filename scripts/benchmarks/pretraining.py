@@ -11,15 +11,14 @@ page back, without the runs themselves: a parent is trained again if one of its 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, forget_lost, read_rows, restore_rows
-from scripts.benchmarks.homes import alone, cut_captions, run_jobs, trained_row
+from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, forget_lost, read_rows, short_commits, unfinished
+from scripts.benchmarks.homes import alone, cut_captions, restore, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import minus, spread
 from seq2seq_attn.data.reading import read_lines
@@ -60,9 +59,9 @@ Mean over seeds, ± the standard deviation. Gains are taken seed by seed. The la
 
 - The text has both sides of all 29,000 training captions, those of the fine-tuning among them, in no order that
   pairs them.
-- All fine-tunings have the command of the table's row below; nothing of it was tuned on these runs.
+- All fine-tunings have the options of the command below; none was tuned on these runs.
 - BLEU: {signature}
-- Commits of the runs: {commits}. Processor time of all runs: {hours:.1f} hours.
+- Commits of the runs: {commits}. Processor time of the {timed} runs that were not interrupted: {hours:.1f} hours.
 
 ## Commands
 
@@ -79,7 +78,7 @@ python -m scripts.benchmarks.pretraining run --data FOLDER --runs RUNS
 python -m scripts.benchmarks.pretraining page --runs RUNS
 ```
 
-The first goes on after an interruption. The raw figures are in [{name}.json]({name}.json).
+The first command resumes after an interruption. The raw figures are in [{name}.json]({name}.json).
 """
 
 
@@ -140,11 +139,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     page = commands.add_parser("page", help="write the page of what has been trained")
     page.add_argument("--output", type=Path, default=PAGE_FILE, help="%(default)s")
     page.set_defaults(act=write_page)
-    restore = commands.add_parser(
+    restored = commands.add_parser(
         "restore", help="let the runs of the committed page count as finished in a new folder"
     )
-    restore.add_argument("--page", type=Path, default=PAGE_FILE, help="%(default)s")
-    restore.set_defaults(act=lambda given: restore_rows(given.page, given.runs, Run._fields))
+    restored.add_argument("--page", type=Path, default=PAGE_FILE, help="%(default)s")
+    restored.set_defaults(act=lambda given: restore(given.page, given.runs, Run._fields))
     for choice in commands.choices.values():
         choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
     return parser.parse_args(arguments)
@@ -156,8 +155,7 @@ def run_queue(options: argparse.Namespace) -> None:
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
         write_texts(options.data, options.runs)
-        rows = read_rows(options.runs / ROWS)
-        left = [run for run in children() if not any(run._asdict().items() <= row.items() for row in rows)]
+        left = unfinished(children(), read_rows(options.runs / ROWS))
         forget_lost({run.origin for run in left}, options.runs)
         failed = run_jobs(parents(), options, run_one)
         failed += run_jobs([run for run in children() if run.origin not in failed], options, run_one)
@@ -184,11 +182,7 @@ def write_texts(data: Path, runs: Path) -> None:
 
 
 def both_sides(captions: Path, split: str) -> list[str]:
-    found = []
-    for language in ("en", "fr"):
-        with gzip.open(captions / f"{split}.{language}.gz", "rt", encoding="utf-8") as lines:
-            found += lines.read().splitlines()
-    return found
+    return [line for language in ("en", "fr") for line in read_lines(captions / f"{split}.{language}.gz")]
 
 
 def run_one(run: Run, options: argparse.Namespace) -> dict[str, Any] | None:
@@ -204,6 +198,7 @@ def write_page(options: argparse.Namespace) -> None:
         raise UserError(f"{options.runs} has no finished fine-tuning; start `scripts.benchmarks.pretraining run` first")
     example = Run(ATTENTIONS[-1], PARENTS[1], min(EPOCHS), SEEDS[0])
     commands = [f"python train.py {' '.join(command(run, Path('RUNS')))}" for run in (example.origin, example)]
+    minutes = [row["processor_minutes"] for row in rows if row["processor_minutes"] is not None]
     page: Path = options.output
     page.parent.mkdir(parents=True, exist_ok=True)
     text = PAGE.format(
@@ -212,8 +207,9 @@ def write_page(options: argparse.Namespace) -> None:
         finished=len(rows),
         all=len(parents()) + len(children()),
         signature=", ".join(code(one) for one in sorted({row["bleu_signature"] for row in scored})),
-        commits=", ".join(code(one) for one in sorted({str(row["commit"])[:8] for row in rows})),
-        hours=sum(row["processor_minutes"] or 0 for row in rows) / 60,
+        commits=short_commits(rows),
+        timed=len(minutes),
+        hours=sum(minutes) / 60,
         commands="\n".join(commands),
         name=page.stem,
     )

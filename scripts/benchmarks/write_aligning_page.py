@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts.benchmarks.home_runs import short_commits
 from scripts.benchmarks.write_homes_page import spread
 from seq2seq_attn.alignment.gold import AlignedPair, agreement
 from seq2seq_attn.alignment.symmetrize import METHODS, symmetrize
@@ -36,7 +37,8 @@ and BLEU with and without guided alignment ([docs/guided_alignment.md](../guided
 {training:,} pairs of lower-cased words: Tatoeba, Multi30k and 447 sentences of the Hansards without their links. The
 models are trained on the same pairs, those of the Hansards ten times. The Transformer has rotary positions, the RNN a
 conditional GRU (`rnn_conditional`). Guided runs have `guided_alignment.weight=0.2` and `unlinked=end`, the Transformers
-`shift=true`, too. The one attention of the RNN also tells it what to write, so `shift=true` costs it translation.
+`shift=true`, too. The only attention of the RNN also supplies the context of the next word, hence no `shift` there by
+default. The links of eflomal are not all of one run: it takes no seed, and was run again on each machine.
 
 ## Word links
 
@@ -207,8 +209,7 @@ def table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def end(plan: str, page: Path, rows: Rows) -> str:
-    commits = sorted({str(row["commit"])[:8] for row in rows if "refused" not in row})
-    return END.format(plan=plan, commits=", ".join(map(code, commits)), name=page.stem)
+    return END.format(plan=plan, commits=short_commits(rows), name=page.stem)
 
 
 def write(page: Path, text: str, figures: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from scripts.benchmarks.home_runs import (
     SEEDS,
     presets,
     read_rows,
+    short_commits,
 )
 from seq2seq_attn.comparison.read import Run, curve_of, read_runs
 from seq2seq_attn.comparison.rows import Row
@@ -167,7 +168,7 @@ def text_of(
         seeds=len(SEEDS),
         resamples=resamples,
         signature=", ".join(code(signature) for signature in sorted({row["bleu_signature"] for row in runs})),
-        commits=", ".join(code(str(commit)[:8]) for commit in sorted({str(row["commit"]) for row in runs})),
+        commits=short_commits(runs),
         name=name,
         first_seed=SEEDS[0],
         sections="\n".join(section(table, finished, measures) for table in tables),

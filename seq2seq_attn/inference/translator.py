@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from html import escape
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -209,25 +208,35 @@ class Translator:
         Cleaning may make two of one, as `split_punctuation` does; a word tokenizer makes one of unknown neighbours.
         """
         model = self.tokenizer.source_model
-        found: list[list[int]] = []
-        shown: list[str] = []
+        text_words: list[list[int]] = []
         number = 0
         for chunk in text.split(" "):
-            read = [word for word in model.normalize(self._clean(chunk, [])).split(WORD_MARK) if word]
+            shown = [word for word in model.normalize(self._clean(chunk, [])).split(WORD_MARK) if word]
             count = len(chunk.split())  # of one word, unless another kind of blank stays, as the cleaning may have it
-            for position in range(len(read)):
-                own = min(position, count - 1)
-                found.append([number + word for word in range(count) if min(word, len(read) - 1) == own])
-            shown, number = shown + read, number + count
-        if self.tokenizer.model_type != "word":
-            return found
-        unknown = [model.piece_to_id(f"{WORD_MARK}{word}") == model.unk_id() for word in shown]
+            for position in range(len(shown)):
+                nearest = min(position, count - 1)
+                text_words.append([number + word for word in range(count) if min(word, len(shown) - 1) == nearest])
+            number += count
+        return text_words if self.tokenizer.model_type != "word" else self._join_unknown(text, text_words)
+
+    def _join_unknown(self, text: str, text_words: list[list[int]]) -> list[list[int]]:
+        """Return the words of a text by the words that a word model shows, which has one for unknown neighbours.
+
+        It knows no mark without a word after it, so such a mark in the text counts among its unknown words.
+        """
+        model = self.tokenizer.source_model
+        pieces = re.findall(f"{WORD_MARK}[^{WORD_MARK}]*", model.normalize(self._clean(text, [])))
+        words = iter(text_words)
         joined: list[list[int]] = []
-        for own_words, (before, here) in zip(found, pairwise([False, *unknown]), strict=True):
-            if before and here:
-                joined[-1] += own_words
+        after_unknown = False
+        for piece in pieces:
+            numbers = [] if piece == WORD_MARK else next(words)
+            is_unknown = model.piece_to_id(piece) == model.unk_id()
+            if after_unknown and is_unknown:
+                joined[-1] += numbers
             else:
-                joined.append(own_words)
+                joined.append(numbers)
+            after_unknown = is_unknown
         return joined
 
     def _attention(self, source: list[int], target: list[int]) -> list[SlotMap]:

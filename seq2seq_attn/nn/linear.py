@@ -20,7 +20,7 @@ from seq2seq_attn.nn.search_mode import rounding_may_differ
 
 # Multiplications from which oneDNN is faster on one core of an EPYC (Zen 5): a call costs 12 us, one of MKL 2.
 MIN_PRODUCTS = 2**21
-MIN_ROWS = 33  # in training, where fewer are more than doubled
+MIN_ROWS = 33  # in training; fewer would be padded to more than twice their number
 # Rows of one product in training; fewer are rounded up to a multiple of STEP. Each number of rows has a kernel of its
 # own, which stays in memory between tensors that come and go, so there are five.
 BLOCKS = 1024, 256
@@ -122,7 +122,7 @@ def matrix(x: Float[Tensor, "*rows dim"]) -> Float[Tensor, "all_rows dim"]:
 def shaped_as(product: Float[Tensor, "all_rows output_dim"], x: Float[Tensor, "*rows dim"]) -> Tensor:
     """Return a product in the shape of x's rows.
 
-    It must not be a view: autograd forbids to change in place what a Function returns as a view.
+    It must not be a view: autograd forbids changing in place what a Function returns as a view.
     """
     return torch.ops.aten._unsafe_view(product, [*x.shape[:-1], product.shape[1]])
 

@@ -16,7 +16,7 @@ IN_SEARCH: ContextVar[bool] = ContextVar("IN_SEARCH", default=False)
 def search_mode() -> Iterator[None]:
     """Compute without gradients, a normalised weight once instead of at every step, and products the fastest way.
 
-    The fastest way may round differently, and the losses of a run keep their digits; hence a mode for searches alone.
+    The fastest way may round differently than training, whose losses keep their digits on one kind of processor.
     """
     token = IN_SEARCH.set(True)
     try:

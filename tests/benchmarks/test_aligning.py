@@ -161,7 +161,7 @@ def test_rows_are_of_all_that_is_trained_whoever_trained_it(
 
 
 def test_restored_rows_count_as_finished_and_only_runs_that_another_one_reads_are_trained_again(
-    bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs, started = tmp_path / "runs", []
     names = ("rnn_plain", "transformer_plain", "transformer_rev_plain")
@@ -177,6 +177,9 @@ def test_restored_rows_count_as_finished_and_only_runs_that_another_one_reads_ar
         homes, "train", lambda overrides, folder: (started.append(folder.name), finish(overrides, folder))
     )
     script.main(typed("run", bitext, runs, "guidance", "--only", "rnn_plain", "transformer_plain"))
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main(typed("run", bitext, runs, "guidance", "--only", "transformer_plain", "transformer_self"))
+    assert "transformer_self: need the links of transformer_rev_plain; name" in capsys.readouterr().err
     assert started == []
     self_guided = ["transformer_plain", "transformer_rev_plain", "transformer_self"]
     script.main(typed("run", bitext, runs, "guidance", "--only", *self_guided))
@@ -184,6 +187,12 @@ def test_restored_rows_count_as_finished_and_only_runs_that_another_one_reads_ar
     assert [row["name"] for row in read_rows(runs / MEASURES)] == ["rnn_plain"]
     script.main(["restore", "--runs", str(runs), "--page", str(tmp_path / "page.md")])
     assert len(read_rows(runs / ROWS)) == 4  # a row of this machine is kept
+    with homes.alone(runs), pytest.raises(SystemExit, match=r"^2$"):
+        script.main(["restore", "--runs", str(runs), "--page", str(tmp_path / "page.md")])
+    (tmp_path / "other.json").write_text('{"rows": [{"preset": "bahdanau"}]}', encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main(["restore", "--runs", str(runs), "--page", str(tmp_path / "other.md")])
+    assert "has no rows of this script" in capsys.readouterr().err
 
 
 def test_a_picture_is_kept_where_its_runs_are_not(tmp_path: Path) -> None:

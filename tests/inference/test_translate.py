@@ -228,6 +228,9 @@ def test_the_words_of_a_translation_are_those_that_its_links_count(
         ("char", {"normalize_spaces": False}, "le lac\xa0! chat", [[0], [1, 2], [3]]),
         ("word", {}, "☃ ☺ le ☃ chat ☃ ☺", [[0, 1], [2], [3], [4], [5, 6]]),
         ("word", {"lowercase": True, "split_punctuation": True}, "Le ☃. ☺ CHAT", [[0], [1, 1, 2], [3]]),
+        ("word", {}, "▁ le ▁▁ chat le▁chat", [[], [1], [], [3], [4], [4]]),
+        ("word", {}, "☃ ▁ ☺ le ▁", [[0, 2], [3]]),
+        ("char", {}, "▁ le ▁▁ chat", [[1], [3]]),
     ],
 )
 def test_words_of_a_source_are_those_of_its_text(

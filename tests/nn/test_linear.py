@@ -10,6 +10,7 @@ import pytest
 import torch
 from configs import ROOT
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from seq2seq_attn.nn import linear as module
@@ -218,11 +219,15 @@ def test_training_compiles_kernels_of_five_numbers_of_rows(calls: list[int]) -> 
     assert set(calls) == {64, 128, 192, 256, 1024}
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # of forward_ad itself
 def test_inside_transforms_and_exported_code_products_are_those_of_torch(calls: list[int]) -> None:
     x, weight = torch.randn(300, 13), torch.randn(17, 13)
     gradient = torch.func.grad(lambda w: linear(x, w, None).square().sum())(weight)
     torch.testing.assert_close(gradient, 2 * weight @ (x.mT @ x), rtol=1e-4, atol=1e-2)
     torch.func.vmap(lambda row: linear(row, weight, None))(x[:, None])
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(linear(forward_ad.make_dual(x, x), weight, None)).tangent
+    torch.testing.assert_close(tangent, x @ weight.t())
     rows = torch.export.Dim("rows", min=2, max=4096)
     exported = torch.export.export(Linear(13, 17), (x,), dynamic_shapes=({0: rows},))
     assert exported.module()(torch.randn(40, 13)).shape == (40, 17)
