@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from jaxtyping import Int
 from omegaconf import DictConfig, OmegaConf
 
 from scripts.conf_files import presets
@@ -255,6 +259,19 @@ def write_rows(file: Path, rows: Iterable[dict[str, Any]]) -> None:
 def unfinished(jobs: Iterable[Any], rows: Sequence[dict[str, Any]]) -> list[Any]:
     """Return the jobs that have no row, in their order."""
     return [job for job in jobs if not any(job._asdict().items() <= row.items() for row in rows)]
+
+
+def pack(counts: Int[np.ndarray, "sentences counts"]) -> str:
+    """Return the counts of a run's sentences in a few thousand letters."""
+    stream = io.BytesIO()
+    np.savez_compressed(stream, counts=counts.T.astype(np.min_scalar_type(int(counts.max()))))
+    return b64encode(stream.getvalue()).decode()
+
+
+def unpack(text: str) -> Int[np.ndarray, "sentences counts"]:
+    with np.load(io.BytesIO(b64decode(text)), allow_pickle=False) as arrays:
+        counts: Int[np.ndarray, "sentences counts"] = arrays["counts"].T.astype(np.int64)
+    return counts
 
 
 def short_commits(rows: Iterable[dict[str, Any]]) -> str:

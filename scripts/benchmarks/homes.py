@@ -4,7 +4,9 @@ A home is a place of a model that takes an attention: the attention to the sourc
 ConvS2S, and the self-attention and the cross-attention of a Transformer. All models of a home have as many parameters
 as the one with the home's usual attention, or as near as one width allows. Every run is one of train.py on one thread,
 with 8,000 captions and to the end of its schedule. The queue may be killed at any time: the same command resumes it,
-and no finished run is repeated. rows.jsonl in the folder of the runs has a line for each finished run.
+and no finished run is repeated. rows.jsonl in the folder of the runs has a line for each finished run, and
+measures.jsonl for each that is measured; the page needs nothing else. On another machine `restore` brings those of the
+committed page back, without the runs themselves.
 """
 
 from __future__ import annotations
@@ -39,18 +41,23 @@ from scripts.benchmarks.home_runs import (
     RefusedError,
     command,
     first_jobs,
+    is_lost,
     later_jobs,
+    pack,
     read_rows,
     restore_rows,
     unfinished,
     write_rows,
 )
+from scripts.benchmarks.processor import processor
 from scripts.benchmarks.write_homes_page import write_page
 from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_maps
 from seq2seq_attn.alignment.gold import AlignedPair, agreement
 from seq2seq_attn.alignment.tatoeba_gold import tatoeba_pairs
 from seq2seq_attn.alignment.word_alignment import Extraction
 from seq2seq_attn.checkpoint.load import find_checkpoint, load
+from seq2seq_attn.comparison.read import read_runs
+from seq2seq_attn.comparison.significance import count_sentences
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.inference.translator import Translator
@@ -58,6 +65,9 @@ from seq2seq_attn.inference.translator import Translator
 AUTOSAVES = ("last.ckpt", "previous.ckpt")
 LOG = "output.txt"
 ATTEMPTS = "attempts.txt"
+PAGE_FILE = ROOT / "docs/benchmarks/homes.md"
+CURVE = "val/bleu"
+PAIR = ("A black dog is running through the snow.", "Un chien noir court dans la neige.")  # whose maps are drawn
 WARM_UP = 64  # sentences that are translated before the time counts
 
 
@@ -82,12 +92,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     measure.add_argument("--updates", type=int, default=60, help="training steps that are timed (%(default)s)")
     measure.set_defaults(act=measure_runs)
     page = commands.add_parser("page", help="write the page of what has been trained")
-    page.add_argument("--output", type=Path, default=ROOT / "docs/benchmarks/homes.md", help="%(default)s")
+    page.add_argument("--output", type=Path, default=PAGE_FILE, help="%(default)s")
     page.add_argument("--resamples", type=int, default=1000, help="test sets drawn for intervals (%(default)s)")
     page.set_defaults(act=lambda given: write_page(given.runs, given.home, given.output, given.resamples))
     for choice in commands.choices.values():
-        choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
         choice.add_argument("--home", nargs="+", default=list(HOMES), choices=list(HOMES), metavar="HOME")
+    restored = commands.add_parser("restore", help="let the runs of the committed page count as finished elsewhere")
+    restored.add_argument("--page", type=Path, default=PAGE_FILE, help="%(default)s")
+    restored.set_defaults(act=lambda given: restore(given.page, given.runs, Job._fields))
+    for choice in commands.choices.values():
+        choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
     return parser.parse_args(arguments)
 
 
@@ -175,7 +189,18 @@ def run_job(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
     except RefusedError as refusal:
         return {**job._asdict(), "refused": str(refusal)}
     captions = (options.runs / "captions").resolve()
-    return trained_row(job, [*overrides, *options.override, f"data.path={captions}"], options.runs)
+    row = trained_row(job, [*overrides, *options.override, f"data.path={captions}"], options.runs)
+    return row if row is None else {**row, **page_figures(job, job.folder(options.runs))}
+
+
+def page_figures(job: Job, folder: Path) -> dict[str, Any]:
+    """Return what the page shows of a run beside its scores, so that it can be written where the run is not."""
+    (run,), _ = read_runs([folder])
+    return {
+        "width": OmegaConf.select(OmegaConf.create(run.config), HOMES[job.home].widths[0]),
+        "curve": [[int(step), round(score, 2)] for step, score in run.curve(CURVE)],
+        "counts": pack(count_sentences(run).counts),
+    }
 
 
 def trained_row(job: Any, overrides: Sequence[str], runs: Path) -> dict[str, Any] | None:
@@ -233,10 +258,12 @@ def measure_runs(options: argparse.Namespace) -> None:
         measured = {(row["home"], row["preset"], row["seed"]) for row in read_rows(file)}
         for row in read_rows(options.runs / ROWS):
             job = Job(row["home"], row["preset"], row["seed"])
-            if "refused" not in row and job.home in options.home and job not in measured:
-                figures = {"aer": error_rate(job.folder(options.runs), pairs)}
+            folder = job.folder(options.runs)
+            is_here = "refused" not in row and not is_lost(job, options.runs)  # not one of another machine
+            if is_here and job.home in options.home and job not in measured:
+                figures: dict[str, Any] = {"aer": error_rate(folder, pairs), "processor": processor()}
                 if job.seed == SEEDS[0]:
-                    figures |= costs(job, options)
+                    figures |= {**costs(job, options), "map": drawn_map(job, folder)}
                 write_rows(file, [*read_rows(file), {**job._asdict(), **figures}])
 
 
@@ -245,6 +272,16 @@ def error_rate(run: Path, pairs: list[AlignedPair]) -> float:
     loaded = load(str(find_checkpoint(str(run))))
     maps = word_maps(loaded.model, loaded.tokenizer, [(pair.source, pair.target) for pair in pairs], loaded.config)
     return agreement([attended_links(of_pair, Heads(), Extraction()) for of_pair in maps], pairs).error_rate
+
+
+def drawn_map(job: Job, folder: Path) -> dict[str, Any] | None:
+    """Return the weights of the home's last layer along a given translation, mean over the heads; None without any."""
+    maps = Translator.load(folder, device="cpu").attention(*PAIR)
+    kind = "encoder/" if job.home == "self" else "cross/"
+    last = next((one for one in reversed(maps) if one.slot.startswith(kind)), None)
+    if last is None:
+        return None
+    return {"rows": last.rows, "columns": last.columns, "weights": last.weights.mean(0).round(2).tolist()}
 
 
 def costs(job: Job, options: argparse.Namespace) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from seq2seq_attn.comparison.read import Run
 from seq2seq_attn.comparison.rows import Group, Row
-from seq2seq_attn.comparison.significance import Counted, Difference, differences
+from seq2seq_attn.comparison.significance import Counted, Difference, count_sentences, differences
 from seq2seq_attn.comparison.translations import FLOOR, LEAST_DIFFERENCE
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.names import title_of
@@ -104,13 +104,13 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
     rows = sorted(group.rows, key=lambda row: -numeric(means[row.label][main].mean))
     asked = find_row(rows, baseline)
     against = asked or rows[0]
-    counted = {run.name: Counted(run) for row in rows for run in row.runs}
-    lengths = {run: of.by_length() for run, of in counted.items()}
+    counts = {run.name: count_sentences(run) for row in rows for run in row.runs}
+    lengths = {run.name: counts[run.name].by_length(run.system.sources) for row in rows for run in row.runs}
     first = lengths[rows[0].runs[0].name]
     notes = list(group.warnings)
     if baseline and not asked:
         notes.append(f"No run here has {group.by}={baseline}: the baseline is the one with the highest {column.title}.")
-    notes += [note for row in rows for run in row.runs for note in disagreement(run, counted[run.name])]
+    notes += [note for row in rows for run in row.runs for note in disagreement(run, counts[run.name])]
     return Figures(
         group.title,
         rows,
@@ -119,7 +119,7 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
         means,
         against.label,
         asked is not None,
-        differences(rows, counted, against, resamples),
+        differences({row.label: [counts[run.name] for run in row.runs] for row in rows}, against.label, resamples),
         resamples,
         {label: sentences for label, (sentences, _) in first.items()},
         {row.label: {label: fmean(lengths[run.name][label][1] for run in row.runs) for label in first} for row in rows},
@@ -179,9 +179,9 @@ def find_row(rows: Sequence[Row], name: str | None) -> Row | None:
     return alike[0] if alike else None
 
 
-def disagreement(run: Run, counted: Counted) -> list[str]:
+def disagreement(run: Run, counts: Counted) -> list[str]:
     """Return a note if the translations are not those that results.json scored."""
-    logged, found = run.results[f"{run.stage}/{run.metric}"], counted.score()
+    logged, found = run.results[f"{run.stage}/{run.metric}"], counts.score()
     title = title_of(run.metric)
     if abs(logged - found) <= ROUNDING:
         return []

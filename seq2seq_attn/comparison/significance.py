@@ -5,7 +5,7 @@ For BLEU with one seed each the p-values are sacrebleu's, and those of `seq2seq-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,8 @@ from jaxtyping import Float, Int
 
 from seq2seq_attn.checkpoint.admitted import build
 from seq2seq_attn.comparison.read import Run
-from seq2seq_attn.comparison.rows import Row
 from seq2seq_attn.comparison.translations import ALPHA, LEAST_DIFFERENCE, is_notable
+from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.by_length import LENGTHS, length_bucket
 from seq2seq_attn.metric.confidence import draw
 from seq2seq_attn.metric.text_metric import TextMetric
@@ -36,21 +36,19 @@ class Difference(NamedTuple):
     significant: bool
 
 
-class Counted:
-    """The counts of each sentence of a run, from whose sum its metric scores any selection."""
+class Counted(NamedTuple):
+    """The counts of each sentence of a run, from whose sum a metric scores any selection."""
 
-    def __init__(self, run: Run) -> None:
-        self.metric: TextMetric = build(run.config["metric"][run.metric], "metric", run.folder / "config.yaml")
-        counts = self.metric.sentence_counts(run.system.hypotheses, run.system.references)
-        self.counts: Float[np.ndarray, "sentences counts"] = np.array(counts, dtype=float)
-        self.lengths = np.array([length_bucket(source) for source in run.system.sources])
+    metric: TextMetric
+    counts: Float[np.ndarray, "sentences counts"]
 
     def score(self) -> float:
         return float(self.metric.score(self.counts.sum(0).tolist()))
 
-    def by_length(self) -> dict[str, tuple[int, float]]:
+    def by_length(self, sources: Sequence[str]) -> dict[str, tuple[int, float]]:
         """Return the number of sentences and their score, by words of the source."""
-        chosen = {label: self.counts[self.lengths == label] for label in LENGTHS}
+        lengths = np.array([length_bucket(source) for source in sources])
+        chosen = {label: self.counts[lengths == label] for label in LENGTHS}
         return {
             label: (len(rows), float(self.metric.score(rows.sum(0).tolist())))
             for label, rows in chosen.items()
@@ -62,24 +60,28 @@ class Counted:
         return np.array([self.metric.score(sums) for sums in (drawn @ self.counts).tolist()])
 
 
-def differences(
-    rows: Sequence[Row], counted: dict[str, Counted], baseline: Row, resamples: int
-) -> dict[str, Difference]:
+def count_sentences(run: Run) -> Counted:
+    """Return the counts of a run's translations, by the metric that it is compared by."""
+    metric: TextMetric = build(run.config["metric"][run.metric], "metric", run.folder / "config.yaml")
+    return Counted(metric, np.array(metric.sentence_counts(run.system.hypotheses, run.system.references), dtype=float))
+
+
+def differences(rows: Mapping[str, Sequence[Counted]], baseline: str, resamples: int) -> dict[str, Difference]:
     """Return the difference of each row but the baseline, by label.
 
     Args:
-        counted: by the name of the run; all have the sentences of one test set.
+        rows: the seeds of each row by its label; all have the sentences of one test set.
     """
-    sentences = len(baseline.runs[0].system.sources)
-    drawn = np.stack([np.bincount(chosen, minlength=sentences) for chosen in draw(sentences, resamples)])
-    scores = {row.label: float(np.mean([counted[run.name].score() for run in row.runs])) for row in rows}
-    samples = {row.label: np.mean([counted[run.name].resampled(drawn) for run in row.runs], axis=0) for row in rows}
-    base, base_samples = scores[baseline.label], samples[baseline.label]
-    others = [row.label for row in rows if row is not baseline]
-    found = {label: difference(scores[label] - base, samples[label] - base_samples) for label in others}
-    of_bleu = baseline.runs[0].metric == "bleu"
+    metric, counts = rows[baseline][0]
+    drawn = np.stack([np.bincount(chosen, minlength=len(counts)) for chosen in draw(len(counts), resamples)])
+    scores = {label: float(np.mean([seed.score() for seed in seeds])) for label, seeds in rows.items()}
+    samples = {label: np.mean([seed.resampled(drawn) for seed in seeds], axis=0) for label, seeds in rows.items()}
+    base, base_samples = scores[baseline], samples[baseline]
+    found = {
+        label: difference(scores[label] - base, samples[label] - base_samples) for label in rows if label != baseline
+    }
     notable = {
-        label: is_notable(scores[label], base) if of_bleu else abs(one.value) >= LEAST_DIFFERENCE
+        label: is_notable(scores[label], base) if isinstance(metric, BLEU) else abs(one.value) >= LEAST_DIFFERENCE
         for label, one in found.items()
     }
     return {label: one._replace(significant=one.significant and notable[label]) for label, one in holm(found).items()}

@@ -16,7 +16,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from training.test_tables import TINY, write_captions
 
-from scripts.benchmarks import home_runs, write_homes_page
+from scripts.benchmarks import home_runs, home_tables
 from scripts.benchmarks import homes as script
 from scripts.benchmarks.home_runs import HOMES, Job
 
@@ -192,7 +192,7 @@ def made(runs: Path, seeds: dict[str, list[int]]) -> None:
             folder = job.folder(runs)
             write_run(folder, preset, spoilt(every), seed=seed, options=model, **RESULTS)
             (folder / script.ATTEMPTS).write_text("started\n60.0\n", encoding="utf-8")
-            rows.append(script.row_of(job, folder))
+            rows.append({**script.row_of(job, folder), **script.page_figures(job, folder)})
     home_runs.write_rows(runs / home_runs.ROWS, rows)
 
 
@@ -222,12 +222,44 @@ def test_a_row_of_one_seed_is_marked_and_never_called_better(tmp_path: Path) -> 
     assert str(tmp_path) not in json.dumps(figures) + text
 
 
+def test_restored_rows_make_the_same_page_without_the_runs(tmp_path: Path) -> None:
+    page, others = tmp_path / "docs" / "homes.md", tmp_path / "others"
+    made(tmp_path / "runs", {"none": [1, 1, 1], "bahdanau": [3, 3, 4], "hard": [20]})
+    weights = [[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]]
+    drawn = {"rows": ["▁Un", "</s>"], "columns": ["▁A", "▁dog", "</s>"], "weights": weights}
+    measures = [{"home": "rnn", "preset": preset, "seed": 1, "aer": 41.5} for preset in ("none", "bahdanau", "hard")]
+    measures[1] |= {"map": drawn, "processor": "a processor"}
+    measures[0] |= {"map": None}
+    home_runs.write_rows(tmp_path / "runs" / home_runs.MEASURES, measures)
+    command = ["page", "--output", str(page), "--home", "rnn", "--resamples", "200"]
+    script.main([*command, "--runs", str(tmp_path / "runs")])
+    files = {file: file.read_bytes() for file in page.parent.iterdir()}
+    assert sorted(file.name for file in files) == ["homes.json", "homes.md", "homes.png", "homes_rnn.png"]
+    text = page.read_text(encoding="utf-8")
+    assert "](homes_rnn.png)" in text
+    assert "processors:\n  a processor." in text
+    script.main(["restore", "--page", str(page), "--runs", str(others)])
+    for file in files:
+        file.unlink()
+    script.main([*command, "--runs", str(others)])
+    assert {file: file.read_bytes() for file in page.parent.iterdir()} == files
+
+
+def test_the_counts_of_a_row_score_as_the_run_did(tmp_path: Path) -> None:
+    made(tmp_path, {"bahdanau": [2]})
+    *_, row = home_runs.read_rows(tmp_path / home_runs.ROWS)
+    counts = home_runs.unpack(row["counts"])
+    assert home_tables.METRIC.score(counts.sum(0).tolist()) == pytest.approx(row["bleu"], abs=0.005)
+    assert row["curve"] == [[10, 20.0], [20, 60.0], [30, 40.0]]
+    assert row["width"] == 128
+
+
 def test_two_rows_of_one_seed_have_no_verdict_whatever_their_difference(tmp_path: Path) -> None:
     made(tmp_path, {"bahdanau": [2], "multihead": [20]})
-    table = write_homes_page.table_of(tmp_path, "rnn", home_runs.read_rows(tmp_path / home_runs.ROWS), 200)
+    table = home_tables.table_of("rnn", home_runs.read_rows(tmp_path / home_runs.ROWS), 200)
     best, usual = table.rows
     assert table.differences["multihead"].significant
-    assert write_homes_page.judged(best, usual, table.differences["multihead"]) == ""
+    assert home_tables.judged(best, usual, table.differences["multihead"]) == ""
 
 
 def test_measures_are_taken_once_and_costs_of_the_first_seed_alone(
@@ -245,6 +277,7 @@ def test_measures_are_taken_once_and_costs_of_the_first_seed_alone(
     monkeypatch.setattr(script, "tatoeba_pairs", lambda corpus: [])
     monkeypatch.setattr(script, "error_rate", error_rate)
     monkeypatch.setattr(script, "costs", lambda job, given: {"tokens_per_second": 7.0})
+    monkeypatch.setattr(script, "drawn_map", lambda job, folder: None)
     for _ in range(2):
         script.main(["measure", "--data", str(tmp_path / "data"), "--runs", str(tmp_path)])
     assert asked == ["1", "2"]
@@ -271,3 +304,12 @@ def test_a_run_of_the_queue_is_one_of_train_py_and_can_be_measured(
     (row,) = home_runs.read_rows(tmp_path / "runs" / home_runs.ROWS)
     assert (row["preset"], row["updates"]) == ("bahdanau", 2)
     assert row["processor_minutes"] is not None
+    job = Job("rnn", "bahdanau", 1)
+    drawn = script.drawn_map(job, job.folder(tmp_path / "runs"))
+    assert drawn is not None
+    assert drawn["rows"][-1] == drawn["columns"][-1] == "</s>"
+    assert [len(row) for row in drawn["weights"]] == [len(drawn["columns"])] * len(drawn["rows"])
+    home_runs.write_rows(tmp_path / "runs" / home_runs.MEASURES, [{**job._asdict(), "map": drawn}])
+    page = tmp_path / "docs" / "homes.md"
+    script.main(["page", "--runs", str(tmp_path / "runs"), "--home", "rnn", "--output", str(page)])
+    assert page.with_name("homes_rnn.png").stat().st_size > 5000
