@@ -14,7 +14,7 @@ BLOCK = re.compile(r"^(\d*(?=[.)])|#*)([#.)+](?=\s|$)|-)")  # a heading, an item
 def literal(text: str) -> str:
     """Return one line of Markdown that shows the text literally, in a cell of a table too."""
     safe = BACKSLASHED.sub(r"\\\1", escape(one_line(text), quote=False))
-    return BLOCK.sub(r"\1\\\2", ENTITIES.sub(lambda found: f"&#{ord(found[0])};", safe))
+    return BLOCK.sub(r"\1\\\2", ENTITIES.sub(lambda match: f"&#{ord(match[0])};", safe))
 
 
 def code(text: str) -> str:

@@ -129,8 +129,8 @@ def check(key: str, value: Any, kind: Any) -> None:
     if isinstance(value, str) and ("\0" in value or max(map(len, os.fsencode(value).split(b"/"))) > LONGEST):
         raise UserError(f"{key}={shown(value)} holds a NUL, or more than {LONGEST} bytes between slashes; shorten it")
     if isinstance(value, dict):
-        of_child = get_args(kind)[1] if get_origin(kind) is dict else Any
-        kinds = argument_types(key, value) if "_target_" in value else dict.fromkeys(value, of_child)
+        child_kind = get_args(kind)[1] if get_origin(kind) is dict else Any
+        kinds = argument_types(key, value) if "_target_" in value else dict.fromkeys(value, child_kind)
         for name, child in value.items():
             if not str(name).startswith("_"):
                 check(f"{key}.{name}", child, kinds.get(name, Any))

@@ -39,8 +39,8 @@ def num_words(text: str) -> int:
         return len(text.split())
     words = 0
     for characters_per_word, script in UNSPACED.items():
-        text, found = script.subn(" ", text)
-        words += -(-found // characters_per_word)
+        text, count = script.subn(" ", text)
+        words += -(-count // characters_per_word)
     return words + len(text.split())
 
 

@@ -65,13 +65,13 @@ def attended_weights(maps: WordMaps, heads: Heads, extraction: Extraction) -> Wo
 
 def links_by_layer(maps: Sequence[SlotMap], extraction: Extraction) -> dict[str, dict[str, Any]]:
     """Return the links of each head of cross-attention and of the mean of each layer, by slot, as `as_lists` does."""
-    found: dict[str, dict[str, Any]] = {}
+    by_slot: dict[str, dict[str, Any]] = {}
     for one in maps:
         if one.slot.startswith("cross/"):
             links = partial(word_links, columns=one.columns, rows=one.rows, extraction=extraction)
             heads = [as_lists(links(one.weights[[head]])) for head in range(len(one.weights))]
-            found[one.slot] = {"heads": heads, "mean": as_lists(links(one.weights))}
-    return found
+            by_slot[one.slot] = {"heads": heads, "mean": as_lists(links(one.weights))}
+    return by_slot
 
 
 def as_lists(links: Sequence[Link]) -> list[list[int]]:
@@ -81,9 +81,9 @@ def as_lists(links: Sequence[Link]) -> list[list[int]]:
 
 def all_heads(maps: WordMaps) -> list[Heads]:
     """Return every head, the mean of each layer that has several heads, and the mean of all."""
-    found = []
+    choices = []
     for one in maps.maps:
         if one.slot.startswith("cross/"):
             layer, heads = int(one.slot.partition("/")[2]), len(one.weights)
-            found += [Heads(layer, head) for head in range(heads)] + [Heads(layer)] * (heads > 1)
-    return found if len(found) == 1 else [*found, Heads()]
+            choices += [Heads(layer, head) for head in range(heads)] + [Heads(layer)] * (heads > 1)
+    return choices if len(choices) == 1 else [*choices, Heads()]

@@ -75,9 +75,9 @@ def attention_along_words(
             f"the pair of '{' '.join(source[:5])} ...' has {longest} tokens, and the model has positions for "
             f"{model.max_length}; leave it out"
         )
-    of_source, of_target = (np.repeat(np.arange(len(words)), [len(word) for word in words]) for words in sides)
+    source_words, target_words = (np.repeat(np.arange(len(words)), [len(word) for word in words]) for words in sides)
     maps = attention_along(model, tokenizer, source_ids, target_ids)
-    return WordMaps(maps, of_source, of_target, (len(source), len(target)))
+    return WordMaps(maps, source_words, target_words, (len(source), len(target)))
 
 
 def marked_words(tokenizer: SentencePieceTokenizer, tokens: list[str]) -> list[str]:

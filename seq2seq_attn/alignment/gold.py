@@ -67,9 +67,9 @@ def read_aligned_pairs(
     """
     texts = list(read_texts(pairs, with_links=gold is None, prefix=prefix))
     if gold is not None:
-        of_lines = read_lines(gold)
-        check_length(len(of_lines), len(texts), gold)
-        texts = [(*text[:2], links, text[3]) for text, links in zip(texts, of_lines, strict=True)]
+        link_lines = read_lines(gold)
+        check_length(len(link_lines), len(texts), gold)
+        texts = [(*text[:2], links, text[3]) for text, links in zip(texts, link_lines, strict=True)]
     aligned = [aligned_pair(*text, start=start, target_first=target_first, prefix=prefix) for text in texts]
     if not any(pair.possible for pair in aligned):
         raise UserError(
@@ -119,16 +119,16 @@ def aligned_pair(
     """Return the pair of a line and its links."""
     words = first.split(), second.split()
     check_words(words, location, start)
-    found: dict[bool, set[Link]] = {True: set(), False: set()}
+    by_sureness: dict[bool, set[Link]] = {True: set(), False: set()}
     for link in links.split():
         match = GOLD_LINK.fullmatch(link)
         if match is None:
             raise UserError(f"{location}: '{link}' is no link; write 0-0 for a sure link, 0p0 for a possible one")
         positions = int(match[1]) - start, int(match[3]) - start
         check_link(positions, words, link, location, start, f"set {prefix}gold_start to {1 - start}, or ")
-        found[match[2] == "-"].add(positions[::-1] if target_first else positions)
+        by_sureness[match[2] == "-"].add(positions[::-1] if target_first else positions)
     source, target = words[::-1] if target_first else words
-    return AlignedPair(source, target, frozenset(found[True]), frozenset(found[True] | found[False]))
+    return AlignedPair(source, target, frozenset(by_sureness[True]), frozenset(by_sureness[True] | by_sureness[False]))
 
 
 def check_words(words: Words, location: str, start: int) -> None:
@@ -173,10 +173,10 @@ def read_pharaoh(path: Path, pairs: Sequence[AlignedPair], *, target_first: bool
         if not PHARAOH.fullmatch(line):
             raise UserError(f"{location}: not links in Pharaoh form, such as '0-0 2-1'; correct the line")
         words = (pair.target, pair.source) if target_first else (pair.source, pair.target)
-        of_pair = from_pharaoh(line)
-        for link in of_pair:
+        pair_links = from_pharaoh(line)
+        for link in pair_links:
             check_link(link, words, to_pharaoh([link]), location, 0, "count words from 0, or ")
-        links.append([link[::-1] for link in of_pair] if target_first else of_pair)
+        links.append([link[::-1] for link in pair_links] if target_first else pair_links)
     return links
 
 
@@ -186,9 +186,9 @@ def agreement(links: Iterable[Iterable[Link]], pairs: Sequence[AlignedPair]) -> 
     Precision |A and P| / |A|, recall |A and S| / |S|, error rate 1 - (|A and S| + |A and P|) / (|A| + |S|).
     """
     judged = list(zip(map(set, links), pairs, strict=True))
-    in_sure = sum(len(found & pair.sure) for found, pair in judged)
-    in_possible = sum(len(found & pair.possible) for found, pair in judged)
-    num_links, num_sure = sum(len(found) for found, _ in judged), sum(len(pair.sure) for pair in pairs)
+    in_sure = sum(len(predicted & pair.sure) for predicted, pair in judged)
+    in_possible = sum(len(predicted & pair.possible) for predicted, pair in judged)
+    num_links, num_sure = sum(len(predicted) for predicted, _ in judged), sum(len(pair.sure) for pair in pairs)
     return Agreement(
         num_links,
         100 * in_possible / max(1, num_links),
@@ -206,7 +206,7 @@ def diagonal(source: Sequence[str], target: Sequence[str]) -> list[Link]:
 def agreement_table(judged: Mapping[str, Agreement], marked: Collection[str] = ()) -> Table:
     """Return a table of the figures, by what gave the links; some are marked."""
     rows = [
-        (f"{name} *" if name in marked else name, str(found.links), *(f"{percent:.1f}" for percent in found[1:]))
-        for name, found in judged.items()
+        (f"{name} *" if name in marked else name, str(figures.links), *(f"{percent:.1f}" for percent in figures[1:]))
+        for name, figures in judged.items()
     ]
     return new_table(["links of", "number", "precision", "recall", "error rate"], rows)

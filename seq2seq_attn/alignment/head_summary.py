@@ -29,8 +29,8 @@ def summaries(
     centre = torch.arange(rows) * scale
     near = centre.ceil().long()[:, None] + torch.arange(-1, 2)  # all columns within 1 are among these
     counted = (near >= 0) & (near < columns) & ((near - centre[:, None]).abs() <= 1)
-    of_near = wide.gather(2, near.clamp(0, columns - 1).expand(heads, -1, -1)) * counted
-    diagonal = (of_near.sum(-1) * factors).sum(-1)
+    near_weights = wide.gather(2, near.clamp(0, columns - 1).expand(heads, -1, -1)) * counted
+    diagonal = (near_weights.sum(-1) * factors).sum(-1)
     previous = (wide.diagonal(-1, 1, 2) * factors[:, 1 : columns + 1]).sum(-1)
     by_word = by_column.new_zeros(heads, len(word_texts)).index_add_(1, torch.tensor(words), by_column)
     shares, most = by_word.topk(min(3, len(word_texts)))

@@ -70,7 +70,7 @@ def self_contained(
     html = html.replace(found_style[0], f"<style>{style}</style>")
     html = html.replace(found_script[0], f'{data}\n<script type="module">{script}</script>')
     head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n{MARK}'
-    return re.sub(r'<meta charset="utf-8" ?/?>', lambda found: f"{found[0]}\n{head}", html, count=1, flags=re.I)
+    return re.sub(r'<meta charset="utf-8" ?/?>', lambda match: f"{match[0]}\n{head}", html, count=1, flags=re.I)
 
 
 def packed(data: dict[str, Any]) -> str:
@@ -89,9 +89,9 @@ def bundled(first: str) -> str:
 
     def visit(name: str) -> None:
         text = (FOLDER / name).read_text(encoding="utf-8")
-        for found in IMPORT.finditer(text):
-            if found[1] not in texts:
-                visit(found[1])
+        for match in IMPORT.finditer(text):
+            if match[1] not in texts:
+                visit(match[1])
         texts[name] = EXPORT.sub("", IMPORT.sub("", text))
 
     visit(first)
@@ -146,10 +146,10 @@ def look_of(text: str, log_prob: float, score: float, maps: Sequence[SlotMap], *
         shift: see `Extraction`.
     """
     by_kind = {one.slot.partition("/")[0]: one for one in maps}
-    of_source = by_kind.get("cross") or by_kind.get("encoder")
-    of_target = by_kind.get("cross") or by_kind.get("self")
-    source = side([] if of_source is None else of_source.columns)
-    target = side([] if of_target is None else of_target.rows)
+    source_map = by_kind.get("cross") or by_kind.get("encoder")
+    target_map = by_kind.get("cross") or by_kind.get("self")
+    source = side([] if source_map is None else source_map.columns)
+    target = side([] if target_map is None else target_map.rows)
     links = links_by_layer(maps, Extraction(shift=shift))
     figures = {"token_ids": [], "log_prob": log_prob, "score": score, "token_log_probs": [], "forced": 0}
     return {

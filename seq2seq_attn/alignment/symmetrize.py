@@ -26,7 +26,7 @@ def symmetrize(forward: Iterable[Link], reverse: Iterable[Link], method: str) ->
     Raises:
         UserError: for another method.
     """
-    directions = [{link[::-1] for link in of_direction} for of_direction in (forward, reverse)]  # target first
+    directions = [{link[::-1] for link in direction_links} for direction_links in (forward, reverse)]  # target first
     check_method(method)
     union, links = set.union(*directions), set.intersection(*directions)
     if method == "union":

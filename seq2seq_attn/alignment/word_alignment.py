@@ -75,13 +75,13 @@ def word_links(
 
 def links_of(by_word: WordWeights, extraction: Extraction = BY_MOST_WEIGHT) -> list[Link]:
     """Return links of target words, in their order; a word has none where all weights are 0."""
-    of_words, end = by_word[:, :-1], by_word[:, -1:]
+    weights, end = by_word[:, :-1], by_word[:, -1:]
     if not extraction.sink:
-        of_words, end = of_words / np.maximum(of_words.sum(1, keepdims=True), np.finfo(float).tiny), 0 * end
+        weights, end = weights / np.maximum(weights.sum(1, keepdims=True), np.finfo(float).tiny), 0 * end
     if extraction.threshold is not None:
-        return [(int(source), int(target)) for target, source in np.argwhere(of_words > extraction.threshold)]
-    best = np.concatenate([of_words, end], 1).argmax(1)
-    seen = (best < of_words.shape[1]) & (of_words > 0).any(1)
+        return [(int(source), int(target)) for target, source in np.argwhere(weights > extraction.threshold)]
+    best = np.concatenate([weights, end], 1).argmax(1)
+    seen = (best < weights.shape[1]) & (weights > 0).any(1)
     return [(int(best[target]), int(target)) for target in seen.nonzero()[0]]
 
 
@@ -130,13 +130,13 @@ def word_of_each(tokens: Sequence[str]) -> Int[np.ndarray, "tokens"]:
     word.
     """
     words, marked = -1, True
-    found = []
+    word_indices = []
     for token in tokens:
         marked = marked or token.startswith(WORD_MARK)
         if marked and token.strip(WORD_MARK):
             words, marked = words + 1, False
-        found.append(words + 1 if marked else words)
-    return np.clip(np.array(found, dtype=np.int64), 0, max(words, 0))
+        word_indices.append(words + 1 if marked else words)
+    return np.clip(np.array(word_indices, dtype=np.int64), 0, max(words, 0))
 
 
 def to_pharaoh(links: Iterable[Link]) -> str:

@@ -111,22 +111,22 @@ class Attention(AttentionLayer):
         sets, joined = sizes.sets, sizes.joined_width
         self.num_heads, self.num_kv_heads = sizes.num_heads, sizes.num_kv_heads
         check_taken(score, qk_scale=qk_scale, num_kv_heads=num_kv_heads, head_dim=head_dim)
-        of_score = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads * sets}
+        score_sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads * sets}
         self.score = build_part(
             score,
-            **of_score,
+            **score_sizes,
             num_kv_heads=None if num_kv_heads is None else num_kv_heads * sets,
             head_dim=None if head_dim is None else sizes.score_width,
             bias=qkv_bias,
             scale=qk_scale,
         )
-        self.pattern = build_part(pattern, **of_score, head_dim=sizes.score_width, layer=layer).for_layer(layer)
+        self.pattern = build_part(pattern, **score_sizes, head_dim=sizes.score_width, layer=layer).for_layer(layer)
         if relative is not None and self.pattern.length_ratio != 1:
             raise UserError(
                 f"attention.pattern.length_ratio={self.pattern.length_ratio} is for cross-attention, where two lengths "
                 "differ; leave it at 1.0 where a sentence attends to itself"
             )
-        self.normalizer = build_part(normalizer, **of_score)
+        self.normalizer = build_part(normalizer, **score_sizes)
         check_parts(self.score, self.pattern, self.normalizer, mix)
         self.mix = self.gate = None
         if mix is not None:

@@ -232,7 +232,7 @@ def class_blocks(rows: int, keys: int, k: int, causal: bool) -> list[Block]:
     cuts = sorted({0, rows % k, keys % k, k})
     blocks = []
     for first, end in pairwise(cuts):
-        of_rows, of_keys = -(-(rows - first) // k), -(-(keys - first) // k)
-        if of_rows > 0 and of_keys > 0:
-            blocks.append(Block(first, first, of_rows, of_keys, end - first, step=1, spacing=k, causal=causal))
+        class_rows, class_keys = -(-(rows - first) // k), -(-(keys - first) // k)
+        if class_rows > 0 and class_keys > 0:
+            blocks.append(Block(first, first, class_rows, class_keys, end - first, step=1, spacing=k, causal=causal))
     return blocks

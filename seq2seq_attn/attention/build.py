@@ -163,8 +163,8 @@ def hydra_untouched() -> Iterator[None]:
     from omegaconf.basecontainer import BaseContainer
 
     instances, resolvers = Singleton._instances, BaseContainer._resolvers
-    own = (GlobalHydra, version.VersionBase)
-    Singleton._instances = {kind: one for kind, one in instances.items() if kind not in own}
+    singletons = (GlobalHydra, version.VersionBase)
+    Singleton._instances = {kind: one for kind, one in instances.items() if kind not in singletons}
     BaseContainer._resolvers = dict(resolvers)
     try:
         yield

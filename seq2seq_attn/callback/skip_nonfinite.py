@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.corpus import Split
-from seq2seq_attn.distributed.collectives import of_all_ranks
+from seq2seq_attn.distributed.collectives import gather_from_ranks
 from seq2seq_attn.errors import UserError
 
 READ_EVERY = 16  # steps between two readings of the flags, each of which waits for the device
@@ -123,7 +123,7 @@ class SkipNonfinite(pl.Callback):
         if self.skipped_in_a_row < self.limit:
             return
         rows = table(self._skipped, trainer.global_rank, trainer.datamodule.corpus.splits["train"])
-        lines = ["\t".join(row) + "\n" for row in [COLUMNS, *chain.from_iterable(of_all_ranks(rows))]]
+        lines = ["\t".join(row) + "\n" for row in [COLUMNS, *chain.from_iterable(gather_from_ranks(rows))]]
         if trainer.is_global_zero:
             self.file.write_bytes("".join(lines).encode())
         raise UserError(

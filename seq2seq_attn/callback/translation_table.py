@@ -74,5 +74,5 @@ def translate(
     """Return the token ids of the best translation of each encoded sentence."""
     device = model.embed_source.weight.device
     source, _, mask = collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
-    found = search(model, source.to(device), mask.to(device), TargetVocabulary.of(tokenizer))
-    return [best.token_ids for best, *_ in found]
+    hypotheses = search(model, source.to(device), mask.to(device), TargetVocabulary.of(tokenizer))
+    return [best.token_ids for best, *_ in hypotheses]

@@ -91,7 +91,7 @@ def is_class_of(slot: str, target: Any, trust: Trust = ()) -> bool:
     if not trusted and not (folder and module.startswith(f"{PACKAGE}.{folder}.")):  # nothing is imported
         return False
     try:
-        found = vars(import_module(module)).get(name)
+        candidate = vars(import_module(module)).get(name)
     except Exception as error:
         if not trusted:
             return False
@@ -99,11 +99,11 @@ def is_class_of(slot: str, target: Any, trust: Trust = ()) -> bool:
             f"{target} cannot be imported ({type(error).__name__}: {error}); install its package, or run the command "
             "in the folder that contains it"
         ) from error
-    if not isinstance(found, type) or not issubclass(found, get_class(kind)):
+    if not isinstance(candidate, type) or not issubclass(candidate, get_class(kind)):
         return False
     if trusted:
-        return is_trusted(found.__module__, trust)
-    return found.__module__ == module and "__final__" in vars(found)
+        return is_trusted(candidate.__module__, trust)
+    return candidate.__module__ == module and "__final__" in vars(candidate)
 
 
 def is_trusted(module: str, trust: Trust) -> bool:

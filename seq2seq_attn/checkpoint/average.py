@@ -73,7 +73,7 @@ def validated(run: Path) -> dict[int, tuple[Path, float]]:
     validations.
     """
     folder = run / "checkpoints" if (run / "checkpoints").is_dir() else run
-    found: dict[int, tuple[Path, float]] = {}
+    scored_files: dict[int, tuple[Path, float]] = {}
     for file in sorted(folder.glob("*.ckpt")):
         checkpoint = read_checkpoint(file)
         state = checkpoint.get("resume")
@@ -81,8 +81,8 @@ def validated(run: Path) -> dict[int, tuple[Path, float]]:
             config = checkpoint["config"]
             score = float(state["metrics"][config.get("monitor", "val/bleu")])
             lower = config.get("callback", {}).get("checkpoint", {}).get("mode") == "min"
-            found.setdefault(checkpoint["global_step"], (file, -score if lower else score))
-    return found
+            scored_files.setdefault(checkpoint["global_step"], (file, -score if lower else score))
+    return scored_files
 
 
 def averaged(files: list[Path]) -> dict[str, Any]:

@@ -215,8 +215,8 @@ class AtomicCheckpointIO(CheckpointIO):
     def remove_checkpoint(self, path: str | Path) -> None:
         """Delete a file that this run wrote; whatever else the state of a callback names is left alone."""
         file = resolved(Path(path))
-        of_run = file.suffix == ".ckpt" and file.is_relative_to(self._folder)
-        if file.is_dir() or not (of_run or file in self._written):
+        is_run_checkpoint = file.suffix == ".ckpt" and file.is_relative_to(self._folder)
+        if file.is_dir() or not (is_run_checkpoint or file in self._written):
             log.warning(f"{path} was not written by this run; it is not deleted")
             return
         file.unlink(missing_ok=True)

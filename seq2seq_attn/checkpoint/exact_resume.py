@@ -66,16 +66,16 @@ class ExactResume(pl.Callback):
         count_for_devices(checkpoint, trainer)  # trainer.devices=auto may find others without a change of an option
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        own = self._loaded if is_own(trainer) else {}
+        run_state = self._loaded if is_own(trainer) else {}
         for logger in trainer.loggers:
             if isinstance(logger, CsvLogger):
-                logger.keep(own.get("rows", 0))
-        stopped = own.get("should_stop", False)
+                logger.keep(run_state.get("rows", 0))
+        stopped = run_state.get("should_stop", False)
         if self._changes:  # the limit that stopped it may have changed
             early = [callback for callback in trainer.callbacks if isinstance(callback, EarlyStopping)]
             stopped = stopped and any(callback.wait_count >= callback.patience for callback in early)
         trainer.should_stop = trainer.should_stop or stopped
-        pl_module.validated_step = own.get("validated_step", -1)
+        pl_module.validated_step = run_state.get("validated_step", -1)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         restore_metrics(trainer, self._loaded.get("metrics", {}))

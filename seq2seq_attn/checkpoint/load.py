@@ -105,20 +105,20 @@ def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
     if not (validated and had_last):
         trainer.save_checkpoint(last)
     if not validated:
-        found = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
-        if not had_best or improves(trainer.checkpoint_callback, found):
+        metrics = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
+        if not had_best or improves(trainer.checkpoint_callback, metrics):
             trainer.save_checkpoint(best)
     module.load_state_dict(read_checkpoint(best)["state_dict"])
 
 
-def improves(kept: Any, found: list[dict[str, float]]) -> bool:
+def improves(kept: Any, metrics: list[dict[str, float]]) -> bool:
     """Return whether a validation is better than the best one that this callback knows, if it knows one."""
     if kept is None or kept.best_model_score is None:
         return True
-    if not found or kept.monitor not in found[0]:
+    if not metrics or kept.monitor not in metrics[0]:
         return False
     sign = 1 if kept.mode == "max" else -1
-    return sign * found[0][kept.monitor] > sign * float(kept.best_model_score)
+    return sign * metrics[0][kept.monitor] > sign * float(kept.best_model_score)
 
 
 def check_config(config: dict[str, Any], file: Path, trust: Trust = ()) -> None:

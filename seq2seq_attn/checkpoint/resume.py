@@ -106,12 +106,12 @@ def changes(saved: dict[str, Any], config: dict[str, Any]) -> list[Change]:
     names = sorted((saved.keys() & config.keys()) - UNTRAINED)
     old, new = ({name: in_folders(node[name], node.get("paths", {})) for name in names} for node in (saved, config))
     unchanged = ("source_vocab_size", "target_vocab_size", "_embedding_file")
-    found = [change for change in differences(old, new) if not change.key.endswith(unchanged)]
-    found = [change for change in found if not (change.key == "tokenizer.vocab_size" and change.new == "auto")]
-    found = [change for change in found if not change.key.startswith(UNTRAINED_CALLBACKS)]
+    changed = [change for change in differences(old, new) if not change.key.endswith(unchanged)]
+    changed = [change for change in changed if not (change.key == "tokenizer.vocab_size" and change.new == "auto")]
+    changed = [change for change in changed if not change.key.startswith(UNTRAINED_CALLBACKS)]
     # a part is an option of its own and, by reference, one or more of the model
-    parts = [change for change in found if not change.key.startswith("model.")]
-    return [change for change in found if change in parts or not any(change.repeats(part) for part in parts)]
+    parts = [change for change in changed if not change.key.startswith("model.")]
+    return [change for change in changed if change in parts or not any(change.repeats(part) for part in parts)]
 
 
 def differences(old: Any, new: Any, key: str = "") -> Iterator[Change]:

@@ -42,10 +42,10 @@ def print_choices(group: str) -> None:
         close = get_close_matches(name, known, n=1)
         guess = f"did you mean '{close[0]}'?" if close else f"choose from: {', '.join(known)}"
         raise UserError(f"There is no group of options '{name}'; {guess}")
-    found = choices(name)
-    width, indent = min(shutil.get_terminal_size().columns, WIDEST), 4 + max(map(len, found))
+    files = choices(name)
+    width, indent = min(shutil.get_terminal_size().columns, WIDEST), 4 + max(map(len, files))
     wrapped = textwrap.TextWrapper(width, subsequent_indent=" " * indent, break_on_hyphens=False)
-    for choice, file in found.items():
+    for choice, file in files.items():
         wrapped.initial_indent = f"  {choice}".ljust(indent)
         print(wrapped.fill(purpose(file)))
     print(f"\nThe file of each is in {conf_directory() / name}; a value in it is an option of the choice.")

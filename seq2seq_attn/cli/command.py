@@ -30,7 +30,7 @@ SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
     "export hub": ("comparison.export_hub", "write a model with a model card, for a hub"),
     "export safetensors": ("checkpoint.export_safetensors", "write a model for publishing"),
 }
-OF_HYDRA = [name for name, (module, _) in SUBCOMMANDS.items() if module.startswith("cli.")]
+HYDRA_COMMANDS = [name for name, (module, _) in SUBCOMMANDS.items() if module.startswith("cli.")]
 HELP = f"""Usage: {NAME} SUBCOMMAND ...
 
 {{subcommands}}
@@ -65,7 +65,7 @@ def main() -> None:
         from seq2seq_attn.cli.completion import hydra_subcommand  # imports Hydra, which most subcommands do without
 
         asked = "".join(words[1:]).startswith("query=")
-        name = hydra_subcommand(SUBCOMMANDS, OF_HYDRA) if asked else "train"
+        name = hydra_subcommand(SUBCOMMANDS, HYDRA_COMMANDS) if asked else "train"
         if name is None:
             return
         words = [name, *words]
@@ -79,7 +79,7 @@ def main() -> None:
     import_from_current_folder()
     module = import_module(f"seq2seq_attn.{SUBCOMMANDS[name][0]}")
     # Lightning starts the other processes of a run by argv[0], so that of a training is a file
-    of_file = name in OF_HYDRA and "-sc" not in words  # completion is of the command that the user types
-    program = str(module.__file__) if of_file else NAME if name in OF_HYDRA else f"{NAME} {name}"
+    needs_file = name in HYDRA_COMMANDS and "-sc" not in words  # completion is of the command that the user types
+    program = str(module.__file__) if needs_file else NAME if name in HYDRA_COMMANDS else f"{NAME} {name}"
     sys.argv = [program, *words[len(name.split()) :]]
     module.main()

@@ -30,7 +30,7 @@ def query_flags() -> list[str] | None:
     return ["--config-dir", folder] if folder and os.path.isdir(folder) else []
 
 
-def hydra_subcommand(subcommands: Collection[str], of_hydra: Collection[str]) -> str | None:
+def hydra_subcommand(subcommands: Collection[str], hydra_commands: Collection[str]) -> str | None:
     """Return the subcommand whose options Hydra completes, and take it out of COMP_LINE.
 
     None: there is none in the line, and the candidates have been printed: names of subcommands, else paths.
@@ -39,7 +39,7 @@ def hydra_subcommand(subcommands: Collection[str], of_hydra: Collection[str]) ->
     if os.environ["COMP_LINE"].endswith(" ") or not typed:
         typed.append("")
     *before, last = typed
-    if before and before[0] in of_hydra:
+    if before and before[0] in hydra_commands:
         os.environ["COMP_LINE"] = " ".join([program, *typed[1:]])
         return before[0]
     names = [name.split() for name in subcommands]

@@ -102,19 +102,19 @@ def sentence_of_composition(
         return None
     lines = (str(cause).partition("\n    full_key:")[0].split() for cause in causes(error))
     message = ": ".join(" ".join(words) for words in lines if words)
-    if (found := re.search(r"Could not override '(.+?)'", message)) and "Did you mean" not in message:
+    if (match := re.search(r"Could not override '(.+?)'", message)) and "Did you mean" not in message:
         searched = [] if config_dir is None else [search_path(Path(config_dir))]
         config = compose_far(directory, config_name, [*searched, *overrides])
         folders = config_folders(config) or [directory]
         groups = [path.relative_to(folder).as_posix() for folder in folders for path in folder.rglob("*/")]
-        if found[1] not in groups:
+        if match[1] not in groups:
             names = dict.fromkeys(groups) | option_names(config)
-            callback = found[1].removeprefix("callback.").partition(".")[0]
+            callback = match[1].removeprefix("callback.").partition(".")[0]
             files = [folder / "callback" / f"{callback}.yaml" for folder in folders]
             if f"callback.{callback}" not in names and any(file.is_file() for file in files):
                 return f"'{callback}' is a callback that is not chosen; add it with callback=[default,{callback}]"
             return (
-                f"There is no option '{found[1]}'; {closest_option(found[1], names)}`{command()} --cfg job` lists them."
+                f"There is no option '{match[1]}'; {closest_option(match[1], names)}`{command()} --cfg job` lists them."
             )
     where = "" if isinstance(error, HydraException) else f"Hydra cannot read {' '.join(overrides) or config_name}: "
     return f"{where}{message.rstrip('.')}; `{command()} --help` lists the choices, `{command()} --cfg job` the options"

@@ -71,10 +71,10 @@ def main(
     try:
         words = [from_home(word) for word in sys.argv[1:]]
         if "-sc" in words or "--shell-completion" in words:
-            found = query_flags()
-            if found is None:
+            completion_flags = query_flags()
+            if completion_flags is None:
                 return
-            words = [*found, *words]
+            words = [*completion_flags, *words]
         overrides = [word for word in words if is_override(word)]
         flags = [word for word in words if not is_override(word)]
         if "--help" in flags or "-h" in flags:

@@ -61,13 +61,13 @@ def forest(figures: Figures) -> str:
     figure = Figure(figsize=(width, height))
     axes = figure.add_axes((left / width, FOREST_FOOT / height, FOREST_AXIS / width, 1 - (FOREST_FOOT + 0.05) / height))
     for position, row in enumerate(rows):
-        found = figures.differences.get(row.label)
-        if found is None:
+        difference = figures.differences.get(row.label)
+        if difference is None:
             axes.plot(0, position, "D", color="black", markersize=5)
             continue
-        axes.plot([found.low, found.high], [position, position], color="black", linewidth=1.2)
-        face = "black" if found.significant else "white"
-        axes.plot(found.value, position, "o", color="black", markerfacecolor=face, markersize=5)
+        axes.plot([difference.low, difference.high], [position, position], color="black", linewidth=1.2)
+        face = "black" if difference.significant else "white"
+        axes.plot(difference.value, position, "o", color="black", markerfacecolor=face, markersize=5)
     axes.axvline(0, color="black", linewidth=0.7, linestyle="--")
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), [row.label for row in rows], parse_math=False)
@@ -179,13 +179,13 @@ def arrange(
 ) -> list[tuple[str, Box]]:
     """Return for each name the side of its text that faces the point, and its box; all in inches."""
     taken = [Box(x - 0.05, y - 0.05, x + 0.05, y + 0.05) for x, y in centres]
-    found = []
+    placements = []
     for (x, y), (wide, high) in zip(centres, sizes, strict=True):
         options = [(side, beside(x, y, wide, high, side, *step)) for side, *step in steps()]
         best = min(options, key=lambda option: cost(option[1], taken, frame, (x, y)))
         taken.append(best[1])
-        found.append(best)
-    return found
+        placements.append(best)
+    return placements
 
 
 def steps() -> list[tuple[str, float, float]]:
@@ -213,7 +213,7 @@ def panels(rows: Sequence[Row], key: str, title: str, name: str) -> dict[str, st
     Grey curves and axes are drawn once, in the first panel; the others refer to them by `name`.
     """
     curves = {row.label: [run.curve(key) for run in row.runs] for row in rows}
-    everything = [curve for own in curves.values() for curve in own if curve]
+    everything = [curve for seed_curves in curves.values() for curve in seed_curves if curve]
     if max(map(len, everything), default=0) < 2:
         return {}
     right = max(x for curve in everything for x, _ in curve) * 1.05
@@ -226,20 +226,20 @@ def panels(rows: Sequence[Row], key: str, title: str, name: str) -> dict[str, st
     axes.tick_params(labelsize=TICK - 0.5, length=2, pad=1.5)
     axes.locator_params(nbins=4)
     shared = svg(back, name)
-    found = {}
-    for number, (label, own) in enumerate(curves.items()):
+    plots = {}
+    for number, (label, seed_curves) in enumerate(curves.items()):
         figure, axes = plot(PANEL, PANEL_AXES)
         axes.axis("off")
         axes.set(xlim=(0, right), ylim=(0, high))
-        for curve, line in zip(own, itertools.cycle(LINES)):
+        for curve, line in zip(seed_curves, itertools.cycle(LINES)):
             if curve:
                 axes.plot(*zip(*curve, strict=True), line, color="black", linewidth=1.4)
                 axes.plot(*curve[-1], "o", color="black", markersize=3)
         front = svg(figure, f"{title} of {label} ({name})")
         ground = f'<g id="{name}">{inside(shared)}</g>' if number == 0 else f'<use href="#{name}"/>'
         opening, _, rest = front.partition(">")
-        found[label] = f"{opening}>{ground}{rest}"
-    return found
+        plots[label] = f"{opening}>{ground}{rest}"
+    return plots
 
 
 def plot(size: tuple[float, float], rectangle: tuple[float, float, float, float]) -> tuple[Figure, Axes]:
@@ -263,8 +263,8 @@ def svg(figure: Figure, description: str, enlarge: float = 1.0) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r'(?<= d=")[^"]*', lambda path: rounded(path[0]), text)
-    own = f"f{hashlib.sha256((description + text).encode()).hexdigest()[:8]}-"
-    text = re.sub(r' (id="|xlink:href="#|clip-path="url\(#)', rf" \g<1>{own}", text)
+    prefix = f"f{hashlib.sha256((description + text).encode()).hexdigest()[:8]}-"
+    text = re.sub(r' (id="|xlink:href="#|clip-path="url\(#)', rf" \g<1>{prefix}", text)
     width, height = (figure.get_size_inches() * POINTS).tolist()
     head = (
         f'<svg viewBox="0 0 {width:g} {height:g}" style="max-width:{enlarge * width * 96 / POINTS:.0f}px" role="img" '

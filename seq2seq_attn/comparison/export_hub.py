@@ -68,10 +68,10 @@ def card_options(words: Sequence[str]) -> dict[str, str]:
     Raises:
         UserError: for a word of another form, a key that the card does not have, or one that is given twice.
     """
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for word in words:
         key, _, value = word.partition("=")
-        if key in found:
+        if key in options:
             raise UserError(f"{key}= is given twice; give it once")
         if key in OPTIONS and not value.strip():
             raise UserError(f"{key}= has no value; give {key}=TEXT")
@@ -79,8 +79,8 @@ def card_options(words: Sequence[str]) -> dict[str, str]:
             close = get_close_matches(key, OPTIONS, n=1)
             guess = f"did you mean {close[0]}=...?" if close else f"choose from: {', '.join(f'{k}=' for k in OPTIONS)}"
             raise UserError(f"'{word}' is no option of a model card; {guess}")
-        found[key] = one_line(value)
-    return found
+        options[key] = one_line(value)
+    return options
 
 
 def export(run: str, folder: Path, options: dict[str, str]) -> None:
@@ -109,8 +109,8 @@ def export(run: str, folder: Path, options: dict[str, str]) -> None:
     except UserError:
         raise
     except (TypeError, ValueError, AttributeError) as error:
-        of_run = file if run_dir is None else f"results.json or provenance.json of {run_dir}"
-        raise UserError(f"{of_run} is damaged ({error}); move it away, and the card is written without it") from error
+        damaged = file if run_dir is None else f"results.json or provenance.json of {run_dir}"
+        raise UserError(f"{damaged} is damaged ({error}); move it away, and the card is written without it") from error
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{target.name}.", dir=target if target.exists() else target.parent) as beside:
         made = Path(beside) / target.name
@@ -159,12 +159,12 @@ def read_json(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise UserError(f"{file} is damaged; move it away, and the card is written without it")
-    return found
+    return content
 
 
 def command_of(words: list[str]) -> str:
@@ -189,11 +189,11 @@ def examples(run_dir: Path) -> list[tuple[str, str, str]]:
 def chosen_curves(known: Known) -> dict[str, dict[str, list[tuple[float, float]]]]:
     """Return the curves of each picture: the losses, and the figure that chose the checkpoint."""
     pictures = {"loss.png": LOSSES, "score.png": {str(known.config.get("monitor"))} - {"val/loss"}}
-    found = {
+    by_picture = {
         name: {figure: curve for figure in figures if len(curve := curve_of(known.log, figure)) > 1}
         for name, figures in pictures.items()
     }
-    return {name: curves for name, curves in found.items() if curves}
+    return {name: curves for name, curves in by_picture.items() if curves}
 
 
 def chosen_maps(maps: Path) -> dict[str, Path]:

@@ -86,8 +86,8 @@ class Figures(NamedTuple):
 
     def mean(self, row: Row, key: str) -> float:
         """Return the mean of a figure; NaN where no run has it."""
-        found = self.means[row.label].get(key)
-        return math.nan if found is None else found.mean
+        stats = self.means[row.label].get(key)
+        return math.nan if stats is None else stats.mean
 
 
 def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
@@ -98,7 +98,9 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
     """
     means = {row.label: means_of(row, columns_of(group.rows)) for row in group.rows}
     columns = {
-        key: column for key, column in columns_of(group.rows).items() if any(key in own for own in means.values())
+        key: column
+        for key, column in columns_of(group.rows).items()
+        if any(key in row_means for row_means in means.values())
     }
     main, column = next(iter(columns.items()))
     rows = sorted(group.rows, key=lambda row: -numeric(means[row.label][main].mean))
@@ -155,13 +157,13 @@ def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
 
 def means_of(row: Row, keys: Iterable[str]) -> dict[str, Mean]:
     """Return the mean of each figure that the runs have; another version may have logged others."""
-    found = {}
+    means = {}
     for key in keys:
         values = [run.results[key] for run in row.runs if isinstance(run.results.get(key), int | float)]
         if values:
             sd = stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
-            found[key] = Mean(fmean(values), sd)
-    return found
+            means[key] = Mean(fmean(values), sd)
+    return means
 
 
 def numeric(value: float) -> float:
@@ -181,12 +183,12 @@ def find_row(rows: Sequence[Row], name: str | None) -> Row | None:
 
 def disagreement(run: Run, counts: Counted) -> list[str]:
     """Return a note if the translations are not those that results.json scored."""
-    logged, found = run.results[f"{run.stage}/{run.metric}"], counts.score()
+    logged, recomputed = run.results[f"{run.stage}/{run.metric}"], counts.score()
     title = title_of(run.metric)
-    if abs(logged - found) <= ROUNDING:
+    if abs(logged - recomputed) <= ROUNDING:
         return []
     return [
-        f"{run.name}: results.json has {title} {logged:.2f}, its translations have {found:.2f}: the difference "
+        f"{run.name}: results.json has {title} {logged:.2f}, its translations have {recomputed:.2f}: the difference "
         f"from the baseline and {title} by length are of the translations."
     ]
 
@@ -201,7 +203,7 @@ def verdict(figures: Figures) -> list[str]:
     if others:
         lines.append(against_baseline(figures, others))
     speed = "tokens_per_second"
-    if len(figures.rows) > 2 and all(speed in own for own in figures.means.values()):
+    if len(figures.rows) > 2 and all(speed in row_means for row_means in figures.means.values()):
         front = [row.label for row in efficient(figures, figures.rows, speed, lower=False)]
         lines.append(f"Pareto front of {figures.score} and training speed: {listed(front)}.")
     return lines
@@ -221,9 +223,9 @@ def lead(figures: Figures) -> str:
 
 def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
     """Return which rows are significantly better or worse than the baseline, and which are not."""
-    found = figures.differences
-    better = [row.label for row in others if found[row.label].significant and found[row.label].value > 0]
-    open_ = [row.label for row in others if not found[row.label].significant]
+    by_label = figures.differences
+    better = [row.label for row in others if by_label[row.label].significant and by_label[row.label].value > 0]
+    open_ = [row.label for row in others if not by_label[row.label].significant]
     worse = len(others) - len(better) - len(open_)
     parts = [f"better: {listed(better)}"] if better else []
     parts += [f"no significant difference: {listed(open_)}"] if open_ else []
@@ -239,8 +241,8 @@ def efficient(figures: Figures, rows: Sequence[Row], key: str, lower: bool) -> l
     main, sign = next(iter(figures.columns)), -1 if lower else 1
     points = {row.label: (figures.mean(row, main), sign * figures.mean(row, key)) for row in rows}
 
-    def beaten(own: tuple[float, float]) -> bool:
-        return any(a >= own[0] and b >= own[1] and (a, b) != own for a, b in points.values())
+    def beaten(point: tuple[float, float]) -> bool:
+        return any(a >= point[0] and b >= point[1] and (a, b) != point for a, b in points.values())
 
     return [row for row in rows if not any(map(math.isnan, points[row.label])) and not beaten(points[row.label])]
 
@@ -250,10 +252,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def about_test(figures: Figures) -> str:
-    own = "" if figures.chosen else f", which has the highest {figures.score}; --baseline chooses another"
+    reason = "" if figures.chosen else f", which has the highest {figures.score}; --baseline chooses another"
     floor = FLOOR if figures.metric == "bleu" else f"No difference below {LEAST_DIFFERENCE:g} is marked."
     return (
-        f"{figures.score} above {figures.baseline}{own}. 95 % and p: of {figures.resamples:,} test sets drawn with "
+        f"{figures.score} above {figures.baseline}{reason}. 95 % and p: of {figures.resamples:,} test sets drawn with "
         "replacement, the same for all (paired bootstrap, Koehn 2004). Filled, or *: p < 0.05 after Holm's correction "
         f"for {counted(len(figures.differences), 'comparison')}. {floor} The test covers the choice of sentences, not "
         "that of seeds."
@@ -274,23 +276,31 @@ def cells_of(figures: Figures, row: Row) -> list[Cell]:
 
 
 def difference_cells(figures: Figures, row: Row) -> list[Cell]:
-    found = figures.differences.get(row.label)
-    if found is None:
+    difference = figures.differences.get(row.label)
+    if difference is None:
         return [Cell("baseline", 0.0), Cell("", math.nan), Cell("", math.nan)]
-    p = Cell("same", 1.0) if found.p is None else Cell(f"{found.p:.3f}{'*' * found.significant}", found.p)
-    return [Cell(signed(found.value), found.value), Cell(f"{signed(found.low)} to {signed(found.high)}", found.low), p]
+    p = (
+        Cell("same", 1.0)
+        if difference.p is None
+        else Cell(f"{difference.p:.3f}{'*' * difference.significant}", difference.p)
+    )
+    return [
+        Cell(signed(difference.value), difference.value),
+        Cell(f"{signed(difference.low)} to {signed(difference.high)}", difference.low),
+        p,
+    ]
 
 
 def mean_cell(figures: Figures, row: Row, key: str, column: Column) -> Cell:
-    found = figures.means[row.label].get(key)
-    if found is None:
+    stats = figures.means[row.label].get(key)
+    if stats is None:
         return Cell("–", math.nan)
-    text = f"{found.mean / column.unit:,.{column.digits}f}"
-    if found.sd:  # seeds change no count
-        text += f" ± {found.sd / column.unit:,.{column.digits}f}"
+    text = f"{stats.mean / column.unit:,.{column.digits}f}"
+    if stats.sd:  # seeds change no count
+        text += f" ± {stats.sd / column.unit:,.{column.digits}f}"
     if key == "peak_memory_bytes" and any(run.memory_is_bound for run in row.runs):
         text = f"≤ {text}"
-    return Cell(text, found.mean / column.unit, shown(found.mean, column) == best_of(figures, key, column))
+    return Cell(text, stats.mean / column.unit, shown(stats.mean, column) == best_of(figures, key, column))
 
 
 def best_of(figures: Figures, key: str, column: Column) -> float | None:

@@ -38,13 +38,13 @@ class Map(NamedTuple):
 
 def maps_of(rows: list[Row], kind: str, sentence: int) -> dict[str, Map]:
     """Return the map of each row by label: of the first seed that has one, at its best validation."""
-    found = {}
+    by_label = {}
     for row in rows:
-        of_runs = (map_of(run, kind, sentence) for run in row.runs)
-        first = next((one for one in of_runs if one is not None), None)
+        run_maps = (map_of(run, kind, sentence) for run in row.runs)
+        first = next((one for one in run_maps if one is not None), None)
         if first is not None:
-            found[row.label] = first
-    return found
+            by_label[row.label] = first
+    return by_label
 
 
 def map_of(run: Run, kind: str, sentence: int) -> Map | None:
@@ -83,14 +83,14 @@ def best_maps(run: Run) -> Path | None:
     return folders[max(known, key=scores.__getitem__, default=max(folders))]
 
 
-def draw_map(found: Map, description: str) -> str:
+def draw_map(attention_map: Map, description: str) -> str:
     """Draw a map; a weight of exactly 0, which a pattern, a mask or a normalizer sets, is grey."""
-    rows, columns = ([readable(token) for token in side] for side in (found.rows, found.columns))
+    rows, columns = ([readable(token) for token in side] for side in (attention_map.rows, attention_map.columns))
     left, top = MARGIN + widest(rows, FONT_SIZE), MARGIN + widest(columns, FONT_SIZE)
     wide, high = CELL * len(columns), CELL * len(rows)
     width, height = left + wide + 0.05, top + high + 0.05
     figure, axes = plot((width, height), (left / width, 0.05 / height, wide / width, high / height))
-    show(axes, np.ma.masked_equal(found.weights, 0))
+    show(axes, np.ma.masked_equal(attention_map.weights, 0))
     label(axes, columns, rows, FONT_SIZE)
     axes.tick_params(length=0)
     return svg(figure, description)

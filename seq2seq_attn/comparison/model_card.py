@@ -80,13 +80,13 @@ class Known(NamedTuple):
 
     def scores(self) -> dict[str, dict[str, float]]:
         """Return the figures of each test set by name, those of the metrics first."""
-        found: dict[str, dict[str, float]] = {}
+        by_stage: dict[str, dict[str, float]] = {}
         for name in (*(self.config.get("metric") or {}), *FIGURES):
             for key, value in self.results.items():
                 stage, _, last = key.rpartition("/")
                 if stage and last == name and isinstance(value, int | float):
-                    found.setdefault(stage, {})[name] = value
-        return found
+                    by_stage.setdefault(stage, {})[name] = value
+        return by_stage
 
     def signature(self, stage: str, name: str) -> str | None:
         return self.results.get(f"{stage}/{name}_signature")
@@ -139,7 +139,7 @@ def metadata(known: Known, options: dict[str, str], title: str) -> dict[str, Any
     """Return the front matter, in the terms of Hugging Face's model cards."""
     dataset = dataset_of(known, options)
     metrics = list(dict.fromkeys(name for scores in known.scores().values() for name in scores if name not in FIGURES))
-    found: dict[str, Any] = {
+    front_matter: dict[str, Any] = {
         "language": [name for name in known.languages if LANGUAGE_CODE.fullmatch(name)],
         "license": options.get("licence"),
         "base_model": options.get("base"),
@@ -150,13 +150,13 @@ def metadata(known: Known, options: dict[str, str], title: str) -> dict[str, Any
         "metrics": metrics,
     }
     if metrics and dataset and known.task:
-        found["model-index"] = [{"name": title, "results": evaluations(known, dataset)}]
-    return {key: value for key, value in found.items() if value}
+        front_matter["model-index"] = [{"name": title, "results": evaluations(known, dataset)}]
+    return {key: value for key, value in front_matter.items() if value}
 
 
 def evaluations(known: Known, dataset: str) -> list[dict[str, Any]]:
     """Return the metrics of each test set, with their signatures as arguments."""
-    found = []
+    entries = []
     for stage, scores in known.scores().items():
         metrics = []
         for name, value in scores.items():
@@ -165,8 +165,8 @@ def evaluations(known: Known, dataset: str) -> list[dict[str, Any]]:
             if name not in FIGURES:
                 metrics.append({"type": name, "name": title_of(name), "value": round(value, 2)} | arguments)
         data_set = {"name": dataset, "type": dataset, "split": stage}
-        found.append({"task": {"type": known.task}, "dataset": data_set, "metrics": metrics})
-    return found
+        entries.append({"task": {"type": known.task}, "dataset": data_set, "metrics": metrics})
+    return entries
 
 
 def dataset_of(known: Known, options: dict[str, str]) -> str | None:
@@ -236,14 +236,14 @@ def data(known: Known, options: dict[str, str]) -> list[str]:
 
 
 def training(known: Known, options: dict[str, str]) -> list[str]:
-    results, found = known.results, known.provenance
-    rows: dict[str, Any] = {"seed": known.config.get("seed"), "commit": found.get("commit")}
+    results, origin = known.results, known.provenance
+    rows: dict[str, Any] = {"seed": known.config.get("seed"), "commit": origin.get("commit")}
     rows |= {"updates": f"{results['steps']:,}"} if "steps" in results else {}
     for label, name in (("hours of training", "train_seconds"), ("hours of validation", "validation_seconds")):
         rows |= {label: f"{results[name] / 3600:,.2f}"} if name in results else {}
-    rows |= {"platform": found.get("platform"), "device": found.get("device"), "devices": found.get("devices")}
-    rows |= {"CPU threads": found.get("threads"), "precision": (known.config.get("trainer") or {}).get("precision")}
-    rows |= {"python": found.get("python")} | (found.get("versions") or {})
+    rows |= {"platform": origin.get("platform"), "device": origin.get("device"), "devices": origin.get("devices")}
+    rows |= {"CPU threads": origin.get("threads"), "precision": (known.config.get("trainer") or {}).get("precision")}
+    rows |= {"python": origin.get("python")} | (origin.get("versions") or {})
     known_rows = [(name, str(value)) for name, value in rows.items() if value is not None]
     lines = base_model(known, options)
     lines += [f"```\n{known.command}\n```"] if known.command else []
@@ -312,14 +312,14 @@ def how_to_use(known: Known, folder: str) -> list[str]:
 def how_to_cite(known: Known, options: dict[str, str], title: str) -> list[str]:
     entries = []
     if "author" in options:
-        of_model = {"title": title, "author": options["author"]} | ({"url": options["url"]} if "url" in options else {})
-        entries.append(bibtex("misc", "model", of_model))
+        model = {"title": title, "author": options["author"]} | ({"url": options["url"]} if "url" in options else {})
+        entries.append(bibtex("misc", "model", model))
     version = {} if "unknown" in __version__ else {"version": __version__}
     framework = {"title": "seq2seq-attn", "author": "The seq2seq-attn authors"} | version
     entries.append(bibtex("software", "seq2seq_attn", framework))
     lines = ["```bibtex\n" + "\n\n".join(entries) + "\n```"]
-    found = papers(known)
-    return [*lines, "Its attention is made of:", "\n".join(f"- {literal(line)}" for line in found)] if found else lines
+    parts = papers(known)
+    return [*lines, "Its attention is made of:", "\n".join(f"- {literal(line)}" for line in parts)] if parts else lines
 
 
 def papers(known: Known) -> list[str]:
@@ -327,13 +327,13 @@ def papers(known: Known) -> list[str]:
 
     Modules of this package alone are imported.
     """
-    found: dict[str, None] = {}
+    summaries: dict[str, None] = {}
     for _, parts in known.attentions():
         for slot, target in parts:
             if is_class_of(slot, target):
                 module = import_module(target.rpartition(".")[0])
-                found[(module.__doc__ or "").partition("\n")[0]] = None
-    return [line for line in found if line]
+                summaries[(module.__doc__ or "").partition("\n")[0]] = None
+    return [line for line in summaries if line]
 
 
 def bibtex(kind: str, key: str, fields: dict[str, str]) -> str:

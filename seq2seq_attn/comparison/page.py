@@ -197,7 +197,7 @@ def length_table(figures: Figures) -> Iterator[str]:
     yield note("By words of the source; mean over seeds. The darker, the lower.")
     heads = [f"{words} words ({counted(number, 'sentence')})" for words, number in figures.lengths.items()]
     yield table_head(["attention", *heads])
-    highest = max((score for own in figures.by_length.values() for score in own.values()), default=0) or 1.0
+    highest = max((score for scores in figures.by_length.values() for score in scores.values()), default=0) or 1.0
     for row in figures.rows:
         yield f"<tr>{row_head(row.label)}"
         for score in figures.by_length[row.label].values():
@@ -208,27 +208,27 @@ def length_table(figures: Figures) -> Iterator[str]:
 
 
 def maps(figures: Figures, kind: str, title: str, sentence: int) -> Iterator[str]:
-    found = maps_of(figures.rows, kind, sentence)
-    if not found:
+    by_label = maps_of(figures.rows, kind, sentence)
+    if not by_label:
         return
     yield f"<h3>{title}: one sentence in every run</h3>"
     if kind != "self":  # whose columns are each run's own
-        yield f"<p><q>{escape(sentence_of(next(iter(found.values()))))}</q></p>"
+        yield f"<p><q>{escape(sentence_of(next(iter(by_label.values()))))}</q></p>"
     yield note(
         "The last layer, mean over heads, of the first seed, at the validation that chose its checkpoint. A row is a "
         "token that looks, a column one that is looked at. Grey is exactly 0, where a pattern, a mask or a normalizer "
         "lets nothing through."
     )
     yield f'<div class="key">{draw_scale(f"{figures.title}, {kind}")}</div><div class="maps">'
-    for label, one in found.items():
+    for label, one in by_label.items():
         about = f"<span>layer {one.layer}, {counted(one.heads, 'head')}</span>"
         drawn = draw_map(one, f"{figures.title}, {kind}: weights of {label}")
         yield f"<figure><figcaption>{named(label)} {about}</figcaption>{drawn}</figure>"
     yield "</div>"
 
 
-def sentence_of(found: Map) -> str:
-    return "".join(found.columns).replace("▁", " ").replace("</s>", "").replace("<s>", "").strip()
+def sentence_of(attention_map: Map) -> str:
+    return "".join(attention_map.columns).replace("▁", " ").replace("</s>", "").replace("<s>", "").strip()
 
 
 def run_table(figures: Figures) -> Iterator[str]:

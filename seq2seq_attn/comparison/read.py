@@ -67,9 +67,9 @@ def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
     Raises:
         UserError: if there is no folder, or no run that has finished.
     """
-    found = [read_run(name, given, folder) for name, given, folder in named(find_runs(folders), folders)]
-    runs = [run for run in found if isinstance(run, Run)]
-    left_out = [run for run in found if isinstance(run, LeftOut)]
+    outcomes = [read_run(name, given, folder) for name, given, folder in named(find_runs(folders), folders)]
+    runs = [run for run in outcomes if isinstance(run, Run)]
+    left_out = [run for run in outcomes if isinstance(run, LeftOut)]
     if not runs:
         why = "; ".join(f"{name}: {reason}" for name, reason in left_out[:3])
         raise UserError(
@@ -81,16 +81,16 @@ def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
 
 def find_runs(folders: Iterable[Path]) -> list[Path]:
     """Return run folders in natural order, each once; folders inside a run are not searched."""
-    found: dict[Path, None] = {}
+    runs: dict[Path, None] = {}
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder} is not a folder; give run folders of train.py, or folders of them")
         for run, inner, files in os.walk(folder.resolve()):
             if any(mark in (*inner, *files) for mark in MARKERS):
-                found[Path(run)] = None
+                runs[Path(run)] = None
                 inner.clear()
             inner[:] = sorted((name for name in inner if not name.startswith(".")), key=natural)
-    return list(found)
+    return list(runs)
 
 
 def natural(name: str) -> tuple[int, int, str]:
@@ -107,7 +107,7 @@ def named(runs: Sequence[Path], folders: Sequence[Path]) -> list[tuple[str, str,
         return run.relative_to(root).as_posix()
 
     def innermost(run: Path) -> Path:
-        return max((folder for folder in given if run.is_relative_to(folder)), key=lambda own: len(own.parts))
+        return max((folder for folder in given if run.is_relative_to(folder)), key=lambda folder: len(folder.parts))
 
     return [(name(run), name(innermost(run)), run) for run in runs]
 
@@ -207,10 +207,10 @@ def follows_others(folder: Path) -> bool:
 
 
 def parsed(file: Path) -> dict[str, Any]:
-    found = yaml.load(text_of(file), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    if not isinstance(found, dict):
+    content = yaml.load(text_of(file), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    if not isinstance(content, dict):
         raise ValueError(f"{file.name} is no mapping")
-    return found
+    return content
 
 
 def text_of(file: Path) -> str:

@@ -60,11 +60,11 @@ def grouped(runs: Sequence[Run], by: str = "attention") -> tuple[list[Group], li
         for model, data, metric, _ in members
     ]
     groups, repeated = [], []
-    for position, of_group in enumerate(members.values()):
+    for position, group_runs in enumerate(members.values()):
         title = titles[position]
         if titles.count(title) > 1:
             title += f", test set {titles[: position + 1].count(title)}"
-        rows, twice = make_rows(of_group, by)
+        rows, twice = make_rows(group_runs, by)
         groups.append(Group(one_line(title), rows, by, warnings(rows, by)))
         repeated += twice
     return groups, repeated
@@ -81,22 +81,22 @@ def make_rows(runs: Iterable[Run], by: str) -> tuple[list[Row], list[LeftOut]]:
     for run in runs:
         options = settings(run.config)
         key = run.given if by == "folder" else (run.results["attention"], *sorted(options.items()))
-        of_row = members.setdefault(key, {})
-        apart = differing([options, *(settings(other.config) for other in of_row.values())])
+        by_seed = members.setdefault(key, {})
+        apart = differing([options, *(settings(other.config) for other in by_seed.values())])
         if apart:
             raise UserError(
                 f"runs in {run.given} differ in {', '.join(apart[:MOST_NAMED])}; with --by folder give a folder for "
                 "each configuration"
             )
-        if run.seed in of_row:
+        if run.seed in by_seed:
             reason = f"has the configuration and seed of {run.name}, which comes after it"
-            repeated.append(LeftOut(of_row[run.seed].name, reason))
-        of_row[run.seed] = run
-    rows = [[of_row[seed] for seed in sorted(of_row, key=str)] for of_row in members.values()]
-    firsts = [of_row[0] for of_row in rows]
+            repeated.append(LeftOut(by_seed[run.seed].name, reason))
+        by_seed[run.seed] = run
+    rows = [[by_seed[seed] for seed in sorted(by_seed, key=str)] for by_seed in members.values()]
+    firsts = [row_runs[0] for row_runs in rows]
     names = [run.given if by == "folder" else attention_label(run, firsts) for run in firsts]
     named = zip(names, firsts, rows, strict=True)
-    return [Row(one_line(name), first.results["attention"], of_row) for name, first, of_row in named], repeated
+    return [Row(one_line(name), first.results["attention"], row_runs) for name, first, row_runs in named], repeated
 
 
 def attention_label(run: Run, others: Sequence[Run]) -> str:
@@ -138,38 +138,38 @@ def without_paths(value: Any, paths: dict[str, Any]) -> str:
 
 def differing(alternatives: Sequence[dict[str, str]]) -> list[str]:
     """Return the options whose values differ."""
-    options = dict.fromkeys(option for own in alternatives for option in own)
-    return [option for option in options if len({own.get(option) for own in alternatives}) > 1]
+    options = dict.fromkeys(option for alternative in alternatives for option in alternative)
+    return [option for option in options if len({alternative.get(option) for alternative in alternatives}) > 1]
 
 
 def warnings(rows: Sequence[Row], by: str) -> list[str]:
     """Return what the figures depend on besides the attention."""
-    found = []
+    notes = []
     runs = [run for row in rows for run in row.runs]
     alone = sum(len(row.runs) == 1 for row in rows)
     if alone:
         whose = "Every row has" if alone == len(rows) else f"{alone} of {len(rows)} rows have"
-        found.append(f"{whose} one seed: the spread between seeds is unknown, and no p-value accounts for it.")
-    own = [settings(row.runs[0].config) for row in rows]
-    options = [option for option in differing(own) if by == "folder" or option.partition(".")[0] != "attention"]
+        notes.append(f"{whose} one seed: the spread between seeds is unknown, and no p-value accounts for it.")
+    configs = [settings(row.runs[0].config) for row in rows]
+    options = [option for option in differing(configs) if by == "folder" or option.partition(".")[0] != "attention"]
     if options:
         where = "" if by == "folder" else "more than their attention: "
-        found.append(f"Rows differ in {where}{values_of(options, own)}.")
+        notes.append(f"Rows differ in {where}{values_of(options, configs)}.")
     for key, what in ORIGIN.items():
         if len({run.provenance.get(key) for run in runs}) > 1:
-            found.append(
+            notes.append(
                 f"Runs differ in the {what} ({told(run.provenance.get(key) for run in runs)}): times and memory "
                 "may not be comparable."
             )
     if any(run.memory_is_bound for run in runs):
-        found.append("≤: an upper bound, because the jobs of a sweep share one process and its peak memory.")
-    return found
+        notes.append("≤: an upper bound, because the jobs of a sweep share one process and its peak memory.")
+    return notes
 
 
 def values_of(options: Sequence[str], alternatives: Sequence[dict[str, str]]) -> str:
     if len(options) > MOST_NAMED:
         return f"{', '.join(options[:MOST_NAMED])} and {len(options) - MOST_NAMED} more options"
-    return "; ".join(f"{option} ({told(own.get(option, '–') for own in alternatives)})" for option in options)
+    return "; ".join(f"{option} ({told(values.get(option, '–') for values in alternatives)})" for option in options)
 
 
 def told(values: Iterable[Any]) -> str:

@@ -77,14 +77,16 @@ def differences(rows: Mapping[str, Sequence[Counted]], baseline: str, resamples:
     scores = {label: float(np.mean([seed.score() for seed in seeds])) for label, seeds in rows.items()}
     samples = {label: np.mean([seed.resampled(drawn) for seed in seeds], axis=0) for label, seeds in rows.items()}
     base, base_samples = scores[baseline], samples[baseline]
-    found = {
+    by_label = {
         label: difference(scores[label] - base, samples[label] - base_samples) for label in rows if label != baseline
     }
     notable = {
         label: is_notable(scores[label], base) if isinstance(metric, BLEU) else abs(one.value) >= LEAST_DIFFERENCE
-        for label, one in found.items()
+        for label, one in by_label.items()
     }
-    return {label: one._replace(significant=one.significant and notable[label]) for label, one in holm(found).items()}
+    return {
+        label: one._replace(significant=one.significant and notable[label]) for label, one in holm(by_label).items()
+    }
 
 
 def difference(value: float, samples: Float[np.ndarray, " resamples"]) -> Difference:
@@ -96,13 +98,13 @@ def difference(value: float, samples: Float[np.ndarray, " resamples"]) -> Differ
     return Difference(value, float(ordered[cut]), float(ordered[len(ordered) - cut - 1]), p, False)
 
 
-def holm(found: dict[str, Difference]) -> dict[str, Difference]:
+def holm(by_label: dict[str, Difference]) -> dict[str, Difference]:
     """Mark what is significant at a family-wise error rate of ALPHA. Holm 1979."""
-    ordered = sorted(found, key=lambda label: 1.0 if (p := found[label].p) is None else p)
-    corrected = dict(found)
+    ordered = sorted(by_label, key=lambda label: 1.0 if (p := by_label[label].p) is None else p)
+    corrected = dict(by_label)
     for position, label in enumerate(ordered):
-        p = found[label].p
+        p = by_label[label].p
         if p is None or p * (len(ordered) - position) >= ALPHA:
             break
-        corrected[label] = found[label]._replace(significant=True)
+        corrected[label] = by_label[label]._replace(significant=True)
     return corrected

@@ -127,12 +127,12 @@ def compare(systems: Sequence[System], metrics: Sequence[str], method: str, resa
         test_type=METHODS[method],
         n_samples=resamples,
     )
-    signatures, found = test()
-    found.pop("System")
-    results: dict[str, list[Any]] = dict(zip(metrics, found.values(), strict=True))
-    for of_metric in results.values():
-        for result in of_metric[1:]:
-            if result.score == of_metric[0].score:
+    signatures, scores = test()
+    scores.pop("System")
+    results: dict[str, list[Any]] = dict(zip(metrics, scores.values(), strict=True))
+    for metric_results in results.values():
+        for result in metric_results[1:]:
+            if result.score == metric_results[0].score:
                 result.p_value = None  # for equal systems sacrebleu gives its smallest p-value
     return Comparison(results, {m: str(s) for m, s in zip(metrics, signatures.values(), strict=True)})
 

@@ -100,22 +100,22 @@ def read(
     """Return the preset of a run, and its maps of one sentence."""
     translator = Translator.load(run, device="cpu", trust=trust)
     given = translator.translate([sentence])[0] if translation is None else translation
-    found = translator.attention(sentence, given)
-    return translator.config["choices"]["attention"], [pick(found, one, run) for one in wanted]
+    slot_maps = translator.attention(sentence, given)
+    return translator.config["choices"]["attention"], [pick(slot_maps, one, run) for one in wanted]
 
 
-def pick(found: list[SlotMap], wanted: Wanted, run: str) -> Map:
+def pick(slot_maps: list[SlotMap], wanted: Wanted, run: str) -> Map:
     """Return one head of one slot.
 
     Raises:
         UserError: for a map that the model lacks, naming those that it has.
     """
-    layers = [entry for entry in found if entry[0].partition("/")[0] == wanted.kind]
+    layers = [entry for entry in slot_maps if entry[0].partition("/")[0] == wanted.kind]
     try:
         slot, weights, columns, rows = layers[wanted.layer]
         chosen = weights[wanted.head]
     except IndexError as error:
-        slots = ", ".join(f"{slot} with {len(weights)} heads" for slot, weights, _, _ in found)
+        slots = ", ".join(f"{slot} with {len(weights)} heads" for slot, weights, _, _ in slot_maps)
         raise UserError(
             f"{run} has no map {':'.join(map(str, wanted))}; it has {slots}: choose with --maps KIND:LAYER:HEAD"
         ) from error

@@ -118,10 +118,10 @@ class TokenBatchSampler(Sampler[list[int]]):
     @property
     def fingerprint(self) -> int:
         """CRC-32 of where the shards are cut into batches."""
-        found = 0
+        checksum = 0
         for plan in self._plans:
-            found = zlib.crc32(plan.cuts.tobytes(), found)
-        return found
+            checksum = zlib.crc32(plan.cuts.tobytes(), checksum)
+        return checksum
 
     def __iter__(self) -> Iterator[list[int]]:
         order = np.arange(len(self.shards))
@@ -200,10 +200,10 @@ class TokenBatchSampler(Sampler[list[int]]):
         limits = [self.batch_tokens, self.batch_sentences, self.num_replicas, self.single_device_batches]
         file = folder / f"batches-{'-'.join(map(str, limits))}.npz"
         try:
-            with np.load(file) as found:
-                cuts = np.split(found["cuts"], found["ends"][:-1])
-                figures = zip(cuts, found["figures"].tolist(), strict=True)
-                return int(found["width"]), [ShardPlan(c, p, r, ((a, b), (d, e))) for c, (p, r, a, b, d, e) in figures]
+            with np.load(file) as cached:
+                cuts = np.split(cached["cuts"], cached["ends"][:-1])
+                figures = zip(cuts, cached["figures"].tolist(), strict=True)
+                return int(cached["width"]), [ShardPlan(c, p, r, ((a, b), (d, e))) for c, (p, r, a, b, d, e) in figures]
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
             pass  # not there yet, or damaged
         width, plans = self._plan()

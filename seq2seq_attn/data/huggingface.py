@@ -133,19 +133,19 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if is_pair_file(path.name))
     if not files:
         raise UserError(f"{folder} has no .parquet, .arrow, .jsonl, .csv or .tsv file; check data.path and data.name")
-    found: dict[str, list[str]] = {}
+    by_split: dict[str, list[str]] = {}
     known = sorted({*splits, *SPLITS}, key=len, reverse=True)  # test_2017 before test
     for file in files:
         split = next((split for split in known if names_split(file, split)), "")
-        found.setdefault(split, []).append(str(folder / file))
-    if set(found) == {""}:
-        return {"train": found[""]}
-    if others := found.pop("", []):
+        by_split.setdefault(split, []).append(str(folder / file))
+    if set(by_split) == {""}:
+        return {"train": by_split[""]}
+    if others := by_split.pop("", []):
         log.warning(
             f"{len(others)} files of {folder} are in none of the splits {', '.join(splits)}, and are not read, such as "
             f"{os.path.relpath(others[0], folder)}; set data.val_split=... or data.test_split=..."
         )
-    return {split: found[split] for split in splits if split in found}
+    return {split: by_split[split] for split in splits if split in by_split}
 
 
 def names_split(file: str, split: str) -> bool:

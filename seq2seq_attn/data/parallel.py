@@ -147,7 +147,7 @@ def pair_sources(
     sources: list[PairSource] = []
     for entry in given:
         if isinstance(entry, str):
-            for file in found(entry, option):
+            for file in matching_files(entry, option):
                 sources.append(pair_file(file, columns, languages, positions))
                 positions = sources[0].positions if isinstance(sources[0], PairFile) else positions
         else:
@@ -183,7 +183,7 @@ def aligned(sides: list[str], option: str) -> list[PairSource]:
             f"{option} has a list of {len(sides)} files; use [SOURCE,TARGET], [[SOURCE,TARGET],...], or files "
             "of pairs, which end in .tsv, .csv, .jsonl, .parquet or .arrow"
         )
-    sources, targets = (found(side, option) for side in sides)
+    sources, targets = (matching_files(side, option) for side in sides)
     if len(sources) != len(targets):
         raise UserError(
             f"{option}: {sides[0]} is {len(sources)} files and {sides[1]} is {len(targets)}; parallel files "
@@ -192,7 +192,7 @@ def aligned(sides: list[str], option: str) -> list[PairSource]:
     return [LineAlignedFiles(*files) for files in zip(sources, targets, strict=True)]
 
 
-def found(pattern: str, option: str) -> list[Path]:
+def matching_files(pattern: str, option: str) -> list[Path]:
     """Return the file of this name, or the files that a pattern matches, in the order of their names.
 
     Raises:

@@ -211,8 +211,8 @@ class JsonLines(PairFile):
         if isinstance(fields, Reason):
             raise UserError(f"{path}, line 1: {fields}; fix or remove the line")
         guessed = guess_columns(list(fields), choice.languages)
-        found = choice.languages if guessed is None else [list(fields)[at] for at in guessed]
-        self.names = (str(choice.columns[0] or found[0]), str(choice.columns[1] or found[1]))
+        defaults = choice.languages if guessed is None else [list(fields)[at] for at in guessed]
+        self.names = (str(choice.columns[0] or defaults[0]), str(choice.columns[1] or defaults[1]))
         for name, side in zip(self.names, SIDES, strict=True):
             if isinstance(reason := text_of(fields, name), Reason):
                 raise UserError(f"{path}, line 1: {reason}; set data.{side}_column to the name of the field")
@@ -480,14 +480,14 @@ def decode(path: Path, first: int, block: bytes) -> str:
 def guess_columns(names: Sequence[str], languages: tuple[str, str]) -> tuple[int, int] | None:
     """Return the positions of the names of a source and a target; None if one of the two is missing."""
     plain = [name.strip().casefold() for name in names]
-    found = []
+    positions = []
     for language, side in zip(languages, SIDE_NAMES, strict=True):
         code = language.casefold()
         words = [code, re.split(r"[-_]", code)[0]]
         words += [LANGUAGE_NAMES[word] for word in words if word in LANGUAGE_NAMES]
         candidates = [*words, *(f"translation.{word}" for word in words), *side]
-        found.append(next((plain.index(word) for word in candidates if word in plain), None))
-    source, target = found
+        positions.append(next((plain.index(word) for word in candidates if word in plain), None))
+    source, target = positions
     return None if source is None or target is None or source == target else (source, target)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
-from seq2seq_attn.data.parallel import found
+from seq2seq_attn.data.parallel import matching_files
 from seq2seq_attn.data.records import is_pair_file, pair_file
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource, Parsed, RawChunk
 from seq2seq_attn.data.store.prepare_text import HeldOut
@@ -65,7 +65,7 @@ class TextCorpus(Corpus):
             split: [
                 text_source(str(file), self.languages)
                 for pattern in ([given] if isinstance(given, str) else given)
-                for file in found(pattern, f"data.{split}")
+                for file in matching_files(pattern, f"data.{split}")
             ]
             for split, given in self.files.items()
             if given is not None

@@ -62,8 +62,8 @@ class WordLinks:
     ) -> tuple[Int64[np.ndarray, "links"], Int64[np.ndarray, "links"], Int64[np.ndarray, "links"]]:
         """Return the links of these rows: their number among `rows`, the source words and the target words."""
         at, counts = ranges(self.offsets, rows)
-        found = self.links[at].astype(np.int64)
-        return np.repeat(np.arange(len(rows)), counts), found[:, 0], found[:, 1]
+        links = self.links[at].astype(np.int64)
+        return np.repeat(np.arange(len(rows)), counts), links[:, 0], links[:, 1]
 
     @cached_property
     def digest(self) -> str:
@@ -123,12 +123,12 @@ class FileLinks(NamedTuple):
         sought = pair_hashes(zip(split.sources, split.targets, strict=True))
         position = np.searchsorted(self.pairs[order], sought).clip(max=len(order) - 1)
         line = order[position]
-        found = self.pairs[line] == sought
-        if not found.any():
+        match = self.pairs[line] == sought
+        if not match.any():
             return
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.counts)])
-        at, _ = ranges(offsets, line[found])
-        write_links(folder, self.links[at], np.where(found, self.counts[line], 0), self.words[line] * found[:, None])
+        at, _ = ranges(offsets, line[match])
+        write_links(folder, self.links[at], np.where(match, self.counts[line], 0), self.words[line] * match[:, None])
 
 
 def pair_hashes(pairs: Iterable[tuple[str, str]]) -> UInt64[np.ndarray, "pairs"]:

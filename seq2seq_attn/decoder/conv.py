@@ -110,7 +110,7 @@ class ConvDecoder(Decoder):
         return Decoded(
             self.dropout(self.narrow(hidden)),
             ConvState(state.memories, tuple(inputs), state.context_scale, state.next_position + target),
-            {f"cross/{i}": found for i, a in enumerate(results) if (found := a.distribution) is not None},
+            {f"cross/{i}": distribution for i, a in enumerate(results) if (distribution := a.distribution) is not None},
             sum_present(a.log_prob for a in results),
             sum_present(a.entropy for a in results),
             None if guide is None else results[guide.layer].alignment_loss,

@@ -24,8 +24,8 @@ class Readout(nn.Linear):
         self.pool = pool
 
     def forward(self, features: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out"]:
-        found = linear(features, self.weight, self.bias)
-        return tanh(found) if self.pool == 1 else found.unflatten(-1, (-1, self.pool)).amax(-1)
+        projected = linear(features, self.weight, self.bias)
+        return tanh(projected) if self.pool == 1 else projected.unflatten(-1, (-1, self.pool)).amax(-1)
 
 
 def build_readout(kind: Literal["tanh", "maxout", "linear"], in_features: int, out_features: int) -> Readout | None:

@@ -117,7 +117,7 @@ class TransformerDecoder(Decoder):
         return Decoded(
             self.norm(x),
             TransformerState(state.source, past, state.packed, state.next_position + embedded.shape[1]),
-            {slot: found for slot, a in results.items() if (found := a.distribution) is not None},
+            {slot: distribution for slot, a in results.items() if (distribution := a.distribution) is not None},
             sum_present(a.log_prob for a in results.values()),
             sum_present(a.entropy for a in results.values()),
             None if guide is None else results[f"cross/{guide.layer}"].alignment_loss,

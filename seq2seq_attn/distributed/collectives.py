@@ -20,7 +20,7 @@ def sum_over_ranks(values: Num[Tensor, "..."]) -> Num[Tensor, "..."]:
     return summed
 
 
-def of_all_ranks(value: T) -> list[T]:
+def gather_from_ranks(value: T) -> list[T]:
     """Return the value of every process, by rank. They are pickled, so they should be small or rare."""
     values = [value] * num_ranks()
     if len(values) > 1:

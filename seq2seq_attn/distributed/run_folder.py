@@ -18,32 +18,32 @@ STORES: list[Store] = []  # the first process answers the others as long as its 
 
 
 @contextmanager
-def shared_run_dir(own: str) -> Iterator[str]:
+def shared_run_dir(run_dir: str) -> Iterator[str]:
     """Give `first_run_dir`, and remove at the end what `announce` leaves in the environment."""
     try:
-        yield first_run_dir(own)
+        yield first_run_dir(run_dir)
     finally:
         os.environ.pop(VARIABLE, None)
 
 
-def first_run_dir(own: str) -> str:
+def first_run_dir(run_dir: str) -> str:
     """Return the folder of the first process. Others wait until it announces it, and find the caches filled.
 
     Args:
-        own: the folder of this process. Hydra names folders by the second, so the other processes make none: theirs
-            is the working directory, unless the command line names one.
+        run_dir: the folder of this process. Hydra names folders by the second, so the other processes make none:
+            theirs is the working directory, unless the command line names one.
 
     Raises:
         UserError: in a process that nothing connects to the first one.
     """
     if is_first():
-        return own
+        return run_dir
     if (environment := launcher()) is not None:
         return connect(environment).get(KEY).decode()
     if VARIABLE in os.environ:  # started by the first process
         return os.environ[VARIABLE]
-    if Path(own).resolve() != Path.cwd():
-        return own
+    if Path(run_dir).resolve() != Path.cwd():
+        return run_dir
     raise UserError(
         "a node that is started by hand cannot know the run folder of the first; give all of them the same one with "
         "hydra.run.dir=..., or start them with torchrun or srun"

@@ -26,7 +26,7 @@ def sweep_job() -> Iterator[None]:
         yield
         return
     whole, there = sys.argv, set(os.environ)
-    sys.argv = [whole[0], *of_one_job(whole[1:], HydraConfig.get().overrides.task)]
+    sys.argv = [whole[0], *job_arguments(whole[1:], HydraConfig.get().overrides.task)]
     try:
         yield
     finally:
@@ -37,7 +37,7 @@ def sweep_job() -> Iterator[None]:
             torch.distributed.destroy_process_group()
 
 
-def of_one_job(arguments: Sequence[str], overrides: Sequence[str]) -> list[str]:
+def job_arguments(arguments: Sequence[str], overrides: Sequence[str]) -> list[str]:
     """Return the flags of a sweep with the overrides of one of its jobs."""
     flags = [word for word in arguments if word not in ("-m", "--multirun") and not is_override(word)]
     return [*flags, *overrides, "hydra.mode=RUN"]  # an experiment or sweep=optuna would sweep in each rank

@@ -65,10 +65,10 @@ def judge(options: dict[str, Any], outputs: Mapping[str, Any]) -> dict[str, Agre
         directions, guided = link_files(options, pairs), {}
     judged: dict[str, Agreement] = {}
     best: dict[str, str] = {}
-    for direction, found in directions.items():
-        of_direction = {name: agreement(links, pairs) for name, links in found.items()}
-        best[direction] = guided.get(direction) or min(of_direction, key=lambda name: of_direction[name].error_rate)
-        judged |= of_direction
+    for direction, candidates in directions.items():
+        agreements = {name: agreement(links, pairs) for name, links in candidates.items()}
+        best[direction] = guided.get(direction) or min(agreements, key=lambda name: agreements[name].error_rate)
+        judged |= agreements
     chosen = [directions[direction][name] for direction, name in best.items()]
     written_links = chosen[0]
     if len(chosen) == 2:
@@ -156,16 +156,19 @@ def attention_directions(
         return {"forward": links}, {} if guided is None else {"forward": guided}
     other = load(str(find_checkpoint(options["reverse"], "reverse")), options["trust"])
     check_languages(other, languages(loaded)[::-1], "reverse", "the reverse of ckpt_path")
-    found = {
+    directions = {
         "forward": links_by_heads(loaded, texts, options),
         "reverse": links_by_heads(other, [text[::-1] for text in texts], options),
     }
-    reverse = found["reverse"][0]
+    reverse = directions["reverse"][0]
     for name, turned in reverse.items():
-        reverse[name] = [[link[::-1] for link in of_pair] for of_pair in turned]
+        reverse[name] = [[link[::-1] for link in pair_links] for pair_links in turned]
     return (
-        {side: {f"{side}, {name}": links for name, links in of_side.items()} for side, (of_side, _) in found.items()},
-        {side: f"{side}, {guided}" for side, (_, guided) in found.items() if guided is not None},
+        {
+            side: {f"{side}, {name}": links for name, links in side_links.items()}
+            for side, (side_links, _) in directions.items()
+        },
+        {side: f"{side}, {guided}" for side, (_, guided) in directions.items() if guided is not None},
     )
 
 
@@ -180,7 +183,7 @@ def links_by_heads(loaded: Loaded, texts: list[Words], options: dict[str, Any]) 
     chosen = Heads(options["alignment_layer"], options["alignment_head"])
     choices = all_heads(maps[0]) if chosen == Heads() else [chosen]
     guided = guided_head(loaded.config, model) if chosen == Heads() else None
-    links = {str(heads): [attended_links(of_pair, heads, extraction) for of_pair in maps] for heads in choices}
+    links = {str(heads): [attended_links(pair_maps, heads, extraction) for pair_maps in maps] for heads in choices}
     return links, str(guided) if guided in choices else None
 
 
@@ -221,10 +224,10 @@ def write(
     """Write the links and the figures to the files that the options name."""
     if "output" in outputs:
         turned = options["target_first"]
-        for of_pair in links:
-            line = to_pharaoh([link[::-1] for link in of_pair] if turned else of_pair)
+        for pair_links in links:
+            line = to_pharaoh([link[::-1] for link in pair_links] if turned else pair_links)
             outputs["output"].write(f"{line}\n".encode())
     if "results" in outputs:
-        figures = {name: found._asdict() for name, found in judged.items()}
+        figures = {name: scores._asdict() for name, scores in judged.items()}
         content = {"pairs": len(pairs), "best": best, "alignment": figures, "options": options}
         outputs["results"].write(f"{json.dumps(content, indent=2, ensure_ascii=False)}\n".encode())

@@ -150,8 +150,8 @@ def build_trainer(device: torch.device, precision: Any) -> pl.Trainer:
 
 def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
     """Return the options as plain data; those that the command line leaves open are the run's."""
-    of_run = "data" not in composed
-    if of_run:
+    uses_run_data = "data" not in composed
+    if uses_run_data:
         with open_dict(composed):
             composed.data = run["data"]
         if "cache_dir" in run["data"]:
@@ -161,16 +161,16 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
     data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
     assert isinstance(metric, dict)
     # A checkpoint may be of anyone; the options of COMET name a command and a pickled model, those of AER a file.
-    own = {name: options for name, options in run["metric"].items() if options.get("_target_") not in NOT_TAKEN}
+    run_metrics = {name: options for name, options in run["metric"].items() if options.get("_target_") not in NOT_TAKEN}
     left_open = {name for name in metric if is_left_open(str(name), composed.metric[name])}
-    if own and "bleu" not in own and not metric_is_chosen():  # the defaults are metrics of translation
+    if run_metrics and "bleu" not in run_metrics and not metric_is_chosen():  # the defaults are metrics of translation
         metric = {name: options for name, options in metric.items() if name not in left_open}
-    if of_run:
-        metric |= {name: options for name, options in own.items() if name in left_open}
+    if uses_run_data:
+        metric |= {name: options for name, options in run_metrics.items() if name in left_open}
     return {
         "data": data,
         "search": OmegaConf.to_container(composed.search) if "search" in composed else run["search"],
-        "metric": metric | {name: options for name, options in own.items() if name not in metric},
+        "metric": metric | {name: options for name, options in run_metrics.items() if name not in metric},
         "batch_tokens": composed.batch_tokens or run["batch_tokens"],
         "precision": composed.precision or run["trainer"]["precision"],
         "choices": run["choices"] | ({"data": composed.choices.data} if composed.choices.data else {}),
@@ -188,8 +188,8 @@ def is_left_open(name: str, options: DictConfig) -> bool:
     sources = HydraConfig.get().runtime.config_sources if HydraConfig.initialized() else ()
     folders = [conf_directory(), *(Path(source.path) for source in sources if source.schema == "file")]
     files = [folder / "metric" / f"{name}.yaml" for folder in folders]
-    own = [OmegaConf.to_container(OmegaConf.load(file)) for file in files if file.is_file()]
-    return any(isinstance(found, dict) and found.get(name) == OmegaConf.to_container(options) for found in own)
+    configs = [OmegaConf.to_container(OmegaConf.load(file)) for file in files if file.is_file()]
+    return any(isinstance(config, dict) and config.get(name) == OmegaConf.to_container(options) for config in configs)
 
 
 def check_languages(corpus: LoadedCorpus, loaded: Loaded | Models) -> None:

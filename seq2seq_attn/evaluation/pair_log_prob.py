@@ -66,10 +66,10 @@ def score(config: DictConfig, models: Models, precision: Precision) -> dict[str,
     ):
         pairs = read_given(files)
         while window := list(islice(pairs, WINDOW)):
-            for found in score_pairs(models, window, batch_tokens):
-                stream.write(f"{found.log_prob:.6f}\t{found.tokens}\t{found.log_prob / found.tokens:.6f}\n".encode())
-                sums["tokens"] += found.tokens
-                sums["log_prob"] += found.log_prob
+            for log_prob, tokens in score_pairs(models, window, batch_tokens):
+                stream.write(f"{log_prob:.6f}\t{tokens}\t{log_prob / tokens:.6f}\n".encode())
+                sums["tokens"] += tokens
+                sums["log_prob"] += log_prob
             sums["pairs"] += len(window)
             advance(len(window))
         if not sums["pairs"]:
@@ -93,12 +93,12 @@ def score_pairs(models: Models, pairs: list[GivenPair], batch_tokens: int) -> li
     source_lengths, target_lengths = (np.array([len(ids) for ids in side]) for side in (sources, targets))
     lengths = Lengths(source_lengths, target_lengths)
     sampler = TokenBatchSampler([lengths], batch_tokens=batch_tokens, shuffle=False, seed=0)
-    found = [PairScore(0.0, 0)] * len(pairs)
+    scores = [PairScore(0.0, 0)] * len(pairs)
     for rows in sampler:
         log_probs = tokens_log_prob(models, [sources[row] for row in rows], [targets[row] for row in rows])
         for row, log_prob in zip(rows, log_probs.tolist(), strict=True):
-            found[row] = PairScore(log_prob, len(targets[row]) + 1)
-    return found
+            scores[row] = PairScore(log_prob, len(targets[row]) + 1)
+    return scores
 
 
 def tokens_log_prob(

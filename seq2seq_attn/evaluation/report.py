@@ -124,8 +124,8 @@ def record_report(run_dir: Path, report: dict[str, Any]) -> None:
         console.print(
             f"{title_of(key.removesuffix(BY_LENGTH))} by words of the source (and sentences)", highlight=False
         )
-        found = {bucket["words"] for split in columns for bucket in split[key]}
-        print_table("words", [words for words in LENGTHS if words in found], partial(of_length, key))
+        present_lengths = {bucket["words"] for split in columns for bucket in split[key]}
+        print_table("words", [words for words in LENGTHS if words in present_lengths], partial(length_score, key))
     quoted: dict[str, list[str]] = {}  # each signature with the splits that it belongs to
     for name, split in splits.items():
         for metric, signature in split["signatures"].items():
@@ -140,10 +140,10 @@ def interval(metric: str, split: dict[str, Any]) -> str:
     return f"{split['confidence'][metric]['mean']:.2f} ± {split['confidence'][metric]['margin']:.2f}"
 
 
-def of_length(key: str, words: str, split: dict[str, Any]) -> str:
+def length_score(key: str, words: str, split: dict[str, Any]) -> str:
     """Return the score of a bucket and the number of its sentences, or nothing where it has none."""
-    found = [bucket for bucket in split.get(key, []) if bucket["words"] == words]
-    return "".join(f"{bucket['score']:.2f} ({bucket['sentences']:,})" for bucket in found)
+    buckets = [bucket for bucket in split.get(key, []) if bucket["words"] == words]
+    return "".join(f"{bucket['score']:.2f} ({bucket['sentences']:,})" for bucket in buckets)
 
 
 def shown(name: str, value: Any) -> str:

@@ -91,13 +91,13 @@ def targets(config: dict[str, Any]) -> dict[str, Any]:
 
 def leaves(config: dict[str, Any], before: str = "") -> dict[str, Any]:
     """Return the options by their dotted names; a part that is null has none."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, dict):
-            found |= leaves(value, f"{before}{key}.")
+            options |= leaves(value, f"{before}{key}.")
         elif value is not None:
-            found[f"{before}{key}"] = value
-    return found
+            options[f"{before}{key}"] = value
+    return options
 
 
 @cache

@@ -44,8 +44,8 @@ def attention_layers(model: EncoderDecoder) -> dict[str, AttentionLayer]:
     for side in ("encoder", "decoder"):
         for name, module in getattr(model, side).named_modules():
             if isinstance(module, AttentionLayer):
-                own = name.rpartition(".")[2]
-                kind = "encoder" if side == "encoder" else "self" if own == "self_attention" else "cross"
+                attribute = name.rpartition(".")[2]
+                kind = "encoder" if side == "encoder" else "self" if attribute == "self_attention" else "cross"
                 layers[f"{kind}/{sum(slot.startswith(f'{kind}/') for slot in layers)}"] = module
     return layers
 

@@ -291,13 +291,13 @@ class ExploredModel:
         """Return the ids of a translation that the request gives as a whole; None: it is to be searched."""
         if request.target is None:
             return request.target_tokens
-        own: list[str] = []
-        (clean,) = self.translator.clean([request.target], [own])
+        target_notes: list[str] = []
+        (clean,) = self.translator.clean([request.target], [target_notes])
         (ids,) = self.tokenizer.encode_target([clean])
         check_length(len(ids), "translation", self.bounds.max_tokens)
         if self.tokenizer.unk_id in ids:
-            own.append("it has letters that the model cannot write")
-        notes += [f"the translation: {note}" for note in own]
+            target_notes.append("it has letters that the model cannot write")
+        notes += [f"the translation: {note}" for note in target_notes]
         return ids
 
     def _visible(self, source: Side, hide: Sequence[int], notes: list[str]) -> Bool[Tensor, "source"]:
@@ -346,10 +346,10 @@ class ExploredModel:
         target_input = torch.tensor([[tokenizer.bos_id, *target]], device=device)
         with recorded_visibility(self.model) as calls:
             decoded = self.model(ids, mask, target_input, need_weights=True)
-        weights = {slot: of_slot[0] for slot, of_slot in decoded.weights.items()}
+        weights = {slot: batch_weights[0] for slot, batch_weights in decoded.weights.items()}
         hidden_pairs = {}
-        for slot, of_slot in weights.items():
-            allowed = self._allowed(slot, calls.get(slot, []), of_slot, visible)
+        for slot, slot_weights in weights.items():
+            allowed = self._allowed(slot, calls.get(slot, []), slot_weights, visible)
             if allowed is not None and not allowed.all():
                 hidden_pairs[slot] = ~allowed
         if in_search and any(layer.reads_history for layer in self.layers.values()):
@@ -408,15 +408,15 @@ class ExploredModel:
             "source": ([*source.words, len(source.word_texts)], [*source.word_texts, END]),
             "target_read": ([len(target.word_texts), *target.words], [*target.word_texts, BEGIN]),
         }
-        found = []
-        for slot, of_slot in chosen.items():
-            heads, rows, columns = of_slot.shape
+        slots = []
+        for slot, slot_weights in chosen.items():
+            heads, rows, columns = slot_weights.shape
             layout = slot_layout(slot, (heads, rows, columns))
-            of_slot = of_slot.float().cpu()
-            weights = of_slot.numpy()
+            slot_weights = slot_weights.float().cpu()
+            weights = slot_weights.numpy()
             dtype = "float32" if total <= MAX_FLOAT32 else "float16"
             pairs = forced.hidden.get(slot)
-            found.append(
+            slots.append(
                 layout
                 | {
                     "weights": encoded(weights.astype(f"<f{4 if dtype == 'float32' else 2}")),
@@ -425,10 +425,10 @@ class ExploredModel:
                     "hidden_heads": None if pairs is None else len(pairs),
                     "minimum": float(weights.min()),
                     "maximum": float(weights.max()),
-                    "heads_summary": summaries(of_slot, layout["kind"], *words[layout["column_tokens"]]),
+                    "heads_summary": summaries(slot_weights, layout["kind"], *words[layout["column_tokens"]]),
                 }
             )
-        return found
+        return slots
 
     def _links(self, forced: Forced, source: Side, target: Side) -> dict[str, Any] | None:
         """Return links of words by each head, and those of `translate.py alignments=`; None: no cross-attention."""

@@ -70,13 +70,15 @@ def write_page(page: Path, file: str, sentences: dict[int, str], models: dict[st
     with line_count_of(len(sentences)) as advance:
         for number, text in sentences.items():
             try:
-                own = [asked(look, model=model, source=text, tree=True) for model in range(len(models["models"]))]
+                sentence_looks = [
+                    asked(look, model=model, source=text, tree=True) for model in range(len(models["models"]))
+                ]
             except UserError as error:
                 raise UserError(f"{file}, line {number}: {error}") from error
-            others = forced_looks(own, models["models"], look)
+            others = forced_looks(sentence_looks, models["models"], look)
             forced += [{"of": len(looks) + first, "look": other} for first, other in others]
-            looks += own
-            total += sum(weights_of(one) for one in [*own, *(other for _, other in others)])
+            looks += sentence_looks
+            total += sum(weights_of(one) for one in [*sentence_looks, *(other for _, other in others)])
             if total > MOST_WEIGHTS:
                 raise UserError(
                     f"{file}, line {number}: the maps up to here have {total:,} weights, and {MOST_WEIGHTS:,} are the "
@@ -98,21 +100,21 @@ def asked(look: Look, **request: Any) -> dict[str, Any]:
 
 
 def forced_looks(
-    own: Sequence[dict[str, Any]], models: Sequence[dict[str, Any]], look: Look
+    looks: Sequence[dict[str, Any]], models: Sequence[dict[str, Any]], look: Look
 ) -> list[tuple[int, dict[str, Any]]]:
     """Return, for each pair of models, the index of the first and the look of the second at the first's translation.
 
     A translation that the second model cannot read, because it is too long for it, has none.
     """
-    found = []
-    for first, one in enumerate(own):
+    forced = []
+    for first, one in enumerate(looks):
         for second, model in enumerate(models):
             equal = model["tokenizer"] == models[first]["tokenizer"]
             target = {"target_tokens": one["target"]["token_ids"]} if equal else {"target": one["target"]["text"]}
             if second != first:
                 with suppress(UserError):
-                    found.append((first, asked(look, model=second, source=one["request"]["source"], **target)))
-    return found
+                    forced.append((first, asked(look, model=second, source=one["request"]["source"], **target)))
+    return forced
 
 
 def weights_of(look: dict[str, Any]) -> int:

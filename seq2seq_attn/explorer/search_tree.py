@@ -87,10 +87,10 @@ class TreeRecorder:
             if node["state"] == "kept":
                 node["state"] = "dropped"
         steps = [{"nodes": nodes} for nodes in self._steps]
-        found: int | None = None
+        node_id: int | None = None
         for step, token_id in zip(self._steps, [*best, eos_id], strict=False):
-            chosen = [node["id"] for node in step if node["parent"] == found and node["token_id"] == token_id]
+            chosen = [node["id"] for node in step if node["parent"] == node_id and node["token_id"] == token_id]
             if not chosen:
                 return {"steps": steps, "best": None}
-            (found,) = chosen
-        return {"steps": steps, "best": found if len(self._steps) > len(best) else None}
+            (node_id,) = chosen
+        return {"steps": steps, "best": node_id if len(self._steps) > len(best) else None}

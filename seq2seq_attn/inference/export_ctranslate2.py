@@ -132,11 +132,11 @@ def check(model: EncoderDecoder) -> None:
     for layer in sides["decoder"].layers:
         check_attention("attention", layer.self_attention)
         check_attention("cross_attention", layer.cross_attention)
-        own, cross = layer.self_attention.num_heads, layer.cross_attention.num_heads
-        if own != cross:
+        self_heads, cross_heads = layer.self_attention.num_heads, layer.cross_attention.num_heads
+        if self_heads != cross_heads:
             raise UserError(
-                f"attention.num_heads={own} and cross_attention.num_heads={cross} differ, and a decoder of CTranslate2 "
-                "has one number of heads; give both the same"
+                f"attention.num_heads={self_heads} and cross_attention.num_heads={cross_heads} differ, "
+                "and a decoder of CTranslate2 has one number of heads; give both the same"
             )
 
 

@@ -42,7 +42,7 @@ def remove_placeholders(text: str) -> tuple[str, list[Placeholder]]:
 
     A line break or another tag without content (`<br>`, `<x/>`) between two letters leaves a blank.
     """
-    plain, found, end = "", [], 0
+    plain, placeholders, end = "", [], 0
     matches = list(TAG.finditer(text))
     begins = pairs_of_tags([match[0] for match in matches])
     for number, match in enumerate(matches):
@@ -63,9 +63,9 @@ def remove_placeholders(text: str) -> tuple[str, list[Placeholder]]:
             elif not after:
                 word -= 1
         joined = not blank_before if after else not blank_after
-        found.append(Placeholder(match[0], word - after, after, joined, inside))
+        placeholders.append(Placeholder(match[0], word - after, after, joined, inside))
     plain += text[end:]
-    return plain, found
+    return plain, placeholders
 
 
 def has_letters(text: str) -> bool:

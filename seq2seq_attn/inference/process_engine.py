@@ -51,8 +51,8 @@ class ProcessEngine(Engine):
             self._workers = Workers(self.num_processes, option="num_processes", start=self._start).__enter__()
         try:
             # from the last, which has the longest sentences, so that the processes end together
-            found = list(self._workers.map(translate_batch, ((batch, search) for batch in reversed(batches))))
-            yield from reversed(found)
+            results = list(self._workers.map(translate_batch, ((batch, search) for batch in reversed(batches))))
+            yield from reversed(results)
         except BaseException:  # interrupted: what waits is not translated
             self._workers.__exit__()
             self._workers = None

@@ -118,8 +118,8 @@ def answers(
             )
         translations = answer([line.text for line in lines], prefixes=begun and [line.text for line in begun])
         for number, (line, translation) in enumerate(zip(lines, translations, strict=True)):
-            of_prefix = [f"its prefix: {note}" for note in begun[number].notes] if begun else []
-            for note in (*line.notes, *of_prefix, *translation.notes):
+            prefix_notes = [f"its prefix: {note}" for note in begun[number].notes] if begun else []
+            for note in (*line.notes, *prefix_notes, *translation.notes):
                 print(printable(f"{name}, line {line.number}: {note}"), file=sys.stderr)
         yield lines, translations
     if prefixes is not None and next(prefixes, None) is not None:
@@ -137,8 +137,8 @@ def answer_with_placeholders(
     removed = [remove_placeholders(text) for text in texts]
     translations = answer([plain for plain, _ in removed], **options)
     return [
-        with_placeholders(translation, partial(links, plain), words, found) if found else translation
-        for (plain, found), translation in zip(removed, translations, strict=True)
+        with_placeholders(translation, partial(links, plain), words, placeholders) if placeholders else translation
+        for (plain, placeholders), translation in zip(removed, translations, strict=True)
     ]
 
 
@@ -160,18 +160,18 @@ def text_links(
 ) -> list[Link]:
     """Return the links of a translation of a text, whose words are those of both texts between blanks."""
     words = translator.source_words(text)
-    found = best_links(maps, heads, extraction)
-    return list(dict.fromkeys((word, target) for source, target in found for word in words[source]))
+    links = best_links(maps, heads, extraction)
+    return list(dict.fromkeys((word, target) for source, target in links for word in words[source]))
 
 
 def with_placeholders(
     translation: Translation,
     links: Callable[[Translation], list[Link]],
     words: Callable[[Translation], list[str]],
-    found: list[Placeholder],
+    placeholders: list[Placeholder],
 ) -> Translation:
-    alternatives = [with_placeholders(one, links, words, found) for one in translation.alternatives]
-    text = insert_placeholders(words(translation), found, links(translation))
+    alternatives = [with_placeholders(one, links, words, placeholders) for one in translation.alternatives]
+    text = insert_placeholders(words(translation), placeholders, links(translation))
     return translation._replace(text=text, alternatives=alternatives)
 
 

@@ -174,8 +174,8 @@ class Translator:
             Batch([sources[row] for row in rows], None if begun is None else [begun[row] for row in rows])
             for rows in rows_of
         ]
-        for rows, found in zip(rows_of, self.engine.translate_batches(batches, chosen), strict=True):
-            for row, hypotheses in zip(rows, found, strict=True):
+        for rows, batch_hypotheses in zip(rows_of, self.engine.translate_batches(batches, chosen), strict=True):
+            for row, hypotheses in zip(rows, batch_hypotheses, strict=True):
                 results[row] = hypotheses
         translations = [self._translation(*both) for both in zip(results, notes, strict=True)]
         if not maps:
@@ -197,10 +197,10 @@ class Translator:
     def words(self, translation: Translation) -> list[str]:
         """Return the words of a translation that its links count; one with an unknown token may have blanks in it."""
         ids = [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
-        of_word: dict[int, list[int]] = defaultdict(list)
+        ids_by_word: dict[int, list[int]] = defaultdict(list)
         for word, token in zip(word_of_each(marked_words(self.tokenizer, translation.tokens)), ids, strict=True):
-            of_word[int(word)].append(token)
-        return [" ".join(text.split()) for text in self.tokenizer.decode_target(list(of_word.values()))]
+            ids_by_word[int(word)].append(token)
+        return [" ".join(text.split()) for text in self.tokenizer.decode_target(list(ids_by_word.values()))]
 
     def source_words(self, text: str) -> list[list[int]]:
         """Return which words of a text, between blanks and from 0, each word that its maps show is of.
@@ -256,25 +256,25 @@ class Translator:
         most = most_tokens if longest is None else min(most_tokens, longest - 1)
         why = "max_source_tokens allows" if most == most_tokens else "the model has positions for"
         rows = encode(self.clean(texts, notes))
-        for tokens, of_text in zip(rows, notes, strict=True):
+        for tokens, text_notes in zip(rows, notes, strict=True):
             if len(tokens) > most:
-                of_text.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")
+                text_notes.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")
         return [tokens[:most] for tokens in rows]
 
     def _encode_prefixes(
         self, prefixes: Sequence[str], most_tokens: int, notes: Sequence[list[str]]
     ) -> list[list[int]]:
-        own: list[list[str]] = [[] for _ in prefixes]
-        rows = self._encode(self.tokenizer.encode_target, prefixes, most_tokens, own)
-        for tokens, of_prefix, of_text in zip(rows, own, notes, strict=True):
-            of_text += [f"its prefix: {note}" for note in of_prefix]
+        prefix_notes: list[list[str]] = [[] for _ in prefixes]
+        rows = self._encode(self.tokenizer.encode_target, prefixes, most_tokens, prefix_notes)
+        for tokens, new_notes, text_notes in zip(rows, prefix_notes, notes, strict=True):
+            text_notes += [f"its prefix: {note}" for note in new_notes]
             if self.tokenizer.unk_id in tokens:
-                of_text.append("the prefix has letters that the model cannot write")
+                text_notes.append("the prefix has letters that the model cannot write")
         return rows
 
     def clean(self, texts: Sequence[str], notes: Sequence[list[str]]) -> list[str]:
         """Normalise texts as for training, and replace what no tokenizer should read; changes are noted."""
-        return [self._clean(text, of_text) for text, of_text in zip(texts, notes, strict=True)]
+        return [self._clean(text, text_notes) for text, text_notes in zip(texts, notes, strict=True)]
 
     def _clean(self, text: str, notes: list[str]) -> str:
         text, controls = CONTROL.subn(" ", text)

@@ -109,7 +109,7 @@ class AER(ChosenMetric):
         heads = self.heads_of(model, config)
         shift = guided_shift(config) if self.shift is None else self.shift
         extraction = Extraction(self.threshold, shift, self.sink)
-        links = (attended_links(of_pair, heads, extraction) for of_pair in maps)
+        links = (attended_links(pair_maps, heads, extraction) for pair_maps in maps)
         self.error_rate = agreement(links, self.pairs).error_rate
 
     def compute(self) -> Tensor:

@@ -36,7 +36,7 @@ class AttentionFigures:
         Args:
             weights: by slot, (batch, heads, target, source); only those named `cross/...` count.
         """
-        layers = [of_slot.float() for slot, of_slot in weights.items() if slot.startswith("cross/")]
+        layers = [layer.float() for slot, layer in weights.items() if slot.startswith("cross/")]
         for layer in layers:
             entropy = torch.special.entr(layer).sum(-1).mean(1)[target_mask]
             self._entropy += float(entropy.double().sum())

@@ -41,15 +41,15 @@ def confidence(
     Args:
         resamples: the number of test sets drawn, two or more.
     """
-    own = deepcopy(metric)
-    own.reset()
-    own.update(hypotheses, references, sources)
-    rows = own.sentence_counts(hypotheses, references, sources)
+    metric_copy = deepcopy(metric)
+    metric_copy.reset()
+    metric_copy.update(hypotheses, references, sources)
+    rows = metric_copy.sentence_counts(hypotheses, references, sources)
     counts = np.array(rows, dtype=np.float32)  # as in sacrebleu, whose scores are of this type too: its digits are ours
-    scores = sorted(own.score(counts[drawn].sum(0)) for drawn in draw(len(rows), resamples))
+    scores = sorted(metric_copy.score(counts[drawn].sum(0)) for drawn in draw(len(rows), resamples))
     cut = resamples // 40
     mean, margin = type(scores[-1])(fmean(scores)), 0.5 * (scores[-cut - 1] - scores[cut])
-    return Confidence(float(mean), float(margin), own.signature((resamples, seed())))
+    return Confidence(float(mean), float(margin), metric_copy.signature((resamples, seed())))
 
 
 def draw(sentences: int, resamples: int) -> Int[np.ndarray, "resamples sentences"]:

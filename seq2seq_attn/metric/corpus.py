@@ -60,11 +60,11 @@ def check_counted(counts: Any) -> None:
 
 def corpus_signature(scorer: Scorer, counts: list[int], bootstrap: tuple[int, str] | None = None) -> str:
     """Return sacrebleu's signature, to be quoted with the score."""
-    own: Any = copy(scorer)  # its attributes are what the signature reads
-    own.num_refs = num_references(counts)
+    scorer_copy: Any = copy(scorer)  # its attributes are what the signature reads
+    scorer_copy.num_refs = num_references(counts)
     if bootstrap is not None:
-        own.n_bootstrap, own.seed = bootstrap
-    return own.get_signature().format()
+        scorer_copy.n_bootstrap, scorer_copy.seed = bootstrap
+    return scorer_copy.get_signature().format()
 
 
 def num_references(counts: list[int]) -> int:

@@ -37,5 +37,5 @@ class CorpusMetric(TextMetric, ABC):
     def signature(self, bootstrap: tuple[int, str] | None = None) -> str:
         """Return sacrebleu's signature for the sentences of all processes since the last reset."""
         with self.sync_context():
-            own = corpus_signature(self.scorer, self.counts.tolist(), bootstrap)
-        return f"{own}|{self.signed}" if self.signed else own
+            signature = corpus_signature(self.scorer, self.counts.tolist(), bootstrap)
+        return f"{signature}|{self.signed}" if self.signed else signature

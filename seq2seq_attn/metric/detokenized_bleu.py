@@ -25,7 +25,7 @@ class DetokenizedBLEU(CorpusMetric):
     def __init__(self, *, language: str, lowercase: bool, tokenize: str) -> None:
         scorer = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
         scorer.tokenizer_signature = scorer.tokenizer.signature()
-        scorer.tokenizer = partial(plain_tokens, of_plain=scorer.tokenizer, language=language)  # type: ignore[assignment]
+        scorer.tokenizer = partial(plain_tokens, tokenize_plain=scorer.tokenizer, language=language)  # type: ignore[assignment]
         super().__init__(
             scorer=scorer,
             num_counts=2 + 2 * scorer.max_ngram_order,  # two lengths; matches and totals of each order
@@ -33,8 +33,8 @@ class DetokenizedBLEU(CorpusMetric):
         )
 
 
-def plain_tokens(text: str, *, of_plain: Callable[[str], str], language: str) -> str:
-    return of_plain(detokenized(text, language))
+def plain_tokens(text: str, *, tokenize_plain: Callable[[str], str], language: str) -> str:
+    return tokenize_plain(detokenized(text, language))
 
 
 @lru_cache(maxsize=2**15)  # references come again at every validation

@@ -26,5 +26,5 @@ def main_metric(names: Collection[str], monitor: str | None) -> str | None:
 
 def score_of_test(results: Mapping[str, Any]) -> tuple[str, float] | None:
     """Return the title and value of the first metric of TITLES that a test has; None if it has none."""
-    found = ((title, results.get(f"test/{name}")) for name, title in TITLES.items())
-    return next(((title, score) for title, score in found if isinstance(score, int | float)), None)
+    scores = ((title, results.get(f"test/{name}")) for name, title in TITLES.items())
+    return next(((title, score) for title, score in scores if isinstance(score, int | float)), None)

@@ -38,10 +38,10 @@ class ROUGE(SentenceMetric):
 
     def f1(self, hypothesis: str, options: Sequence[str]) -> float:
         """Return the F1 of a sentence against its best reference, in percent."""
-        found = rouge_score(
+        scores = rouge_score(
             [hypothesis], [list(options)], normalizer=str.lower, tokenizer=self.tokens, rouge_keys=self.variant
         )
-        return 100 * float(found[f"{self.variant}_fmeasure"])
+        return 100 * float(scores[f"{self.variant}_fmeasure"])
 
 
 def tokens_of(tokenize: str) -> Callable[[str], list[str]]:

@@ -91,8 +91,8 @@ class OneDNNLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        of_x, of_weight, _ = ctx.needs_input_grad
-        ctx.save_for_backward(x if of_weight else None, weight if of_x else None)
+        needs_grad_x, needs_grad_weight, _ = ctx.needs_input_grad
+        ctx.save_for_backward(x if needs_grad_weight else None, weight if needs_grad_x else None)
         ctx.weight_shape = weight.shape
         return product_by_blocks(x, weight, bias)
 
@@ -100,19 +100,19 @@ class OneDNNLinear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         rows = matrix(grad)
-        of_bias = rows.sum(0) if ctx.needs_input_grad[2] else None
+        grad_bias = rows.sum(0) if ctx.needs_input_grad[2] else None
         if torch.is_grad_enabled():  # a gradient of the gradient is wanted
-            of_x = None if weight is None else grad @ weight
-            return of_x, None if x is None else rows.t() @ matrix(x), of_bias
-        of_x = None if weight is None else product_by_blocks(grad, weight.t(), None)
-        of_weight = None
+            grad_x = None if weight is None else grad @ weight
+            return grad_x, None if x is None else rows.t() @ matrix(x), grad_bias
+        grad_x = None if weight is None else product_by_blocks(grad, weight.t(), None)
+        grad_weight = None
         if x is not None and len(rows) < BLOCKS[-1]:
             missing = -len(rows) % STEP
-            of_weight = weight_gradient(with_zeros(matrix(x), missing), with_zeros(rows, missing))
+            grad_weight = weight_gradient(with_zeros(matrix(x), missing), with_zeros(rows, missing))
         elif x is not None:
-            of_weight = rows.new_zeros(ctx.weight_shape)
-            add_weight_gradient(of_weight, matrix(x), rows)
-        return of_x, of_weight, of_bias
+            grad_weight = rows.new_zeros(ctx.weight_shape)
+            add_weight_gradient(grad_weight, matrix(x), rows)
+        return grad_x, grad_weight, grad_bias
 
 
 def matrix(x: Float[Tensor, "*rows dim"]) -> Float[Tensor, "all_rows dim"]:
@@ -129,12 +129,12 @@ def shaped_as(product: Float[Tensor, "all_rows output_dim"], x: Float[Tensor, "*
 
 def blocks(rows: int) -> list[slice]:
     """Return slices of 1,024 rows, and of 256; fewer than 256 rows remain."""
-    found, begin = [], 0
+    slices, begin = [], 0
     for size in BLOCKS:
         while begin + size <= rows:
-            found.append(slice(begin, begin + size))
+            slices.append(slice(begin, begin + size))
             begin += size
-    return found
+    return slices
 
 
 def product_by_blocks(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -205,5 +205,5 @@ def onednn_is_faster() -> bool:
 def amd_family() -> int:
     """Return the number of a processor's family if AMD made it and Linux says so, else 0."""
     file = Path("/proc/cpuinfo")
-    found = re.search(r"vendor_id\s*: AuthenticAMD\s*cpu family\s*: (\d+)", file.read_text()) if file.exists() else None
-    return int(found[1]) if found else 0
+    match = re.search(r"vendor_id\s*: AuthenticAMD\s*cpu family\s*: (\d+)", file.read_text()) if file.exists() else None
+    return int(match[1]) if match else 0

@@ -49,8 +49,8 @@ class Denoising(Objective):
         target: list[int] = []
         start = 0
         lengths = zip(before.tolist(), segments(lost, spans, generator).tolist(), strict=False)
-        for sentinel, (of_kept, of_lost) in zip(vocabulary.sentinels, lengths, strict=False):
-            middle, end = start + of_kept, start + of_kept + of_lost
+        for sentinel, (kept_length, lost_length) in zip(vocabulary.sentinels, lengths, strict=False):
+            middle, end = start + kept_length, start + kept_length + lost_length
             source += [*token_ids[start:middle], sentinel]
             target += [sentinel, *token_ids[middle:end]]
             start = end

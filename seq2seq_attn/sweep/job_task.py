@@ -57,8 +57,8 @@ class JobTask:
             else:
                 record(COMPLETE)
         if is_first():
-            found, minutes = score_of_test(job.results), f"{job.record['minutes']:.1f} min"
-            figures = minutes if found is None else f"{found[0]} {found[1]:.1f}, {minutes}"
+            score, minutes = score_of_test(job.results), f"{job.record['minutes']:.1f} min"
+            figures = minutes if score is None else f"{score[0]} {score[1]:.1f}, {minutes}"
             how = figures if job.status == COMPLETE else f"failed: {job.record['why']}"
             print(f"job {job.number} {' '.join(job.overrides)}: {how}", flush=True)
 

@@ -133,8 +133,8 @@ def print_table(folder: Path, jobs: Sequence[Job]) -> None:
     title = next((title for title, _ in filter(None, scores)), "score")
     for name in ("job", "overrides", "status", f"test {title}", "minutes"):
         table.add_column(name, justify="left" if name in ("overrides", "status") else "right", overflow="fold")
-    for job, found in zip(jobs, scores, strict=True):
+    for job, score in zip(jobs, scores, strict=True):
         differing = " ".join(override for override in job.overrides if override not in common)
-        figures = (found and found[1], job.record.get("minutes"))
+        figures = (score and score[1], job.record.get("minutes"))
         table.add_row(str(job.number), differing, job.status, *("" if x is None else f"{x:.1f}" for x in figures))
     plain_console().print(table)

@@ -161,8 +161,8 @@ class SentencePieceTokenizer:
     def sentinels(self) -> list[int]:
         """Ids of the sentinels of both models, in their order; none but of a pre-training."""
         models = (self.source_model, self.target_model)
-        found = takewhile(lambda ids: self.unk_id not in ids, ([m.piece_to_id(s) for m in models] for s in sentinels()))
-        return [target for _, target in found]
+        pairs = takewhile(lambda ids: self.unk_id not in ids, ([m.piece_to_id(s) for m in models] for s in sentinels()))
+        return [target for _, target in pairs]
 
     @property
     def fingerprint(self) -> str:

@@ -93,10 +93,10 @@ def read_model(file: Path) -> tuple[bytes, str]:
     spec, rest = model.trainer_spec, list(model.pieces)
     specials = []
     for name in SPECIALS:
-        found = getattr(processor, name)()
-        if found < 0 and processor.id_to_piece(named := processor.piece_to_id(NAMES[name])) == NAMES[name]:
-            found = named
-        special = model.SentencePiece(piece=NAMES[name]) if found < 0 else rest[found]
+        token_id = getattr(processor, name)()
+        if token_id < 0 and processor.id_to_piece(named := processor.piece_to_id(NAMES[name])) == NAMES[name]:
+            token_id = named
+        special = model.SentencePiece(piece=NAMES[name]) if token_id < 0 else rest[token_id]
         special.type = model.SentencePiece.UNKNOWN if name == "unk_id" else model.SentencePiece.CONTROL
         specials.append(special)
     rest = [piece for piece in rest if piece not in specials]

@@ -95,21 +95,21 @@ class Aligner(NamedTuple):
         source_words, target_words = (max(map(len, side), default=0) for side in (sources, targets))
         column = torch.from_numpy(word_of_each_token(read, source_words)).to(device)
         row = torch.from_numpy(word_of_each_token(written, target_words)).to(device)
-        of_layer = [
+        layer_weights = [
             decoded.weights[f"cross/{layer}"].float().mean(1)
             for layer in range(len(self.model.decoder.source_attentions))
         ]
-        found = []
+        links_by_view = []
         for view in views:
-            weights = torch.stack(of_layer).mean(0) if view.layer is None else of_layer[view.layer]
+            weights = torch.stack(layer_weights).mean(0) if view.layer is None else layer_weights[view.layer]
             if view.shift:
                 weights = F.pad(weights[:, 1:], (0, 0, 0, 1))
             by_column = weights.new_zeros(*weights.shape[:2], source_words + 1)
             by_column.scatter_add_(2, column[:, None].expand_as(weights), weights)
             by_word = weights.new_zeros(len(read), target_words + 1, source_words + 1)
             by_word.scatter_add_(1, row[:, :, None].expand_as(by_column), by_column)
-            found.append(links_to_the_most(by_word))
-        return found
+            links_by_view.append(links_to_the_most(by_word))
+        return links_by_view
 
     def clean(self, words: list[str]) -> list[str]:
         return [self.cleaning.normalize_text(word) for word in words]
@@ -119,8 +119,8 @@ def links_to_the_most(weights: Float[Tensor, "pairs target_words_and_end source_
     """Return the links of each pair, of the target words whose highest weight is on a source word."""
     most, best = weights.max(-1)
     linked = ((best < weights.shape[2] - 1) & (most > 0))[:, :-1].cpu().numpy()
-    of_word = best.cpu().numpy()
-    return [[(int(of_word[pair, word]), int(word)) for word in of.nonzero()[0]] for pair, of in enumerate(linked)]
+    best_source = best.cpu().numpy()
+    return [[(int(best_source[pair, word]), int(word)) for word in of.nonzero()[0]] for pair, of in enumerate(linked)]
 
 
 def load_aligner(file: Path, languages: tuple[str, str], trust: Trust = ()) -> Aligner:
@@ -135,10 +135,10 @@ def load_aligner(file: Path, languages: tuple[str, str], trust: Trust = ()) -> A
     """
     with torch.random.fork_rng():  # weights are drawn before they are loaded
         loaded = load(str(file), trust)
-    found = loaded.config["data"]["source_language"], loaded.config["data"]["target_language"]
-    if found != languages:
+    run_languages = loaded.config["data"]["source_language"], loaded.config["data"]["target_language"]
+    if run_languages != languages:
         raise UserError(
-            f"guided_alignment.runs=[FORWARD,REVERSE]: {file} translates from {' to '.join(found)}, and must "
+            f"guided_alignment.runs=[FORWARD,REVERSE]: {file} translates from {' to '.join(run_languages)}, and must "
             f"translate from {' to '.join(languages)}; give another run"
         )
     model = loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
@@ -169,10 +169,10 @@ def attention_links(
         by_forward, by_reverse = agreeing_views(forward, reverse, sources, targets)
         for rows in batches(sources, targets):
             sides = [sources[row] for row in rows], [targets[row] for row in rows]
-            (found,) = forward.links(*sides, [by_forward])
-            (found_in_reverse,) = reverse.links(*sides[::-1], [by_reverse])
-            for row, of_forward, of_reverse in zip(rows, found, found_in_reverse, strict=True):
-                links[row] = symmetrize(of_forward, turned(of_reverse), method)
+            (forward_by_pair,) = forward.links(*sides, [by_forward])
+            (reverse_by_pair,) = reverse.links(*sides[::-1], [by_reverse])
+            for row, forward_links, reverse_links in zip(rows, forward_by_pair, reverse_by_pair, strict=True):
+                links[row] = symmetrize(forward_links, turned(reverse_links), method)
             done += len(rows)
             advance(done)
     return links
@@ -186,17 +186,19 @@ def agreeing_views(forward: Aligner, reverse: Aligner, sources: Words, targets: 
     """
     sample = range(0, len(sources), max(1, len(sources) // SAMPLE))
     both = [sources[row] for row in sample], [targets[row] for row in sample]
-    found: tuple[list[set[tuple[int, Link]]], ...] = tuple([set() for _ in one.views()] for one in (forward, reverse))
+    link_sets: tuple[list[set[tuple[int, Link]]], ...] = tuple(
+        [set() for _ in one.views()] for one in (forward, reverse)
+    )
     for rows in batches(*both):
         sides = [both[0][row] for row in rows], [both[1][row] for row in rows]
-        for sets, links in zip(found[0], forward.links(*sides, forward.views()), strict=True):
-            sets.update((row, link) for row, of_pair in zip(rows, links, strict=True) for link in of_pair)
-        for sets, links in zip(found[1], reverse.links(*sides[::-1], reverse.views()), strict=True):
-            sets.update((row, link) for row, of_pair in zip(rows, links, strict=True) for link in turned(of_pair))
+        for sets, links in zip(link_sets[0], forward.links(*sides, forward.views()), strict=True):
+            sets.update((row, link) for row, pair_links in zip(rows, links, strict=True) for link in pair_links)
+        for sets, links in zip(link_sets[1], reverse.links(*sides[::-1], reverse.views()), strict=True):
+            sets.update((row, link) for row, pair_links in zip(rows, links, strict=True) for link in turned(pair_links))
     shares = {
         (one, other): 2 * len(a & b) / max(1, len(a) + len(b))
-        for one, a in zip(forward.views(), found[0], strict=True)
-        for other, b in zip(reverse.views(), found[1], strict=True)
+        for one, a in zip(forward.views(), link_sets[0], strict=True)
+        for other, b in zip(reverse.views(), link_sets[1], strict=True)
     }
     best = max(shares, key=lambda views: shares[views])
     log.info(f"both directions agree most, on {shares[best]:.0%} of their links, by {best[0]}, and by {best[1]}")

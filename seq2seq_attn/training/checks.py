@@ -175,8 +175,8 @@ def check_same_model(resumed: Resumed, module: TranslationModule) -> None:
         )
 
 
-def is_equal(saved: Any, own: Tensor) -> bool:
-    return isinstance(saved, Tensor) and saved.dtype == own.dtype and torch.equal(saved, own)
+def is_equal(saved: Any, current: Tensor) -> bool:
+    return isinstance(saved, Tensor) and saved.dtype == current.dtype and torch.equal(saved, current)
 
 
 def shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:

@@ -32,8 +32,8 @@ def ensemble_cross_entropy(
         rows = slice(start, start + CHUNK)
         log_probs = log_mean_probability(
             [
-                at_least_float32(model.logits(of_model[rows])).log_softmax(-1)
-                for model, of_model in zip(models, hidden, strict=True)
+                at_least_float32(model.logits(model_hidden[rows])).log_softmax(-1)
+                for model, model_hidden in zip(models, hidden, strict=True)
             ]
         )
         reference = target[rows, None]
@@ -43,5 +43,7 @@ def ensemble_cross_entropy(
     token_nll = torch.cat(nll)
     by_token = (1 - smoothing) * token_nll + smoothing * torch.cat(uniform)
     loss = Loss(by_token.sum(), token_nll.sum(), token_nll, by_token, len(target), correct)
-    weights = {f"{slot}/{n}": of_slot for n, one in enumerate(decoded) for slot, of_slot in one.weights.items()}
+    weights = {
+        f"{slot}/{n}": slot_weights for n, one in enumerate(decoded) for slot, slot_weights in one.weights.items()
+    }
     return loss, decoded[0]._replace(weights=weights)

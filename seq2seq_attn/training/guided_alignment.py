@@ -173,13 +173,13 @@ class GuidedAlignment:
         else:
             languages = (corpus.source_language, corpus.target_language)
             forward, reverse = (
-                load_aligner(file, of_run, trust)
-                for file, of_run in zip(self._checkpoints(), (languages, languages[::-1]), strict=True)
+                load_aligner(file, run_languages, trust)
+                for file, run_languages in zip(self._checkpoints(), (languages, languages[::-1]), strict=True)
             )
             links = attention_links(forward, reverse, sources, targets, self.symmetrization)
         words = np.array([(len(source), len(target)) for source, target in zip(sources, targets, strict=True)])
-        counts = np.array([len(of_pair) for of_pair in links])
-        pairs = np.array([link for of_pair in links for link in of_pair], np.int64).reshape(-1, 2)
+        counts = np.array([len(pair_links) for pair_links in links])
+        pairs = np.array([link for pair_links in links for link in pair_links], np.int64).reshape(-1, 2)
         row, ends = 0, np.cumsum([0, *counts])
         for name in splits:
             end = row + len(corpus.splits[name])

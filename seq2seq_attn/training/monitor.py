@@ -45,12 +45,12 @@ def validation_figures(composed: DictConfig) -> dict[str, str]:
     metrics: dict[Any, Any] = {
         name: get_class(options._target_) for name, options in (composed.get("metric") or {}).items()
     }
-    found = {
+    metric_modes = {
         f"val/{name}": "max" if metric.higher_is_better else "min"
         for name, metric in metrics.items()
         if not metric.scores_whole_test
     }
-    return found | OF_EVERY_RUN | ({} if composed.model.get("encoder") else OF_LANGUAGE_MODEL)
+    return metric_modes | OF_EVERY_RUN | ({} if composed.model.get("encoder") else OF_LANGUAGE_MODEL)
 
 
 def check_figure(option: str, figure: object, known: dict[str, str]) -> None:

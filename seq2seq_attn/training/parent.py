@@ -103,10 +103,10 @@ def choose_parent(overrides: Sequence[str]) -> list[str]:
         raise UserError(f"{OPTION} takes one run, of which the model is composed; start one sweep for each run")
     needed = ("resume", "hydra.run.dir", "trust", OPTION)
     values: dict[str, Any] = {key: override.value() for key, override in typed.items() if key in needed}
-    own = None
+    latest = None
     if values.get("resume") == "auto" and "hydra.run.dir" in values:
-        own = read_latest(given_path(values["hydra.run.dir"], "hydra.run.dir") / "checkpoints")
-    file, content = own or (find_checkpoint(str(values[OPTION]), OPTION), None)
+        latest = read_latest(given_path(values["hydra.run.dir"], "hydra.run.dir") / "checkpoints")
+    file, content = latest or (find_checkpoint(str(values[OPTION]), OPTION), None)
     trusted = values.get("trust") or []
     trust = list(map(str, trusted if isinstance(trusted, list) else [trusted]))
     store_parts(read_checkpoint(file, content), file, typed, trust=trust)
@@ -306,8 +306,8 @@ def warn_of_other_text(parent: Parent, corpus: LoadedCorpus, train: EncodedSplit
     if parent.loaded.config.get("objective") is not None:
         data = {"source_language": corpus.source_language, "target_language": corpus.target_language}
     languages = f"{data['source_language']} → {data['target_language']}"
-    if languages != (own := f"{corpus.source_language} → {corpus.target_language}"):
-        log.warning(f"{parent.file} translates {languages}, and this corpus is {own}")
+    if languages != (corpus_languages := f"{corpus.source_language} → {corpus.target_language}"):
+        log.warning(f"{parent.file} translates {languages}, and this corpus is {corpus_languages}")
     sample = train.shard(0)
     for side, ids in (("source", sample.source_ids), ("target", sample.target_ids)):
         share = float((ids == SentencePieceTokenizer.unk_id).mean())

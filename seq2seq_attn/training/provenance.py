@@ -91,8 +91,8 @@ def parameters_by_part(model: EncoderDecoder, frozen: bool = False) -> dict[str,
         if not (frozen and parameter.requires_grad):
             counts[name.partition(".")[0]] += parameter.numel()
     attentions = nn.ModuleList(part for part in model.modules() if isinstance(part, AttentionLayer))
-    of_attention = sum(p.numel() for p in attentions.parameters() if not (frozen and p.requires_grad))
-    return dict(counts) | ({"of which attention": of_attention} if of_attention else {}) | {"all": counts.total()}
+    attention_count = sum(p.numel() for p in attentions.parameters() if not (frozen and p.requires_grad))
+    return dict(counts) | ({"of which attention": attention_count} if attention_count else {}) | {"all": counts.total()}
 
 
 def provenance(corpus: LoadedCorpus) -> dict[str, Any]:

@@ -73,8 +73,8 @@ def drawn_loss(
     Args:
         loss_by_token: of each real target token, in nats, sentence by sentence (see `Loss`).
     """
-    log_prob = of_sentences(batch, decoded.log_prob, decoded.source_log_prob)
-    entropy = of_sentences(batch, decoded.entropy, decoded.source_entropy)
+    log_prob = sum_by_sentence(batch, decoded.log_prob, decoded.source_log_prob)
+    entropy = sum_by_sentence(batch, decoded.entropy, decoded.source_entropy)
     if log_prob is None or entropy is None:
         return None
     sentence = batch.target_mask.nonzero()[:, 0]
@@ -82,7 +82,7 @@ def drawn_loss(
     return reinforce(-loss, batch.target_lengths, log_prob, entropy)
 
 
-def of_sentences(
+def sum_by_sentence(
     batch: Batch, target: Float[Tensor, "batch target"] | None, source: Float[Tensor, "batch source"] | None
 ) -> Float[Tensor, "batch"] | None:
     """Return the sums over the real positions of both sides; None where neither has any."""

@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.decoder.decoder import Decoded
-from seq2seq_attn.distributed.collectives import of_all_ranks
+from seq2seq_attn.distributed.collectives import gather_from_ranks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.metric.aer import AER
@@ -209,19 +209,21 @@ class TranslationModule(pl.LightningModule):
                 self.attention_entropy.update(entropy[batch.target_mask])
 
     def on_test_epoch_end(self) -> None:
-        shares = of_all_ranks((self.translations, self.decode_seconds))
+        shares = gather_from_ranks((self.translations, self.decode_seconds))
         self.decode_seconds = max(seconds for _, seconds in shares)
         for name in self.test_names:
-            self.translations[name] = {row: text for found, _ in shares for row, text in found[name].items()}
+            self.translations[name] = {
+                row: text for translations, _ in shares for row, text in translations[name].items()
+            }
             self._score_whole_test(name)
             self._log_metrics(name)
 
     def translate(self, batch: Batch) -> list[str]:
         """Return the search's translations of a batch, detokenised."""
         tokenizer, started = self.tokenizer, time.perf_counter()
-        found = self.search(self.model, batch.source, batch.source_mask, TargetVocabulary.of(tokenizer))
+        hypotheses = self.search(self.model, batch.source, batch.source_mask, TargetVocabulary.of(tokenizer))
         self.decode_seconds += time.perf_counter() - started
-        return tokenizer.decode_target([best.token_ids for best, *_ in found])
+        return tokenizer.decode_target([best.token_ids for best, *_ in hypotheses])
 
     @property
     def epoch_number(self) -> int:

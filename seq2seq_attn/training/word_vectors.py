@@ -50,8 +50,8 @@ def copy_word_vectors(model: EncoderDecoder, tokenizer: SentencePieceTokenizer, 
             continue
         file = given_path(files[side], f"model.{side}_embedding_file")
         words = starting_words(pieces)
-        found = read_vectors(file, {form for word in words.values() for form in forms(word)}, embedding.embedding_dim)
-        rows = {i: next((found[form] for form in forms(word) if form in found), None) for i, word in words.items()}
+        vectors = read_vectors(file, {form for word in words.values() for form in forms(word)}, embedding.embedding_dim)
+        rows = {i: next((vectors[form] for form in forms(word) if form in vectors), None) for i, word in words.items()}
         known = {i: vector for i, vector in rows.items() if vector is not None}
         if not known:
             raise UserError(f"{file} has none of the {len(words):,} words of the {side} vocabulary; give another file")
@@ -80,7 +80,7 @@ def read_vectors(file: Path, wanted: set[bytes], dim: int) -> Vectors:
     Raises:
         UserError: with the line, if it has another number of values or one that is not a finite number.
     """
-    found: Vectors = {}
+    vectors: Vectors = {}
     number = 0
     for number, line in enumerate(read_lines(file), start=1):
         word, _, values = line.rstrip().partition(b" ")
@@ -89,8 +89,8 @@ def read_vectors(file: Path, wanted: set[bytes], dim: int) -> Vectors:
             width = int(values)  # word2vec's header: number of words and width
         elif width > dim and number > 1:
             continue  # a word with blanks in it, which no token is
-        elif width == dim and word in wanted and word not in found:
-            found[word] = vector_of(values, file, number)
+        elif width == dim and word in wanted and word not in vectors:
+            vectors[word] = vector_of(values, file, number)
         if width != dim:
             raise UserError(
                 f"{file}, line {number}: a vector of {width} numbers for embeddings of {dim}; give a file of that "
@@ -98,7 +98,7 @@ def read_vectors(file: Path, wanted: set[bytes], dim: int) -> Vectors:
             )
     if number == 0:
         raise UserError(f"{file} is empty; give word vectors in the text format of word2vec or GloVe")
-    return found
+    return vectors
 
 
 def vector_of(values: bytes, file: Path, number: int) -> Float32[np.ndarray, "dim"]:

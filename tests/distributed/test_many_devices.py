@@ -23,7 +23,7 @@ from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.data_module import TranslationDataModule, as_is
 from seq2seq_attn.data.word_links import WordLinks, write_links
-from seq2seq_attn.distributed.collectives import of_all_ranks, sum_over_ranks
+from seq2seq_attn.distributed.collectives import gather_from_ranks, sum_over_ranks
 from seq2seq_attn.process import quieten
 from seq2seq_attn.scheduler.schedule import inverse_sqrt
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -289,10 +289,10 @@ def spoken() -> tuple[list[float], list[str]]:
     mine = torch.tensor([1.0, 10.0**rank])
     total = sum_over_ranks(mine)
     assert mine.tolist() == [1.0, 10.0**rank]
-    return total.tolist(), of_all_ranks(f"rank {rank}")
+    return total.tolist(), gather_from_ranks(f"rank {rank}")
 
 
 def test_ranks_hear_each_other_in_order(tmp_path: Path) -> None:
     assert on_ranks(3, spoken, tmp_path) == [([3.0, 111.0], ["rank 0", "rank 1", "rank 2"])] * 3
     assert sum_over_ranks(torch.tensor([7.0])).tolist() == [7.0]
-    assert of_all_ranks("alone") == ["alone"]
+    assert gather_from_ranks("alone") == ["alone"]

@@ -17,7 +17,7 @@ from configs import ROOT
 from distributed.ranks import on_ranks
 
 from seq2seq_attn.distributed.run_folder import VARIABLE, announce, first_run_dir, shared_run_dir
-from seq2seq_attn.distributed.sweep_job import of_one_job
+from seq2seq_attn.distributed.sweep_job import job_arguments
 from seq2seq_attn.errors import UserError
 
 SLURM = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODELIST": "127.0.0.1", "SLURM_NODEID": "0"}
@@ -79,7 +79,7 @@ def test_a_node_started_by_hand_must_be_told(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_job_of_a_sweep_has_the_flags_of_the_sweep_and_its_own_overrides() -> None:
     typed = ["--config-dir", "mine", "-m", "seed=1,2", "~logger", "hydra.sweep.dir=there", "--config-path=conf"]
-    assert of_one_job(typed, ["seed=2", "~logger"]) == [
+    assert job_arguments(typed, ["seed=2", "~logger"]) == [
         "--config-dir",
         "mine",
         "--config-path=conf",

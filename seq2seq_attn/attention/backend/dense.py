@@ -34,8 +34,8 @@ def allowed_pairs(
         query, keys = request.prepared[0].detach(), request.memory.keys[0].detach()
         if keys.shape[1] != query.shape[1]:  # several heads of queries share one of keys
             keys = keys.repeat_interleave(query.shape[1] // keys.shape[1], 1)
-        own = positions.query if request.self_attention else None
-        allowed = intersect_masks(allowed, parts.pattern.select(query, keys, allowed, own))
+        query_position = positions.query if request.self_attention else None
+        allowed = intersect_masks(allowed, parts.pattern.select(query, keys, allowed, query_position))
     elif centre is not None:
         allowed = intersect_masks(allowed, parts.pattern.allowed(centre, positions.key)[:, None])
     return intersect_masks(allowed, parts.score.visible(positions))

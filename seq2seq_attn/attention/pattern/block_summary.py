@@ -63,5 +63,5 @@ class BlockSummaryPattern(TiledPattern):
         return self.block_length, self.num_summary, self.length_ratio
 
     def sees(self, centre: Int[Tensor, "..."], key: Int[Tensor, "..."]) -> Bool[Tensor, "..."]:
-        own = centre // self.block_length == key // self.block_length
-        return own | (key % self.block_length >= self.block_length - self.num_summary)
+        same_block = centre // self.block_length == key // self.block_length
+        return same_block | (key % self.block_length >= self.block_length - self.num_summary)

@@ -83,6 +83,6 @@ class LocationSensitiveScore(ReadsHistory, Score):
         batch, heads, target, source = weights.shape
         if source == 0:  # a convolution refuses it
             return weights.new_zeros(batch, heads, target, 0, self.additive.vector.shape[1])
-        found = self.convolution(weights.transpose(1, 2).flatten(0, 1))  # (batch * target, heads * filters, source)
-        found = found.view(batch, target, heads, self.num_filters, source).permute(0, 2, 1, 4, 3)
-        return self.from_features(found.flatten(2, 3)).unflatten(2, (target, source))
+        convolved = self.convolution(weights.transpose(1, 2).flatten(0, 1))  # (batch * target, heads * filters, source)
+        convolved = convolved.view(batch, target, heads, self.num_filters, source).permute(0, 2, 1, 4, 3)
+        return self.from_features(convolved.flatten(2, 3)).unflatten(2, (target, source))

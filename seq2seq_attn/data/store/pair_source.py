@@ -158,8 +158,8 @@ def line_blocks(file: Path, *, carriage_returns: bool = False) -> Iterator[tuple
             if head:
                 check_head(file, buffer, carriage_returns)
                 buffer, head = buffer.removeprefix(UTF_8_MARK), False
-            found = np.flatnonzero(np.frombuffer(buffer, np.uint8) == ord("\n")) + (len(held) + 1)
-            held, ends = held + buffer, np.concatenate([ends, found])
+            new_ends = np.flatnonzero(np.frombuffer(buffer, np.uint8) == ord("\n")) + (len(held) + 1)
+            held, ends = held + buffer, np.concatenate([ends, new_ends])
             start, taken = 0, 0
             while len(ends) - taken >= CHUNK_LINES:
                 taken += CHUNK_LINES

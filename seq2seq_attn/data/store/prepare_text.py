@@ -159,9 +159,9 @@ def first_occurrences(parts: list[Part], folder: Path) -> list[Bool[np.ndarray, 
         partitions: Any = [(np.concatenate([column(part, "pair_hash") for part in parts]), np.arange(rows))]
     else:
         partitions = partitioned(parts, starts, bits, folder)
-    for found, positions in partitions:
-        order = np.argsort(found, kind="stable")  # rows with the same hash keep their order
-        again = np.flatnonzero(found[order][1:] == found[order][:-1]) + 1
+    for pair_hashes, positions in partitions:
+        order = np.argsort(pair_hashes, kind="stable")  # rows with the same hash keep their order
+        again = np.flatnonzero(pair_hashes[order][1:] == pair_hashes[order][:-1]) + 1
         new[positions[order[again]]] = False
     return np.split(new, starts[1:-1])
 
@@ -175,9 +175,9 @@ def partitioned(
     with ExitStack() as opened:
         streams = [opened.enter_context(file.open("wb", 1 << 16)) for file in files]
         for part, start in zip(parts, starts, strict=False):
-            found = column(part, "pair_hash")
-            records = np.stack([found, np.arange(start, start + part.rows).astype(np.uint64)], axis=1)
-            buckets = (found >> np.uint64(64 - bits)).astype(np.int64)
+            pair_hashes = column(part, "pair_hash")
+            records = np.stack([pair_hashes, np.arange(start, start + part.rows).astype(np.uint64)], axis=1)
+            buckets = (pair_hashes >> np.uint64(64 - bits)).astype(np.int64)
             order = np.argsort(buckets, kind="stable")
             fences = np.searchsorted(buckets[order], np.arange((1 << bits) + 1))
             for stream, begin, end in zip(streams, fences[:-1], fences[1:], strict=True):
@@ -319,9 +319,9 @@ def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, "_"]], chosen:
     versions: dict[str, list[Pair]] = {}
     by_hash: dict[int, str] = {}
     for part, mask in zip(parts, kept, strict=True):
-        found = column(part, "source_hash")
-        rows = np.flatnonzero(mask & np.isin(found, chosen))
-        for pair, key in zip(read_pairs(part, rows), found[rows].tolist(), strict=True):
+        source_hashes = column(part, "source_hash")
+        rows = np.flatnonzero(mask & np.isin(source_hashes, chosen))
+        for pair, key in zip(read_pairs(part, rows), source_hashes[rows].tolist(), strict=True):
             versions.setdefault(pair.source, []).append(pair)
             by_hash.setdefault(key, pair.source)
     first = [versions[by_hash[key]] for key in chosen.tolist()]

@@ -106,12 +106,12 @@ class References(Texts):
         self._targets = Texts(files, rows, "target")
 
     def _value(self, number: int, row: int) -> Any:
-        found = super()._value(number, row)
-        return [self._targets._value(number, row)] if found is None else found
+        references = super()._value(number, row)
+        return [self._targets._value(number, row)] if references is None else references
 
     def _values(self, number: int, start: int, end: int) -> list[Any]:
         pairs = zip(super()._values(number, start, end), self._targets._values(number, start, end), strict=True)
-        return [[target] if found is None else found for found, target in pairs]
+        return [[target] if references is None else references for references, target in pairs]
 
 
 def stored_corpus(
