@@ -327,7 +327,7 @@ def alignment_of(folder: Path, pairs: list[AlignedPair]) -> dict[str, Any]:
         "heads": list(dict.fromkeys(map(str, chosen))),
         "guided": guided is not None,
         **agreement(links, pairs)._asdict(),
-        "pharaoh": [to_pharaoh(of_pair) for of_pair in links],
+        "pharaoh": [to_pharaoh(pair_links) for pair_links in links],
     }
 
 
@@ -337,8 +337,8 @@ def sides(pair: AlignedPair) -> tuple[list[str], list[str]]:
 
 def links_by(heads: Heads, maps: Sequence[WordMaps], extraction: Extraction, turned: bool) -> list[list[Link]]:
     """Return the links of each pair by some heads, English first."""
-    links = [attended_links(of_pair, heads, extraction) for of_pair in maps]
-    return [[link[::-1] for link in of_pair] for of_pair in links] if turned else links
+    links = [attended_links(pair_maps, heads, extraction) for pair_maps in maps]
+    return [[link[::-1] for link in pair_links] for pair_links in links] if turned else links
 
 
 def best_heads(candidates: dict[Heads, list[list[Link]]], pairs: list[AlignedPair], half: int) -> Heads:

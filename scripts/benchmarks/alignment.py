@@ -70,8 +70,10 @@ def fast_align_links(sources: Sentences, targets: Sentences) -> list[list[Link]]
     for _ in range(ITERATIONS):
         model.train()
     model.end_training()
-    found = model.get_best_alignments(sources, targets)
-    return [[(int(source), int(target)) for source, target in np.argwhere(matrix.to_numpy())] for _, matrix in found]
+    alignments = model.get_best_alignments(sources, targets)
+    return [
+        [(int(source), int(target)) for source, target in np.argwhere(matrix.to_numpy())] for _, matrix in alignments
+    ]
 
 
 ALIGNERS: dict[str, Aligner] = {"eflomal": align_words, "fast_align": fast_align}
@@ -103,12 +105,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         seconds[name] = time.perf_counter() - started
         links = dict(zip(("forward", "reverse"), directions, strict=True))
         both = list(zip(*directions, strict=True))
-        links |= {method: [symmetrize(*of_pair, method) for of_pair in both] for method in METHODS}
+        links |= {method: [symmetrize(*pair_links, method) for pair_links in both] for method in METHODS}
         for how in ("forward", "reverse", WRITTEN):
-            lines = "".join(f"{to_pharaoh(of_pair)}\n" for of_pair in links[how])
+            lines = "".join(f"{to_pharaoh(pair_links)}\n" for pair_links in links[how])
             (given.output / f"{name}.{how}").write_text(lines, encoding="ascii")
-        for how, of_pairs in links.items():
-            judged[f"{name}, {how}"] = agreement([of_pairs[row] for row in dev_rows], dev)
+        for how, predicted in links.items():
+            judged[f"{name}, {how}"] = agreement([predicted[row] for row in dev_rows], dev)
     report(given.output / "alignment.json", judged, seconds, len(train))
 
 
@@ -161,7 +163,7 @@ def write_bitext(folder: Path, split: str, pairs: Pairs) -> None:
 
 def report(file: Path, judged: dict[str, Agreement], seconds: dict[str, float], pairs: int) -> None:
     """Print the error rates, and write them."""
-    results = {name: found._asdict() for name, found in judged.items()}
+    results = {name: metrics._asdict() for name, metrics in judged.items()}
     file.write_text(json.dumps({"pairs": pairs, "seconds": seconds, "alignment": results}, indent=2) + "\n")
     plain_console().print(agreement_table(judged))
     print(f"{pairs:,} pairs; wrote {file}")

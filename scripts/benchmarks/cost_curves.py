@@ -223,7 +223,7 @@ def measure(case: Row, options: argparse.Namespace) -> Row:
         names = dict.fromkeys((case.preset, REFERENCE))
         layers = {name: build(name, case.length, options) for name in names}
         steps = {name: partial(step, layer, x, case.causal) for name, layer in layers.items()}
-        found = fastest(steps, repeats=options.repeats, least=options.least, seconds=options.seconds)
+        fastest_seconds = fastest(steps, repeats=options.repeats, least=options.least, seconds=options.seconds)
         memory = peak(steps[case.preset], x.device)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
@@ -231,8 +231,8 @@ def measure(case: Row, options: argparse.Namespace) -> Row:
         return case._replace(outcome=OUT_OF_MEMORY)
     kept = itertools.chain(layers[case.preset].parameters(), layers[case.preset].buffers())
     return case._replace(
-        seconds=float(f"{found[case.preset]:.4g}"),
-        reference_seconds=float(f"{found[REFERENCE]:.4g}"),
+        seconds=float(f"{fastest_seconds[case.preset]:.4g}"),
+        reference_seconds=float(f"{fastest_seconds[REFERENCE]:.4g}"),
         memory=memory + sum(one.numel() * one.element_size() for one in kept),
     )
 
@@ -325,11 +325,11 @@ def command(options: argparse.Namespace) -> str:
 
 
 def table(rows: list[Row], families: dict[str, str], cell: Callable[[Row], str]) -> str:
-    found = {(row.preset, row.length): row.outcome or cell(row) for row in rows}
+    cells = {(row.preset, row.length): row.outcome or cell(row) for row in rows}
     lengths = sorted({row.length for row in rows})
     lines = [["family", "preset", *map(str, lengths)], [":--", ":--", *["--:"] * len(lengths)]]
     for preset in sorted({row.preset for row in rows}, key=lambda preset: (FAMILIES.index(families[preset]), preset)):
-        lines.append([families[preset], f"`{preset}`", *(found.get((preset, length), "–") for length in lengths)])
+        lines.append([families[preset], f"`{preset}`", *(cells.get((preset, length), "–") for length in lengths)])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 

@@ -50,8 +50,8 @@ class PlainTransformer:
         x = self.model.embed_source(tokens) * self.model.scale + self.table[: tokens.shape[1]]
         for layer in self.read:
             query, keys, values = self.split(F.linear(layer.attention_residual.before(x), *self.packed[layer]), 3)
-            found = F.scaled_dot_product_attention(query, keys, values, mask[:, None, None])
-            x = x + output(layer.attention, found)
+            attended = F.scaled_dot_product_attention(query, keys, values, mask[:, None, None])
+            x = x + output(layer.attention, attended)
             x = x + layer.feed_forward(layer.feed_forward_residual.before(x))
         x = self.model.encoder.norm(x)
         return [self.split(F.linear(x, *self.source[layer]), 2) for layer in self.write]
@@ -68,8 +68,8 @@ class PlainTransformer:
             grown.append((key, value))
             x = x + output(layer.self_attention, F.scaled_dot_product_attention(query, key, value))
             (query,) = self.split(layer.cross_attention.score.project_query(layer.cross_residual.before(x)), 1)
-            found = F.scaled_dot_product_attention(query, *sources[i], mask[:, None, None])
-            x = x + output(layer.cross_attention, found)
+            attended = F.scaled_dot_product_attention(query, *sources[i], mask[:, None, None])
+            x = x + output(layer.cross_attention, attended)
             x = x + layer.feed_forward(layer.feed_forward_residual.before(x))
         return self.model.output(self.model.decoder.norm(x)[:, 0]), grown
 
@@ -108,7 +108,7 @@ class PlainTransformer:
         totals[:, 0] = 0.0
         written = torch.empty(batch, size, 0, dtype=torch.long)
         best, count = torch.full((batch,), -torch.inf), torch.zeros(batch, dtype=torch.long)
-        found: list[list[int]] = [[] for _ in range(batch)]
+        token_ids: list[list[int]] = [[] for _ in range(batch)]
         for position in range(most + 1):
             logits, caches = self.step(last, position, caches, sources, mask)
             log_probs = logits.log_softmax(-1)
@@ -125,7 +125,7 @@ class PlainTransformer:
             at_best = at_best / ((6 + position) / 6) ** alpha
             for row in (at_best > best[sentences]).nonzero()[:, 0].tolist():
                 best[sentences[row]] = at_best[row]
-                found[sentences[row]] = written[row, beam[row, which[row]]].tolist()
+                token_ids[sentences[row]] = written[row, beam[row, which[row]]].tolist()
             order = ended.int().argsort(dim=-1, stable=True)[:, :size]
             totals = top.where(~ended, -torch.inf).gather(-1, order)
             beam, token = beam.gather(-1, order), token.gather(-1, order)
@@ -139,7 +139,7 @@ class PlainTransformer:
                 sources, mask = picked(sources, rows), mask[rows]
             caches = picked(caches, rows)
             sentences, totals, last = sentences[kept], totals[kept], token[kept].flatten()
-        return found
+        return token_ids
 
 
 def packed(attention: nn.Module, parts: int) -> tuple[Tensor, Tensor | None]:
@@ -151,8 +151,8 @@ def packed(attention: nn.Module, parts: int) -> tuple[Tensor, Tensor | None]:
     return weight, torch.cat([linear.bias for linear in linears]).detach()
 
 
-def output(attention: nn.Module, found: Tensor) -> Tensor:
-    return attention.project_output[0](found.transpose(1, 2).flatten(2))
+def output(attention: nn.Module, attended: Tensor) -> Tensor:
+    return attention.project_output[0](attended.transpose(1, 2).flatten(2))
 
 
 def picked(pairs: list[Pair], rows: Tensor) -> list[Pair]:

@@ -105,7 +105,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         if "ctranslate2" in options.peers:
             export(loaded, folder / "ctranslate2")
         programs = {
-            program: stack.enter_context(own_process(program, options, folder))
+            program: stack.enter_context(program_process(program, options, folder))
             for program in ("ours", *options.peers)
             if program not in ("processes", "joeynmt")
         }
@@ -135,7 +135,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def own_process(name: str, options: argparse.Namespace, folder: Path) -> ProcessPoolExecutor:
+def program_process(name: str, options: argparse.Namespace, folder: Path) -> ProcessPoolExecutor:
     """Return a process that holds one program, with the weights of the run.
 
     Each has its own: in one process, torch and CTranslate2 take about twice as long once both have started threads.
@@ -218,8 +218,8 @@ def several_processes(options: argparse.Namespace) -> Way:
 
     def way(lines: list[str], kind: str) -> tuple[float, list[str]]:
         began = time.perf_counter()
-        found = translator.translate(lines, search=searches[kind], batch_sentences=options.batch)
-        return time.perf_counter() - began, [one.text for one in found]
+        translations = translator.translate(lines, search=searches[kind], batch_sentences=options.batch)
+        return time.perf_counter() - began, [one.text for one in translations]
 
     return way
 
@@ -246,12 +246,12 @@ def ctranslate2(options: argparse.Namespace, folder: Path) -> tuple[Way, Step]:
     exported = CTranslate2Engine([str(folder / "ctranslate2")], device=torch.device("cpu"), num_threads=options.threads)
 
     def decode(sources: Tokens, kind: str) -> Tokens:
-        found, lengths = [list[int]()] * len(sources), [len(tokens) + 1 for tokens in sources]
+        token_ids, lengths = [list[int]()] * len(sources), [len(tokens) + 1 for tokens in sources]
         for rows in cut_batches(lengths, batch_sentences=options.batch, batch_tokens=None, hypotheses=1):
             decoded = exported([sources[row] for row in rows], searches[kind])
             for row, (best, *_) in zip(rows, decoded, strict=True):
-                found[row] = best.token_ids
-        return found
+                token_ids[row] = best.token_ids
+        return token_ids
 
     def step(lines: list[str], length: int) -> float:
         sources = exported.tokenizer.encode_source(lines)
@@ -347,15 +347,15 @@ def seconds_per_step(
 
     It is the fastest of up to three turns.
     """
-    found: dict[str, dict[int, float]] = {name: {} for name in programs}
+    fastest: dict[str, dict[int, float]] = {name: {} for name in programs}
     for length in options.lengths:
-        for name in [*found] * min(3, options.turns):
+        for name in [*fastest] * min(3, options.turns):
             time.sleep(REST)
             took = asked(programs[name], "step", lines, length)
-            found[name][length] = min(took, found[name].get(length, took))
-        times = ", ".join(f"{name} {1e3 * took[length]:.2f} ms" for name, took in found.items())
+            fastest[name][length] = min(took, fastest[name].get(length, took))
+        times = ", ".join(f"{name} {1e3 * took[length]:.2f} ms" for name, took in fastest.items())
         print(f"{length} tokens, per step: {times}", flush=True)
-    return found
+    return fastest
 
 
 if __name__ == "__main__":

@@ -100,11 +100,11 @@ def table(title: str, ways: dict[str, Any], sentences: int) -> str:
         "|:--|--:|--:|--:|--:|--:|--:|",
     ]
     ours = ways["ours"]["seconds"]
-    for name, found in sorted(ways.items(), key=lambda item: median(item[1]["seconds"])):
-        usual, best = median(found["seconds"]), min(found["seconds"])
+    for name, result in sorted(ways.items(), key=lambda item: median(item[1]["seconds"])):
+        usual, best = median(result["seconds"]), min(result["seconds"])
         lines.append(
             f"| {NAMES[name]} | {usual / median(ours):.2f} | {best / min(ours):.2f} | {sentences / usual:,.0f} | "
-            f"{sentences / best:,.0f} | {found['same']:.1%} | {found['bleu']:.2f} |"
+            f"{sentences / best:,.0f} | {result['same']:.1%} | {result['bleu']:.2f} |"
         )
     return "\n".join(lines)
 

@@ -43,17 +43,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def draw(maps: Sequence[tuple[str, SlotMap]]) -> Figure:
     """Return a row of maps with their titles; cells have one size."""
-    columns = [len(found.columns) for _, found in maps]
-    rows = max(len(found.rows) for _, found in maps)
+    columns = [len(slot_map.columns) for _, slot_map in maps]
+    rows = max(len(slot_map.rows) for _, slot_map in maps)
     figure = Figure(
         figsize=(sum(MARGIN + CELL * width for width in columns), MARGIN + CELL * rows), dpi=DPI, layout="constrained"
     )
     grid = figure.subplots(1, len(maps), squeeze=False, width_ratios=columns)[0]
-    for axes, (title, found) in zip(grid, maps, strict=True):
+    for axes, (title, slot_map) in zip(grid, maps, strict=True):
         axes.set_facecolor(NOTHING)
-        draw_map(axes, np.ma.masked_equal(found.weights[0], 0))
+        draw_map(axes, np.ma.masked_equal(slot_map.weights[0], 0))
         axes.set_aspect("equal", anchor="N")
-        tokens = [[readable(token) for token in side] for side in (found.columns, found.rows)]
+        tokens = [[readable(token) for token in side] for side in (slot_map.columns, slot_map.rows)]
         label(axes, *tokens, FONT_SIZE)
         axes.set_xlabel(title, fontsize=FONT_SIZE + 1, fontfamily=FONT)
     return figure

@@ -59,11 +59,11 @@ def table(programs: dict[str, Any]) -> str:
         "| | test BLEU | best validation BLEU | at minute | updates | parameters, M |",
         "|:--|--:|--:|--:|--:|--:|",
     ]
-    for name, found in programs.items():
-        best = max(found["curve"], key=lambda point: point["bleu"])
+    for name, result in programs.items():
+        best = max(result["curve"], key=lambda point: point["bleu"])
         lines.append(
-            f"| {NAMES[name]} | {found['test_bleu']:.1f} | {best['bleu']:.1f} | {best['minutes']:.1f} "
-            f"| {found['updates']:,} | {found['parameters'] / 1e6:.2f} |"
+            f"| {NAMES[name]} | {result['test_bleu']:.1f} | {best['bleu']:.1f} | {best['minutes']:.1f} "
+            f"| {result['updates']:,} | {result['parameters'] / 1e6:.2f} |"
         )
     return "\n".join(lines)
 
@@ -71,8 +71,8 @@ def table(programs: dict[str, Any]) -> str:
 def plot(programs: dict[str, Any], file: Path) -> None:
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     axes = figure.add_subplot()
-    for name, found in programs.items():
-        minutes, bleu = ([point[key] for point in found["curve"]] for key in ("minutes", "bleu"))
+    for name, result in programs.items():
+        minutes, bleu = ([point[key] for point in result["curve"]] for key in ("minutes", "bleu"))
         axes.plot(minutes, bleu, markersize=3, linewidth=1.2, label=NAMES[name], **STYLES[name])
     axes.set(xlabel="minutes since the command", ylabel="validation BLEU", xlim=(0, None), ylim=(0, None))
     axes.spines[["top", "right"]].set_visible(False)

@@ -60,9 +60,10 @@ def draw(file: Path) -> Path:
     results = json.loads(file.read_text(encoding="utf-8"))
     sizes, settings = results["sizes"], results["settings"]
     tables = [
-        table(TITLES[settings[size]["model"]].format(**shown(settings[size])), found) for size, found in sizes.items()
+        table(TITLES[settings[size]["model"]].format(**shown(settings[size])), by_threads)
+        for size, by_threads in sizes.items()
     ]
-    measured = {name for by_threads in sizes.values() for found in by_threads.values() for name in found}
+    measured = {name for by_threads in sizes.values() for by_program in by_threads.values() for name in by_program}
     text = TEXT.format(
         **shown(results["options"] | results["machine"] | next(iter(settings.values())))
         | {
@@ -84,8 +85,8 @@ def turns_of(sizes: dict[str, Any]) -> str:
     """Describe the number of turns and updates, for each size and number of threads if they differ."""
     groups: dict[str, list[str]] = {}
     for size, by_threads in sizes.items():
-        for threads, found in by_threads.items():
-            turns = found["ours"]["turns"]
+        for threads, by_program in by_threads.items():
+            turns = by_program["ours"]["turns"]
             many = f"{len(turns)} turns of {turns[0]['updates']} updates each"
             groups.setdefault(many, []).append(f"{literal(size)} with {threads} thread{'s' * (threads != '1')}")
     if len(groups) == 1:
@@ -105,10 +106,10 @@ def table(title: str, by_threads: dict[str, Any]) -> str:
     for name in sorted(first, key=lambda name: -speed(first[name], next(iter(by_threads)))):
         cells = [
             cell
-            for n, found in by_threads.items()
-            for cell in (f"{ratio(found[name], found['ours'], n):.2f}", f"{speed(found[name], n):,.0f}")
+            for n, by_program in by_threads.items()
+            for cell in (f"{ratio(by_program[name], by_program['ours'], n):.2f}", f"{speed(by_program[name], n):,.0f}")
         ]
-        programs = [found[name] for found in by_threads.values()]
+        programs = [by_program[name] for by_program in by_threads.values()]
         memory = max(program["peak_memory_bytes"] for program in programs) / 1e9
         started = min(program["start_seconds"] for program in programs)
         lines.append(
@@ -138,17 +139,17 @@ def padding(program: dict[str, Any]) -> float:
 
 def plot(sizes: dict[str, Any], settings: dict[str, Any], file: Path) -> None:
     """Draw a bar for each program and number of threads."""
-    most = max(len(found) for by_threads in sizes.values() for found in by_threads.values())
+    most = max(len(by_program) for by_threads in sizes.values() for by_program in by_threads.values())
     figure = Figure(figsize=(4.5 * len(sizes) + 1.5, 0.5 * most + 1.5), layout="constrained")
     axes = figure.subplots(1, len(sizes), squeeze=False)[0]
     for axis, (size, by_threads) in zip(axes, sizes.items(), strict=True):
-        for bar, (threads, found) in enumerate(by_threads.items()):
-            names = list(found)[::-1]
+        for bar, (threads, by_program) in enumerate(by_threads.items()):
+            names = list(by_program)[::-1]
             height = 0.8 / len(by_threads)
             positions = [row - 0.4 + height * (bar + 0.5) for row in range(len(names))]
             by = "processor time" if threads == "1" else "the clock"
             label = f"{threads} thread{'s' if threads != '1' else ''}, by {by}"
-            axis.barh(positions, [speed(found[name], threads) for name in names], height, label=label)
+            axis.barh(positions, [speed(by_program[name], threads) for name in names], height, label=label)
             axis.set_yticks(range(len(names)), [NAMES[name] for name in names])
         axis.set(xlabel="tokens a second", title=settings[size]["model"])
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(by_threads))

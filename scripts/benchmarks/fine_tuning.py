@@ -152,14 +152,14 @@ def score(name: str, seed: int, parent: Path, options: argparse.Namespace) -> fl
         if done.returncode:
             last = (folder / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
             raise UserError(f"{program.name} {' '.join(given)} failed: {' '.join(last)}")
-    found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-    return float(found["splits"]["test"]["bleu"] if name == "parent" else found["test/bleu"])
+    metrics: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+    return float(metrics["splits"]["test"]["bleu"] if name == "parent" else metrics["test/bleu"])
 
 
 def page(scores: dict[str, list[float]], options: argparse.Namespace) -> str:
     """Return the text of the page."""
     titles = ["row", *(f"seed {seed}" for seed in options.seeds), "mean ± standard deviation"]
-    rows = [[ROWS[name], *(f"{bleu:.1f}" for bleu in found), spread(found)] for name, found in scores.items()]
+    rows = [[ROWS[name], *(f"{bleu:.1f}" for bleu in bleus), spread(bleus)] for name, bleus in scores.items()]
     lines = [titles, [":--", *["--:"] * (len(titles) - 1)], *rows]
     commands = [
         f"python {'evaluate' if name == 'parent' else 'train'}.py {' '.join(overrides(name, 1, 'PARENT', 'FOLDER'))}"
@@ -191,10 +191,10 @@ def epochs_of(parents: Sequence[Path]) -> int:
     Raises:
         UserError: if they differ.
     """
-    found = {OmegaConf.load(parent / "config.yaml").trainer.max_epochs for parent in parents}
-    if len(found) > 1:
-        raise UserError(f"the parents were trained for {sorted(found)} epochs; give runs of equal length")
-    return int(found.pop())
+    epochs = {OmegaConf.load(parent / "config.yaml").trainer.max_epochs for parent in parents}
+    if len(epochs) > 1:
+        raise UserError(f"the parents were trained for {sorted(epochs)} epochs; give runs of equal length")
+    return int(epochs.pop())
 
 
 def gain(scores: dict[str, list[float]], over: str) -> str:

@@ -145,8 +145,8 @@ def first_jobs(homes: Sequence[str]) -> list[Job]:
     rounds = [[home.first for home in chosen], [home.own for home in chosen], everything]
     order = [
         Job(name, preset, SEEDS[0])
-        for of_round in rounds
-        for row in zip_longest(*of_round)
+        for home_presets in rounds
+        for row in zip_longest(*home_presets)
         for name, preset in zip(homes, row, strict=True)
         if preset is not None
     ]

@@ -271,7 +271,7 @@ def error_rate(run: Path, pairs: list[AlignedPair]) -> float:
     """Return the alignment error rate of the mean of all heads, in percent."""
     loaded = load(str(find_checkpoint(str(run))))
     maps = word_maps(loaded.model, loaded.tokenizer, [(pair.source, pair.target) for pair in pairs], loaded.config)
-    return agreement([attended_links(of_pair, Heads(), Extraction()) for of_pair in maps], pairs).error_rate
+    return agreement([attended_links(pair_maps, Heads(), Extraction()) for pair_maps in maps], pairs).error_rate
 
 
 def drawn_map(job: Job, folder: Path) -> dict[str, Any] | None:

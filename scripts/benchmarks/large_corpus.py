@@ -157,7 +157,7 @@ def start(options: argparse.Namespace, figures: dict[str, Any]) -> None:
             given = [*data_of(files, cache), *SHORT, "trainer.max_steps=1", f"hydra.run.dir={folder}"]
             done = measured(command("train", *given))
             times.setdefault(str(pairs), []).append(done)
-    figures["start"] = {pairs: middle(found[1:]) for pairs, found in times.items()}  # the first reads cold files
+    figures["start"] = {pairs: middle(runs[1:]) for pairs, runs in times.items()}  # the first reads cold files
     figures["train"] = {}
     for pairs in (SMALL, options.pairs):
         files, cache = write_corpus(options.folder, pairs), options.folder / f"cache_{pairs}"
@@ -225,24 +225,24 @@ def encode_both(options: argparse.Namespace) -> dict[str, float]:
     datamodule, _ = data_module(options)
     split, tokenizer = datamodule.corpus.splits["train"], datamodule.tokenizer
     sources, targets = list(split.sources), list(split.targets)
-    found: dict[str, list[float]] = {}
+    throughputs: dict[str, list[float]] = {}
     for run in range(options.repetitions):
         for cores in (1, 2):
             begin = time.monotonic()
             tokenizer.source_model.encode(sources, num_threads=cores)
             tokenizer.target_model.encode(targets, num_threads=cores)
-            found.setdefault(f"sentencepiece_{cores}", []).append(2 * len(split) / (time.monotonic() - begin))
+            throughputs.setdefault(f"sentencepiece_{cores}", []).append(2 * len(split) / (time.monotonic() - begin))
             os.sched_setaffinity(0, range(cores))
             folder = options.folder / "encoded" / f"{cores}_{run}"
             shutil.rmtree(folder, ignore_errors=True)
             begin = time.monotonic()
             encode_split(split, tokenizer, folder)
-            found.setdefault(f"prepare_{cores}", []).append(2 * len(split) / (time.monotonic() - begin))
+            throughputs.setdefault(f"prepare_{cores}", []).append(2 * len(split) / (time.monotonic() - begin))
             os.sched_setaffinity(0, range(2))
-    return {name: statistics.median(speeds) for name, speeds in found.items()} | {
+    return {name: statistics.median(speeds) for name, speeds in throughputs.items()} | {
         f"ratio_{cores}": statistics.median(
             ours / theirs
-            for ours, theirs in zip(found[f"prepare_{cores}"], found[f"sentencepiece_{cores}"], strict=True)
+            for ours, theirs in zip(throughputs[f"prepare_{cores}"], throughputs[f"sentencepiece_{cores}"], strict=True)
         )
         for cores in (1, 2)
     }
@@ -281,7 +281,7 @@ def peer(options: argparse.Namespace, figures: dict[str, Any]) -> None:
             for name, arguments in (("prepare", ours), ("opennmt", theirs)):
                 seconds = measured(["taskset", "-c", ",".join(map(str, range(cores))), *arguments])["seconds"]
                 speeds.setdefault(f"{name}_{cores}", []).append(2 * KILLED / seconds)
-    figures["peer"] = {name: statistics.median(found) for name, found in speeds.items()}
+    figures["peer"] = {name: statistics.median(throughputs) for name, throughputs in speeds.items()}
 
 
 def opennmt(files: Sequence[Path], model: Path, folder: Path) -> dict[str, Any]:
@@ -383,8 +383,8 @@ def loss_columns(file: Path) -> list[tuple[str, str]]:
     return sorted({row[at[0]]: row[at[1]] for row in rows if row[at[1]]}.items())
 
 
-def middle(found: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {name: statistics.median(row[name] for row in found) for name in found[0]}
+def middle(measurements: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(row[name] for row in measurements) for name in measurements[0]}
 
 
 def child(task: str, options: argparse.Namespace, pairs: int) -> Any:

@@ -93,9 +93,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 def cached(folder: Path, settings: list[str], train: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """Return the results of a program, from an earlier run with the same settings or a new one."""
     file = folder.with_suffix(".json")
-    if file.is_file() and (found := json.loads(file.read_text(encoding="utf-8")))["settings"] == settings:
+    if file.is_file() and (record := json.loads(file.read_text(encoding="utf-8")))["settings"] == settings:
         print(f"{folder.name} has already run: {file}")
-        return found["results"]
+        return record["results"]
     shutil.rmtree(folder, ignore_errors=True)  # of an interrupted run
     results = train(folder)
     file.write_text(json.dumps({"settings": settings, "results": results}, indent=1) + "\n", encoding="utf-8")
@@ -164,10 +164,10 @@ def train_ours(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         f"hydra.run.dir={folder / 'beam'}",
     ]
     subprocess.run(test, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
-    found = json.loads((folder / "beam" / "evaluation.json").read_text(encoding="utf-8"))
+    evaluation = json.loads((folder / "beam" / "evaluation.json").read_text(encoding="utf-8"))
     return {
         "curve": curve,
-        "test_bleu": found["splits"]["test"]["bleu"],
+        "test_bleu": evaluation["splits"]["test"]["bleu"],
         "parameters": results["num_parameters"],
         "updates": results["steps"],
     }

@@ -225,19 +225,19 @@ def gain_table(rows: Sequence[dict[str, Any]]) -> str:
     for pairs in EPOCHS:
         gains: dict[str, dict[int, float]] = {}
         for attention in ATTENTIONS:
-            found = {
+            parent_bleu = {
                 parent: {seed: bleu[run] for seed in SEEDS if (run := Run(attention, parent, pairs, seed)) in bleu}
                 for parent in PARENTS
             }
-            without, pretrained = (found[parent] for parent in PARENTS)
+            without, pretrained = (parent_bleu[parent] for parent in PARENTS)
             gains[attention] = {seed: pretrained[seed] - without[seed] for seed in pretrained if seed in without}
-            own, usual = gains[attention], gains[ATTENTIONS[0]]
-            above = [own[seed] - usual[seed] for seed in own if seed in usual]
+            seed_gains, usual = gains[attention], gains[ATTENTIONS[0]]
+            above = [seed_gains[seed] - usual[seed] for seed in seed_gains if seed in usual]
             scores = [spread(list(values.values()), 1, ".1f") for values in (without, pretrained)]
-            differences = [signed(list(own.values())), signed(above)]
+            differences = [signed(list(seed_gains.values())), signed(above)]
             if attention == ATTENTIONS[0]:
                 differences[1] = ""
-            lines.append([attention, f"{pairs:,}", str(len(own)), *scores, *differences])
+            lines.append([attention, f"{pairs:,}", str(len(seed_gains)), *scores, *differences])
     return table(lines)
 
 

@@ -112,15 +112,15 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor, memory: Tensor | None = None) -> Tensor:
         query, keys, values = (self._heads(part) for part in self.joined(self.norms[0](x)).chunk(3, -1))
-        found = F.scaled_dot_product_attention(
+        attended = F.scaled_dot_product_attention(
             query, keys, values, None if self.causal else mask, is_causal=self.causal
         )
-        x = x + self.dropout(self.merge(found.transpose(1, 2).flatten(2)))
+        x = x + self.dropout(self.merge(attended.transpose(1, 2).flatten(2)))
         if memory is not None:
             query = self._heads(self.query(self.norms[1](x)))
             keys, values = (self._heads(part) for part in self.source(memory).chunk(2, -1))
-            found = F.scaled_dot_product_attention(query, keys, values, mask)
-            x = x + self.dropout(self.source_merge(found.transpose(1, 2).flatten(2)))
+            attended = F.scaled_dot_product_attention(query, keys, values, mask)
+            x = x + self.dropout(self.source_merge(attended.transpose(1, 2).flatten(2)))
         return x + self.dropout(self.reduce(F.relu(self.expand(self.norms[-1](x)))))
 
     def _heads(self, x: Tensor) -> Tensor:

@@ -192,10 +192,10 @@ def in_turns(
         for turn in range(options.turns + 1):
             for name, program in programs.items():
                 time.sleep(REST)
-                found = program.turn(options.updates if turn else options.warm_up)
+                measurement = program.turn(options.updates if turn else options.warm_up)
                 if turn:
-                    turns[name].append(found)
-                    speed = found["tokens"] / found["cpu_seconds" if threads == 1 else "seconds"]
+                    turns[name].append(measurement)
+                    speed = measurement["tokens"] / measurement["cpu_seconds" if threads == 1 else "seconds"]
                     print(f"{size}, {threads} threads, turn {turn}, {NAMES[name]}: {speed:,.0f} tokens/s", flush=True)
     finally:
         for program in programs.values():
@@ -214,8 +214,8 @@ def in_turns(
 def check_same_batches(turns: dict[str, list[dict[str, Any]]]) -> None:
     """Check that ours and the plain loops read the same batches, since they are compared turn by turn."""
     read = {
-        name: [(turn["tokens"], turn["padded_tokens"]) for turn in found]
-        for name, found in turns.items()
+        name: [(turn["tokens"], turn["padded_tokens"]) for turn in program_turns]
+        for name, program_turns in turns.items()
         if name == "ours" or name.startswith("plain_")
     }
     if len({tuple(batches) for batches in read.values()}) > 1:

@@ -126,13 +126,13 @@ def links_table(measures: Rows, pairs: Sequence[AlignedPair], aligners: dict[str
     columns = ("forward", "reverse", *JOINED)
     lines = [["links of", *columns]]
     for name, title in ALIGNERS.items():
-        found = [aligners.get(f"{name}, {column}") for column in columns]
-        lines.append([title, *("–" if one is None else f"{one['error_rate']:.1f}" for one in found)])
+        agreements = [aligners.get(f"{name}, {column}") for column in columns]
+        lines.append([title, *("–" if one is None else f"{one['error_rate']:.1f}" for one in agreements)])
     for title, both in DIRECTIONS.items():
-        of_runs = [[row for row in measures if row["name"] == name] for name in both]
-        if any(of_runs):
-            joined = joined_rates([one for of_run in of_runs for one in of_run if one["seed"] == 1], pairs)
-            lines.append([title, *(spread(rates(of_run), 1, ".1f") for of_run in of_runs), *joined])
+        direction_rows = [[row for row in measures if row["name"] == name] for name in both]
+        if any(direction_rows):
+            joined = joined_rates([one for rows in direction_rows for one in rows if one["seed"] == 1], pairs)
+            lines.append([title, *(spread(rates(rows), 1, ".1f") for rows in direction_rows), *joined])
     lines.append(["diagonal", f"{aligners['diagonal']['error_rate']:.1f}", *["–"] * (len(columns) - 1)])
     return table(lines)
 
@@ -154,11 +154,11 @@ def translation_table(rows: Rows, measures: Rows) -> str:
     """Return BLEU of the runs from English, the mean over seeds."""
     lines = [["model", "seeds", *TEST_SETS.values(), "parameters, M", "processor minutes"]]
     for title, (name, _) in DIRECTIONS.items():
-        own = [row for row in measures if row["name"] == name and "test" in row]
+        tested = [row for row in measures if row["name"] == name and "test" in row]
         trained = [row for row in rows if row["name"] == name]
-        if own:
-            scores = [spread([row["test"][test]["bleu"] for row in own], 1, ".1f") for test in TEST_SETS]
-            lines.append([title, str(len(own)), *scores, *costs(trained)])
+        if tested:
+            scores = [spread([row["test"][test]["bleu"] for row in tested], 1, ".1f") for test in TEST_SETS]
+            lines.append([title, str(len(tested)), *scores, *costs(trained)])
     return table(lines)
 
 
@@ -186,9 +186,9 @@ def write_attentions_page(page: Path, rows: Rows, measures: Rows, planned: int) 
     for row in guided:
         _, model, preset = row["name"].split("/")
         figures = [f"{row[name]:.1f}" for name in ("error_rate", "precision", "recall")]
-        own, other = trained[row["name"]], plain.get(row["name"])
+        run, other = trained[row["name"]], plain.get(row["name"])
         unguided = "–" if other is None else f"{other['error_rate']:.1f}"
-        lines.append([literal(preset), literal(model), *figures, unguided, f"{own['bleu']:.1f}", costs([own])[1]])
+        lines.append([literal(preset), literal(model), *figures, unguided, f"{run['bleu']:.1f}", costs([run])[1]])
     refused = [
         f"- {literal(row['name'].rpartition('/')[2])}: {literal(row['refused'])}" for row in rows if "refused" in row
     ]

@@ -113,9 +113,9 @@ def main() -> None:
 
 
 def read(file: Path) -> tuple[dict[str, Any], list[list[Any]]]:
-    found = read_figures(file, "figures")
-    names = [[literal(cell) if isinstance(cell, str) else cell for cell in row] for row in found["figures"]]
-    return found["about"], names
+    content = read_figures(file, "figures")
+    names = [[literal(cell) if isinstance(cell, str) else cell for cell in row] for row in content["figures"]]
+    return content["about"], names
 
 
 def where(runs: Iterable[Run], **wanted: Any) -> list[Run]:
@@ -152,9 +152,9 @@ def glance(runs: list[Run]) -> Iterator[str]:
     rows = []
     for pattern, k, causal, length, least, hoped in TARGETS:
         of = where(runs, way="blocks", pattern=pattern, k=k, causal=causal, length=length, both=True)
-        found = [next((run.ratio for run in of if run.threads == t), math.nan) for t in threads]
-        met = verdict(found[0], least, hoped)
-        rows.append((f"{pattern}, k = {k}, {side(causal)}", length, f"{least}, {hoped}", *map(number, found), met))
+        ratios = [next((run.ratio for run in of if run.threads == t), math.nan) for t in threads]
+        met = verdict(ratios[0], least, hoped)
+        rows.append((f"{pattern}, k = {k}, {side(causal)}", length, f"{least}, {hoped}", *map(number, ratios), met))
     yield from table(
         ("pattern", "positions", "required and desired, ×", *(f"×, threads: {t}" for t in threads), "met"), rows
     )
@@ -184,11 +184,11 @@ def memory(runs: list[Run]) -> Iterator[str]:
         return
     yield "Memory in q. Required: at most 1.25 forward, and no more than full attention forward and backward.\n"
     cases = sorted({(run.both, run.causal, run.length) for run in weighed})
-    found = {(run.name, run.both, run.causal, run.length): run.memory for run in weighed}
+    memories = {(run.name, run.both, run.causal, run.length): run.memory for run in weighed}
     head = [f"{'both passes' if b else 'forward'}{', causal' if c else ''}, {n}" for b, c, n in cases]
     names = dict.fromkeys(run.name for run in weighed)
     yield from table(
-        ("way", *head), ((name, *(number(found.get((name, *case)), 2) for case in cases)) for name in names)
+        ("way", *head), ((name, *(number(memories.get((name, *case)), 2) for case in cases)) for name in names)
     )
 
 
@@ -196,11 +196,11 @@ def in_models(about: dict[str, Any], figures: list[list[Any]]) -> Iterator[str]:
     """Yield a table for each section, with a row for each case and a column for each way."""
     yield f"## In models and batches, threads: {about['threads']}\n"
     for section, text in IN_MODELS.items():
-        found = {(case, way): dense / own for name, case, way, own, dense in figures if name == section}
-        if found:
+        speedups = {(case, way): dense / seconds for name, case, way, seconds, dense in figures if name == section}
+        if speedups:
             yield f"{text}\n"
-            cases, ways = (list(dict.fromkeys(names)) for names in zip(*found, strict=True))
-            rows = ((case, *(number(found[case, way], 2) for way in ways)) for case in cases)
+            cases, ways = (list(dict.fromkeys(names)) for names in zip(*speedups, strict=True))
+            rows = ((case, *(number(speedups[case, way], 2) for way in ways)) for case in cases)
             yield from table(("case", *(f"{way}, ×" for way in ways)), rows)
 
 
@@ -241,11 +241,11 @@ def libraries(runs: list[Run]) -> Iterator[str]:
     yield "lucidrains at 4096 positions: at least 1.6, with at most 0.4 of its memory.\n"
     rows = []
     for run in where(runs, threads=most):
-        own = ours.get((run.pattern, *run.case))
-        if run.way in ("lucidrains", "flex") and run.length in LENGTHS_OF_OTHERS and own is not None:
-            share = own.memory / run.memory if own.memory and run.memory else math.nan
+        our_run = ours.get((run.pattern, *run.case))
+        if run.way in ("lucidrains", "flex") and run.length in LENGTHS_OF_OTHERS and our_run is not None:
+            share = our_run.memory / run.memory if our_run.memory and run.memory else math.nan
             passes = "both passes" if run.both else "forward"
-            ratio = number(run.seconds / own.seconds)
+            ratio = number(run.seconds / our_run.seconds)
             rows.append((run.way, run.pattern, side(run.causal), passes, run.length, ratio, number(share, 2)))
     yield from table(("library", "pattern", "side", "passes", "positions", "×", "memory, ours / theirs"), rows)
 
@@ -259,12 +259,12 @@ def by_length(runs: list[Run]) -> Iterator[str]:
             continue
         yield f"## {'Forward and backward' if both else 'Forward'}, {side(causal)}, threads: {threads}\n"
         names = [name for name in dict.fromkeys(run.name for run in of) if name != "full"]
-        found = {(run.name, run.length): run for run in of}
+        run_by_key = {(run.name, run.length): run for run in of}
         rows = []
         for n in sorted({run.length for run in of}):
-            cells = [found.get((name, n)) for name in names]
+            cells = [run_by_key.get((name, n)) for name in names]
             ratios = (number(run.ratio) if run else "–" for run in cells)
-            rows.append((n, number(found["full", n].seconds * 1e3, 2), *ratios))
+            rows.append((n, number(run_by_key["full", n].seconds * 1e3, 2), *ratios))
         yield from table(("positions", "full, ms", *(f"{name}, ×" for name in names)), rows)
 
 

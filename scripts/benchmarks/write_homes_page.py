@@ -106,8 +106,11 @@ def write_page(runs: Path, homes: Sequence[str], page: Path, resamples: int) -> 
             what = "Self-attention of the source" if table.name == "self" else "Attention to the source"
             maps[table.name] = MAPS.format(name=picture.name, what=what)
     page.write_text(text_of(tables, finished, measures, maps, page.stem, resamples), encoding="utf-8")
-    found = {table.name: {preset: found._asdict() for preset, found in table.differences.items()} for table in tables}
-    figures = {"rows": finished, "measures": measures, "resamples": resamples, "differences": found}
+    differences = {
+        table.name: {preset: difference._asdict() for preset, difference in table.differences.items()}
+        for table in tables
+    }
+    figures = {"rows": finished, "measures": measures, "resamples": resamples, "differences": differences}
     page.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     plot(tables, page.with_suffix(".png"))
     print(f"wrote {page}: {sum(len(row.seeds) for table in tables for row in table.rows)} runs")

@@ -72,7 +72,7 @@ def main() -> None:
 def page() -> str:
     """Return the text of docs/presets.md."""
     rows = {preset: [cell(model, preset) for model in ARCHITECTURES] for preset in presets()}
-    cells = [found for row in rows.values() for found in row]
+    cells = [outcome for row in rows.values() for outcome in row]
     lines = [("`attention=`", *(f"`model={model}`" for model in ARCHITECTURES))]
     lines += [(f"`{preset}`", *row) for preset, row in rows.items()]
     parts = markdown([HEAD, *map(parts_row, presets())])
@@ -106,8 +106,8 @@ def cell(architecture: str, preset: str) -> str:
             raise
         return refusal
     train_one_step(model)
-    found = search(model.eval(), SOURCE, SOURCE != PAD, TargetVocabulary(BOS, EOS, (PAD, BOS, EOS), list))
-    assert all(len(best.token_ids) == 2 for best, *_ in found), (architecture, preset)
+    hypotheses = search(model.eval(), SOURCE, SOURCE != PAD, TargetVocabulary(BOS, EOS, (PAD, BOS, EOS), list))
+    assert all(len(best.token_ids) == 2 for best, *_ in hypotheses), (architecture, preset)
     return RUNS
 
 

@@ -228,7 +228,7 @@ def index_page(copied: set[PurePosixPath]) -> str:
         "[Attention](attention.md) explains them together.\n"
     )
     for group in dict.fromkeys(group for group, _ in described().values()):
-        names = [preset for preset, (own, _) in described().items() if own == group]
+        names = [preset for preset, (preset_group, _) in described().items() if preset_group == group]
         lines = "\n".join(f"- [`{name}`](attentions/{name}.md): {linked_purpose(name)}" for name in names)
         entries = "\n".join(names)
         text += f"\n## {group}\n\n{lines}\n\n```{{toctree}}\n:hidden:\n\n{entries}\n```\n"

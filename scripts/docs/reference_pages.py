@@ -157,6 +157,6 @@ def group_page(group: str, copied: set[PurePosixPath]) -> str:
 
 def target_of(file: Path) -> str:
     """Return the class that a choice builds, also under the one key of a choice of several; empty if it builds none."""
-    found = parsed(file)
-    nodes = [found, *(node for node in found.values() if isinstance(node, dict) and len(found) == 1)]
+    config = parsed(file)
+    nodes = [config, *(node for node in config.values() if isinstance(node, dict) and len(config) == 1)]
     return next((node["_target_"] for node in nodes if "_target_" in node), "")
