@@ -190,7 +190,11 @@ def run_job(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
         return {**job._asdict(), "refused": str(refusal)}
     captions = (options.runs / "captions").resolve()
     row = trained_row(job, [*overrides, *options.override, f"data.path={captions}"], options.runs)
-    return row if row is None else {**row, **page_figures(job, job.folder(options.runs))}
+    try:
+        return row if row is None else {**row, **page_figures(job, job.folder(options.runs))}
+    except UserError as error:
+        print(f"{error}; to train it again, move its folder away", file=sys.stderr)
+        return None
 
 
 def page_figures(job: Job, folder: Path) -> dict[str, Any]:
@@ -281,7 +285,7 @@ def drawn_map(job: Job, folder: Path) -> dict[str, Any] | None:
     last = next((one for one in reversed(maps) if one.slot.startswith(kind)), None)
     if last is None:
         return None
-    return {"rows": last.rows, "columns": last.columns, "weights": last.weights.mean(0).round(2).tolist()}
+    return {"rows": last.rows, "columns": last.columns, "weights": last.weights.mean(0).astype(float).round(2).tolist()}
 
 
 def costs(job: Job, options: argparse.Namespace) -> dict[str, float]:

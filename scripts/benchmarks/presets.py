@@ -42,7 +42,7 @@ downloaded, and `hydra.run.dir=` that of the run. For all rows, {jobs} at a time
 {whole}
 ```
 
-Half of the rows of weights of `hard` are soft in training, as in its paper; its default is none.
+Half of the rows of weights of `hard` are soft in training, as in its paper; by default no row is.
 
 {table}
 """

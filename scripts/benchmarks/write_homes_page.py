@@ -86,8 +86,8 @@ of {all} attentions have finished.
 MAPS = """
 ![Attention maps of one sentence]({name})
 
-*{what}, mean over the heads of the last layer, seed 1, of one sentence of ours along a given translation; darker is
-more, grey is less than 0.005. First the usual attention, then the best, and those whose papers have them here.*
+*{what}, mean over the heads of the last layer, seed {seed}, of one sentence of ours along a given translation; darker
+is more, grey is less than 0.005. First the usual attention, then the best, then others of the home, twelve at most.*
 """
 
 
@@ -104,16 +104,24 @@ def write_page(runs: Path, homes: Sequence[str], page: Path, resamples: int) -> 
         picture = page.with_name(f"{page.stem}_{table.name}.png")
         if draw_maps(table, measures, picture):
             what = "Self-attention of the source" if table.name == "self" else "Attention to the source"
-            maps[table.name] = MAPS.format(name=picture.name, what=what)
+            maps[table.name] = MAPS.format(name=picture.name, what=what, seed=SEEDS[0])
     page.write_text(text_of(tables, finished, measures, maps, page.stem, resamples), encoding="utf-8")
     differences = {
         table.name: {preset: difference._asdict() for preset, difference in table.differences.items()}
         for table in tables
     }
     figures = {"rows": finished, "measures": measures, "resamples": resamples, "differences": differences}
-    page.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    content = ",\n".join(f'"{name}": {one_by_line(value)}' for name, value in figures.items())
+    page.with_suffix(".json").write_text(f"{{\n{content}\n}}\n", encoding="utf-8")
     plot(tables, page.with_suffix(".png"))
     print(f"wrote {page}: {sum(len(row.seeds) for table in tables for row in table.rows)} runs")
+
+
+def one_by_line(value: Any) -> str:
+    """Return JSON in which each entry of a list has a line."""
+    if not isinstance(value, list):
+        return json.dumps(value)
+    return "[\n" + ",\n".join(map(json.dumps, value)) + "\n]"
 
 
 def text_of(

@@ -26,10 +26,10 @@ from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, j
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.nn.dropout import Dropout
-from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.heads import join_heads, split_heads
 from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.precision import at_least_float32
+from seq2seq_attn.nn.transforms import inside_transform
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 # The first that serves a request is taken.
@@ -376,7 +376,7 @@ class Attention(AttentionLayer):
         parts = Parts(self.score, self.pattern, self.normalizer, self.mix, self.relative, dropout, change)
         # The fast backends handle neither empty tensors nor vmap, and return neither weights nor the loss of links.
         asked = request.need_weights or request.guide is not None or change is not None
-        if self.backend == "dense" or asked or request.empty or inside_func_transform():
+        if self.backend == "dense" or asked or request.empty or inside_transform():
             return self._combine_heads(request.query, dense.attend(parts, request))
         for attend in BACKENDS:
             output = attend(parts, request)

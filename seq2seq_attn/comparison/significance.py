@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 from seq2seq_attn.checkpoint.admitted import build
 from seq2seq_attn.comparison.read import Run
@@ -40,7 +40,7 @@ class Counted(NamedTuple):
     """The counts of each sentence of a run, from whose sum a metric scores any selection."""
 
     metric: TextMetric
-    counts: Float[np.ndarray, "sentences counts"]
+    counts: Num[np.ndarray, "sentences counts"]
 
     def score(self) -> float:
         return float(self.metric.score(self.counts.sum(0).tolist()))

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int8
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.nn.func_transforms import inside_func_transform
+from seq2seq_attn.nn.transforms import inside_transform
 
 LEVELS = 2**16  # values of the random bits of a number
 MIN_NUMBERS = 2**12  # below, seeding a generator takes longer than the draws of torch
@@ -35,7 +35,7 @@ def dropout(x: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
     For few numbers, on other devices, in compiled code, in transforms of torch.func, and where the share rounds to 0
     or 1, this is torch's dropout.
     """
-    if torch.compiler.is_compiling() or inside_func_transform():  # first: a size that was asked for is compiled in
+    if torch.compiler.is_compiling() or inside_transform():  # first: a size that was asked for is compiled in
         return F.dropout(x, p)
     dropped = round(p * LEVELS)
     plain = x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) and x.numel() >= MIN_NUMBERS

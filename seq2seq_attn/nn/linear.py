@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.nn.func_transforms import inside_func_transform
 from seq2seq_attn.nn.search_mode import rounding_may_differ
+from seq2seq_attn.nn.transforms import inside_transform
 
 # Multiplications from which oneDNN is faster on one core of an EPYC (Zen 5): a call costs 12 us, one of MKL 2.
 MIN_PRODUCTS = 2**21
@@ -75,7 +75,7 @@ def suits_onednn(x: Float[Tensor, "*rows input_dim"], output_dim: int) -> bool:
         return False
     products = min(x.numel(), BLOCKS[0] * x.shape[-1]) * output_dim
     large = products >= MIN_PRODUCTS and x.is_cpu and x.dtype == torch.float32
-    return large and not torch.is_autocast_enabled("cpu") and onednn_is_faster() and not inside_func_transform()
+    return large and not torch.is_autocast_enabled("cpu") and onednn_is_faster() and not inside_transform()
 
 
 def fits(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:

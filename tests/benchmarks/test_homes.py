@@ -222,7 +222,9 @@ def test_a_row_of_one_seed_is_marked_and_never_called_better(tmp_path: Path) -> 
     assert str(tmp_path) not in json.dumps(figures) + text
 
 
-def test_restored_rows_make_the_same_page_without_the_runs(tmp_path: Path) -> None:
+def test_restored_rows_make_the_same_page_without_the_runs_and_are_neither_run_nor_measured_again(
+    tmp_path: Path, few: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     page, others = tmp_path / "docs" / "homes.md", tmp_path / "others"
     made(tmp_path / "runs", {"none": [1, 1, 1], "bahdanau": [3, 3, 4], "hard": [20]})
     weights = [[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]]
@@ -243,6 +245,44 @@ def test_restored_rows_make_the_same_page_without_the_runs(tmp_path: Path) -> No
         file.unlink()
     script.main([*command, "--runs", str(others)])
     assert {file: file.read_bytes() for file in page.parent.iterdir()} == files
+
+    started: list[str] = []
+    monkeypatch.setattr(script, "command", lambda job: [])
+    monkeypatch.setattr(
+        script, "train", lambda overrides, folder: started.append(f"{folder.parent.name}/{folder.name}")
+    )
+    monkeypatch.setattr(script, "tatoeba_pairs", lambda corpus: [])
+    with pytest.raises(SystemExit, match="runs failed"):  # the made training leaves no results
+        script.main([*typed(tmp_path, few)[:4], str(others), "--home", "rnn"])
+    seeds = [f"{preset}/{seed}" for preset in ("multihead", "hard") for seed in (2, 3)]
+    assert set(started) == {"multihead/1", "luong_dot/1", *seeds}
+    home_runs.write_rows(others / home_runs.MEASURES, [])
+    (tmp_path / "data" / "tatoeba").mkdir()
+    (tmp_path / "data" / "tatoeba" / "fra.txt").touch()
+    script.main(["measure", "--data", str(tmp_path / "data"), "--runs", str(others), "--home", "rnn"])
+    assert home_runs.read_rows(others / home_runs.MEASURES) == []
+
+    (tmp_path / "other.json").write_text('{"rows": [{"name": "rnn_plain", "seed": 1}]}', encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main(["restore", "--page", str(tmp_path / "other.md"), "--runs", str(others)])
+    assert "has no rows of this script" in capsys.readouterr().err
+
+
+def test_a_finished_run_without_its_translations_fails_and_stops_no_other(
+    tmp_path: Path, few: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def damaged(overrides: Sequence[str], folder: Path) -> None:
+        finish(overrides, folder)
+        if folder.parent.name == "bahdanau":
+            (folder / "translations.tsv").unlink()
+
+    monkeypatch.setattr(script, "command", lambda job: [])
+    monkeypatch.setattr(script, "train", damaged)
+    with pytest.raises(SystemExit, match="rnn/bahdanau/1"):
+        script.main([*typed(tmp_path, few)[:5], "--home", "rnn"])
+    assert "move its folder away" in capsys.readouterr().err
+    rows = home_runs.read_rows(tmp_path / "runs" / home_runs.ROWS)
+    assert {row["preset"] for row in rows if row["seed"] == 1} == set(FEW) - {"bahdanau"}
 
 
 def test_the_counts_of_a_row_score_as_the_run_did(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import torch
 from torch.autograd import forward_ad
 
 
-def inside_func_transform() -> bool:
+def inside_transform() -> bool:
     """Return whether a torch.func transform or a level of forward-mode derivatives is active.
 
     Both are asked by private names of torch, seen in 2.13; there are no public ones.
