@@ -112,7 +112,7 @@ def write_guidance_page(
         pairs=len(pairs),
         training=aligners["pairs"],
         links=links_table(measures, pairs, aligners["alignment"]),
-        heads=literal("; ".join(unguided) or "none has been measured"),
+        heads=literal("; ".join(dict.fromkeys(unguided)) or "none has been measured"),
         maps="" if picture is None else MAPS.format(picture=picture.name),
         translations=translation_table(rows, measures),
         signature=", ".join(code(one) for one in sorted(signatures(measures))) or "not measured yet",
