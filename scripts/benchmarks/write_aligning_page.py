@@ -39,7 +39,7 @@ models are trained on the same pairs, those of the Hansards ten times. The Trans
 conditional GRU (`rnn_conditional`). Guided runs have `guided_alignment.weight=0.2` and `unlinked=end`, the Transformers
 `shift=true`, too. The only attention of the RNN also supplies the context of the next word, hence no `shift` there by
 default. The links of eflomal are not all of one run: it takes no seed, and was run again on each machine.
-
+{repeated}
 ## Word links
 
 {links}
@@ -86,7 +86,7 @@ END = """\
 ## Commands
 
 ```
-python -m scripts.benchmarks.alignment --data DATA --output FOLDER
+python -m scripts.benchmarks.alignment --data DATA --output FOLDER --repeats 5
 python -m scripts.benchmarks.aligning run --plan {plan} --bitext FOLDER --runs RUNS
 python -m scripts.benchmarks.aligning measure --plan {plan} --bitext FOLDER --runs RUNS --data DATA
 python -m scripts.benchmarks.aligning page --plan {plan} --bitext FOLDER --runs RUNS --data DATA
@@ -107,11 +107,13 @@ def write_guidance_page(
     names = {name for both in DIRECTIONS.values() for name in both if name is not None}
     rows, measures = ([row for row in some if row["name"] in names] for some in (rows, measures))
     aligners = json.loads(statistical.read_text(encoding="utf-8"))
+    repeated = aligners.get("eflomal_runs", [])
     unguided = [f"{row['name']}: {' and '.join(row['heads'])}" for row in measures if not row["guided"]]
     text = GUIDANCE.format(
         pairs=len(pairs),
         training=aligners["pairs"],
-        links=links_table(measures, pairs, aligners["alignment"]),
+        repeated=f"Its row is the mean of {len(repeated)} further runs.\n" if len(repeated) > 1 else "",
+        links=links_table(measures, pairs, aligners["alignment"], repeated),
         heads=literal("; ".join(dict.fromkeys(unguided)) or "none has been measured"),
         maps="" if picture is None else MAPS.format(picture=picture.name),
         translations=translation_table(rows, measures),
@@ -121,11 +123,20 @@ def write_guidance_page(
     write(page, text, {"rows": rows, "measures": measures, "aligners": aligners})
 
 
-def links_table(measures: Rows, pairs: Sequence[AlignedPair], aligners: dict[str, Any]) -> str:
-    """Return the error rates of the aligners and of the runs, by direction and by method of joining both."""
+def links_table(
+    measures: Rows, pairs: Sequence[AlignedPair], aligners: dict[str, Any], repeated: Sequence[dict[str, float]] = ()
+) -> str:
+    """Return the error rates of the aligners and of the runs, by direction and by method of joining both.
+
+    Args:
+        repeated: the error rates of several runs of eflomal, whose means replace those of one run.
+    """
     columns = ("forward", "reverse", *JOINED)
     lines = [["links of", *columns]]
     for name, title in ALIGNERS.items():
+        if name == "eflomal" and len(repeated) > 1:
+            lines.append([title, *(spread([one[column] for one in repeated], 1, ".1f") for column in columns)])
+            continue
         agreements = [aligners.get(f"{name}, {column}") for column in columns]
         lines.append([title, *("–" if one is None else f"{one['error_rate']:.1f}" for one in agreements)])
     for title, both in DIRECTIONS.items():

@@ -21,7 +21,7 @@ from scripts.benchmarks import aligning as script
 from scripts.benchmarks import homes
 from scripts.benchmarks.aligning import Run
 from scripts.benchmarks.home_runs import MEASURES, ROWS, read_rows, write_rows
-from scripts.benchmarks.write_aligning_page import DIRECTIONS
+from scripts.benchmarks.write_aligning_page import DIRECTIONS, JOINED, links_table
 from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import SlotMap, WordMaps
 from seq2seq_attn.alignment.gold import AlignedPair
@@ -295,6 +295,7 @@ def test_links_and_translations_are_measured_once_and_are_on_the_page(
     cells = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in text.splitlines()}
     assert cells["eflomal"][1:5] == ["13.0", "–", "–", "12.0"]
     assert len(cells["diagonal"]) == 7
+    assert "further runs" not in text
     links_of_rnn = next(line for line in text.splitlines() if line.startswith("| RNN, not guided"))
     assert links_of_rnn.strip("| ").split(" | ")[1:] == [f"{measured['rnn_plain']['error_rate']:.1f}", *["–"] * 5]
     assert cells["RNN, not guided"][1:3] == ["1", f"{measured['rnn_plain']['test']['test_tatoeba']['bleu']:.1f}"]
@@ -303,6 +304,12 @@ def test_links_and_translations_are_measured_once_and_are_on_the_page(
     assert "–" not in of_both
     assert signature in text
     assert str(tmp_path) not in text + (tmp_path / "docs" / "guided_alignment.json").read_text(encoding="utf-8")
+
+
+def test_eflomals_row_is_the_mean_of_its_runs_where_several_were_measured() -> None:
+    repeated = [dict.fromkeys(("forward", "reverse", *JOINED), rate) for rate in (12.0, 13.0, 14.0)]
+    lines = links_table([], [], {"diagonal": {"error_rate": 55.0}}, repeated).splitlines()
+    assert lines[2].strip("| ").split(" | ") == ["eflomal", *["13.0 ± 1.0"] * 6]
 
 
 def test_the_table_of_attentions_has_the_guided_head_and_the_best_one_without_guidance(
