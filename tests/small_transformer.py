@@ -51,9 +51,13 @@ def small_transformer(*overrides: str, joint: bool = True, noise: float = 0.2) -
 
 
 def taught(steps: int = 200) -> Loaded:
-    """Half taught to copy, so that its translations end, and its beams hold several that are good."""
+    """Half taught to copy, so that its translations end, and its beams hold several that are good.
+
+    It is taught in float64, so that the weights are the same on all processors.
+    """
     loaded = small_transformer(noise=0.0)
     model, tokenizer, _ = loaded
+    model.double()
     drawn = torch.Generator().manual_seed(0)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(steps):
@@ -68,6 +72,7 @@ def taught(steps: int = 200) -> Loaded:
         optimizer.zero_grad()
     with torch.no_grad():
         model.output.bias[list(TargetVocabulary.of(tokenizer).banned_ids)] -= 30.0  # their share of the probability
+    model.float()
     return loaded
 
 

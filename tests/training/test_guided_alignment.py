@@ -57,7 +57,7 @@ def test_a_guided_head_learns_a_planted_alignment(name: str, overrides: list[str
     small = [f"model.{part}=24" for part in ("embedding_dim", "encoder.dim", "decoder.dim")]
     model, generator = model_for(name, *small, *overrides), torch.Generator().manual_seed(1)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(80):
+    for _ in range(160):
         batch = make_batch("reverse", *sentences(32, generator, 5))
         guide = Guide(layer, head, reversed_links(batch))
         decoded = model(batch.source, batch.source_mask, batch.target_input, guide=guide)
