@@ -39,15 +39,15 @@ models are trained on the same pairs, those of the Hansards ten times. The Trans
 conditional GRU (`rnn_conditional`). Guided runs have `guided_alignment.weight=0.2` and `unlinked=end`, the Transformers
 `shift=true`, too. The only attention of the RNN also supplies the context of the next word, hence no `shift` there by
 default. The links of eflomal are not all of one run: it takes no seed, and was run again on each machine.
-{repeated}
+{aligner_runs}
 ## Word links
 
 {links}
 
 A model that translates from English links each French word (forward), one from French each English word (reverse). A
-guided run is measured by its guided head. Of a run without guidance it is the best head, chosen for each half of the
-pairs on the other half: {heads}. The other columns join both directions (Koehn et al. 2003), of seed 1. ± is the
-standard deviation over seeds.
+guided run is measured by its guided head. Of a run without guidance it is the best head, chosen with each seed for each
+half of the pairs on the other half: {heads}. The other columns join both directions (Koehn et al. 2003), of seed 1.
+± is the standard deviation over seeds.
 
 {maps}## Translations
 
@@ -107,14 +107,19 @@ def write_guidance_page(
     names = {name for both in DIRECTIONS.values() for name in both if name is not None}
     rows, measures = ([row for row in some if row["name"] in names] for some in (rows, measures))
     aligners = json.loads(statistical.read_text(encoding="utf-8"))
-    repeated = aligners.get("eflomal_runs", [])
-    unguided = [f"{row['name']}: {' and '.join(row['heads'])}" for row in measures if not row["guided"]]
+    aligner_runs = len(aligner_rates(aligners, "eflomal", "forward"))
+    unguided: dict[str, dict[str, None]] = {}
+    for row in measures:
+        if not row["guided"]:
+            unguided.setdefault(row["name"], {}).update(dict.fromkeys(row["heads"]))
     text = GUIDANCE.format(
         pairs=len(pairs),
         training=aligners["pairs"],
-        repeated=f"Its row is the mean of {len(repeated)} further runs.\n" if len(repeated) > 1 else "",
-        links=links_table(measures, pairs, aligners["alignment"], repeated),
-        heads=literal("; ".join(dict.fromkeys(unguided)) or "none has been measured"),
+        aligner_runs=f"The row of eflomal is the mean of {aligner_runs} runs.\n" if aligner_runs > 1 else "",
+        links=links_table(measures, pairs, aligners),
+        heads=literal(
+            "; ".join(f"{name}: {' and '.join(heads)}" for name, heads in unguided.items()) or "none has been measured"
+        ),
         maps="" if picture is None else MAPS.format(picture=picture.name),
         translations=translation_table(rows, measures),
         signature=", ".join(code(one) for one in sorted(signatures(measures))) or "not measured yet",
@@ -123,29 +128,30 @@ def write_guidance_page(
     write(page, text, {"rows": rows, "measures": measures, "aligners": aligners})
 
 
-def links_table(
-    measures: Rows, pairs: Sequence[AlignedPair], aligners: dict[str, Any], repeated: Sequence[dict[str, float]] = ()
-) -> str:
+def links_table(measures: Rows, pairs: Sequence[AlignedPair], aligners: dict[str, Any]) -> str:
     """Return the error rates of the aligners and of the runs, by direction and by method of joining both.
 
     Args:
-        repeated: the error rates of several runs of eflomal, whose means replace those of one run.
+        aligners: alignment.json of the statistical aligners.
     """
     columns = ("forward", "reverse", *JOINED)
     lines = [["links of", *columns]]
     for name, title in ALIGNERS.items():
-        if name == "eflomal" and len(repeated) > 1:
-            lines.append([title, *(spread([one[column] for one in repeated], 1, ".1f") for column in columns)])
-            continue
-        agreements = [aligners.get(f"{name}, {column}") for column in columns]
-        lines.append([title, *("–" if one is None else f"{one['error_rate']:.1f}" for one in agreements)])
+        lines.append([title, *(spread(aligner_rates(aligners, name, column), 1, ".1f") for column in columns)])
     for title, both in DIRECTIONS.items():
         direction_rows = [[row for row in measures if row["name"] == name] for name in both]
         if any(direction_rows):
             joined = joined_rates([one for rows in direction_rows for one in rows if one["seed"] == 1], pairs)
             lines.append([title, *(spread(rates(rows), 1, ".1f") for rows in direction_rows), *joined])
-    lines.append(["diagonal", f"{aligners['diagonal']['error_rate']:.1f}", *["–"] * (len(columns) - 1)])
+    lines.append(["diagonal", f"{aligners['alignment']['diagonal']['error_rate']:.1f}", *["–"] * (len(columns) - 1)])
     return table(lines)
+
+
+def aligner_rates(aligners: dict[str, Any], name: str, how: str) -> list[float]:
+    """Return the error rate of each run of an aligner; a file without several runs has that of one."""
+    runs = aligners.get("error_rates", {}).get(name, [])
+    one = aligners["alignment"].get(f"{name}, {how}")
+    return [run[how] for run in runs] or ([] if one is None else [one["error_rate"]])
 
 
 def rates(measures: Rows) -> list[float]:

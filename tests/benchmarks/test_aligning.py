@@ -295,7 +295,7 @@ def test_links_and_translations_are_measured_once_and_are_on_the_page(
     cells = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in text.splitlines()}
     assert cells["eflomal"][1:5] == ["13.0", "–", "–", "12.0"]
     assert len(cells["diagonal"]) == 7
-    assert "further runs" not in text
+    assert "row of eflomal" not in text
     links_of_rnn = next(line for line in text.splitlines() if line.startswith("| RNN, not guided"))
     assert links_of_rnn.strip("| ").split(" | ")[1:] == [f"{measured['rnn_plain']['error_rate']:.1f}", *["–"] * 5]
     assert cells["RNN, not guided"][1:3] == ["1", f"{measured['rnn_plain']['test']['test_tatoeba']['bleu']:.1f}"]
@@ -308,7 +308,8 @@ def test_links_and_translations_are_measured_once_and_are_on_the_page(
 
 def test_eflomals_row_is_the_mean_of_its_runs_where_several_were_measured() -> None:
     repeated = [dict.fromkeys(("forward", "reverse", *JOINED), rate) for rate in (12.0, 13.0, 14.0)]
-    lines = links_table([], [], {"diagonal": {"error_rate": 55.0}}, repeated).splitlines()
+    aligners = {"alignment": {"diagonal": {"error_rate": 55.0}}, "error_rates": {"eflomal": repeated}}
+    lines = links_table([], [], aligners).splitlines()
     assert lines[2].strip("| ").split(" | ") == ["eflomal", *["13.0 ± 1.0"] * 6]
 
 

@@ -39,7 +39,7 @@ def test_links_of_all_pairs_are_written_and_those_of_the_gold_standard_are_measu
     assert found["pairs"] == 3
     assert found["alignment"]["eflomal, forward"] == {"links": 3, "precision": 100, "recall": 100, "error_rate": 0}
     assert found["alignment"]["eflomal, reverse"]["error_rate"] == 50  # one of two links is right, one of two found
-    assert [rates["reverse"] for rates in found["eflomal_runs"]] == [50]
+    assert [rates["reverse"] for rates in found["error_rates"]["eflomal"]] == [50]
 
 
 def test_further_runs_of_eflomal_are_measured_and_the_links_of_the_first_are_written(
@@ -49,12 +49,13 @@ def test_further_runs_of_eflomal_are_measured_and_the_links_of_the_first_are_wri
     lines = "The cat sleeps ||| le chat dort  1-1 2-2 3-3\n"
     (tmp_path / "alignments/enfr-dev.src-tgt").write_text(lines, encoding="utf-8")
     monkeypatch.setattr(benchmark, "read_bitext", lambda *folders: {"train": benchmark.as_words(TRAIN)})
-    runs = iter([LINKS, [[], [(0, 2)], []], LINKS])
+    runs = iter([LINKS, [[], [(0, 2)], []], [[], [(0, 0)], []]])
     monkeypatch.setitem(benchmark.ALIGNERS, "eflomal", lambda *sides: (next(runs), LINKS))
     typed = ["--data", str(tmp_path), "--output", str(tmp_path / "output"), "--aligners", "eflomal", "--repeats"]
     benchmark.main([*typed, "3"])
     found = json.loads((tmp_path / "output/alignment.json").read_text("utf-8"))
-    assert [(one["forward"], one["reverse"]) for one in found["eflomal_runs"]] == [(0, 0), (100, 0), (0, 0)]
+    rates = [(one["forward"], one["reverse"]) for one in found["error_rates"]["eflomal"]]
+    assert rates == [(0, 0), (100, 0), (50, 0)]  # in the third, one of three links
     assert found["alignment"]["eflomal, forward"]["error_rate"] == 0
     assert (tmp_path / "output/eflomal.forward").read_text("utf-8").splitlines() == ["0-0 1-1", "0-0 1-1 2-2", "0-0"]
     with pytest.raises(SystemExit, match=r"^2$"):
