@@ -27,8 +27,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
 
 from scripts.benchmarks.draw_aligning import LinkMap, draw_link_maps
 from scripts.benchmarks.home_runs import (
@@ -38,6 +36,7 @@ from scripts.benchmarks.home_runs import (
     ROWS,
     RefusedError,
     build_or_refuse,
+    compose_train,
     forget_lost,
     is_lost,
     presets,
@@ -91,6 +90,7 @@ DRAWN = {"transformer_plain": "not guided", "transformer_guided": "guided by lin
 DRAWN_PAIR = ("a black dog is running through the snow .", "un chien noir court dans la neige .")
 PLANS = ("guidance", "attentions")
 SPLITS = ("train", "val")
+SMALL = 100  # words of a vocabulary where a model is built only to see whether it takes an attention
 
 
 class Run(NamedTuple):
@@ -263,17 +263,10 @@ def run_one(run: Run, options: argparse.Namespace) -> dict[str, Any] | None:
     overrides = [*command(run, options.bitext, options.runs), f"paths.cache_dir='{options.runs.resolve() / 'cache'}'"]
     if run.name.startswith("attentions/"):
         try:
-            build_or_refuse(composed(overrides))
+            build_or_refuse(compose_train(overrides, SMALL))
         except RefusedError as refusal:
             return {**run._asdict(), "refused": str(refusal)}
     return trained_row(run, [*overrides, *options.override], options.runs)
-
-
-def composed(overrides: Sequence[str]) -> DictConfig:
-    """Return the configuration of a run, with small vocabularies."""
-    sizes = [f"model.{side}_vocab_size=100" for side in ("source", "target")]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return compose("train", [*overrides, *sizes])
 
 
 def measure_runs(options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ TWO_LAYERS = ("model.encoder.num_layers=2", "model.decoder.num_layers=2")
 ROWS = "rows.jsonl"
 MEASURES = "measures.jsonl"
 SEEDS = (1, 2, 3)
+COMPOSING = Lock()
 BEST = 5  # attentions of each home that are repeated with all seeds
 
 
@@ -241,9 +243,14 @@ def build_or_refuse(config: DictConfig) -> EncoderDecoder:
 @cache
 def composed(name: str, preset: str) -> DictConfig:
     home = HOMES[name]
-    sizes = [f"model.{side}_vocab_size={VOCABULARY}" for side in ("source", "target")]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        return compose("train", [*COMMON, *home.model, f"{home.slot}={preset}", *sizes])
+    return compose_train([*COMMON, *home.model, f"{home.slot}={preset}"], VOCABULARY)
+
+
+def compose_train(overrides: Sequence[str], vocabulary: int) -> DictConfig:
+    """Return the configuration of a training; threads may call this at once, which Hydra itself does not allow."""
+    sizes = [f"model.{side}_vocab_size={vocabulary}" for side in ("source", "target")]
+    with COMPOSING, initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        return compose("train", [*overrides, *sizes])
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:

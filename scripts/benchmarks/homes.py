@@ -166,6 +166,8 @@ def run_jobs(
     with ThreadPoolExecutor(options.jobs) as pool:
         running = {pool.submit(run, job, options): job for job in left}
         for number, future in enumerate(as_completed(running), 1):
+            if future.exception() is not None:  # a mistake of the queue itself: start no other run
+                pool.shutdown(wait=False, cancel_futures=True)
             job, row = running[future], future.result()
             what = "failed" if row is None else row.get("refused") or figure_of(row)
             print(f"{number} of {len(left)}: {job.folder(Path()).as_posix()}: {what}", flush=True)

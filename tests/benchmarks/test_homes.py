@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -161,6 +162,22 @@ def test_a_run_that_fails_has_no_row_and_gets_a_second_try_after_the_others(
     assert started[6] == "hard"
     assert "rnn/hard/1: failed" in capsys.readouterr().out
     assert not any(row["preset"] == "hard" for row in home_runs.read_rows(tmp_path / "runs" / home_runs.ROWS))
+
+
+def test_a_mistake_of_the_queue_starts_no_other_run(
+    tmp_path: Path, few: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def mistaken(job: Job) -> list[str]:
+        started.append(job.preset)
+        sleep(0.2)
+        raise KeyError(job.preset)
+
+    monkeypatch.setattr(script, "command", mistaken)
+    with pytest.raises(KeyError):
+        script.main([*typed(tmp_path, few), "--jobs", "2"])
+    assert len(started) <= 4 < len(FEW)
 
 
 def test_two_queues_do_not_share_a_folder(tmp_path: Path, few: list[str], capsys: pytest.CaptureFixture[str]) -> None:
