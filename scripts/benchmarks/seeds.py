@@ -1,0 +1,403 @@
+"""Tables of trainings with three seeds each: `python -m scripts.benchmarks.seeds run --plan summary --runs RUNS`.
+
+`synthesizer` has the rows of the Synthesizer's table on Multi30k, `summary` and `dialogue` the Synthesizers on the
+included documents and dialogues, and `recipes` the recipes of docs/recipes.md with both test sets. Every run is one of
+train.py on one thread. The queue may be killed at any time: the same command resumes it, and no finished run is
+repeated. rows.jsonl in the folder of the runs has a line for each finished run, and `page` writes the page of a plan;
+on another machine `restore` lets the rows of the committed pages count as finished, without the runs themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from torchmetrics.functional.regression import spearman_corrcoef
+
+from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, read_rows, short_commits
+from scripts.benchmarks.homes import alone, restore, run_jobs, trained_row
+from scripts.benchmarks.pretraining import signed
+from scripts.benchmarks.write_aligning_page import table
+from scripts.benchmarks.write_homes_page import spread
+from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.markdown import code
+
+COMMON = ("num_threads=1", "trainer.enable_progress_bar=false")
+PAGES = ROOT / "docs/benchmarks"
+
+
+class Plan(NamedTuple):
+    """A table.
+
+    Attributes:
+        about: sentences that say what is trained.
+        overrides: of train.py for all runs.
+        rows: the further overrides of each row, by its name; the first is the one that the others are compared with.
+        figures: a key of results.json, or of the row, and the title of its column; the first is compared.
+        corpus: the folder of the corpus within --data; None: one of the included corpora.
+        other_test: a further test set.
+        averages: how many of the last checkpoints are averaged, by row, where that is part of the recipe.
+        published: figures of the paper by row, for each of its test sets.
+    """
+
+    title: str
+    about: str
+    overrides: tuple[str, ...]
+    rows: dict[str, tuple[str, ...]]
+    figures: dict[str, str]
+    corpus: str | None = None
+    other_test: str | None = None
+    averages: Mapping[str, int] = MappingProxyType({})
+    published: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+
+
+def attentions(*presets: str) -> dict[str, tuple[str, ...]]:
+    return {preset: (f"attention={preset}",) for preset in presets}
+
+
+TASK = (
+    "multihead",
+    "synthesizer_random",
+    "synthesizer_dense",
+    "synthesizer_dense_vanilla",
+    "synthesizer_random_vanilla",
+)
+ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
+DISTINCT = {"distinct1": "distinct-1", "distinct2": "distinct-2"}
+PLANS = {
+    "summary": Plan(
+        "Headlines by attention",
+        "A Transformer writes the headlines of the included documents, with each attention as the self-attention of "
+        "both sides and `multihead` to the source. The figures are those of 200 test documents.",
+        ("experiment=demo_summary",),
+        attentions(*TASK),
+        ROUGE | {"bleu": "BLEU"},
+    ),
+    "dialogue": Plan(
+        "Answers by attention",
+        "A Transformer answers the last question of the included dialogues, with each attention as the self-attention "
+        "of both sides and `multihead` to the source. The figures are those of the test set.",
+        ("experiment=demo_dialogue",),
+        attentions(*TASK),
+        {"bleu": "BLEU"} | ROUGE | DISTINCT,
+    ),
+    "synthesizer": Plan(
+        "The Synthesizer's rows on Multi30k with three seeds",
+        "Table 2 of Tay et al. 2020, arXiv:2005.00743, on the captions of Multi30k, English to French "
+        "([synthesizer.md](synthesizer.md)). The figures are those of test_2016_flickr, with greedy search.",
+        ("experiment=synthesizer_table", "hydra.mode=RUN"),
+        attentions(
+            *("multihead", "synthesizer_fixed_random", "synthesizer_random", "synthesizer_factorized_random"),
+            *("synthesizer_dense", "synthesizer_factorized_dense", "synthesizer_random_dense"),
+            *("synthesizer_dense_vanilla", "synthesizer_random_vanilla"),
+        ),
+        {"bleu": "BLEU", "chrf": "chrF", "ppl": "perplexity"},
+        corpus="multi30k",
+        published={  # the rows whose figures could be checked in a public text
+            "English–French": {
+                "multihead": 41.57,
+                "synthesizer_fixed_random": 38.31,
+                "synthesizer_random": 41.12,
+                "synthesizer_dense": 41.39,
+                "synthesizer_random_vanilla": 41.85,
+            },
+            "English–German": {
+                "multihead": 27.67,
+                "synthesizer_fixed_random": 23.89,
+                "synthesizer_random": 27.27,
+                "synthesizer_dense": 27.43,
+                "synthesizer_random_dense": 27.68,
+                "synthesizer_random_vanilla": 28.47,
+            },
+        },
+    ),
+    "recipes": Plan(
+        "Recipes with three seeds",
+        "The recipes of [docs/recipes.md](../recipes.md) on the tokenized captions of Multi30k, English to French, "
+        "text only. BLEU of lower-cased tokens, as the papers report it; beam search.",
+        (),
+        {name: (f"experiment={name}",) for name in ("multi30k_best", "multi30k_tiny", "multi30k_rnn")},
+        {
+            "val_tokenized_bleu": "val",
+            "tokenized_bleu": "test_2016_flickr",
+            "other_tokenized_bleu": "test_2017_flickr",
+            "bleu": "test_2016_flickr, sacreBLEU",
+            "other_bleu": "test_2017_flickr, sacreBLEU",
+        },
+        corpus="multi30k/tok",
+        other_test="test_2017_flickr",
+        averages={"multi30k_tiny": 10},
+    ),
+}
+PAGE = """\
+# {title}
+
+{about}
+
+{table}
+
+{spread} The column *above {usual}* is the difference of the first figure, taken seed by seed. Minutes are those of a
+processor core, of the runs that were not interrupted. A row of fewer than {seeds} seeds is neither better nor worse
+than another. {finished} of {all} runs have finished.
+
+{ranks}- Commits of the runs: {commits}.{signature}
+
+## Commands
+
+A run:
+
+```
+{example}
+```
+
+All runs and this page{data}:
+
+```
+{commands}
+```
+
+The first command resumes after an interruption. The raw figures are in [{name}.json]({name}.json).
+"""
+RANKS = """\
+- Spearman's rank correlation of {first} with the paper's, {rows} rows, {test}: {means:.2f} for the means over seeds,
+  {spread} for single seeds.
+"""
+
+
+class Run(NamedTuple):
+    """A training of a row of a plan."""
+
+    plan: str
+    row: str
+    seed: int
+
+    def folder(self, runs: Path) -> Path:
+        return runs / self.plan / self.row / str(self.seed)
+
+
+def planned(plan: str) -> list[Run]:
+    """Return the runs of a plan, all rows of one seed before the next seed."""
+    return [Run(plan, row, seed) for seed in SEEDS for row in PLANS[plan].rows]
+
+
+def command(run: Run, corpus: Path | None) -> list[str]:
+    """Return the overrides of train.py for a run."""
+    plan = PLANS[run.plan]
+    path = [] if corpus is None else [f"data.path='{corpus}'"]
+    return [*plan.overrides, *plan.rows[run.row], *COMMON, *path, f"seed={run.seed}"]
+
+
+@reports_user_errors
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    options.act(options)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    run = commands.add_parser("run", help="train what has not been trained")
+    run.add_argument("--data", type=Path, help="folder with the folder multi30k, for plans that need it")
+    run.add_argument("--jobs", type=int, default=1, help="simultaneous runs, each on one thread (%(default)s)")
+    run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
+    run.set_defaults(act=run_queue)
+    page = commands.add_parser("page", help="write the pages of what has been trained")
+    page.set_defaults(act=write_pages)
+    restored = commands.add_parser("restore", help="let the runs of the committed pages count as finished elsewhere")
+    restored.set_defaults(act=restore_pages)
+    for choice in commands.choices.values():
+        choice.add_argument("--plan", nargs="+", default=list(PLANS), choices=list(PLANS), metavar="PLAN")
+        choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
+    for choice in (page, restored):
+        choice.add_argument("--pages", type=Path, default=PAGES, help="folder of the pages (%(default)s)")
+    return parser.parse_args(arguments)
+
+
+def run_queue(options: argparse.Namespace) -> None:
+    """Run all that have no row; those that failed get a second try."""
+    for plan in options.plan:
+        corpus_of(plan, options)  # which refuses --data without it
+    options.runs.mkdir(parents=True, exist_ok=True)
+    with alone(options.runs):
+        runs = [run for plan in options.plan for run in planned(plan)]
+        failed = run_jobs(run_jobs(runs, options, run_one), options, run_one)
+    if failed:
+        names = ", ".join(run.folder(Path()).as_posix() for run in failed)
+        sys.exit(f"{len(failed)} runs failed: {names}; repeat the command to run them again")
+
+
+def corpus_of(plan: str, options: argparse.Namespace) -> Path | None:
+    """Return the folder of the corpus of a plan.
+
+    Raises:
+        UserError: if there is none.
+    """
+    name = PLANS[plan].corpus
+    if name is None:
+        return None
+    if options.data is None or not (options.data / name).is_dir():
+        raise UserError(f"--plan {plan} needs --data FOLDER with the folder {name}")
+    corpus: Path = (options.data / name).resolve()
+    return corpus
+
+
+def run_one(run: Run, options: argparse.Namespace) -> dict[str, Any] | None:
+    """Run or resume a training; return its row with all its scores, or None if it failed."""
+    corpus = corpus_of(run.plan, options)
+    row = trained_row(run, [*command(run, corpus), *options.override], options.runs)
+    if row is None:
+        return None
+    results = json.loads((run.folder(options.runs) / "results.json").read_text(encoding="utf-8"))
+    scores = {key.removeprefix("test/"): value for key, value in results.items() if key.startswith("test/")}
+    scores |= {key.replace("val/", "val_"): value for key, value in results.items() if key.startswith("val/")}
+    try:
+        return row | scores | evaluated(run, corpus, run.folder(options.runs))
+    except subprocess.CalledProcessError as error:
+        print(f"{' '.join(error.cmd[1:])} failed", file=sys.stderr)
+        return None
+
+
+def evaluated(run: Run, corpus: Path | None, folder: Path) -> dict[str, Any]:
+    """Return the scores that train.py does not compute: of averaged checkpoints, and of the further test set."""
+    plan, model = PLANS[run.plan], folder
+    scores: dict[str, Any] = {}
+    if run.row in plan.averages:
+        model = folder / "average.ckpt"
+        last = str(plan.averages[run.row])
+        python("-m", "seq2seq_attn", "average", str(folder), "--last", last, "--output", str(model))
+        splits = evaluation(model, folder / "average", "splits=[val,test]")
+        scores |= {f"val_{name}": value for name, value in splits["val"].items()} | splits["test"]
+    if plan.other_test is not None:
+        options = [f"data={data_of(folder)}", f"data.path='{corpus}'", f"data.test_split={plan.other_test}"]
+        (other,) = evaluation(model, folder / plan.other_test, *options).values()
+        scores |= {f"other_{name}": value for name, value in other.items()}
+    return scores
+
+
+def data_of(folder: Path) -> str:
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    return str(results["data"])
+
+
+def evaluation(model: Path, folder: Path, *options: str) -> dict[str, dict[str, Any]]:
+    """Return the scores of evaluate.py for each split."""
+    words = [f"ckpt_path='{model}'", "bootstrap=0", "num_threads=1", f"hydra.run.dir='{folder}'", *options]
+    python("evaluate.py", *words)
+    splits: dict[str, dict[str, Any]] = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))["splits"]
+    return splits
+
+
+def python(*words: str) -> None:
+    subprocess.run([sys.executable, *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
+def page_of(plan: str, pages: Path) -> Path:
+    return pages / f"seeds_{plan}.md"
+
+
+def restore_pages(options: argparse.Namespace) -> None:
+    """Let the rows of those pages that are there count as finished."""
+    for plan in options.plan:
+        page = page_of(plan, options.pages)
+        if page.with_suffix(".json").is_file():
+            restore(page, options.runs, Run._fields)
+
+
+def write_pages(options: argparse.Namespace) -> None:
+    """Write the page of each plan of which a run has finished, and its rows as .json beside it."""
+    rows = read_rows(options.runs / ROWS)
+    finished = [plan for plan in options.plan if any(row["plan"] == plan for row in rows)]
+    if not finished:
+        raise UserError(f"{options.runs} has no finished run; start `scripts.benchmarks.seeds run` first")
+    options.pages.mkdir(parents=True, exist_ok=True)
+    for plan in finished:
+        page, chosen = page_of(plan, options.pages), [row for row in rows if row["plan"] == plan]
+        page.write_text(page_text(plan, chosen, page.stem), encoding="utf-8")
+        page.with_suffix(".json").write_text(json.dumps({"rows": chosen}, indent=1) + "\n", encoding="utf-8")
+        print(f"wrote {page}: {len(chosen)} of {len(planned(plan))} runs")
+
+
+def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
+    plan = PLANS[name]
+    signatures = sorted({row["bleu_signature"] for row in rows if "bleu_signature" in row})
+    example = command(Run(name, list(plan.rows)[-1], SEEDS[0]), None if plan.corpus is None else Path("CORPUS"))
+    data = "" if plan.corpus is None else " --data FOLDER"
+    return PAGE.format(
+        title=plan.title,
+        about=plan.about,
+        table=score_table(plan, rows),
+        spread="Means over seeds, ± the standard deviation." if len(rows) > len(plan.rows) else "One seed.",
+        usual=next(iter(plan.rows)),
+        finished=len(rows),
+        all=len(planned(name)),
+        ranks="".join(rank_lines(plan, rows)),
+        commits=short_commits(rows),
+        seeds=len(SEEDS),
+        signature=f"\n- BLEU: {', '.join(map(code, signatures))}" if signatures else "",
+        example=f"python train.py {' '.join(example)}",
+        data="" if plan.corpus is None else f", `FOLDER` having the folder `{plan.corpus}`",
+        commands=f"python -m scripts.benchmarks.seeds run --plan {name}{data} --runs RUNS\n"
+        f"python -m scripts.benchmarks.seeds page --plan {name} --runs RUNS",
+        name=page,
+    )
+
+
+def scores_of(plan: Plan, rows: Sequence[dict[str, Any]], figure: str) -> dict[str, dict[int, float]]:
+    """Return a figure of each row by seed."""
+    scores: dict[str, dict[int, float]] = {name: {} for name in plan.rows}
+    for row in rows:
+        scores[row["row"]][row["seed"]] = row[figure]
+    return scores
+
+
+def score_table(plan: Plan, rows: Sequence[dict[str, Any]]) -> str:
+    """Return the figures of each row that has a run, and the difference of the first from that of the usual row."""
+    figures = {figure: scores_of(plan, rows, figure) for figure in plan.figures}
+    compared, usual = figures[next(iter(figures))], next(iter(plan.rows))
+    lines = [["", "seeds", *plan.figures.values(), f"above {usual}", "parameters, M", "minutes"]]
+    for name, seeds in compared.items():
+        if seeds:
+            cells = [spread(list(by_row[name].values()), 1, ".1f") for by_row in figures.values()]
+            above = [score - compared[usual][seed] for seed, score in seeds.items() if seed in compared[usual]]
+            ours = [row for row in rows if row["row"] == name]
+            minutes = [row["processor_minutes"] for row in ours if row["processor_minutes"] is not None]
+            size = f"{ours[0]['parameters'] / 1e6:.2f}"
+            cells += ["" if name == usual else signed(above), size, spread(minutes, 1, ".0f")]
+            lines.append([code(name), str(len(seeds)), *cells])
+    return table(lines)
+
+
+def rank_lines(plan: Plan, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return how far the order of the rows is that of the paper, over the means and with each complete seed."""
+    first = next(iter(plan.figures))
+    scores = scores_of(plan, rows, first)
+    lines = []
+    for test, published in plan.published.items():
+        seeds = [seed for seed in SEEDS if all(seed in scores[name] for name in published)]
+        if seeds:
+            means = [fmean(scores[name][seed] for seed in seeds) for name in published]
+            single = [correlation([scores[name][seed] for name in published], published) for seed in seeds]
+            lines.append(
+                RANKS.format(
+                    first=plan.figures[first], rows=len(published), test=test,
+                    means=correlation(means, published), spread=spread(single, 1, ".2f"),
+                )
+            )  # fmt: skip
+    return lines
+
+
+def correlation(scores: Sequence[float], published: dict[str, float]) -> float:
+    ours, theirs = (torch.tensor(list(values), dtype=torch.float64) for values in (scores, published.values()))
+    return float(spearman_corrcoef(ours, theirs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""The queue of tables with three seeds: its commands, no run repeated, the figures of a page and their ranks."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from comparison.made_runs import spoilt, write_run
+from configs import composed
+from training.test_tables import TINY, rows, write_captions
+
+from scripts.benchmarks import homes
+from scripts.benchmarks import seeds as script
+from scripts.benchmarks.home_runs import ROWS, SEEDS, read_rows
+from scripts.benchmarks.seeds import PLANS
+
+RESULTS = {"test/loss": 2.5, "test/bleu_signature": "nrefs:1"}
+
+
+def typed(act: str, tmp_path: Path, plan: str, *others: str) -> list[str]:
+    pages = ["--pages", str(tmp_path / "docs")] if act in ("page", "restore") else []
+    return [act, "--plan", plan, "--runs", str(tmp_path / "runs"), *pages, *others]
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_each_run_of_a_plan_is_a_command_of_train_py(plan: str) -> None:
+    runs = script.planned(plan)
+    assert len(set(runs)) == len(runs) == len(SEEDS) * len(PLANS[plan].rows)
+    assert [run.seed for run in runs] == sorted(run.seed for run in runs)
+    for run in runs[: len(PLANS[plan].rows)]:
+        config = composed(*script.command(run, Path("/corpus") if PLANS[plan].corpus else None))
+        assert (config.seed, config.num_threads) == (1, 1)
+        assert config.data.path == ("/corpus" if PLANS[plan].corpus else None)
+        figures = {figure.removeprefix("val_").removeprefix("other_") for figure in PLANS[plan].figures}
+        assert figures <= {*config.metric, "ppl"}
+        if run.row in PLANS[plan].averages:
+            assert config.callback.history.save_top_k == PLANS[plan].averages[run.row]
+
+
+def test_the_rows_of_the_synthesizers_are_those_of_their_experiment() -> None:
+    plan = PLANS["synthesizer"]
+    assert [list(overrides) for overrides in plan.rows.values()] == rows("synthesizer_table")
+    assert all(set(published) <= set(plan.rows) for published in plan.published.values())
+
+
+def finish(overrides: Sequence[str], folder: Path) -> None:
+    """Leave what train.py leaves; `synthesizer_random` is better, by more with seed 3."""
+    assert "resume=auto" in overrides
+    shutil.rmtree(folder)
+    row, seed = folder.parent.name, int(folder.name)
+    every = 3 if row != "synthesizer_random" else 20 if seed == 3 else 6
+    write_run(folder, row, spoilt(every), seed=seed, options={"trainer": {"max_epochs": 5}}, **RESULTS)
+    (folder / homes.ATTEMPTS).write_text("started\n90.0\n", encoding="utf-8")
+
+
+def test_no_run_is_repeated_and_the_page_has_differences_by_seed_and_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    failing = "synthesizer/multihead/3"
+
+    def train(overrides: Sequence[str], folder: Path) -> None:
+        started.append(folder.relative_to(tmp_path / "runs").as_posix())
+        if not (started[-1] == failing and started.count(failing) < 3):
+            finish(overrides, folder)
+
+    names = ("multihead", "synthesizer_random", "synthesizer_dense")
+    published = {"English–French": {"multihead": 1.0, "synthesizer_random": 2.0, "synthesizer_dense": 0.5}}
+    plan = PLANS["synthesizer"]
+    small = plan._replace(rows={name: plan.rows[name] for name in names}, published=published)
+    monkeypatch.setitem(PLANS, "synthesizer", small)
+    monkeypatch.setattr(homes, "train", train)
+    (tmp_path / "data" / "multi30k").mkdir(parents=True)
+    run = typed("run", tmp_path, "synthesizer", "--data", str(tmp_path / "data"))
+    with pytest.raises(SystemExit, match=f"1 runs failed: {failing}; repeat the command"):
+        script.main(run)
+    script.main(typed("page", tmp_path, "synthesizer"))
+    page = tmp_path / "docs" / "seeds_synthesizer.md"
+    lines = {line.split(" | ")[0]: line.split(" | ") for line in page.read_text(encoding="utf-8").splitlines()}
+    assert lines["| `multihead`"][1] == "2"
+    assert lines["| `synthesizer_random`"][1] == "3"
+
+    script.main(run)
+    assert [name for name in dict.fromkeys(started) if started.count(name) > 1] == [failing]
+    finished = read_rows(tmp_path / "runs" / ROWS)
+    assert len(finished) == 9
+    script.main(typed("page", tmp_path, "synthesizer"))
+    text = page.read_text(encoding="utf-8")
+    bleu = {(row["row"], row["seed"]): row["bleu"] for row in finished}
+    above = [bleu["synthesizer_random", seed] - bleu["multihead", seed] for seed in SEEDS]
+    assert above[2] > above[1] > 5
+    lines = {line.split(" | ")[0]: line.split(" | ") for line in text.splitlines()}
+    assert lines["| `synthesizer_random`"][5].startswith(f"+{fmean(above):.1f} ± ")
+    assert lines["| `multihead`"][5] == ""
+    assert lines["| `multihead`"][7] == "2 ± 0 |"  # 1.5 minutes each
+    # multihead and dense are equal here: ranks 1.5, 3, 1.5 against 2, 3, 1, so rho is 1.5 / sqrt(1.5 · 2)
+    assert "3 rows, English–French: 0.87 for the means over seeds,\n  0.87 ± 0.00 for single seeds" in text
+    assert "9 of 9 runs have finished" in text
+    assert str(tmp_path) not in text
+
+    shutil.rmtree(tmp_path / "runs")  # and on another machine, where the rows are those of the page
+    for _ in range(2):
+        script.main(typed("restore", tmp_path, "synthesizer"))
+        assert read_rows(tmp_path / "runs" / ROWS) == finished
+    started.clear()
+    script.main(run)
+    assert not started
+
+
+def test_a_recipe_is_scored_by_its_averaged_checkpoints_and_on_both_test_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def python(*words: str) -> None:
+        asked.append([word.replace(str(tmp_path), "") for word in words])
+        if words[0] == "evaluate.py":
+            folder = Path(words[4].removeprefix("hydra.run.dir='").removesuffix("'"))
+            folder.mkdir()
+            scores = {"val": {"tokenized_bleu": 60.0}, "test": {"tokenized_bleu": 61.0, "bleu": 59.0}}
+            if "2017" in folder.name:
+                scores = {"test_2017_flickr": {"tokenized_bleu": 53.0, "bleu": 52.0}}
+            (folder / "evaluation.json").write_text(json.dumps({"splits": scores}), encoding="utf-8")
+
+    def train(overrides: Sequence[str], folder: Path) -> None:
+        finish(overrides, folder)
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        results |= {"test/tokenized_bleu": 50.0, "val/tokenized_bleu": 49.0, "data": "multi30k_tok"}
+        (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
+
+    monkeypatch.setattr(script, "python", python)
+    monkeypatch.setattr(script, "SEEDS", (1,))
+    monkeypatch.setattr(homes, "train", train)
+    (tmp_path / "data/multi30k/tok").mkdir(parents=True)
+    script.main(typed("run", tmp_path, "recipes", "--data", str(tmp_path / "data")))
+    by_name = {row["row"]: row for row in read_rows(tmp_path / "runs" / ROWS)}
+    tiny, best = by_name["multi30k_tiny"], by_name["multi30k_best"]
+    assert [tiny[figure] for figure in PLANS["recipes"].figures] == [60.0, 61.0, 53.0, 59.0, 52.0]
+    assert [best[figure] for figure in PLANS["recipes"].figures] == [49.0, 50.0, 53.0, best["bleu"], 52.0]
+    folder = "/runs/recipes/multi30k_tiny/1"
+    average = [words for words in asked if "average" in words]
+    assert average == [["-m", "seq2seq_attn", "average", folder, "--last", "10", "--output", f"{folder}/average.ckpt"]]
+    (other,) = (words for words in asked if f"hydra.run.dir='{folder}/test_2017_flickr'" in words)
+    assert other[1] == f"ckpt_path='{folder}/average.ckpt'"
+    assert other[-3:] == ["data=multi30k_tok", "data.path='/data/multi30k/tok'", "data.test_split=test_2017_flickr"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "--plan", "recipes"], "--plan recipes needs --data FOLDER with the folder multi30k/tok"),
+        (["page"], "has no finished run; start `scripts.benchmarks.seeds run` first"),
+    ],
+)
+def test_what_is_missing_is_said(
+    words: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main([*words, "--runs", str(tmp_path)])
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("quiet")
+def test_the_queue_runs_train_py_and_scores_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    captions = tmp_path / "data/multi30k/tok"
+    captions.mkdir(parents=True)
+    write_captions(captions)
+    for file in list(captions.iterdir()):
+        with gzip.open(captions / f"{file.stem}.lc.norm.tok{file.suffix}.gz", "wb") as packed:
+            packed.write(file.read_bytes())
+    for language in ("en", "fr"):
+        names = [captions / f"test_{year}_flickr.lc.norm.tok.{language}.gz" for year in (2016, 2017)]
+        shutil.copy(*names)
+    monkeypatch.setattr(script, "SEEDS", (1,))
+    recipe = PLANS["recipes"]._replace(rows={"multi30k_tiny": PLANS["recipes"].rows["multi30k_tiny"]})
+    monkeypatch.setitem(PLANS, "recipes", recipe)
+    small = [word for word in TINY if not any(name in word for name in ("choices.", "attention_map", "max_steps"))]
+    small += [f"paths.cache_dir={tmp_path}", "trainer.max_epochs=11"]
+    script.main(typed("run", tmp_path, "recipes", "--data", str(tmp_path / "data"), "--override", *small))
+    (row,) = read_rows(tmp_path / "runs" / ROWS)
+    assert all(isinstance(row[figure], float) for figure in recipe.figures)
+    script.main(typed("page", tmp_path, "recipes"))
+    assert "| `multi30k_tiny` | 1 |" in (tmp_path / "docs/seeds_recipes.md").read_text(encoding="utf-8")
