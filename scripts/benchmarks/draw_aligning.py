@@ -1,4 +1,4 @@
-"""Picture of word links with and without guided alignment: the weights of two runs along one given translation."""
+"""Pictures of word links: the weights of two runs along one given translation, and error rates by attention."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ from seq2seq_attn.alignment.word_alignment import Link, WordWeights
 
 CELL, SPACE, FONT_SIZE = 0.34, 0.3, 11.0  # inches, points
 LINK = "#0a7d8c"  # which none of the colours of a map resembles
+MODELS = {"transformer": ("Transformer", "#2a6f97"), "rnn": ("RNN", "#c1582c"), "rnn_luong": ("Luong's RNN", "#6a994e")}
+
+
+class Rates(NamedTuple):
+    """The alignment error rates of an attention in percent, guided and not; None: not known."""
+
+    name: str
+    model: str
+    guided: float
+    unguided: float | None
 
 
 class LinkMap(NamedTuple):
@@ -48,3 +58,22 @@ def draw_link_maps(file: Path, source: Sequence[str], target: Sequence[str], map
 def outline(axes: Axes, links: Sequence[Link]) -> None:
     for link in links:
         axes.add_patch(Rectangle(link, 1, 1, fill=False, edgecolor=LINK, linewidth=2.2))
+
+
+def draw_rates(file: Path, rates: Sequence[Rates]) -> None:
+    """Write a picture with a line for each attention, the first at the top, coloured by the model that it is in."""
+    figure = Figure(figsize=(7.5, 1.1 + 0.2 * len(rates)), layout="constrained")
+    axes = figure.add_subplot()
+    for name, (title, colour) in MODELS.items():
+        guided = [(one.guided, row) for row, one in enumerate(rates) if one.model == name]
+        plain = [(one.unguided, row) for row, one in enumerate(rates) if one.model == name and one.unguided is not None]
+        for points, what, filling in ((guided, title, colour), (plain, f"{title}, not guided", "none")):
+            if points:
+                axes.scatter(*zip(*points, strict=True), s=26, facecolors=filling, edgecolors=colour, label=what)
+    axes.set_yticks(range(len(rates)), [one.name for one in rates], fontsize=8)
+    axes.set_ylim(len(rates) - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    axes.grid(alpha=0.25)
+    axes.set_xlabel("alignment error rate, % (lower is better)")
+    axes.legend(fontsize=8, loc="lower left")
+    figure.savefig(file, dpi=110)

@@ -340,6 +340,8 @@ def test_the_table_of_attentions_has_the_guided_head_and_the_best_one_without_gu
     figures = [measured["multihead"][name] for name in ("error_rate", "precision", "recall")]
     figures.append(measured["multihead_plain"]["error_rate"])
     assert line.split(" | ")[1:6] == ["transformer", *(f"{figure:.1f}" for figure in figures)]
+    assert (tmp_path / "docs" / "aligning_attentions.png").stat().st_size > 5000
+    assert "](aligning_attentions.png)" in text
     assert "- top\\_k: not \\| here" in text or "- top_k: not \\| here" in text
 
 
