@@ -69,7 +69,8 @@ def draw_rates(file: Path, rates: Sequence[Rates]) -> None:
         plain = [(one.unguided, row) for row, one in enumerate(rates) if one.model == name and one.unguided is not None]
         for points, what, filling in ((guided, title, colour), (plain, f"{title}, not guided", "none")):
             if points:
-                axes.scatter(*zip(*points, strict=True), s=26, facecolors=filling, edgecolors=colour, label=what)
+                x, y = zip(*points, strict=True)
+                axes.scatter(x, y, s=26, facecolors=filling, edgecolors=colour, label=what)
     axes.set_yticks(range(len(rates)), [one.name for one in rates], fontsize=8)
     axes.set_ylim(len(rates) - 0.4, -0.6)
     axes.set_xlim(left=0)

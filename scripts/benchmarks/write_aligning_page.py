@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from scripts.benchmarks.draw_aligning import Rates, draw_rates
@@ -46,10 +47,10 @@ default. The links of eflomal are not all of one run: it takes no seed, and was 
 {links}
 
 A model that translates from English links each French word (forward), one from French each English word (reverse). A
-guided run is measured by its guided head. Of a run without guidance it is the best head, chosen with each seed for each
-half of the pairs on the other half: {heads}. The other columns join both directions (Koehn et al. 2003), of seed 1.
-± is the standard deviation over seeds.
-
+guided run is measured by its guided head, and a run without guidance by its best one: for each seed, the head with the
+fewest errors on one half of the pairs is measured on the other half. The other columns join both directions (Koehn et
+al. 2003), of seed 1. ± is the standard deviation over seeds, and over the runs of eflomal.
+{heads}
 {maps}## Translations
 
 {translations}
@@ -123,15 +124,24 @@ def write_guidance_page(
         training=aligners["pairs"],
         aligner_runs=f"The row of eflomal is the mean of {aligner_runs} runs.\n" if aligner_runs > 1 else "",
         links=links_table(measures, pairs, aligners),
-        heads=literal(
-            "; ".join(f"{name}: {' and '.join(heads)}" for name, heads in unguided.items()) or "none has been measured"
-        ),
+        heads=best_heads(unguided),
         maps="" if picture is None else MAPS.format(picture=picture.name),
         translations=translation_table(rows, measures),
         signature=", ".join(code(one) for one in sorted(signatures(measures))) or "not measured yet",
         end=end("guidance", page, rows),
     )
     write(page, text, {"rows": rows, "measures": measures, "aligners": aligners})
+
+
+def best_heads(unguided: dict[str, dict[str, None]]) -> str:
+    """Return a paragraph with the best heads of the runs without guidance, which are given by name; else nothing."""
+    found = []
+    for title, both in DIRECTIONS.items():
+        for name, where in zip(both, ("", ", from French"), strict=True):
+            if name in unguided:
+                found.append(f"{title.removesuffix(', not guided')}{where}: {' or '.join(unguided[name])}")
+    text = literal(f"The best heads without guidance: {'; '.join(found)}.")
+    return f"\n{fill(text, 120)}\n" if found else ""
 
 
 def links_table(measures: Rows, pairs: Sequence[AlignedPair], aligners: dict[str, Any]) -> str:
