@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,19 +34,20 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
     Raises:
         UserError: if the folder cannot be made or written to.
     """
+    temporary = file.with_name(f"{file.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
+        opened = temporary.open("xb")  # with the permissions of any new file, unlike those of tempfile
     except OSError as error:
         raise unwritable(file.parent, error) from error
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with opened as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())  # or a file of the right name could be empty after a power failure
         os.replace(temporary, file)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

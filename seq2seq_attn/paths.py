@@ -25,7 +25,12 @@ def demo_directory() -> Path:
 
 def search_path(folder: Path) -> str:
     """Return the override that has Hydra read the YAML files of a folder too, after those of `conf`."""
-    return f"hydra.searchpath=[{json.dumps(str(folder.resolve()), ensure_ascii=False)}]"
+    return f"hydra.searchpath=[{quoted(folder.resolve())}]"
+
+
+def quoted(path: Path) -> str:
+    """Return a path as the value of an override: Hydra reads commas, quotes and most signs of others as its own."""
+    return json.dumps(str(path), ensure_ascii=False)
 
 
 def given_path(path: Any, option: str) -> Path:

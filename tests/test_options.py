@@ -188,6 +188,8 @@ def test_the_composed_options_are_within_their_ranges(model: str) -> None:
         ("callback.attention_map.slots", ["nope"], "[Literal['cross', 'self', 'encoder']"),
         ("callback.early_stopping.patience", -1, "int in [0, 1000000000]"),
         ("callback.autosave.every_steps", 0.5, "int | null in [1, 1000000000]"),
+        ("callback.attention_entropy.num_sentences", 0, "int in [1, 1000000]"),
+        ("trainer.log_every_n_steps", 0, "in [1, 1000000000]"),
     ],
 )
 def test_a_value_outside_is_refused_by_its_name(key: str, value: Any, said: str) -> None:

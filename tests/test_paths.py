@@ -18,7 +18,7 @@ from seq2seq_attn.data.demo import DemoCorpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.translate import translate
 from seq2seq_attn.inference.translator import Translator
-from seq2seq_attn.paths import given_path
+from seq2seq_attn.paths import given_path, quoted
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 NOWHERE = "~nobody-here/a"
@@ -72,3 +72,10 @@ def test_a_name_too_long_is_a_path_that_is_not_there() -> None:
         find_checkpoint("x" * 300)
     with pytest.raises(UserError, match=r"^data=demo: the folder x+ does not exist; set data.path"):
         DemoCorpus(path="x" * 300, source_language="en", target_language="fr", cleaning=Cleaning()).load()
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b", "it's", "(c) [1] {2}", "50% #1 & more", 'the "best"', "André", "a=b"])
+def test_a_path_is_a_value_of_an_override_whatever_it_is_called(name: str) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("train", [f"data.path={quoted(Path('/runs', name))}"])
+    assert config.data.path == f"/runs/{name}"

@@ -41,6 +41,7 @@ from scripts.benchmarks.home_runs import (
     is_lost,
     presets,
     read_rows,
+    rows_of,
     unfinished,
     write_rows,
 )
@@ -57,6 +58,7 @@ from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.metric.bleu import BLEU
+from seq2seq_attn.paths import quoted
 
 COMMON = (
     "data=parallel", "tokenizer.vocab_size=8000", "num_threads=1", "trainer.enable_progress_bar=false", "recipe=none",
@@ -147,7 +149,7 @@ def command(run: Run, bitext: Path, runs: Path) -> list[str]:
     languages = ("fr", "en") if run.is_reverse else ("en", "fr")
     folders_of = {"train": runs, "val": bitext}
     sides = {
-        name: ",".join(f"'{folder.resolve() / name}.{language}'" for language in languages)
+        name: ",".join(quoted(folder.resolve() / f"{name}.{language}") for language in languages)
         for name, folder in folders_of.items()
     }
     overrides = [*COMMON, *(f"data.{name}=[{files}]" for name, files in sides.items()), f"data.test=[{sides['val']}]"]
@@ -167,11 +169,11 @@ def command(run: Run, bitext: Path, runs: Path) -> list[str]:
     # The attention of an RNN also supplies the context of the next word, so it is guided in the step that writes.
     guided = [*GUIDED, f"guided_alignment.shift={str(not kind.startswith('rnn') or name.endswith('_shift')).lower()}"]
     if name.endswith("_self"):
-        pair = ",".join(f"'{runs.resolve() / one}'" for one in read_by(run))
+        pair = ",".join(quoted(runs.resolve() / one) for one in read_by(run))
         overrides += [*guided, "guided_alignment.links=self", f"guided_alignment.runs=[{pair}]"]
     elif not name.endswith("_plain"):
         links = runs.resolve() / (TURNED if run.is_reverse else LINKS)
-        overrides += [*guided, f"guided_alignment.links='{links}'"]
+        overrides += [*guided, f"guided_alignment.links={quoted(links)}"]
     return overrides
 
 
@@ -228,7 +230,11 @@ def run_queue(options: argparse.Namespace) -> None:
         if missing:
             raise UserError(f"{names_of(left)}: need the links of {names_of(missing)}; name these in --only, too")
         forget_lost(needed, options.runs)
-        failed = run_jobs(run_jobs(chosen, options, run_one), options, run_one)
+        read_first = [run for run in chosen if run in needed]
+        failed = run_jobs(run_jobs(read_first, options, run_one), options, run_one)
+        lost = {run.name for run in failed}
+        others = [run for run in chosen if run not in needed and not lost.intersection(read_by(run))]
+        failed += run_jobs(run_jobs(others, options, run_one), options, run_one)
     if failed:
         sys.exit(f"{len(failed)} runs failed: {names_of(failed)}; repeat the command to run them again")
 
@@ -260,7 +266,10 @@ def check_file(file: Path) -> Path:
 
 def run_one(run: Run, options: argparse.Namespace) -> dict[str, Any] | None:
     """Run or resume a training; return its row, or None if it failed."""
-    overrides = [*command(run, options.bitext, options.runs), f"paths.cache_dir='{options.runs.resolve() / 'cache'}'"]
+    overrides = [
+        *command(run, options.bitext, options.runs),
+        f"paths.cache_dir={quoted(options.runs.resolve() / 'cache')}",
+    ]
     if run.name.startswith("attentions/"):
         try:
             build_or_refuse(compose_train(overrides, SMALL))
@@ -279,7 +288,7 @@ def measure_runs(options: argparse.Namespace) -> None:
     names = {run.name for run in planned(options)}
     with alone(options.runs):
         measured = {(row["name"], row["seed"]) for row in read_rows(file)}
-        for row in read_rows(options.runs / ROWS):
+        for row in rows_of(options.runs / ROWS, Run._fields):
             run = Run(row["name"], row["seed"])
             is_here = (run.folder(options.runs) / "results.json").is_file()  # not one of another machine
             if is_here and run.name in names and run not in measured:
@@ -355,7 +364,7 @@ def bleu(folder: Path, bitext: Path, test: str) -> dict[str, Any]:
 
 def write_pages(options: argparse.Namespace) -> None:
     """Write the page of each plan of which a run has been measured."""
-    rows, measures = read_rows(options.runs / ROWS), read_rows(options.runs / MEASURES)
+    rows, measures = rows_of(options.runs / ROWS, Run._fields), read_rows(options.runs / MEASURES)
     names = {row["name"] for row in measures}
     measured = [plan for plan in options.plan if any(run.name in names for run in RUNS[plan]())]
     if not measured:

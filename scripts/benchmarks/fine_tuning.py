@@ -25,6 +25,7 @@ from scripts.benchmarks.processor import processor
 from scripts.benchmarks.training import ROOT
 from seq2seq_attn.data.reading import read_lines
 from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.paths import quoted
 from seq2seq_attn.training.provenance import commit
 
 TEST = "test_2016_flickr"
@@ -140,8 +141,8 @@ def score(name: str, seed: int, parent: Path, options: argparse.Namespace) -> fl
     folder = options.runs.resolve() / f"{name}_{seed}"
     report = folder / ("evaluation.json" if name == "parent" else "results.json")
     if not report.is_file():
-        given = overrides(name, seed, str(parent), str((options.runs / "data").resolve()))
-        given += [f"num_threads={options.threads}", f"hydra.run.dir={folder}"]
+        given = overrides(name, seed, quoted(parent), quoted((options.runs / "data").resolve()))
+        given += [f"num_threads={options.threads}", f"hydra.run.dir={quoted(folder)}"]
         if name != "parent":
             given += ["resume=auto", "trainer.enable_progress_bar=false", *options.override]
         program = ROOT / ("evaluate.py" if name == "parent" else "train.py")

@@ -258,6 +258,18 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
 
 
+def rows_of(file: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the rows of a file, which are of jobs with these fields.
+
+    Raises:
+        UserError: if they are of another script.
+    """
+    rows = read_rows(file)
+    if not all(field in row for row in rows for field in fields):
+        raise UserError(f"{file} has rows of another script; give another folder of --runs")
+    return rows
+
+
 def write_rows(file: Path, rows: Iterable[dict[str, Any]]) -> None:
     with replacing(file) as stream:
         stream.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
@@ -303,7 +315,7 @@ def restore_rows(page: Path, runs: Path, fields: Sequence[str]) -> None:
     if not all(field in row for row in figures.get("rows", [{}]) for field in fields):
         raise UserError(f"{file} has no rows of this script; give its own page")
     for name in (ROWS, MEASURES):
-        rows = read_rows(runs / name)
+        rows = rows_of(runs / name, fields)
         known = [tuple(row[field] for field in fields) for row in rows]
         restored = figures.get(name.removesuffix(".jsonl"), [])
         restored = [row for row in restored if tuple(row[field] for field in fields) not in known]

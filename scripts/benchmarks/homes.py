@@ -46,6 +46,7 @@ from scripts.benchmarks.home_runs import (
     pack,
     read_rows,
     restore_rows,
+    rows_of,
     unfinished,
     write_rows,
 )
@@ -61,6 +62,7 @@ from seq2seq_attn.comparison.significance import count_sentences
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.inference.translator import Translator
+from seq2seq_attn.paths import quoted
 
 AUTOSAVES = ("last.ckpt", "previous.ckpt")
 LOG = "output.txt"
@@ -161,22 +163,27 @@ def run_jobs(
         jobs: tuples such as `Job`, whose fields a row has.
         run: trains a job, as `run_job` does.
     """
-    left = unfinished(jobs, read_rows(options.runs / ROWS))
+    if options.jobs < 1:
+        raise UserError(f"--jobs {options.jobs} runs nothing; give 1 or more")
+    jobs = list(jobs)
+    left = unfinished(jobs, rows_of(options.runs / ROWS, jobs[0]._fields) if jobs else [])
     failed = []
     with ThreadPoolExecutor(options.jobs) as pool:
         running = {pool.submit(run, job, options): job for job in left}
-        for number, future in enumerate(as_completed(running), 1):
-            if future.exception() is not None:  # a mistake of the queue itself: start no other run
-                pool.shutdown(wait=False, cancel_futures=True)
-            job, row = running[future], future.result()
-            what = "failed" if row is None else row.get("refused") or figure_of(row)
-            print(f"{number} of {len(left)}: {job.folder(Path()).as_posix()}: {what}", flush=True)
-            if row is None:
-                failed.append(job)
-            else:
-                write_rows(options.runs / ROWS, [*read_rows(options.runs / ROWS), row])
-                for name in AUTOSAVES:
-                    (job.folder(options.runs) / "checkpoints" / name).unlink(missing_ok=True)
+        try:
+            for number, future in enumerate(as_completed(running), 1):
+                job, row = running[future], future.result()
+                what = "failed" if row is None else row.get("refused") or figure_of(row)
+                print(f"{number} of {len(left)}: {job.folder(Path()).as_posix()}: {what}", flush=True)
+                if row is None:
+                    failed.append(job)
+                else:
+                    write_rows(options.runs / ROWS, [*read_rows(options.runs / ROWS), row])
+                    for name in AUTOSAVES:
+                        (job.folder(options.runs) / "checkpoints" / name).unlink(missing_ok=True)
+        except BaseException:  # an interruption, a full disk, a mistake of the queue itself: start no other run
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return failed
 
 
@@ -191,7 +198,7 @@ def run_job(job: Job, options: argparse.Namespace) -> dict[str, Any] | None:
     except RefusedError as refusal:
         return {**job._asdict(), "refused": str(refusal)}
     captions = (options.runs / "captions").resolve()
-    row = trained_row(job, [*overrides, *options.override, f"data.path={captions}"], options.runs)
+    row = trained_row(job, [*overrides, *options.override, f"data.path={quoted(captions)}"], options.runs)
     try:
         return row if row is None else {**row, **page_figures(job, job.folder(options.runs))}
     except UserError as error:
@@ -215,9 +222,18 @@ def trained_row(job: Any, overrides: Sequence[str], runs: Path) -> dict[str, Any
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / "run.lock"):  # wait for a run that outlived its queue
         pass
-    if not (folder / "results.json").is_file():
-        train([*overrides, f"hydra.run.dir={folder.resolve()}", "resume=auto"], folder)
-    return row_of(job, folder) if (folder / "results.json").is_file() else None
+    if not is_finished(folder):
+        train([*overrides, f"hydra.run.dir={quoted(folder.resolve())}", "resume=auto"], folder)
+    return row_of(job, folder) if is_finished(folder) else None
+
+
+def is_finished(folder: Path) -> bool:
+    """Return whether a run has left its results; a file that a full disk has cut counts as none."""
+    try:
+        json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
 
 
 def train(overrides: Sequence[str], folder: Path) -> None:
@@ -262,7 +278,7 @@ def measure_runs(options: argparse.Namespace) -> None:
     file = options.runs / MEASURES
     with alone(options.runs):
         measured = {(row["home"], row["preset"], row["seed"]) for row in read_rows(file)}
-        for row in read_rows(options.runs / ROWS):
+        for row in rows_of(options.runs / ROWS, Job._fields):
             job = Job(row["home"], row["preset"], row["seed"])
             folder = job.folder(options.runs)
             is_here = "refused" not in row and not is_lost(job, options.runs)  # not one of another machine
@@ -296,7 +312,10 @@ def costs(job: Job, options: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         steps = [f"trainer.max_steps={options.updates}", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0"]
-        train([*command(job), *steps, f"hydra.run.dir={folder}", f"data.path={captions}"], folder)
+        train([*command(job), *steps, f"hydra.run.dir={quoted(folder)}", f"data.path={quoted(captions)}"], folder)
+        if not is_finished(folder):
+            *_, why = ["no output", *(folder / LOG).read_text(encoding="utf-8").split("\n")[:-1]]
+            raise UserError(f"the timed training of {job.folder(Path()).as_posix()} failed: {why}")
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     with gzip.open(captions / "test_2016_flickr.en.gz", "rt", encoding="utf-8") as lines:
         sources = lines.read().splitlines()

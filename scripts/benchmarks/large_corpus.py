@@ -31,6 +31,7 @@ from scripts.benchmarks.peer_environment import made_environment
 from scripts.benchmarks.processor import processor
 from scripts.benchmarks.training import ROOT
 from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.paths import quoted
 from seq2seq_attn.training.provenance import commit
 
 OUTPUT = ROOT / "docs/benchmarks/large_corpus.json"
@@ -69,7 +70,7 @@ def write_corpus(folder: Path, pairs: int) -> list[Path]:
 
 
 def data_of(files: Sequence[Path], cache: Path) -> list[str]:
-    return ["data=parallel", f"data.train=[{files[0]},{files[1]}]", f"paths.cache_dir={cache}"]
+    return ["data=parallel", f"data.train=[{quoted(files[0])},{quoted(files[1])}]", f"paths.cache_dir={quoted(cache)}"]
 
 
 class Memory(threading.Thread):
@@ -154,7 +155,7 @@ def start(options: argparse.Namespace, figures: dict[str, Any]) -> None:
             files, cache = write_corpus(options.folder, pairs), options.folder / f"cache_{pairs}"
             folder = options.folder / "runs" / f"start_{pairs}_{run}"
             shutil.rmtree(folder, ignore_errors=True)
-            given = [*data_of(files, cache), *SHORT, "trainer.max_steps=1", f"hydra.run.dir={folder}"]
+            given = [*data_of(files, cache), *SHORT, "trainer.max_steps=1", f"hydra.run.dir={quoted(folder)}"]
             done = measured(command("train", *given))
             times.setdefault(str(pairs), []).append(done)
     figures["start"] = {pairs: middle(runs[1:]) for pairs, runs in times.items()}  # the first reads cold files
@@ -163,7 +164,7 @@ def start(options: argparse.Namespace, figures: dict[str, Any]) -> None:
         files, cache = write_corpus(options.folder, pairs), options.folder / f"cache_{pairs}"
         folder = options.folder / "runs" / f"train_{pairs}"
         shutil.rmtree(folder, ignore_errors=True)
-        given = [*data_of(files, cache), *SHORT, "trainer.max_steps=100", f"hydra.run.dir={folder}"]
+        given = [*data_of(files, cache), *SHORT, "trainer.max_steps=100", f"hydra.run.dir={quoted(folder)}"]
         figures["train"][str(pairs)] = measured(command("train", *given))
         figures.setdefault("order", {})[str(pairs)] = child("order", options, pairs)
 
@@ -348,7 +349,7 @@ def kill(options: argparse.Namespace, figures: dict[str, Any]) -> None:
     for name, kills in (("whole", 0), ("cut", options.kills)):
         shutil.rmtree(runs / f"kill_{name}", ignore_errors=True)
         given = [*data_of(files, whole), *SHORT, "trainer.max_steps=200", "trainer.log_every_n_steps=1"]
-        given += [f"hydra.run.dir={runs / f'kill_{name}'}", "resume=auto", "callback.autosave.every_steps=5"]
+        given += [f"hydra.run.dir={quoted(runs / f'kill_{name}')}", "resume=auto", "callback.autosave.every_steps=5"]
         killed = killed_often(command("train", *given), kills, lambda: draw.uniform(5, 25))
         losses.append(loss_columns(runs / f"kill_{name}" / "metrics.csv"))
     figures["kill"] |= {"trainings_killed": killed, "same_losses": losses[0] == losses[1], "losses": len(losses[0])}

@@ -30,7 +30,7 @@ from scripts.benchmarks.processor import processor
 from scripts.benchmarks.training import CACHE, COMMON, ROOT
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.metric.bleu import BLEU
-from seq2seq_attn.paths import conf_directory
+from seq2seq_attn.paths import conf_directory, quoted
 
 EXPERIMENT = "experiment=tatoeba_best"
 DIM = 256
@@ -117,7 +117,7 @@ def command_of(options: argparse.Namespace) -> str:
 
 
 def overrides(options: argparse.Namespace) -> list[str]:
-    given = [f"data.path={options.data.resolve()}"] if options.data else []
+    given = [f"data.path={quoted(options.data.resolve())}"] if options.data else []
     sizes = [f"model.{part}={DIM}" for part in ("embedding_dim", "encoder.dim", "decoder.dim")]
     return [
         EXPERIMENT,
@@ -140,7 +140,7 @@ def train_ours(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         sys.executable,
         str(ROOT / "train.py"),
         *overrides(options),
-        f"hydra.run.dir={folder}",
+        f"hydra.run.dir={quoted(folder)}",
         f"trainer.max_time={{minutes:{options.minutes}}}",
     ]
 
@@ -157,11 +157,11 @@ def train_ours(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     test = [
         sys.executable,
         str(ROOT / "evaluate.py"),
-        f"ckpt_path={folder}",
+        f"ckpt_path={quoted(folder)}",
         f"search={BEAM}",
         "splits=[test]",
         "bootstrap=0",
-        f"hydra.run.dir={folder / 'beam'}",
+        f"hydra.run.dir={quoted(folder / 'beam')}",
     ]
     subprocess.run(test, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     evaluation = json.loads((folder / "beam" / "evaluation.json").read_text(encoding="utf-8"))

@@ -25,6 +25,7 @@ from seq2seq_attn.attention.build import reads_history
 from seq2seq_attn.comparison.runs import compare, write
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.markdown import code
+from seq2seq_attn.paths import quoted
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENT = "experiment=preset_table"
@@ -146,9 +147,9 @@ def run_all(jobs: dict[Path, list[str]], options: argparse.Namespace) -> list[st
 def run(folder: Path, job: Sequence[str], options: argparse.Namespace) -> int:
     """Run or resume one run; return its exit code."""
     folder.mkdir(parents=True, exist_ok=True)
-    here = [f"hydra.run.dir={folder.resolve()}", "resume=auto", *options.override]
+    here = [f"hydra.run.dir={quoted(folder.resolve())}", "resume=auto", *options.override]
     if options.data:
-        here.append(f"data.path={options.data.resolve()}")
+        here.append(f"data.path={quoted(options.data.resolve())}")
     with (folder / LOG).open("a", encoding="utf-8") as log:
         return subprocess.run([sys.executable, "train.py", *job, *here], cwd=ROOT, stdout=log, stderr=log).returncode
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, forget_lost, read_rows, short_commits, unfinished
+from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, forget_lost, read_rows, rows_of, short_commits, unfinished
 from scripts.benchmarks.homes import alone, cut_captions, restore, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import minus, spread
@@ -25,6 +25,7 @@ from seq2seq_attn.data.reading import read_lines
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.markdown import code
+from seq2seq_attn.paths import quoted
 
 ATTENTIONS = ("multihead", "synthesizer_random", "synthesizer_random_vanilla")
 PARENTS = ("untrained", "pretrained")
@@ -110,14 +111,17 @@ def children() -> list[Run]:
 
 def command(run: Run, runs: Path) -> list[str]:
     """Return the overrides of train.py for a run."""
-    overrides = [*COMMON, f"seed={run.seed}", f"paths.cache_dir='{runs / 'cache'}'"]
+    overrides = [*COMMON, f"seed={run.seed}", f"paths.cache_dir={quoted(runs / 'cache')}"]
     if run.pairs:
         epochs = EPOCHS[run.pairs]
-        files = [f"data.path='{runs / f'captions_{run.pairs}'}'", f"init_from.run='{run.origin.folder(runs)}'"]
+        files = [
+            f"data.path={quoted(runs / f'captions_{run.pairs}')}",
+            f"init_from.run={quoted(run.origin.folder(runs))}",
+        ]
         steps = [f"trainer.max_epochs={epochs}", f"trainer.check_val_every_n_epoch={epochs // 12}"]
         return [*overrides, *CHILD, *files, *steps]
     names = {"train": TEXT, "val": VALIDATION, "test": VALIDATION}
-    files = [f"data.{split}='{runs / name}'" for split, name in names.items()]
+    files = [f"data.{split}={quoted(runs / name)}" for split, name in names.items()]
     steps = [f"trainer.max_steps={UPDATES}"] if run.parent == "pretrained" else list(NO_UPDATE)
     return [*overrides, *PARENT, f"attention={run.attention}", *files, *steps]
 
@@ -192,7 +196,7 @@ def run_one(run: Run, options: argparse.Namespace) -> dict[str, Any] | None:
 
 def write_page(options: argparse.Namespace) -> None:
     """Write the page, and the rows as .json beside it."""
-    rows = read_rows(options.runs / ROWS)
+    rows = rows_of(options.runs / ROWS, Run._fields)
     scored = [row for row in rows if row["pairs"]]
     if not scored:
         raise UserError(f"{options.runs} has no finished fine-tuning; start `scripts.benchmarks.pretraining run` first")

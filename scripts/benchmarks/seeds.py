@@ -22,13 +22,14 @@ from typing import Any, NamedTuple
 import torch
 from torchmetrics.functional.regression import spearman_corrcoef
 
-from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, read_rows, short_commits
+from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, rows_of, short_commits
 from scripts.benchmarks.homes import alone, restore, run_jobs, trained_row
 from scripts.benchmarks.pretraining import signed
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import spread
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.markdown import code
+from seq2seq_attn.paths import quoted
 
 COMMON = ("num_threads=1", "trainer.enable_progress_bar=false")
 PAGES = ROOT / "docs/benchmarks"
@@ -191,7 +192,7 @@ def planned(plan: str) -> list[Run]:
 def command(run: Run, corpus: Path | None) -> list[str]:
     """Return the overrides of train.py for a run."""
     plan = PLANS[run.plan]
-    path = [] if corpus is None else [f"data.path='{corpus}'"]
+    path = [] if corpus is None else [f"data.path={quoted(corpus)}"]
     return [*plan.overrides, *plan.rows[run.row], *COMMON, *path, f"seed={run.seed}"]
 
 
@@ -257,26 +258,28 @@ def run_one(run: Run, options: argparse.Namespace) -> dict[str, Any] | None:
         return None
     results = json.loads((run.folder(options.runs) / "results.json").read_text(encoding="utf-8"))
     scores = {key.removeprefix("test/"): value for key, value in results.items() if key.startswith("test/")}
-    scores |= {key.replace("val/", "val_"): value for key, value in results.items() if key.startswith("val/")}
     try:
-        return row | scores | evaluated(run, corpus, run.folder(options.runs))
+        return row | scores | evaluated(run, corpus, run.folder(options.runs.resolve()))
     except subprocess.CalledProcessError as error:
         print(f"{' '.join(error.cmd[1:])} failed", file=sys.stderr)
         return None
 
 
 def evaluated(run: Run, corpus: Path | None, folder: Path) -> dict[str, Any]:
-    """Return the scores that train.py does not compute: of averaged checkpoints, and of the further test set."""
+    """Return the scores that train.py does not compute: of averages, of the validation set and of another test set."""
     plan, model = PLANS[run.plan], folder
     scores: dict[str, Any] = {}
     if run.row in plan.averages:
         model = folder / "average.ckpt"
         last = str(plan.averages[run.row])
-        python("-m", "seq2seq_attn", "average", str(folder), "--last", last, "--output", str(model))
-        splits = evaluation(model, folder / "average", "splits=[val,test]")
-        scores |= {f"val_{name}": value for name, value in splits["val"].items()} | splits["test"]
+        if not model.is_file():  # which a queue that was killed has left, whole
+            python("-m", "seq2seq_attn", "average", str(folder), "--last", last, "--output", str(model))
+        scores |= evaluation(model, folder / "average", "splits=[test]")["test"]
+    if any(figure.startswith("val_") for figure in plan.figures):
+        validation = evaluation(model, folder / "validation", "splits=[val]")["val"]
+        scores |= {f"val_{name}": value for name, value in validation.items()}
     if plan.other_test is not None:
-        options = [f"data={data_of(folder)}", f"data.path='{corpus}'", f"data.test_split={plan.other_test}"]
+        options = [f"data={data_of(folder)}", f"data.path={quoted(corpus)}", f"data.test_split={plan.other_test}"]
         (other,) = evaluation(model, folder / plan.other_test, *options).values()
         scores |= {f"other_{name}": value for name, value in other.items()}
     return scores
@@ -289,7 +292,7 @@ def data_of(folder: Path) -> str:
 
 def evaluation(model: Path, folder: Path, *options: str) -> dict[str, dict[str, Any]]:
     """Return the scores of evaluate.py for each split."""
-    words = [f"ckpt_path='{model}'", "bootstrap=0", "num_threads=1", f"hydra.run.dir='{folder}'", *options]
+    words = [f"ckpt_path={quoted(model)}", "bootstrap=0", "num_threads=1", f"hydra.run.dir={quoted(folder)}", *options]
     python("evaluate.py", *words)
     splits: dict[str, dict[str, Any]] = json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))["splits"]
     return splits
@@ -313,7 +316,7 @@ def restore_pages(options: argparse.Namespace) -> None:
 
 def write_pages(options: argparse.Namespace) -> None:
     """Write the page of each plan of which a run has finished, and its rows as .json beside it."""
-    rows = read_rows(options.runs / ROWS)
+    rows = rows_of(options.runs / ROWS, Run._fields)
     finished = [plan for plan in options.plan if any(row["plan"] == plan for row in rows)]
     if not finished:
         raise UserError(f"{options.runs} has no finished run; start `scripts.benchmarks.seeds run` first")

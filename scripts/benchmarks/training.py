@@ -28,7 +28,7 @@ from scripts.benchmarks.peer_data import write_data
 from scripts.benchmarks.peer_environment import REQUIREMENTS, made_environment
 from scripts.benchmarks.processor import processor
 from seq2seq_attn.errors import reports_user_errors
-from seq2seq_attn.paths import conf_directory
+from seq2seq_attn.paths import conf_directory, quoted
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path("~/.cache/seq2seq_attn")
@@ -121,7 +121,7 @@ def overrides(size: dict[str, Any], options: argparse.Namespace) -> list[str]:
     }[size["model"]]
     return [
         "data=multi30k",
-        *([f"data.path={options.data.resolve()}"] if options.data else []),
+        *([f"data.path={quoted(options.data.resolve())}"] if options.data else []),
         f"tokenizer.vocab_size={options.tokens}",
         *model_options,
         "model.tie_embeddings=all",
@@ -165,7 +165,7 @@ def all_commands(
         str(ROOT / "train.py"),
         *overrides(settings, options),
         "+callback.pace._target_=scripts.benchmarks.pace_lightning.Paced",
-        f"hydra.run.dir={program_folder('ours')}",
+        f"hydra.run.dir={quoted(Path(program_folder('ours')))}",
     ]
     commands = {"ours": ours}
     for loss in ("chunked", "cross_entropy"):

@@ -17,8 +17,10 @@ from scripts.benchmarks.home_runs import (
     MEASURES,
     ROWS,
     SEEDS,
+    Job,
     presets,
     read_rows,
+    rows_of,
     short_commits,
 )
 from scripts.benchmarks.home_tables import Row, Table, judged, table_of
@@ -93,7 +95,7 @@ is more, grey is less than 0.005. First the usual attention, then the best, then
 
 def write_page(runs: Path, homes: Sequence[str], page: Path, resamples: int) -> None:
     """Write the page, the figures as .json and the plot as .png beside it."""
-    finished = [row for row in read_rows(runs / ROWS) if row["home"] in homes]
+    finished = [row for row in rows_of(runs / ROWS, Job._fields) if row["home"] in homes]
     if not any("bleu" in row for row in finished):
         raise UserError(f"{runs} has no finished run of {', '.join(homes)}; start `scripts.benchmarks.homes run` first")
     measures = [row for row in read_rows(runs / MEASURES) if row["home"] in homes]

@@ -24,7 +24,7 @@ class TranslationTable(pl.Callback):
 
     Args:
         log_text: False: there is no table.
-        num_sentences: evenly spread over the validation set.
+        num_sentences: evenly spread over the validation set; 0: no table.
     """
 
     def __init__(self, *, log_text: bool, num_sentences: int) -> None:
@@ -39,7 +39,7 @@ class TranslationTable(pl.Callback):
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         loggers = [logger for logger in trainer.loggers if hasattr(logger, "log_table")]
-        if not (self.log_text and loggers and pl_module.translates and has_whole_model(trainer)):
+        if not (self.log_text and self.num_sentences and loggers and pl_module.translates and has_whole_model(trainer)):
             return
         split, step = trainer.datamodule.corpus.splits["val"], logged_step(trainer)
         chosen = evenly_spread(self.num_sentences, len(split))

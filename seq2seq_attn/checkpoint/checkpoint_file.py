@@ -150,12 +150,24 @@ def warn(sentence: str) -> None:
     log.warning(sentence)
 
 
-@rank_zero_only
-def prepare_run_folder(run_dir: Path, *, resumes: bool) -> None:
-    """Make `checkpoints/`, and remove what a killed run left half-written and what is not of this run.
+def check_is_new(run_dir: Path) -> None:
+    """Refuse to start a run where there is one, whose checkpoints would be overwritten.
 
-    Args:
-        resumes: whether the run resumes from a checkpoint; else those of an earlier run in the folder are removed.
+    Raises:
+        UserError: if the folder holds results or checkpoints.
+    """
+    folder = run_dir / "checkpoints"
+    files = [run_dir / "results.json", *(folder / name for name in (BEST, LAST, PREVIOUS)), *folder.glob("step=*.ckpt")]
+    if any(file.exists() for file in files):
+        raise UserError(
+            f"{run_dir} holds a run; resume=auto continues it, and another hydra.run.dir starts a new one (or delete "
+            "the folder)"
+        )
+
+
+@rank_zero_only
+def prepare_run_folder(run_dir: Path) -> None:
+    """Make `checkpoints/`, and remove what a killed run left half-written and the results of a run that continues.
 
     Raises:
         UserError: if the folder cannot be written: better now than after the first epoch.
@@ -165,8 +177,7 @@ def prepare_run_folder(run_dir: Path, *, resumes: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         part_of(folder / LAST).touch()
         (run_dir / "results.json").unlink(missing_ok=True)
-        earlier = [] if resumes else [folder / name for name in (BEST, LAST, PREVIOUS)]
-        for file in [*folder.glob("*.part"), *earlier]:
+        for file in folder.glob("*.part"):
             file.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(folder, error) from error

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.checkpoint.checkpoint_file import read_latest
+from seq2seq_attn.checkpoint.checkpoint_file import check_is_new, read_latest
 from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
+from seq2seq_attn.distributed.run_folder import is_first
 
 log = logging.getLogger(__name__)
 LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
@@ -33,15 +34,20 @@ def starting_point(composed: DictConfig, run_dir: Path) -> Resumed | None:
     """Read the checkpoint to resume from; None: the run starts anew.
 
     Raises:
-        UserError: if there is none where one was named, or all are damaged.
+        UserError: if there is none where one was named, all are damaged, or another run is in the folder.
     """
-    latest = None
+    found: tuple[Path, Any] | None = None
     if composed.resume == "auto":
-        latest = read_latest(run_dir / "checkpoints")
-        log.info(f"The run {'starts' if latest is None else 'resumes'} in {run_dir}")
-    if latest is None and composed.ckpt_path is None:
+        found = read_latest(run_dir / "checkpoints")
+        log.info(f"The run {'starts' if found is None else 'resumes'} in {run_dir}")
+    if found is None and composed.ckpt_path is not None:
+        found = find_checkpoint(composed.ckpt_path), None
+    is_own = found is not None and run_dir.resolve() in found[0].resolve().parents
+    if composed.resume is None and not is_own and is_first():
+        check_is_new(run_dir)
+    if found is None:
         return None
-    file, content = latest or (find_checkpoint(composed.ckpt_path), None)
+    file, content = found
     checkpoint = read_checkpoint(file, content)
     return Resumed(file, checkpoint, changes(checkpoint["config"], plain(composed)))
 

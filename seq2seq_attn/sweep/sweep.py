@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from seq2seq_attn.distributed.run_lock import is_locked
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.names import score_of_test
-from seq2seq_attn.sweep.job import COMPLETE, FAILED, RUNNING, WAITING, Job
+from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job
 from seq2seq_attn.sweep.job_task import JobTask
 from seq2seq_attn.text import plain_console
 
@@ -73,12 +73,16 @@ class Sweep:
         """Compose a job, which finds a mistake in its overrides.
 
         Raises:
-            UserError: if the sweep resumes in a folder that holds another job.
+            UserError: if the sweep resumes in a folder that holds another job, or starts in one that holds a job.
         """
         self.loader.load_sweep_config(self.config, list(overrides))
         job = Job(number, tuple(overrides), self.folder / str(number))
         if self.resumes:
             job.check()
+        elif (job.folder / RECORD).exists():
+            raise UserError(
+                f"{self.folder} holds a sweep; resume=auto continues it, and another hydra.sweep.dir starts a new one"
+            )
         return job
 
     def run(self, jobs: Sequence[Job], repeat_failed: bool = True) -> None:

@@ -16,6 +16,7 @@ from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.checkpoint.admitted import other_packages
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.errors import command
+from seq2seq_attn.files import replacing
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -64,7 +65,8 @@ def record_results(
     write_translations(run_dir, module, corpus)
     if module.config["log_text"]:
         log_translations(loggers, module, corpus)
-    (run_dir / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    with replacing(run_dir / "results.json") as stream:
+        stream.write((json.dumps(results, indent=2, ensure_ascii=False) + "\n").encode())
     print_results(run_dir, results, other_packages(module.config), example=example_of(module))
     for logger in loggers:
         if finish := getattr(logger, "finish", None):

@@ -39,7 +39,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         module, datamodule = build(composed, kept_tokenizer(composed, resumed, parent))
         check_run(module, datamodule, resumed)
         initialize(module, datamodule, parent, resumed)
-        prepare_run_folder(run_dir, resumes=resumed is not None)
+        prepare_run_folder(run_dir)
         announce(str(run_dir))  # the other ranks have waited for the caches to be filled
         trainer = build_trainer(module.config, run_dir)
         if trainer.is_global_zero:

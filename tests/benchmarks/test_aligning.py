@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -193,6 +194,29 @@ def test_restored_rows_count_as_finished_and_only_runs_that_another_one_reads_ar
     with pytest.raises(SystemExit, match=r"^2$"):
         script.main(["restore", "--runs", str(runs), "--page", str(tmp_path / "other.md")])
     assert "has no rows of this script" in capsys.readouterr().err
+
+
+def test_a_run_learns_links_of_finished_runs_alone(
+    bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, started, lost = tmp_path / "runs", [], True
+
+    def train(overrides: Sequence[str], folder: Path) -> None:
+        started.append(folder.name)
+        sleep(0.2 if folder.name == "transformer_rev_plain" else 0)
+        if not (lost and folder.name == "transformer_rev_plain"):
+            finish(overrides, folder)
+
+    monkeypatch.setattr(homes, "train", train)
+    names = ["transformer_plain", "transformer_rev_plain", "rnn_plain", "transformer_self"]
+    words = typed("run", bitext, runs, "guidance", "--jobs", "2", "--only", *names)
+    with pytest.raises(SystemExit, match=r"^1 runs failed: transformer_rev_plain; "):
+        script.main(words)
+    assert "transformer_self" not in started
+    lost = False
+    started.clear()
+    script.main(words)
+    assert started == ["transformer_rev_plain", "transformer_self"]
 
 
 def test_a_picture_is_kept_where_its_runs_are_not(tmp_path: Path) -> None:

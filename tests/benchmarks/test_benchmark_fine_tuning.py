@@ -53,7 +53,7 @@ def test_complete_runs_are_not_repeated_and_the_page_has_means_and_gains(
 
     def run(command: list[str], **options: Any) -> Namespace:
         started.append(command)
-        folder = Path(next(word.partition("=")[2] for word in command if word.startswith("hydra.run.dir=")))
+        folder = Path(next(word.partition("=")[2] for word in command if word.startswith("hydra.run.dir=")).strip('"'))
         name, seed = folder.name.split("_")
         bleu = {"parent": 20.0, "scratch": 10.0, "tuned": 30.0}[name] + int(seed) * (name == "tuned")
         found = {"splits": {"test": {"bleu": bleu}}} if name == "parent" else {"test/bleu": bleu}

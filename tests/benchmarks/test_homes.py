@@ -164,20 +164,59 @@ def test_a_run_that_fails_has_no_row_and_gets_a_second_try_after_the_others(
     assert not any(row["preset"] == "hard" for row in home_runs.read_rows(tmp_path / "runs" / home_runs.ROWS))
 
 
-def test_a_mistake_of_the_queue_starts_no_other_run(
-    tmp_path: Path, few: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("where", ["command", "write_rows"])
+def test_a_mistake_in_a_run_or_an_end_between_runs_starts_no_other_run(
+    where: str, tmp_path: Path, few: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[str] = []
 
-    def mistaken(job: Job) -> list[str]:
-        started.append(job.preset)
+    def finish_slowly(overrides: Sequence[str], folder: Path) -> None:
+        started.append(folder.parent.name)
         sleep(0.2)
-        raise KeyError(job.preset)
+        finish(overrides, folder)
 
-    monkeypatch.setattr(script, "command", mistaken)
-    with pytest.raises(KeyError):
+    def killed(*_: Any) -> list[str]:
+        started.append("")
+        sleep(0.2)
+        raise Killed
+
+    monkeypatch.setattr(script, "command", lambda job: [f"attention={job.preset}"])
+    monkeypatch.setattr(script, "train", finish_slowly)
+    monkeypatch.setattr(script, where, killed)
+    with pytest.raises(Killed):
         script.main([*typed(tmp_path, few), "--jobs", "2"])
-    assert len(started) <= 4 < len(FEW)
+    assert len(started) <= 5 < len(FEW)
+
+
+def test_a_run_whose_results_are_cut_is_run_again(
+    tmp_path: Path, few: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = script.parse(typed(tmp_path, few))
+    job = Job("rnn", "none", 1)
+    folder = job.folder(given.runs)
+    folder.mkdir(parents=True)
+    (folder / "results.json").write_text('{"test/bleu": 3', encoding="utf-8")
+    monkeypatch.setattr(script, "train", finish)
+    row = script.run_job(job, given)
+    assert row is not None
+    assert row["bleu"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "rows", "sentence"),
+    [
+        (["--jobs", "0"], "", "--jobs 0 runs nothing; give 1 or more"),
+        ([], '{"name": "rnn_plain", "seed": 1}\n', "rows.jsonl has rows of another script; give another folder of --r"),
+    ],
+)
+def test_a_queue_that_cannot_run_says_why(
+    words: list[str], rows: str, sentence: str, tmp_path: Path, few: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / home_runs.ROWS).write_text(rows, encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main([*typed(tmp_path, few), *words])
+    assert sentence in capsys.readouterr().err
 
 
 def test_two_queues_do_not_share_a_folder(tmp_path: Path, few: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def test_a_fine_tuning_follows_its_parent_and_both_parents_have_one_command() ->
     child = Run("synthesizer_random", "pretrained", 1_000, 2)
     ours, other = script.command(child, runs), script.command(child._replace(parent="untrained"), runs)
     assert [ours.index(word) for word in set(ours) - set(other)] == [
-        ours.index(f"init_from.run='{child.origin.folder(runs)}'")
+        ours.index(f'init_from.run="{child.origin.folder(runs)}"')
     ]
     config = composed(*(word for word in ours if not word.startswith("init_from")))
     assert (config.data.path, config.seed, config.trainer.max_epochs) == ("/runs/captions_1000", 2, 60)

@@ -87,6 +87,7 @@ def test_no_control_character_of_a_sentence_reaches_a_table() -> None:
 def test_nothing_is_translated_where_text_is_kept_away_or_nobody_takes_a_table() -> None:
     taker = Taker()
     TranslationTable(log_text=False, num_sentences=3).on_validation_end(trainer_at(4, [taker]), MODULE)
+    TranslationTable(log_text=True, num_sentences=0).on_validation_end(trainer_at(4, [taker]), MODULE)
     kept = TranslationTable(log_text=True, num_sentences=3)
     kept.on_validation_end(trainer_at(4, [object()]), MODULE)
     kept.on_validation_end(trainer_at(4, [taker], first=False), MODULE)

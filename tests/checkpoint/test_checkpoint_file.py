@@ -121,7 +121,7 @@ def test_killed_before_any_of_its_calls_a_save_leaves_whole_files(
         assert latest(folder) == file
         assert not caplog.records
         outcomes.add((step_of(folder / "previous.ckpt"), step_of(file)))
-        prepare_run_folder(folder.parent, resumes=True)
+        prepare_run_folder(folder.parent)
         assert names(folder) == NAMES
         if status == 0:
             break
@@ -162,7 +162,7 @@ def killed_while_saving(times: int, folder: Path, monkeypatch: pytest.MonkeyPatc
             assert step_of(last) > before
             for file in folder.glob("*.ckpt"):
                 assert damage(file) is None
-            prepare_run_folder(folder.parent, resumes=True)
+            prepare_run_folder(folder.parent)
             assert not names(folder) - NAMES - {"best.ckpt"}
         assert names(elsewhere) == set()
     finally:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from checkpoint.test_checkpoint_file import NAMES, flip_bit, latest, names, save, step_of
 
-from seq2seq_attn.checkpoint.checkpoint_file import prepare_run_folder, read_or_reason, read_tensors
+from seq2seq_attn.checkpoint.checkpoint_file import check_is_new, prepare_run_folder, read_or_reason, read_tensors
 from seq2seq_attn.errors import UserError
 
 
@@ -101,8 +101,7 @@ def test_a_checkpoint_of_names_by_step_is_found_by_its_age(tmp_path: Path) -> No
     assert latest(tmp_path) == tmp_path / "step=11.ckpt"
 
 
-@pytest.mark.parametrize("resumes", [True, False])
-def test_the_start_sweeps_what_a_killed_run_left_and_nothing_of_the_users(resumes: bool, tmp_path: Path) -> None:
+def test_the_start_sweeps_what_a_killed_run_left_and_nothing_of_the_users(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     save(folder, 1, 2)
     save(folder, 3, name="best.ckpt")
@@ -110,6 +109,20 @@ def test_the_start_sweeps_what_a_killed_run_left_and_nothing_of_the_users(resume
         file.write_text("stale")
     for file in (folder / "broken.ckpt", folder / "notes.txt"):
         file.write_text("mine")
-    prepare_run_folder(tmp_path, resumes=resumes)
-    assert names(folder) == {"broken.ckpt", "notes.txt"} | (NAMES | {"best.ckpt"} if resumes else set())
+    prepare_run_folder(tmp_path)
+    assert names(folder) == {"broken.ckpt", "notes.txt", "best.ckpt"} | NAMES
     assert names(tmp_path) == {"checkpoints"}
+
+
+@pytest.mark.parametrize(
+    "name", ["results.json", *(f"checkpoints/{name}.ckpt" for name in ("best", "last", "previous", "step=7"))]
+)
+def test_a_run_that_starts_overwrites_no_other(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for file in (folder / "broken.ckpt", folder / "last.ckpt.part", tmp_path / "config.yaml"):
+        file.touch()
+    check_is_new(tmp_path)
+    (tmp_path / name).touch()
+    with pytest.raises(UserError, match=f"^{tmp_path} holds a run; resume=auto continues it"):
+        check_is_new(tmp_path)

@@ -50,7 +50,7 @@ def test_a_read_only_folder_is_one_sentence_and_the_last_good_one_stands(tmp_pat
         with pytest.raises(UserError, match=r"last.ckpt cannot be written \(Read-only file system\); the check"):
             save(folder, 2)
         with pytest.raises(UserError, match=r"checkpoints cannot be written \(Read-only file system\); the che"):
-            prepare_run_folder(folder, resumes=True)
+            prepare_run_folder(folder)
         assert names(folder) == {"last.ckpt"}
         assert latest(folder) == folder / "last.ckpt"
         assert step_of(folder / "last.ckpt") == 1

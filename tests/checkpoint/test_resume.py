@@ -18,7 +18,7 @@ from checkpoint.test_checkpoint_file import flip_bit
 from configs import built, composed
 from small_run import KilledError, assert_same_run, run_here, said, start, told
 
-from seq2seq_attn.checkpoint.checkpoint_file import read_latest, write_checkpoint
+from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint
 from seq2seq_attn.checkpoint.exact_resume import correct_counters, restore_metrics
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.distributed.run_folder import VARIABLE
@@ -130,12 +130,27 @@ def test_a_complete_run_is_not_run_again(tmp_path: Path, pairs: list[str], caplo
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == stamps
 
 
-def test_a_new_run_in_a_folder_is_not_taken_for_the_one_before(tmp_path: Path, pairs: list[str]) -> None:
+@pytest.mark.parametrize("kept", ["results.json", "checkpoints/best.ckpt", "checkpoints/last.ckpt"])
+def test_a_new_run_is_refused_where_there_is_one_which_stays_as_it_is(
+    kept: str, tmp_path: Path, pairs: list[str]
+) -> None:
     run_here(tmp_path, *pairs, "trainer.max_steps=1")
-    with pytest.raises(KilledError):
-        run_here(tmp_path, *pairs, "+callback.killed={_target_:small_run.Killed,hook:backward,step:1}")
-    assert not (tmp_path / "results.json").exists()
-    assert read_latest(tmp_path / "checkpoints") is None
+    for name in ("results.json", "checkpoints/best.ckpt", "checkpoints/last.ckpt"):
+        if name != kept:
+            (tmp_path / name).unlink()
+    stamps = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    with pytest.raises(UserError, match=f"^{tmp_path} holds a run; resume=auto continues it, and another hydra.run.di"):
+        run_here(tmp_path, *pairs, "trainer.max_steps=2")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == stamps
+
+
+def test_a_run_may_go_on_from_a_checkpoint_of_its_own_folder_that_is_named(tmp_path: Path, pairs: list[str]) -> None:
+    run_here(tmp_path / "run", *pairs, "trainer.max_steps=1")
+    named = f"ckpt_path={tmp_path / 'run/checkpoints/last.ckpt'}"
+    assert run_here(tmp_path / "run", *pairs, "trainer.max_steps=2", named)["steps"] == 2
+    run_here(tmp_path / "other", *pairs, "trainer.max_steps=1")
+    with pytest.raises(UserError, match=r"other holds a run; "):
+        run_here(tmp_path / "other", *pairs, "trainer.max_steps=2", named)
 
 
 def test_the_rest_of_an_epoch_of_other_batches_is_refused(tmp_path: Path, pairs: list[str]) -> None:

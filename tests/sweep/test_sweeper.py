@@ -84,10 +84,14 @@ def test_jobs_of_a_slurm_array_are_recorded_and_repeated_as_those_of_other_launc
     assert all("#SBATCH --partition=fast" in script.read_text() for script in scripts)
 
 
-def test_without_resume_all_jobs_are_run_again(folder: Path) -> None:
-    for _ in range(2):
-        assert swept(folder, "seed=1,2")[0] == 0
-    assert begun(folder) == [2, 2]
+def test_without_resume_a_sweep_is_refused_where_there_is_one(folder: Path) -> None:
+    assert swept(folder, "seed=1,2")[0] == 0
+    before = [told(folder, job) for job in range(2)]
+    code, out, error = swept(folder, "seed=1,2")
+    assert (code, out) == (2, [])
+    assert error == ["sweep holds a sweep; resume=auto continues it, and another hydra.sweep.dir starts a new one"]
+    assert begun(folder) == [1, 1]
+    assert [told(folder, job) for job in range(2)] == before
 
 
 def test_a_sweep_that_is_now_another_is_refused_before_any_job(folder: Path) -> None:
