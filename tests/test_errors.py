@@ -34,6 +34,7 @@ TYPED = {
     "scripts.benchmarks.draw_training": ["PLACE"],
     "scripts.benchmarks.draw_maps": ["PLACE", "--sentences", "A sentence.", "--output", "NEW.png"],
     "scripts.benchmarks.pretraining": ["run", "--data", "PLACE", "--runs", "NEW"],
+    "scripts.benchmarks.seeds": ["page", "--runs", "NEW", "--pages", "PLACE"],
     "draw weights": ["PLACE", "--sentence", "A sentence.", "--output", "NEW"],
     "export ctranslate2": ["PLACE", "NEW"],
     "export hub": ["PLACE", "NEW"],

@@ -118,8 +118,8 @@ def test_a_published_model_and_an_average_are_parents_too(trained_run: Path, pai
     best = read_checkpoint(trained_run / "checkpoints" / "best.ckpt")
     write_whole({k: best[k] for k in ("format", "config", "tokenizer", "state_dict")}, tmp_path / "average.ckpt")
     for parent in ("published", "average.ckpt"):
-        tune(tmp_path / "run", *pairs, f"init_from.run={tmp_path / parent}", *UNTRAINED)
-        child = read_checkpoint(tmp_path / "run" / "checkpoints" / "best.ckpt")
+        tune(tmp_path / f"of_{parent}", *pairs, f"init_from.run={tmp_path / parent}", *UNTRAINED)
+        child = read_checkpoint(tmp_path / f"of_{parent}" / "checkpoints" / "best.ckpt")
         assert child["parent"]["step"] is None
         name = "model.embed_target.weight"
         assert torch.equal(child["state_dict"][name], best["state_dict"][name])
@@ -175,7 +175,7 @@ def test_a_new_tokenizer_keeps_the_rows_of_the_tokens_that_both_vocabularies_hav
     with pytest.raises(
         UserError, match=r"^tokenizer.vocab_size=36 would change nothing, since the tokenizer of .+ com"
     ):
-        tune(tmp_path, *pairs, f"init_from.run={trained_run}", "tokenizer.vocab_size=36")
+        tune(tmp_path / "other", *pairs, f"init_from.run={trained_run}", "tokenizer.vocab_size=36")
 
 
 def test_a_resumed_run_is_exact_and_reads_its_parent_no_more(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -96,6 +97,7 @@ def witnessed(tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch)
 
     def run(kind: type, *overrides: str) -> Any:
         witnesses.clear()
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
         target = f"+callback.witness._target_={__name__}.{kind.__name__}"
         bar = "trainer.enable_progress_bar=true"
         unread = [f"trainer.limit_{split}_batches=0" for split in ("val", "test")]
