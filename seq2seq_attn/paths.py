@@ -29,7 +29,7 @@ def search_path(folder: Path) -> str:
 
 
 def quoted(path: Path) -> str:
-    """Return a path as the value of an override: Hydra reads commas, quotes and most signs of others as its own."""
+    """Return a path as the value of an override, in quotes: Hydra would parse its commas, brackets and accents."""
     return json.dumps(str(path), ensure_ascii=False)
 
 

@@ -45,7 +45,7 @@ from scripts.benchmarks.home_runs import (
     unfinished,
     write_rows,
 )
-from scripts.benchmarks.homes import alone, restore, run_jobs, trained_row
+from scripts.benchmarks.homes import add_run, alone, restore, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import write_attentions_page, write_guidance_page
 from seq2seq_attn.alignment.attention_links import Heads, Words, all_heads, attended_links, attended_weights, word_maps
 from seq2seq_attn.alignment.forced_attention import WordMaps
@@ -186,11 +186,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    run = commands.add_parser("run", help="train what has not been trained")
-    run.add_argument("--jobs", type=int, default=1, help="simultaneous runs, each on one thread (%(default)s)")
+    run = add_run(commands, run_queue)
     run.add_argument("--only", nargs="+", metavar="NAME", help="runs of these names; default: all of the plan")
-    run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
-    run.set_defaults(act=run_queue)
     measure = commands.add_parser("measure", help="measure what has been trained and not been measured")
     measure.add_argument("--data", type=Path, required=True, help="folder with the file alignments/enfr-dev.src-tgt")
     measure.set_defaults(act=measure_runs)

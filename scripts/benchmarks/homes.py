@@ -82,11 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    run = commands.add_parser("run", help="train what has not been trained")
+    run = add_run(commands, run_queue)
     run.add_argument("--data", type=Path, required=True, help="folder with the folder multi30k")
-    run.add_argument("--jobs", type=int, default=1, help="simultaneous runs, each on one thread")
-    run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
-    run.set_defaults(act=run_queue)
     measure = commands.add_parser(
         "measure", help="measure what has been trained: alone on the machine, run nothing else"
     )
@@ -105,6 +102,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     for choice in commands.choices.values():
         choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
     return parser.parse_args(arguments)
+
+
+def add_run(commands: Any, act: Callable[[argparse.Namespace], None]) -> argparse.ArgumentParser:
+    """Add the command `run`, with the options that all queues have."""
+    run: argparse.ArgumentParser = commands.add_parser("run", help="train what has not been trained")
+    run.add_argument("--jobs", type=int, default=1, help="simultaneous runs, each on one thread (%(default)s)")
+    run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
+    run.set_defaults(act=act)
+    return run
 
 
 def run_queue(options: argparse.Namespace) -> None:

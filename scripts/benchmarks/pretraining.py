@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, forget_lost, read_rows, rows_of, short_commits, unfinished
-from scripts.benchmarks.homes import alone, cut_captions, restore, run_jobs, trained_row
+from scripts.benchmarks.homes import add_run, alone, cut_captions, restore, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import minus, spread
 from seq2seq_attn.data.reading import read_lines
@@ -135,11 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    run = commands.add_parser("run", help="train what has not been trained")
+    run = add_run(commands, run_queue)
     run.add_argument("--data", type=Path, required=True, help="folder with multi30k and tatoeba/fra.txt")
-    run.add_argument("--jobs", type=int, default=1, help="simultaneous runs, each on one thread (%(default)s)")
-    run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
-    run.set_defaults(act=run_queue)
     page = commands.add_parser("page", help="write the page of what has been trained")
     page.add_argument("--output", type=Path, default=PAGE_FILE, help="%(default)s")
     page.set_defaults(act=write_page)

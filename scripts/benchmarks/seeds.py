@@ -23,7 +23,7 @@ import torch
 from torchmetrics.functional.regression import spearman_corrcoef
 
 from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, rows_of, short_commits
-from scripts.benchmarks.homes import alone, restore, run_jobs, trained_row
+from scripts.benchmarks.homes import add_run, alone, restore, run_jobs, trained_row
 from scripts.benchmarks.pretraining import signed
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import spread
@@ -205,11 +205,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    run = commands.add_parser("run", help="train what has not been trained")
+    run = add_run(commands, run_queue)
     run.add_argument("--data", type=Path, help="folder with the folder multi30k, for plans that need it")
-    run.add_argument("--jobs", type=int, default=1, help="simultaneous runs, each on one thread (%(default)s)")
-    run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
-    run.set_defaults(act=run_queue)
     page = commands.add_parser("page", help="write the pages of what has been trained")
     page.set_defaults(act=write_pages)
     restored = commands.add_parser("restore", help="let the runs of the committed pages count as finished elsewhere")

@@ -84,8 +84,9 @@ from the decoder to the source. {finished} of {all} runs have finished.
 *The table's error rates; a ring is the best head of a run without guidance.*
 
 "Not guided" is the best head of a run without guidance, chosen for each half of the pairs on the other half. BLEU is
-that of the validation set by greedy search. One seed: on the page above three seeds of one Transformer are up to 1.7
-points of AER apart, so differences of two points or less say nothing.
+that of the validation set by greedy search. There is one seed; the three seeds of one Transformer in
+[guided_alignment.md](guided_alignment.md) are up to 1.7 points of AER apart, so a difference of two points or less says
+nothing.
 
 {refused}{end}
 """
