@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 gc.disable()  # until the tests are collected
 jaxtyping.jaxtyped = checked_types.jaxtyped  # with which the import hook decorates the package
+checked_types.check_arrays_faster()
 faster_hydra.compose_faster()
 
 
@@ -79,7 +80,8 @@ def own_logging() -> Iterator[None]:
     before = [(logger.level, logger.disabled, logger.propagate) for logger in loggers]
     yield
     for logger, (level, disabled, propagate) in zip(loggers, before, strict=True):
-        logger.setLevel(level)
+        if logger.level != level:  # to set it empties the caches of all loggers
+            logger.setLevel(level)
         logger.disabled, logger.propagate = disabled, propagate
 
 

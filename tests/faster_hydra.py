@@ -1,17 +1,20 @@
-"""Hydra composes the options of conf/ in half of the time: it reads each file once and skips a table that none reads.
+"""Hydra composes the options of conf/ in half of the time: it reads each file once, and copies and tables less.
 
 Seen in Hydra 1.3.8, whose private functions these are.
 """
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
 import yaml
 from configs import CONF
 from hydra._internal import defaults_list
-from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
+from omegaconf import OmegaConf, flag_override
 
 load_config, interpolation_map = ConfigRepository.load_config, defaults_list._create_interpolation_map
 files: dict[tuple[str, ...], bytes] = {}  # pickled: faster than to copy
@@ -21,6 +24,8 @@ def compose_faster() -> None:
     yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]  # from which OmegaConf derives its own
     ConfigRepository.load_config = load_once  # type: ignore[method-assign]
     defaults_list._create_interpolation_map = map_if_read  # type: ignore[assignment]
+    CachingConfigRepository.__init__ = cache_of  # type: ignore[method-assign, assignment]
+    ConfigLoaderImpl._embed_result_config = staticmethod(embed)  # type: ignore[method-assign, assignment]
 
 
 def load_once(repository: ConfigRepository, config_path: str) -> Any:
@@ -39,3 +44,20 @@ def map_if_read(overrides: Any, defaults: list[Any], self_added: bool) -> Any:
     if any(entry.is_interpolation() for entry in defaults if not entry.is_self()):
         return interpolation_map(overrides, defaults, self_added)
     return None
+
+
+def cache_of(repository: CachingConfigRepository, delegate: ConfigRepository) -> None:
+    """Initialize a repository whose delegate may be given other sources, in the place of its list of them."""
+    repository.delegate, repository.cache = copy.copy(delegate), {}
+
+
+def embed(found: Any, package: str | None) -> Any:
+    """Return what was read, with its config moved to the package's node."""
+    package = found.header["package"] if package is None else package
+    if not package:
+        return found
+    moved, config = copy.copy(found), OmegaConf.create()
+    with flag_override(config, "no_deepcopy_set_nodes", True):
+        OmegaConf.update(config, package, pickle.loads(pickle.dumps(found.config)), merge=False)
+    moved.config = config
+    return moved

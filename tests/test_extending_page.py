@@ -91,6 +91,7 @@ def test_the_template_is_of_five_files() -> None:
     assert (EXAMPLE / "conf/attention/score/laplace.yaml").read_text() in PAGE
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_template_pass(importable: Path) -> None:
     tests = {
         name: test for name, test in runpy.run_path(str(EXAMPLE / "test_own_attention.py")).items() if "test_" in name

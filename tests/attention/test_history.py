@@ -8,18 +8,18 @@ import pytest
 import torch
 from attention.formulas import attend
 from attention.history_formulas import walk
-from configs import attention_of, built, composed, model_of, options
+from configs import attention_of, attentions_at_once, built, composed, model_of, options
 from torch import Tensor
 
 from seq2seq_attn.attention import Attention
-from seq2seq_attn.attention.build import build_attention, reads_history
+from seq2seq_attn.attention.build import build_attention
 from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.normalizer.monotonic import MonotonicNormalizer, linear_recurrence
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.ensemble import Ensemble
 from seq2seq_attn.search.search import TargetVocabulary
 
-READING = [preset for preset in options("attention") if reads_history(preset)]
+READING = [preset for preset in options("attention") if preset not in attentions_at_once()]
 DECODERS = [name for name in options("decoder") if name.startswith("rnn")]
 B, T, S = 2, 5, 7
 MASK = torch.tensor([[True] * 7, [True] * 4 + [False] * 3])

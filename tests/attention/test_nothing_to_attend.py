@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 import torch
 from attention.layers import HEADS, WIDTH, by_blocks, cross_layer, self_layer
-from configs import options
+from configs import attentions_at_once, options
 from torch import Tensor
-
-from seq2seq_attn.attention.build import reads_history
 
 PRESETS = options("attention")
 # Sentences, queries, keys.
@@ -37,7 +35,7 @@ MODES = [
     for i, preset in enumerate(PRESETS)
     for training in (False, True)
 ]
-AT_ONCE = [preset for preset in PRESETS if not reads_history(preset)]
+AT_ONCE = attentions_at_once()
 MODES_AT_ONCE = [mode for mode in MODES if mode.values[0] in AT_ONCE]
 
 

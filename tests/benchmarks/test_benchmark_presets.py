@@ -35,7 +35,8 @@ def test_an_attention_that_leaves_nothing_for_the_feed_forward_layers_is_refused
         script.equal_width("huge")
 
 
-@pytest.mark.parametrize("presets", [["none"], pytest.param(["multihead", "none"], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("presets", [["none"], ["multihead", "none"]])
 def test_every_row_runs_as_its_command_says_and_stands_on_the_page(presets: list[str], tmp_path: Path) -> None:
     captions = tmp_path / "captions"
     captions.mkdir()

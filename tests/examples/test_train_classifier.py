@@ -67,6 +67,7 @@ def test_the_labels_of_questions_are_those_of_the_noun_that_is_asked_for() -> No
         assert opinion in (made_corpora.GOOD if label else made_corpora.BAD)
 
 
+@pytest.mark.slow
 def test_attention_needs_positions_to_find_the_negation_of_each_adjective(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,6 +86,7 @@ def test_attention_needs_positions_to_find_the_negation_of_each_adjective(
     assert script.main(["--epochs", "1", "--attention", "none"])["concat"][-1].test_accuracy < 0.6
 
 
+@pytest.mark.slow
 def test_queries_keys_and_values_of_three_sequences_answer_questions() -> None:
     assert script.main(["--questions", "--epochs", "1"])["concat"][-1].test_accuracy > 0.99
     assert script.main(["--questions", "--epochs", "1", "--attention", "none"])["concat"][-1].test_accuracy < 0.8

@@ -74,7 +74,9 @@ VISIBLE = "import('/dom.js').then(({ visible }) => arguments[1](arguments[0].map
 VIEWS = ("map", "lines", "grid", "search", "tokens", "what_if", "two_models")
 
 
-@pytest.mark.parametrize("name", ["rnn", "conv", "transformer"])
+@pytest.mark.parametrize(
+    "name", ["transformer", pytest.param("rnn", marks=pytest.mark.slow), pytest.param("conv", marks=pytest.mark.slow)]
+)
 def test_every_view_is_clicked_through(
     name: str, explorers: dict[str, Explorer], served_models: dict[str, Translator], browser: Any
 ) -> None:

@@ -61,11 +61,13 @@ def hostile_sentence(number: int) -> str:
     return random.choice((" ", "")).join(pieces)
 
 
+@pytest.mark.parametrize("share", [9, pytest.param(1, marks=pytest.mark.slow)])  # each ninth, and all
 def test_hostile_sentences_are_answered_or_refused_in_one_sentence_and_none_is_lost(
-    explorers: dict[str, Explorer],
+    share: int, explorers: dict[str, Explorer]
 ) -> None:
     sentences = [hostile_sentence(number) for number in range(236)] + [f"the{chr(code)}cat" for code in range(256)]
     sentences += ["", " ", "\n", "a" * 10**5, "a " * 50_000, "<b>" * 30_000, "\ud800" * 10**5, "é" * 9_999]
+    sentences = sentences[::share]
     explorer = explorers["rnn"]
     with serving(explorer.models(), explorer.look) as served, ThreadPoolExecutor(50) as clients:
         served.look(source="the cat", slots=["cross/0"])  # what the first answer loads stays
@@ -74,7 +76,7 @@ def test_hostile_sentences_are_answered_or_refused_in_one_sentence_and_none_is_l
         asked = [{"source": text, "slots": ["cross/0"]} | more for text, more in zip(sentences, quick, strict=True)]
         answers = list(clients.map(lambda request: served.look(**request), asked))
         grown = resident() - before
-    assert len(answers) == 500
+    assert len(answers) == -(-500 // share)
     for text, answer in zip(sentences, answers, strict=True):
         assert answer.headers["content-type"] == "application/json"
         assert answer.body.isascii()
@@ -86,5 +88,5 @@ def test_hostile_sentences_are_answered_or_refused_in_one_sentence_and_none_is_l
             assert error.isprintable()
             assert len(error) < 300
             assert "empty" in error or len(text) > 1000
-    assert sum("slots" in answer.json for answer in answers) > 450
+    assert sum("slots" in answer.json for answer in answers) > 0.9 * len(answers)
     assert grown < 100, f"{grown:.0f} MiB more"

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from configs import model_of, options
+from configs import attentions_at_once, model_of, options
 from torch import Tensor
 
-from seq2seq_attn.attention.build import reads_history
 from seq2seq_attn.model.decoding_model import Step
 
 ENCODERS, DECODERS, ATTENTIONS = options("encoder"), options("decoder"), options("attention")
@@ -24,7 +23,7 @@ MODELS = [
     (decoder.partition("_")[0], decoder, attention)
     for decoder in DECODERS
     for attention in ATTENTIONS
-    if decoder.startswith("rnn") or not reads_history(attention)
+    if decoder.startswith("rnn") or attention in attentions_at_once()
 ]
 MODELS += [(*crossing, "bahdanau") for crossing in CROSSINGS if crossing[0] != crossing[1].partition("_")[0]]
 LAWS = ("steps", "padding", "causality", "gradients", "weights", "hypotheses")

@@ -34,6 +34,7 @@ def best(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "sweep" / "best.json").read_text("utf-8"))
 
 
+@pytest.mark.slow
 def test_ten_trials_find_a_better_value_than_the_first(folder: Path) -> None:
     code, out, _ = swept(folder, *STUDY, TEN)
     assert code == 0

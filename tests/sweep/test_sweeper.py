@@ -70,6 +70,7 @@ def test_a_repeated_sweep_runs_what_is_missing_alone(folder: Path, launcher: str
     assert [told(folder, job)["overrides"][-1] for job in range(4)] == [f"seed={s}" for s in (1, 2, 3, 5)]
 
 
+@pytest.mark.slow
 def test_jobs_of_a_slurm_array_are_recorded_and_repeated_as_those_of_other_launchers(folder: Path) -> None:
     write_slurm(folder)
     overrides = ("do=work,refuse,bug", "resume=auto", "hydra/launcher=submitit_slurm")

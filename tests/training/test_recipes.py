@@ -53,7 +53,9 @@ def tried(recipe: str, folder: Path, *overrides: str) -> dict[str, Any]:
         return train(compose("train", [f"experiment={recipe}", *TINY, *given, *overrides]))
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(
+    "recipe", [pytest.param(r, marks=[] if r == "multi30k_tiny" else pytest.mark.slow) for r in RECIPES]
+)
 def test_a_recipe_trains_and_scores_by_what_its_corpus_is_scored_by(recipe: str, tmp_path: Path) -> None:
     averaged = recipe == "multi30k_tiny"
     results = tried(recipe, tmp_path, *(["trainer.val_check_interval=1"] if averaged else []))
@@ -82,6 +84,7 @@ REGULARISERS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_regulariser_of_the_table_changes_what_is_learned(tmp_path: Path) -> None:
     losses = {}
     for name, given in REGULARISERS.items():

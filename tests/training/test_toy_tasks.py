@@ -96,7 +96,7 @@ def exact_match(
     return sum(best.token_ids == row for (best, *_), row in zip(found, wanted, strict=True)) / 200
 
 
-@pytest.mark.parametrize("name", list(DEPTH))
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "rnn" else pytest.mark.slow) for n in DEPTH])
 def test_every_architecture_learns_to_reverse_short_sentences_exactly(name: str) -> None:
     model, (steps, lr) = model_for(name, *SMALL), FEW[name]
     assert exact_match("reverse", model, steps=steps, longest=4, count=32, lr=lr) == 1.0
