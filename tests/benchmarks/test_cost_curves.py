@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from configs import options as choices
+from configs import attentions_at_once
 
 from scripts.benchmarks import cost_curves as script
 from seq2seq_attn.errors import UserError
 
 SMALL = ["--width", "16", "--heads", "8", "--repeats", "1", "--least", "1"]
 FEW = ("multihead", "hard", "luong_location", "synthesizer_random_dense")  # with tables of positions and without
-PRESETS = [pytest.param(p, marks=[] if p in FEW else pytest.mark.slow) for p in choices("attention")]
+PRESETS = [pytest.param(p, marks=[] if p in FEW else pytest.mark.slow) for p in attentions_at_once()]
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -23,7 +23,8 @@ def test_every_preset_takes_a_step_of_more_positions_than_its_tables_have_by_def
     options = script.parse([*SMALL, "--gib", "0"])
     layer = script.build(preset, 300, options)
     names = list(script.options_called("max_length", script.compose_factory(preset)))
-    assert (layer.attention.score.max_length if names else None) in (None, 300)
+    parts = {name.partition(".")[0] for name in names}  # the score, or the feature map
+    assert all(getattr(layer.attention, part).max_length == 300 for part in parts)
     assert script.family(preset) in script.FAMILIES
     script.step(layer, script.torch.randn(1, 7, 16, requires_grad=True), causal=True)
 
