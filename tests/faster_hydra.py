@@ -1,4 +1,4 @@
-"""Hydra composes the options of conf/ in half of the time: it reads each file once, and copies and tables less.
+"""Hydra composes the options of conf/ in half of the time: it reads each file once, and copies and tabulates less.
 
 Seen in Hydra 1.3.8, whose private functions these are.
 """
@@ -17,6 +17,7 @@ from hydra._internal.config_repository import CachingConfigRepository, ConfigRep
 from omegaconf import OmegaConf, flag_override
 
 load_config, interpolation_map = ConfigRepository.load_config, defaults_list._create_interpolation_map
+own_cache, embed_slowly = CachingConfigRepository.__init__, ConfigLoaderImpl._embed_result_config
 files: dict[tuple[str, ...], bytes] = {}  # pickled: faster than to copy
 
 

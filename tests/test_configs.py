@@ -9,7 +9,8 @@ import pytest
 from configs import compose_here, compose_train, options, sets_a_value
 from hydra import compose, initialize_config_dir
 from hydra._internal import defaults_list
-from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
 from hydra.errors import ConfigCompositionException
 
 OVERRIDES = [
@@ -43,9 +44,12 @@ def test_a_config_whose_values_are_set_later_is_the_one_that_hydra_composes(over
 def test_hydra_composes_as_without_the_shortcuts_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of Hydra 1.3.8: a named recipe, one by the interpolation of its default, and nodes that are set twice."""
     every = [("recipe=none", "seed=5"), ("data=multi30k", "model=transformer"), ("experiment=tatoeba_best",)]
+    every += [("attention=local", "attention@self_attention=local", "self_attention.num_heads=3")]  # of one file
     found = [(compose_here(*overrides), compose_here(*overrides)) for overrides in every]
     monkeypatch.setattr(ConfigRepository, "load_config", faster_hydra.load_config)
     monkeypatch.setattr(defaults_list, "_create_interpolation_map", faster_hydra.interpolation_map)
+    monkeypatch.setattr(CachingConfigRepository, "__init__", faster_hydra.own_cache)
+    monkeypatch.setattr(ConfigLoaderImpl, "_embed_result_config", staticmethod(faster_hydra.embed_slowly))
     assert [(hydra, hydra) for hydra in (compose_here(*overrides) for overrides in every)] == found
 
 
