@@ -38,8 +38,8 @@ from torch import Tensor
 
 from scripts.benchmarks.attention import fastest, peak
 from scripts.benchmarks.figures_file import read_figures
+from scripts.benchmarks.presets import presets
 from scripts.benchmarks.processor import processor
-from scripts.conf_files import presets
 from seq2seq_attn.attention.build import build_attention, compose_factory
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
