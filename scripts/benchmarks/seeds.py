@@ -220,12 +220,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run_queue(options: argparse.Namespace) -> None:
-    """Run all that have no row; those that failed get a second try."""
+    """Run all that have no row, of all plans the first seed first; those that failed get a second try."""
     for plan in options.plan:
         corpus_of(plan, options)  # which refuses --data without it
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
-        runs = [run for plan in options.plan for run in planned(plan)]
+        runs = sorted((run for plan in options.plan for run in planned(plan)), key=lambda run: run.seed)
         failed = run_jobs(run_jobs(runs, options, run_one), options, run_one)
     if failed:
         names = ", ".join(run.folder(Path()).as_posix() for run in failed)

@@ -113,6 +113,23 @@ def test_no_run_is_repeated_and_the_page_has_differences_by_seed_and_ranks(
     assert not started
 
 
+def test_the_first_seed_of_all_plans_runs_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Path] = []
+
+    def train(overrides: Sequence[str], folder: Path) -> None:
+        started.append(folder.relative_to(tmp_path / "runs"))
+        finish(overrides, folder)
+
+    monkeypatch.setattr(homes, "train", train)
+    for name in ("summary", "dialogue"):
+        (first, *_) = PLANS[name].rows.items()
+        monkeypatch.setitem(PLANS, name, PLANS[name]._replace(rows=dict([first])))
+    script.main(["run", "--plan", "summary", "dialogue", "--runs", str(tmp_path / "runs")])
+    assert [(folder.parts[0], folder.name) for folder in started] == [
+        (plan, str(seed)) for seed in SEEDS for plan in ("summary", "dialogue")
+    ]
+
+
 def test_a_recipe_is_scored_by_its_averaged_checkpoints_and_on_both_test_sets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
