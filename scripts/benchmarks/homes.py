@@ -315,14 +315,7 @@ def drawn_map(job: Job, folder: Path) -> dict[str, Any] | None:
 def costs(job: Job, options: argparse.Namespace) -> dict[str, float]:
     """Return the speed and memory of a short training, and the speed of greedy search with the run's best weights."""
     captions = (options.runs / "captions").resolve()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        steps = [f"trainer.max_steps={options.updates}", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0"]
-        train([*command(job), *steps, f"hydra.run.dir={quoted(folder)}", f"data.path={quoted(captions)}"], folder)
-        if not is_finished(folder):
-            *_, why = ["no output", *(folder / LOG).read_text(encoding="utf-8").split("\n")[:-1]]
-            raise UserError(f"the timed training of {job.folder(Path()).as_posix()} failed: {why}")
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    results = timed_training([*command(job), f"data.path={quoted(captions)}"], options.updates)
     with gzip.open(captions / "test_2016_flickr.en.gz", "rt", encoding="utf-8") as lines:
         sources = lines.read().splitlines()
     translator = Translator.load(job.folder(options.runs))
@@ -334,6 +327,19 @@ def costs(job: Job, options: argparse.Namespace) -> dict[str, float]:
         "peak_memory_bytes": results["peak_memory_bytes"],
         "decode_sentences_per_second": len(sources) / (time.perf_counter() - start),
     }
+
+
+def timed_training(overrides: Sequence[str], updates: int) -> dict[str, Any]:
+    """Return the results of a training of some updates without validation and test: its speed and memory."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        steps = [f"trainer.max_steps={updates}", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0"]
+        train([*overrides, *steps, f"hydra.run.dir={quoted(folder)}"], folder)
+        if not is_finished(folder):
+            *_, why = ["no output", *(folder / LOG).read_text(encoding="utf-8").split("\n")[:-1]]
+            raise UserError(f"the timed training of {' '.join(overrides)} failed: {why}")
+        results: dict[str, Any] = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        return results
 
 
 if __name__ == "__main__":

@@ -24,10 +24,7 @@ def main(folder: Path, minutes: float) -> None:
         folder,
         data={"test": str(folder / "test")},
         training={
-            # as in its own recipes for recurrent models
-            "scheduling": "plateau",
-            "patience": 5,
-            "decrease_factor": 0.5,
+            **SCHEDULES[settings["model"]](settings),
             "early_stopping_metric": "bleu",
             "validation_freq": settings["validation_updates"],
             "logging_freq": max(1, settings["validation_updates"] // 5),
@@ -61,6 +58,17 @@ def main(folder: Path, minutes: float) -> None:
 
     TrainManager._train_step, TrainManager.train_and_validate = timed_step, then_validated
     train(rank=0, world_size=None, cfg=load_config(file))
+
+
+def recurrent(_: dict[str, Any]) -> dict[str, Any]:
+    return {"scheduling": "plateau", "patience": 5, "decrease_factor": 0.5}
+
+
+def transformer(settings: dict[str, Any]) -> dict[str, Any]:
+    return {"scheduling": "warmupinversesquareroot", "learning_rate_warmup": settings["warmup_steps"]}
+
+
+SCHEDULES = {"rnn": recurrent, "transformer": transformer}  # as in its own recipes
 
 
 if __name__ == "__main__":

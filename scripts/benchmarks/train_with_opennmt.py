@@ -24,11 +24,8 @@ NEVER = 1_000_000
 @reports_user_errors
 def main(folder: Path) -> None:
     settings = json.loads((folder / "settings.json").read_text())
-    sys.modules |= {name: MagicMock() for name in NOT_USED}
-    vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
-    (folder / "opennmt.vocabulary").write_text("".join(f"{token}\n" for token in vocabulary[4:]), "utf-8")
-    file = folder / "config.yaml"
-    file.write_text(yaml.safe_dump(configuration(settings, folder) | SIDES[settings["model"]](settings)))
+    mock_unused()
+    file = write_configuration(settings, folder)
 
     from onmt.bin.train import _get_parser, train
     from onmt.trainer import Trainer
@@ -45,6 +42,23 @@ def main(folder: Path) -> None:
     paced_by_optimizer(Pace.of_benchmark(), Trainer, "_gradient_accumulation", counted)
     options, _ = _get_parser().parse_known_args(["-config", str(file)])
     train(options)
+
+
+def mock_unused() -> None:
+    sys.modules |= {name: MagicMock() for name in NOT_USED}
+
+
+def write_configuration(settings: dict[str, Any], folder: Path, **changed: Any) -> Path:
+    """Write the configuration for the data in the folder, and the vocabulary without OpenNMT's own tokens.
+
+    Args:
+        changed: options that replace those of the benchmark.
+    """
+    vocabulary = (folder / "vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    (folder / "opennmt.vocabulary").write_text("".join(f"{token}\n" for token in vocabulary[4:]), "utf-8")
+    file = folder / "config.yaml"
+    file.write_text(yaml.safe_dump(configuration(settings, folder) | SIDES[settings["model"]](settings) | changed))
+    return file
 
 
 def configuration(settings: dict[str, Any], folder: Path) -> dict[str, Any]:

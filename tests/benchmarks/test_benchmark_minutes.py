@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from scripts.benchmarks import draw_minutes as drawing
 from scripts.benchmarks import minutes as script
 from seq2seq_attn.errors import UserError
 
-OPTIONS = argparse.Namespace(threads=1, minutes=0.5, lr=0.001, validation_updates=4, override=[])
+OPTIONS = argparse.Namespace(threads=1)
 PROGRAM = """
 import pathlib, sys, time
 for step in (3, 5):
     time.sleep(1.2)
     pathlib.Path(sys.argv[1], f"{step}.hyps").write_text("x")
 """
-CURVES = {
-    "ours": {"curve": [{"minutes": 1.0, "updates": 20, "bleu": 11.0}, {"minutes": 2.0, "updates": 40, "bleu": 9.0}],
-             "test_bleu": 10.5, "parameters": 2_500_000, "updates": 40},
-    "joeynmt": {"curve": [{"minutes": 2.1, "updates": 10, "bleu": 4.25}], "test_bleu": 4.0, "parameters": 2_400_000,
-                "updates": 10, "lr": 0.003},
+POINTS = [{"minutes": 1.0, "updates": 20, "bleu": 11.0}, {"minutes": 21.0, "updates": 40, "bleu": 12.0}]
+SIZES = {
+    "parameters": 2_500_000, "updates": 40, "tokens": 800, "settings": ["experiment=tatoeba_best"],
+    "sentences": {"train": 3861, "val": 50, "test": 51},
 }  # fmt: skip
+SETTINGS = {"model": "rnn", "lr": 0.003, "batch_tokens": 4096, "seed": 1}
+
+
+def ended(bleu: float) -> dict[str, Any]:
+    return {"curve": POINTS, "test_bleu": bleu, **SIZES}
 
 
 def test_a_validation_has_the_minutes_at_which_it_came(tmp_path: Path) -> None:
@@ -40,20 +43,51 @@ def test_a_validation_has_the_minutes_at_which_it_came(tmp_path: Path) -> None:
     assert 1 < first < second
 
 
-def test_what_has_run_before_with_the_same_settings_is_not_run_again(tmp_path: Path) -> None:
-    started = []
+def test_a_run_is_kept_when_it_ends_and_none_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "minutes.json"
+    started: list[tuple[str, int]] = []
 
-    def train(folder: Path) -> dict[str, float]:
-        started.append(folder.is_dir())
-        folder.mkdir()
-        return {"test_bleu": 0.25 + len(started)}
+    def trained(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+        started.append((name, seed))
+        if len(started) == 3:
+            raise KeyboardInterrupt
+        return ended(40.0 + seed) if name == "ours" else {**ended(30.0 + seed), "settings": SETTINGS}
 
-    folder = tmp_path / "ours"
-    folder.mkdir()  # of a start that was stopped
-    for _ in range(2):
-        assert script.cached(folder, ["lr 1"], train) == {"test_bleu": 1.25}
-    assert script.cached(folder, ["lr 2"], train) == {"test_bleu": 2.25}
-    assert started == [False, False]
+    monkeypatch.setattr(script, "trained", trained)
+    typed = ["--output", str(output), "--programs", "ours", "joeynmt_rnn", "--seeds", "1", "2"]
+    with pytest.raises(KeyboardInterrupt):
+        script.main(typed)
+    script.main(typed)
+    assert started == [("ours", 1), ("joeynmt_rnn", 1), ("ours", 2), ("ours", 2), ("joeynmt_rnn", 2)]
+    text = output.with_suffix(".md").read_text(encoding="utf-8")
+    assert "| ours, recurrent | 2 | 41.5 ± 0.7 | 12.0 ± 0.0 | 11.0 ± 0.0 | 40 ± 0 | 2.50 |" in text
+    assert "| JoeyNMT 2.3, recurrent | 2 | 31.5 ± 0.7 |" in text
+    assert "  - JoeyNMT 2.3, recurrent: `lr 0.003, batch_tokens 4096`" in text
+    assert "Made by `python -m scripts.benchmarks.minutes --data fra.txt`" in text
+    assert output.with_suffix(".png").stat().st_size > 5000
+
+
+def test_figures_of_other_minutes_or_settings_are_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script, "trained", lambda *_: ended(40.0))
+    typed = ["--output", str(tmp_path / "minutes.json"), "--programs", "ours", "--seeds", "1"]
+    script.main([*typed, "--minutes", "0.5", "--setting", "lr=0.001"])
+    page = (tmp_path / "minutes.md").read_text(encoding="utf-8")
+    assert "--data fra.txt --minutes 0.5 --setting lr=0.001`" in page
+    for others, sentence in (
+        (["--minutes", "1", "--setting", "lr=0.001"], "has runs of minutes 0.5, not 1.0; give another --output"),
+        (["--minutes", "0.5"], "has runs of setting ['lr=0.001'], not []; give another --output"),
+    ):
+        with pytest.raises(SystemExit, match=r"^2$"):
+            script.main([*typed, *others])
+        assert sentence in capsys.readouterr().err
+
+
+def test_settings_are_numbers() -> None:
+    assert script.changed(["lr=0.001", "validation_updates=7"]) == {"lr": 0.001, "validation_updates": 7}
+    with pytest.raises(UserError, match="--setting lr is not NAME=NUMBER"):
+        script.changed(["lr"])
 
 
 def test_a_program_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
@@ -77,26 +111,40 @@ def test_lines_are_split_at_line_feeds_alone(tmp_path: Path) -> None:
 def test_a_tied_weight_counts_once(tmp_path: Path) -> None:
     weight = torch.zeros(5, 7)
     state = {"embed": weight, "output": weight, "bias": torch.zeros(3)}
-    torch.save({"model_state": state}, tmp_path / "best.ckpt")
-    assert script.parameters_of(tmp_path) == 38
+    (tmp_path / "model").mkdir()
+    torch.save({"model_state": state}, tmp_path / "model" / "best.ckpt")
+    assert script.WEIGHTS["joeynmt"].parameters(tmp_path) == 38
 
 
-def test_the_page_has_the_figures_and_the_command(tmp_path: Path) -> None:
-    results = {
-        "programs": CURVES,
-        "minutes": 0.5,
-        "threads": 1,
-        "tokens": 800,
-        "dim": 256,
-        "sentences": {"train": 3861, "val": 50, "test": 51},
-        "command": script.command_of(OPTIONS),
-        "machine": {"processor": "a processor", "torch": "2.13.0"},
-    }
-    file = tmp_path / "minutes.json"
-    file.write_text(json.dumps(results), encoding="utf-8")
-    text = drawing.draw(file).read_text(encoding="utf-8")
-    assert "| ours | 10.5 | 11.0 | 1.0 | 40 | 2.50 |" in text
-    assert "| JoeyNMT 2.3 | 4.0 | 4.2 | 2.1 | 10 | 2.40 |" in text
-    assert "(at first 0.003)" in text
-    assert "`python -m scripts.benchmarks.minutes --minutes 0.5 --threads 1 --lr 0.001" in text
-    assert file.with_suffix(".png").stat().st_size > 5000
+def test_validations_of_the_others_are_those_that_are_whole(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    for name, lines in (("200", 3), ("400", 2), ("best", 3)):
+        (tmp_path / "model" / f"{name}.hyps").write_text("x\n" * lines)
+    (tmp_path / "model_step_30.pt").touch()
+    assert script.WEIGHTS["joeynmt"].found(tmp_path, 3) == [200]
+    assert script.WEIGHTS["opennmt"].found(tmp_path, 3) == [30]
+    (tmp_path / "log.txt").write_text("[x INFO] decoder: 5\n[x INFO] * number of parameters: 4711864\n")
+    assert script.WEIGHTS["opennmt"].parameters(tmp_path / "data") == 4_711_864
+
+
+@pytest.mark.parametrize("name", script.PEERS)
+def test_the_others_get_our_data_their_settings_and_a_seed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, Any] = {}
+
+    def write_data(config: Any, folder: Path) -> tuple[dict[str, Any], dict[str, list[str]]]:
+        folder.mkdir(parents=True)
+        return {"tokens": 800}, {"val": ["a"], "test": ["b"]}
+
+    def train_peer(program: str, settings: dict[str, Any], *_: Any) -> dict[str, Any]:
+        told.update(settings, program=program)
+        return {"curve": POINTS}
+
+    monkeypatch.setattr(script, "write_data", write_data)
+    monkeypatch.setattr(script, "train_peer", train_peer)
+    options = script.parse(["--runs", str(tmp_path), "--setting", "dropout=0.25"])
+    assert script.trained(name, 7, options)["sentences"] == {"val": 1, "test": 1}
+    assert (told["seed"], told["dropout"], told["dim"], told["tokens"]) == (7, 0.25, 256, 800)
+    assert told["program"] == name.partition("_")[0]
+    assert told["batch_tokens"] == 4096
