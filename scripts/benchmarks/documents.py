@@ -1,4 +1,4 @@
-"""Where sparse attention pays: `python -m scripts.benchmarks.documents run --runs RUNS`.
+"""Attention on long documents: `python -m scripts.benchmarks.documents run --runs RUNS`.
 
 Language models with different self-attention learn documents of 512 to 4,096 tokens: the modules of Python's standard
 library, which is on every machine. All have as many updates, of about 4,096 tokens. The queue may be killed at
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 
 from scripts.benchmarks.home_runs import MEASURES, ROOT, ROWS, read_rows, rows_of, short_commits, write_rows
-from scripts.benchmarks.homes import add_run, alone, restore, run_jobs, timed_training, trained_row
+from scripts.benchmarks.homes import add_run, alone, failures, restore, run_jobs, timed_training, trained_row
 from scripts.benchmarks.processor import processor
 from scripts.benchmarks.write_aligning_page import table
 from seq2seq_attn.comparison.read import curve_of, read_log
@@ -39,30 +39,32 @@ OPTIONS = {
 }
 SEED = 1
 UPDATES = 800
+INTERVAL = 50  # updates between validations
 TOKENS = 4096  # of an update, about
 CHARACTERS = 2.1  # of a token
-SPLITS = {"val": 12, "test": 37}  # of each fifty modules, the one that a split gets
-NO_MODULES = {"test", "tests", "idle_test", "idlelib", "lib2to3", "site-packages"}
+SPLITS = {"val": 6, "test": 18}  # of each 25 modules, the one that a split gets
+LONGEST = 30_000  # characters of a module that are read, so that no module is most of a split
+LEFT_OUT = {"test", "tests", "idle_test", "idlelib", "lib2to3", "pydoc_data", "site-packages"}  # folders
 COMMON = (
     "data=text", "data/cleaning=long", "data.cleaning.max_words=10000", "data.cleaning.max_characters=10000",
     "data.cleaning.deduplicate=false", "tokenizer.vocab_size=1000", "model=lm", "model.embedding_dim=128",
     "model.decoder.dim=128", "model.decoder.num_layers=4", "feed_forward.ff_dim=512", "attention.num_heads=4",
     "label_smoothing=0", "optimizer.lr=0.002", "scheduler=inverse_sqrt", "scheduler.warmup_steps=100",
     f"batch_tokens={2 * TOKENS}", f"trainer.max_steps={UPDATES}", "trainer.max_epochs=1000",
-    "trainer.check_val_every_n_epoch=null", f"trainer.val_check_interval={UPDATES // 16}", "num_threads=1",
+    "trainer.check_val_every_n_epoch=null", f"trainer.val_check_interval={INTERVAL}", "num_threads=1",
     "trainer.enable_progress_bar=false",
 )  # fmt: skip
 BITS = "bits_per_character"
 SECONDS = "seconds_per_update"
 PAGE_FILE = ROOT / "docs/benchmarks/long_documents.md"
 PAGE = """\
-# Where sparse attention pays
+# Attention on long documents: bits per character, speed and memory
 
 Language models learn the modules of Python's standard library ({python}), cut into documents of about n tokens, each
-with another self-attention: four layers of width 128, four heads, {parameters} million parameters. `local`, `atrous`,
-`sparse`, `alternating` and `global_local` have k = {k}, and `lsh` has n / 32 buckets and four rounds of hashes. Each
-model was trained once, for {updates} updates of {tokens:,} / n documents. One seed: a row is neither better nor
-worse than one that is near. {finished} of {all} runs have finished.
+with a different self-attention. They have four layers of width 128, four heads and {parameters} million parameters.
+`local`, `atrous`, `sparse`, `alternating` and `global_local` have k = {k}, and `lsh` has n / 32 buckets and four rounds
+of hashes. Each model was trained once, for {updates} updates of {tokens:,} / n documents. With one seed, small
+differences prove nothing. {finished} of {all} runs have finished.
 
 ## Bits per character of held-out modules, after equally many updates
 
@@ -79,19 +81,21 @@ In brackets: times as fast as `{usual}` at that length. Measured apart, on one t
 
 Peak memory of the whole process, MB.
 
-## Minutes until the bits of `{usual}`
+## Minutes to reach the validation bits of `{usual}`
 
 {minutes}
 
 Minutes of training after which a model has at most the validation bits that `{usual}` has at its end: the updates until
-then times the measured seconds of an update. – is never.
+then, of which each {interval}th is validated, times the measured seconds of an update. – is never.
 
 ![Validation bits per character by minutes of training]({name}.png)
 
 *Validation bits per character by minutes of training, a panel for each length.*
 
-- Line ends and each four spaces of indentation are one character each, and other runs of spaces one space.
-- Of each fifty modules in the order of their paths one is for validation and one for the test.
+- A line end and each four spaces of indentation are one character each; other runs of spaces become one space, and a
+  remainder of one to three spaces of indentation is left out. Modules are cut off after {longest:,} characters.
+- Of each 25 modules, in the order of their paths, one is for validation and one for the test. The test uses the weights
+  that were best in validation.
 - Commits of the runs: {commits}.
 
 ## Commands
@@ -172,16 +176,15 @@ def run_queue(options: argparse.Namespace) -> None:
         write_texts(options.runs)
         failed = run_jobs(run_jobs(planned(), options, run_one), options, run_one)
     if failed:
-        names = ", ".join(run.folder(Path()).as_posix() for run in failed)
-        sys.exit(f"{len(failed)} runs failed: {names}; repeat the command to run them again")
+        sys.exit(failures(failed))
 
 
 def write_texts(runs: Path) -> None:
     """Write what is missing of the documents of each length, a document a line."""
     texts: dict[str, list[str]] = {split: [] for split in ("train", *SPLITS)}
-    of_fifty = {number: split for split, number in SPLITS.items()}
+    split_of_remainder = {number: split for split, number in SPLITS.items()}
     for number, text in enumerate(modules()):
-        texts[of_fifty.get(number % 50, "train")].append(text)
+        texts[split_of_remainder.get(number % 25, "train")].append(text[:LONGEST])
     for length in LENGTHS:
         for split, split_texts in texts.items():
             file = text_file(runs, length, split)
@@ -199,7 +202,7 @@ def modules() -> Iterator[str]:
     """Yield the modules of the standard library in the order of their paths, each as one line."""
     library = Path(sysconfig.get_path("stdlib"))
     for file in sorted(library.rglob("*.py")):
-        if not NO_MODULES.intersection(file.relative_to(library).parts):
+        if not LEFT_OUT.intersection(file.relative_to(library).parts):
             try:
                 yield one_line(file.read_bytes().decode())
             except UnicodeDecodeError:  # of the few modules in another encoding
@@ -265,27 +268,30 @@ def write_page(options: argparse.Namespace) -> None:
 Figures = dict[tuple[str, int], float]  # by attention and length
 
 
-def by_run(rows: Sequence[dict[str, Any]], name: str) -> Figures:
+def by_run(rows: Sequence[dict[str, Any]], name: str) -> dict[tuple[str, int], Any]:
     return {(row["attention"], row["length"]): row[name] for row in rows}
 
 
 def page_text(rows: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]], name: str) -> str:
     bits, speeds = by_run(rows, BITS), by_run(measures, "tokens_per_second")
     memory, seconds = by_run(measures, "peak_memory_bytes"), by_run(measures, SECONDS)
+    processors = by_run(measures, "processor")
     return PAGE.format(
         python=", ".join(sorted({row["python"] for row in rows})),
         parameters=f"{rows[0]['parameters'] / 1e6:.2f}",
         k=K,
+        longest=LONGEST,
+        interval=INTERVAL,
         updates=UPDATES,
         tokens=TOKENS,
         finished=len(rows),
         all=len(planned()),
         bits=lengths_table({key: f"{value:.3f}" for key, value in bits.items()}),
-        speeds=lengths_table({key: speed_text(key, speeds) for key in speeds}),
+        speeds=lengths_table({key: speed_text(key, speeds, processors) for key in speeds}),
         memory=lengths_table({key: f"{value / 1e6:,.0f}" for key, value in memory.items()}),
         minutes=lengths_table({key: f"{value:.1f}" for key, value in minutes_until(rows, seconds).items()}),
         usual=USUAL,
-        processors=", ".join(sorted({row["processor"] for row in measures})) or "–",
+        processors=", ".join(sorted(set(processors.values()))) or "–",
         commits=short_commits(rows),
         example=f"python train.py {' '.join(command(Run('sparse', LENGTHS[-1]), Path('RUNS')))}",
         name=name,
@@ -299,9 +305,12 @@ def lengths_table(cells: dict[tuple[str, int], str]) -> str:
     return table([["attention", *(f"n = {length:,}" for length in LENGTHS)], *rows])
 
 
-def speed_text(key: tuple[str, int], speeds: Figures) -> str:
-    usual = speeds.get((USUAL, key[1]))
-    return f"{speeds[key]:,.0f}" + ("" if usual is None or key[0] == USUAL else f" ({speeds[key] / usual:.2f})")
+def speed_text(key: tuple[str, int], speeds: Figures, processors: dict[tuple[str, int], str]) -> str:
+    """Return a speed, with its ratio to that of the usual attention if one processor has measured both."""
+    usual = USUAL, key[1]
+    text = f"{speeds[key]:,.0f}"
+    is_compared = key != usual and usual in speeds and processors[key] == processors[usual]
+    return f"{text} ({speeds[key] / speeds[usual]:.2f})" if is_compared else text
 
 
 def minutes_until(rows: Sequence[dict[str, Any]], seconds: Figures) -> Figures:

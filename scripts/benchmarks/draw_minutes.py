@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from scripts.benchmarks.figures_file import draw_given
+from scripts.benchmarks.figures_file import draw_given, read_figures
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import spread
 from seq2seq_attn.markdown import code, literal
@@ -31,36 +30,40 @@ EARLY = 20  # minutes
 TEXT = """\
 # BLEU by minutes of training
 
-Tatoeba, English to French, {train:,} training pairs, {threads} threads. Each run trained for {minutes:g} minutes, alone
-on the machine. ± is the standard deviation over seeds; a row of one seed is neither better nor worse than another.
+Tatoeba, English to French, {train:,} training pairs, {threads} threads. Each program trained for at most {minutes:g}
+minutes, alone on the machine. ± is the standard deviation over seeds; with one seed, small differences prove nothing.
 
 {table}
 
 ![BLEU of the validations by minutes]({name}.png)
 
 - The recurrent models have a bidirectional GRU encoder and a GRU decoder with additive attention (Bahdanau et al.
-  2015), of width {dim}. All models have one joint vocabulary of {tokens:,} tokens and tied embeddings. Ours is
-  `experiment=tatoeba_best`, with averaged weights and a learning rate that falls to the end of training.
-- Minutes are counted from the command. With ours and JoeyNMT they include the validations. OpenNMT-py saves its weights
-  while it trains, and translates the validation set with all of them afterwards, which does not count.
+  2015), of width {dim}. All models have one joint vocabulary of {tokens:,} tokens and tied embeddings.
+- Ours is `experiment=tatoeba_best`, with averaged weights and a learning rate that falls to zero over {epochs} epochs,
+  which were chosen to take half an hour. The others train until the time is up, with schedules that do not depend on
+  it: JoeyNMT's recurrent model halves its rate when validation BLEU has not risen for five validations, OpenNMT-py's
+  after 1,600 updates and every 400 from there, and the rate of the Transformers falls with the square root of the
+  updates.
+- Minutes are counted from the start of the command. With ours they include the training of the tokenizer, which the
+  others get ready-made, and with ours and JoeyNMT the validations. OpenNMT-py saves its weights while it trains; each
+  checkpoint translates the validation set afterwards, and that time is not counted.
 - Validation uses {val:,} sentences and greedy search; the test uses {test:,} sentences and beam search, with the
-  weights that were best in validation. All are scored by sacreBLEU against all references of a sentence.
-- Settings of the others, which have the schedules of their own recipes:
+  weights that were best in validation: ours by BLEU against all references of a sentence, the others by BLEU against
+  one. The table has sacreBLEU against all references.
 {settings}
 - Processors: {machines}.
 
-Made by `python -m scripts.benchmarks.minutes --data fra.txt{changes}`; to draw it again from {name}.json:
-`python -m scripts.benchmarks.draw_minutes docs/benchmarks/{name}.json`.
+Made by {command}, which trains what the figures lack; to draw it again from
+{name}.json: `python -m scripts.benchmarks.draw_minutes docs/benchmarks/{name}.json`.
 """
 COMPARED = {
-    *("batch_tokens", "lr", "learning_rate", "decay_method", "warmup_steps", "dropout", "average_decay"),
-    *("layers", "heads", "ff_dim", "smoothing"),
+    *("batch_tokens", "lr", "warmup_steps", "dropout", "average_decay", "layers", "heads", "ff_dim", "smoothing")
 }
 
 
 def draw(file: Path) -> Path:
     """Write page and plot next to the figures; return the path of the page."""
-    results = json.loads(file.read_text(encoding="utf-8"))
+    results = read_figures(file, "setting")
     programs = {name: results["programs"][name] for name in NAMES if name in results["programs"]}
     every = [run for runs in programs.values() for run in runs.values()]
     machines = sorted({f"{run['machine']['processor']}, torch {run['machine']['torch']}" for run in every})
@@ -74,7 +77,8 @@ def draw(file: Path) -> Path:
             settings=settings(programs),
             name=literal(file.stem),
             machines=literal("; ".join(machines)),
-            changes=changes(results),
+            epochs=next((run["epochs"] for run in every if "epochs" in run), "its"),
+            command=code(f"python -m scripts.benchmarks.minutes --data fra.txt{changes(results)}"),
         ),
         encoding="utf-8",
     )
@@ -99,20 +103,21 @@ def settings(programs: dict[str, Any]) -> str:
         if isinstance(values, dict):
             chosen = [f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
                       for key, value in values.items() if key in COMPARED]  # fmt: skip
-            lines.append(f"  - {NAMES[name]}: {code(', '.join(chosen))}")
+            lines.append(f"- {NAMES[name]}: {code(', '.join(chosen))}.")
     return "\n".join(lines)
 
 
 def figures(programs: dict[str, Any]) -> str:
-    titles = ["test BLEU", "best validation BLEU", f"within {EARLY} minutes", "updates", "parameters, M"]
+    early = f"best validation BLEU within {EARLY} minutes"
+    titles = ["test BLEU", "best validation BLEU", early, "updates", "parameters, M"]
     lines = [["", "seeds", *titles]]
     for name, runs in programs.items():
         every = list(runs.values())
         curves = [run["curve"] for run in every]
         columns = [
             spread([run["test_bleu"] for run in every], 1, ".1f"),
-            spread([best(curve, float("inf")) for curve in curves], 1, ".1f"),
-            spread([best(curve, EARLY) for curve in curves], 1, ".1f"),
+            spread(best(curves, float("inf")), 1, ".1f"),
+            spread(best(curves, EARLY), 1, ".1f"),
             spread([run["updates"] for run in every], 1, ",.0f"),
             f"{every[0]['parameters'] / 1e6:.2f}",
         ]
@@ -120,8 +125,10 @@ def figures(programs: dict[str, Any]) -> str:
     return table(lines)
 
 
-def best(curve: list[dict[str, float]], minutes: float) -> float:
-    return max((point["bleu"] for point in curve if point["minutes"] <= minutes), default=0.0)
+def best(curves: list[list[dict[str, float]]], minutes: float) -> list[float]:
+    """Return the best BLEU of each curve until then; one that has none is left out."""
+    early = [[point["bleu"] for point in curve if point["minutes"] <= minutes] for curve in curves]
+    return [max(scores) for scores in early if scores]
 
 
 def plot(programs: dict[str, Any], file: Path) -> None:

@@ -125,8 +125,7 @@ def run_queue(options: argparse.Namespace) -> None:
         later = later_jobs(options.home, read_rows(options.runs / ROWS))
         failed += run_jobs(run_jobs(later, options, run_job), options, run_job)
     if failed:
-        names = ", ".join(job.folder(Path()).as_posix() for job in failed)
-        sys.exit(f"{len(failed)} runs failed: {names}; repeat the command to run them again")
+        sys.exit(failures(failed))
 
 
 @contextmanager
@@ -191,6 +190,12 @@ def run_jobs(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return failed
+
+
+def failures(failed: Sequence[Any]) -> str:
+    """Return what is said of the jobs that failed."""
+    names = ", ".join(job.folder(Path()).as_posix() for job in failed)
+    return f"{len(failed)} runs failed: {names}; repeat the command to run them again"
 
 
 def figure_of(row: dict[str, Any]) -> str:

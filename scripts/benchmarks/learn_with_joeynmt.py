@@ -65,7 +65,11 @@ def recurrent(_: dict[str, Any]) -> dict[str, Any]:
 
 
 def transformer(settings: dict[str, Any]) -> dict[str, Any]:
-    return {"scheduling": "warmupinversesquareroot", "learning_rate_warmup": settings["warmup_steps"]}
+    return {
+        "scheduling": "noam",
+        "learning_rate_factor": settings["lr"],
+        "learning_rate_warmup": settings["warmup_steps"],
+    }
 
 
 SCHEDULES = {"rnn": recurrent, "transformer": transformer}  # as in its own recipes

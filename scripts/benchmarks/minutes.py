@@ -2,9 +2,10 @@
 
 All train on Tatoeba with one joint vocabulary, and with the same sentences for validation and test: our recurrent model
 with the attention of Bahdanau et al. 2015, and the models of JoeyNMT and OpenNMT-py, recurrent ones of that size and
-Transformers. Minutes count from the start of the command. The programs run one after the other, on equally many
-threads. The translations of all are scored by our BLEU against all references. The figures are written after each run,
-and no run that is among them is repeated: the same command goes on after an interruption.
+Transformers. Minutes count from the start of the command; ours ends after the epochs of its schedule. The programs run
+one after the other, on equally many threads. The translations of all are scored by our BLEU against all references. The
+figures are written after each run, and no run that is among them is repeated: the same command goes on after an
+interruption.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from hydra import compose, initialize_config_dir
-from torch import Tensor
 
 from scripts.benchmarks.draw_minutes import draw
 from scripts.benchmarks.figures_file import read_figures
-from scripts.benchmarks.peer_data import write_data
+from scripts.benchmarks.homes import alone
+from scripts.benchmarks.peer_data import lines_of, write_data
 from scripts.benchmarks.peer_environment import made_environment
 from scripts.benchmarks.processor import processor
 from scripts.benchmarks.training import CACHE, COMMON, ROOT
@@ -58,37 +59,43 @@ class Peer(NamedTuple):
 
 
 TRANSFORMER: Settings = {"model": "transformer", "layers": 3, "heads": 4, "ff_dim": 512, "dropout": 0.1}
-PEERS = {
+PEERS = {  # with schedules that their documentation has, and rates that were tried on the validation set
     "joeynmt_rnn": Peer("joeynmt", {"model": "rnn", "dropout": 0.2, "lr": 0.003, "validation_updates": 200}),
-    "joeynmt_transformer": Peer(
-        "joeynmt", TRANSFORMER | {"lr": 0.002, "warmup_steps": 400, "validation_updates": 400}
-    ),
+    "joeynmt_transformer": Peer("joeynmt", TRANSFORMER | {"lr": 0.5, "warmup_steps": 400, "validation_updates": 400}),
     "opennmt_rnn": Peer(
-        "opennmt",
-        {"model": "rnn", "dropout": 0.2, "learning_rate": 0.003, "decay_method": "none", "warmup_steps": 400,
-         "average_decay": 0.002, "validation_updates": 400},
+        "opennmt", {"model": "rnn", "dropout": 0.2, "lr": 0.003, "average_decay": 0.002, "validation_updates": 400}
     ),
     "opennmt_transformer": Peer(
-        "opennmt",
-        TRANSFORMER
-        | {"learning_rate": 1.0, "decay_method": "noam", "warmup_steps": 800, "average_decay": 0.002,
-           "validation_updates": 400},
+        "opennmt", TRANSFORMER | {"lr": 1.0, "warmup_steps": 800, "average_decay": 0.002, "validation_updates": 400}
     ),
-}  # fmt: skip
+}
 
 
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
-    results = read_results(options)
-    for seed in options.seeds:
-        for name in options.programs:
-            if str(seed) not in results["programs"].get(name, {}):
-                result = trained(name, seed, options) | {"machine": machine()}
+    changed(options.setting)
+    options.runs.mkdir(parents=True, exist_ok=True)
+    failed = []
+    with alone(options.runs):
+        results = read_results(options)
+        for seed in options.seeds:
+            for name in options.programs:
+                if str(seed) in results["programs"].get(name, {}):
+                    continue
+                try:
+                    result = trained(name, seed, options) | {"machine": machine()}
+                except ProgramError as error:
+                    print(error, file=sys.stderr)
+                    failed.append(f"{name} with seed {seed}")
+                    continue
                 results["programs"].setdefault(name, {})[str(seed)] = result
                 with replacing(options.output) as stream:
                     stream.write((json.dumps(results, indent=1) + "\n").encode())
-    print(f"wrote {draw(options.output)}")
+    if results["programs"]:
+        print(f"wrote {draw(options.output)}")
+    if failed:
+        raise UserError(f"{', '.join(failed)} failed; repeat the command to run them again")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -113,16 +120,16 @@ def read_results(options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures that are there.
 
     Raises:
-        UserError: if they are those of another number of minutes or threads, or of other settings.
+        UserError: if they are those of another number of minutes or threads, or of other settings, or of an old form.
     """
     asked = {name: getattr(options, name) for name in ("minutes", "threads", "override", "setting")}
     if not options.output.is_file():
         return {**asked, "dim": DIM, "programs": {}}
     results = read_figures(options.output, "programs")
     for name, value in asked.items():
-        if results[name] != value:
+        if results.get(name) != value:
             raise UserError(
-                f"{options.output} has runs of {name} {results[name]}, not {value}; give another --output for these"
+                f"{options.output} has runs of {name} {results.get(name)}, not {value}; give another --output for these"
             )
     return results
 
@@ -132,36 +139,75 @@ def machine() -> dict[str, str]:
 
 
 def trained(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Train a program; return its curve, its test and what was trained on."""
+    """Train a program and test it; return its curve, its test and what it was trained on.
+
+    A training that has ended is not repeated if what follows it fails.
+    """
+    folder = options.runs.resolve() / options.output.stem / name / str(seed)
+    task, curve = folder / "task.json", folder / "curve.json"
+    program = None if name == OURS else PEERS[name].program
+    if not curve.is_file():
+        for part in ("data", "run"):  # of a training that was interrupted
+            shutil.rmtree(folder / part, ignore_errors=True)
+        write_json(task, write_task(name, seed, folder / "data", options))
+        if program is None:
+            points = train_ours(options, folder / "run", seed)
+        else:
+            points = train_peer(program, folder / "data", options)
+        write_json(curve, points)
+    given, points = (json.loads(file.read_text(encoding="utf-8")) for file in (task, curve))
+    if program is None:
+        tested = score_ours(folder / "run")
+    else:
+        tested = score_peer(program, folder / "data", points, given["references"], options)
+    return tested | {"curve": points, "settings": given["settings"], **given["sizes"]}
+
+
+def write_json(file: Path, values: Any) -> None:
+    with replacing(file) as stream:
+        stream.write(json.dumps(values).encode())
+
+
+def write_task(name: str, seed: int, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Write the data of a run; return its settings, references and sizes."""
     config = composed(overrides(options))
-    folder = options.runs.resolve() / name / str(seed)
-    shutil.rmtree(folder, ignore_errors=True)  # of a run that was interrupted
-    shared, splits = write_data(config, folder / "data")
+    shared, splits = write_data(config, folder)
+    settings: Any = overrides(options)
+    if name != OURS:
+        settings = COMMON | shared | {
+            "dim": DIM,
+            "batch_tokens": config.batch_tokens,
+            "beam_size": composed([f"search={BEAM}"]).search.beam_size,
+            **PEERS[name].settings,
+            **changed(options.setting),
+            "seed": seed,
+        }  # fmt: skip
+        write_json(folder / "settings.json", settings)
     sizes = {"tokens": shared["tokens"], "sentences": {split: len(pairs) for split, pairs in splits.items()}}
-    if name == OURS:
-        return train_ours(options, folder / "run", seed) | sizes
-    settings = COMMON | shared | {
-        "dim": DIM,
-        "batch_tokens": config.batch_tokens,
-        "beam_size": composed([f"search={BEAM}"]).search.beam_size,
-        **PEERS[name].settings,
-        **changed(options.setting),
-        "seed": seed,
-    }  # fmt: skip
-    return train_peer(PEERS[name].program, settings, folder / "data", splits, options) | sizes
+    references = {split: splits[split].references for split in ("val", "test")}
+    return {
+        "settings": settings,
+        "references": references,
+        "sizes": sizes | {"epochs": config.trainer.max_epochs} if name == OURS else sizes,
+    }
 
 
 def changed(settings: Sequence[str]) -> dict[str, float]:
     """Return numbers by name.
 
     Raises:
-        UserError: if one is not NAME=NUMBER.
+        UserError: if one is not NAME=NUMBER, or no program has the name.
     """
+    names = sorted({name for peer in PEERS.values() for name in peer.settings if name != "model"})
     try:
         pairs = [setting.split("=") for setting in settings]
-        return {name: int(number) if number.isdecimal() else float(number) for name, number in pairs}
+        numbers = {name: int(number) if number.isdecimal() else float(number) for name, number in pairs}
     except ValueError as error:
         raise UserError(f"--setting {' '.join(settings)} is not NAME=NUMBER ...; use for example lr=0.001") from error
+    for name in numbers:
+        if name not in names:
+            raise UserError(f"--setting {name}: no program has it; the settings are {', '.join(names)}")
+    return numbers
 
 
 def overrides(options: argparse.Namespace) -> list[str]:
@@ -183,7 +229,7 @@ def composed(given: Sequence[str]) -> Any:
         return compose("train", overrides=list(given))
 
 
-def train_ours(options: argparse.Namespace, folder: Path, seed: int) -> dict[str, Any]:
+def train_ours(options: argparse.Namespace, folder: Path, seed: int) -> list[dict[str, Any]]:
     command = [
         sys.executable,
         str(ROOT / "train.py"),
@@ -201,7 +247,10 @@ def train_ours(options: argparse.Namespace, folder: Path, seed: int) -> dict[str
             rows = list(csv.DictReader(lines))
         return {int(row["step"]) + 1: float(row["val/bleu"]) for row in rows if row.get("val/bleu")}
 
-    curve = watched(command, folder.with_suffix(".log"), options, validations)
+    return watched(command, folder.with_suffix(".log"), options, validations)
+
+
+def score_ours(folder: Path) -> dict[str, Any]:
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     test = [
         sys.executable,
@@ -212,55 +261,67 @@ def train_ours(options: argparse.Namespace, folder: Path, seed: int) -> dict[str
         "bootstrap=0",
         f"hydra.run.dir={quoted(folder / 'beam')}",
     ]
-    subprocess.run(test, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    ended(test, folder.with_name("beam.log"), os.environ)
     evaluation = json.loads((folder / "beam" / "evaluation.json").read_text(encoding="utf-8"))
     return {
-        "curve": curve,
         "test_bleu": evaluation["splits"]["test"]["bleu"],
         "parameters": results["num_parameters"],
         "updates": results["steps"],
-        "settings": overrides(options),
     }
 
 
-def train_peer(
-    program: str, settings: dict[str, Any], folder: Path, splits: Any, options: argparse.Namespace
-) -> dict[str, Any]:
-    """Train another program on the data in a folder, where it leaves translations of both sets in model/.
-
-    They are N.hyps of the validation set after update N, and best.hyps.test of the test set.
-    """
-    (folder / "settings.json").write_text(json.dumps(settings))
-    python = made_environment(program, options.environments.expanduser())
-    script = ROOT / f"scripts/benchmarks/learn_with_{program}.py"
-    command = [str(python), str(script), str(folder), str(options.minutes)]
-    output = folder / "model"
+def train_peer(program: str, folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Train another program on the data in a folder; return its validations, whose BLEU is not known yet."""
+    outputs = OUTPUTS[program]
+    sentences = len(lines_of(folder / f"val.{json.loads((folder / 'settings.json').read_text())['target']}"))
+    command = [*learning(program, folder, options), str(options.minutes)]
 
     def validations() -> Validations:
-        return dict.fromkeys(sorted(WEIGHTS[program].found(folder, len(splits["val"]))))
+        return dict.fromkeys(sorted(outputs.updates(folder, sentences)))
 
-    curve = watched(command, folder.parent / "log.txt", options, validations)
+    return watched(command, folder.with_name("run.log"), options, validations)
+
+
+def score_peer(
+    program: str,
+    folder: Path,
+    curve: list[dict[str, Any]],
+    references: dict[str, list[list[str]]],
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    """Fill in the BLEU of the curve; return that of the test.
+
+    Translations of the validation set after update N are in model/N.hyps, those of the test in model/best.hyps.test.
+    """
+    translations = folder / "model"
+    if OUTPUTS[program].translates_later:
+        ended(learning(program, folder, options), folder.with_name("translations.log"), environment(options))
     for point in curve:
-        point["bleu"] = bleu(lines_of(output / f"{point['updates']}.hyps"), splits["val"].references)
+        point["bleu"] = bleu(lines_of(translations / f"{point['updates']}.hyps"), references["val"])
     return {
-        "curve": curve,
-        "test_bleu": bleu(lines_of(output / "best.hyps.test"), splits["test"].references),
-        "parameters": WEIGHTS[program].parameters(folder),
+        "test_bleu": bleu(lines_of(translations / "best.hyps.test"), references["test"]),
+        "parameters": OUTPUTS[program].num_parameters(folder),
         "updates": curve[-1]["updates"],
-        "settings": settings,
     }
 
 
-class Weights(NamedTuple):
+def learning(program: str, folder: Path, options: argparse.Namespace) -> list[str]:
+    python = made_environment(program, options.environments.expanduser())
+    return [str(python), str(ROOT / f"scripts/benchmarks/learn_with_{program}.py"), str(folder)]
+
+
+class Outputs(NamedTuple):
     """What a program leaves in its folder.
 
     Attributes:
-        found: the updates of which there are weights, or with JoeyNMT all translations of the validation set.
-        parameters: the number of parameters, with tied weights counted once.
+        updates: those after which there are translations of the validation set, or weights to make them with.
+        num_parameters: with tied weights counted once.
+        translates_later: whether its script, without a number of minutes, makes the translations.
     """
 
-    found: Callable[[Path, int], list[int]]
-    parameters: Callable[[Path], int]
+    updates: Callable[[Path, int], list[int]]
+    num_parameters: Callable[[Path], int]
+    translates_later: bool
 
 
 def joeynmt_updates(folder: Path, sentences: int) -> list[int]:
@@ -268,28 +329,52 @@ def joeynmt_updates(folder: Path, sentences: int) -> list[int]:
     return [int(file.stem) for file in complete if len(lines_of(file)) == sentences]
 
 
-def joeynmt_parameters(folder: Path) -> int:
-    return size(torch.load(folder / "model" / "best.ckpt", map_location="cpu", weights_only=False)["model_state"])
+def joeynmt_num_parameters(folder: Path) -> int:
+    """Return the number of its weights; its checkpoint also holds the table of sinusoidal positions."""
+    state = torch.load(folder / "model" / "best.ckpt", map_location="cpu", weights_only=False)["model_state"]
+    weights = {weight.data_ptr(): weight.numel() for name, weight in state.items() if not name.endswith(".pe.pe")}
+    return sum(weights.values())
 
 
 def opennmt_updates(folder: Path, _: int) -> list[int]:
     return [int(file.stem.rpartition("_")[2]) for file in folder.glob("model_step_*.pt")]
 
 
-def opennmt_parameters(folder: Path) -> int:
+def opennmt_num_parameters(folder: Path) -> int:
     """Return the number that OpenNMT prints, since its checkpoint repeats tied weights."""
-    lines = (folder.parent / "log.txt").read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = folder.with_name("run.log").read_text(encoding="utf-8", errors="replace").splitlines()
     return int(next(line.rpartition(" ")[2] for line in lines if "* number of parameters:" in line))
 
 
-def size(state: dict[str, Tensor]) -> int:
-    return sum({weight.data_ptr(): weight.numel() for weight in state.values()}.values())
-
-
-WEIGHTS = {
-    "joeynmt": Weights(joeynmt_updates, joeynmt_parameters),
-    "opennmt": Weights(opennmt_updates, opennmt_parameters),
+OUTPUTS = {
+    "joeynmt": Outputs(joeynmt_updates, joeynmt_num_parameters, translates_later=False),
+    "opennmt": Outputs(opennmt_updates, opennmt_num_parameters, translates_later=True),
 }
+
+
+def environment(options: argparse.Namespace) -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": str(options.threads), "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+
+
+def ended(command: Sequence[str], log: Path, variables: Mapping[str, str]) -> None:
+    """Run a program to its end.
+
+    Raises:
+        ProgramError: if it fails.
+    """
+    with log.open("w", encoding="utf-8") as out:
+        code = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT, env=variables).returncode
+    if code:
+        raise failure(command, log)
+
+
+class ProgramError(UserError):
+    """A program failed, which does not keep the others from running."""
+
+
+def failure(command: Sequence[str], log: Path) -> ProgramError:
+    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
+    return ProgramError(f"{' '.join(command)} failed: {' / '.join(last)}")
 
 
 def watched(
@@ -298,17 +383,12 @@ def watched(
     """Run a program; return its validations with the minutes since its start, to a second.
 
     Raises:
-        UserError: if the program fails.
+        ProgramError: if it fails.
     """
-    environment = os.environ | {
-        "OMP_NUM_THREADS": str(options.threads),
-        "PYTHONPATH": str(ROOT),
-        "CUDA_VISIBLE_DEVICES": "",
-    }
     curve: dict[int, dict[str, Any]] = {}
     with log.open("w", encoding="utf-8") as out:
         started = time.monotonic()
-        program = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT, env=environment)
+        program = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=ROOT, env=environment(options))
         try:
             ended = False
             while not ended:
@@ -319,17 +399,12 @@ def watched(
                     if updates not in curve:
                         curve[updates] = {"minutes": minutes, "updates": updates, "bleu": score}
                         bleu_text = "" if score is None else f", BLEU {score:.1f}"
-                        print(f"{log.stem}: {minutes:.1f} min, {updates} updates{bleu_text}", flush=True)
+                        print(f"{log.parent.parent.name}: {minutes:.1f} min, {updates} updates{bleu_text}", flush=True)
         finally:
             program.kill()
     if program.returncode or not curve:
-        last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
-        raise UserError(f"{' '.join(command)} failed: {' / '.join(last)}")
+        raise failure(command, log)
     return list(curve.values())
-
-
-def lines_of(file: Path) -> list[str]:
-    return file.read_bytes().decode().removesuffix("\n").split("\n")
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:

@@ -45,3 +45,8 @@ def write_data(config: DictConfig, folder: Path) -> tuple[dict[str, Any], dict[s
         "target": corpus.target_language,
     }
     return known, corpus.splits
+
+
+def lines_of(file: Path) -> list[str]:
+    """Return the lines of what a program wrote, which may be empty."""
+    return file.read_bytes().decode().removesuffix("\n").split("\n")

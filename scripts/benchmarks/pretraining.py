@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, forget_lost, read_rows, rows_of, short_commits, unfinished
-from scripts.benchmarks.homes import add_run, alone, cut_captions, restore, run_jobs, trained_row
+from scripts.benchmarks.homes import add_run, alone, cut_captions, failures, restore, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import minus, spread
 from seq2seq_attn.data.reading import read_lines
@@ -161,8 +161,7 @@ def run_queue(options: argparse.Namespace) -> None:
         failed = run_jobs(parents(), options, run_one)
         failed += run_jobs([run for run in children() if run.origin not in failed], options, run_one)
     if failed:
-        names = ", ".join(run.folder(Path()).as_posix() for run in failed)
-        sys.exit(f"{len(failed)} runs failed: {names}; repeat the command to run them again")
+        sys.exit(failures(failed))
 
 
 def check_data(data: Path) -> None:

@@ -23,7 +23,7 @@ import torch
 from torchmetrics.functional.regression import spearman_corrcoef
 
 from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, rows_of, short_commits
-from scripts.benchmarks.homes import add_run, alone, restore, run_jobs, trained_row
+from scripts.benchmarks.homes import add_run, alone, failures, restore, run_jobs, trained_row
 from scripts.benchmarks.pretraining import signed
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import spread
@@ -220,7 +220,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run_queue(options: argparse.Namespace) -> None:
-    """Run all that have no row, of all plans the first seed first; those that failed get a second try."""
+    """Run everything that has no row, the first seed of every plan first; what failed is tried once more."""
     for plan in options.plan:
         corpus_of(plan, options)  # which refuses --data without it
     options.runs.mkdir(parents=True, exist_ok=True)
@@ -228,8 +228,7 @@ def run_queue(options: argparse.Namespace) -> None:
         runs = sorted((run for plan in options.plan for run in planned(plan)), key=lambda run: run.seed)
         failed = run_jobs(run_jobs(runs, options, run_one), options, run_one)
     if failed:
-        names = ", ".join(run.folder(Path()).as_posix() for run in failed)
-        sys.exit(f"{len(failed)} runs failed: {names}; repeat the command to run them again")
+        sys.exit(failures(failed))
 
 
 def corpus_of(plan: str, options: argparse.Namespace) -> Path | None:

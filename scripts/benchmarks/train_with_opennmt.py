@@ -109,6 +109,8 @@ def transformer(settings: dict[str, Any]) -> dict[str, Any]:
         "heads": settings["heads"],
         "transformer_ff": settings["ff_dim"],
         "position_encoding": True,
+        "param_init": 0.0,  # and thus its layer normalizations begin as such
+        "param_init_glorot": True,
     }
 
 

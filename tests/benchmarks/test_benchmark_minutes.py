@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import pytest
 import torch
 
 from scripts.benchmarks import minutes as script
+from scripts.benchmarks.draw_minutes import draw
+from scripts.benchmarks.peer_data import lines_of
 from seq2seq_attn.errors import UserError
 
 OPTIONS = argparse.Namespace(threads=1)
@@ -28,8 +32,26 @@ SIZES = {
 SETTINGS = {"model": "rnn", "lr": 0.003, "batch_tokens": 4096, "seed": 1}
 
 
+def typed_in(folder: Path, *others: str) -> list[str]:
+    return ["--output", str(folder / "minutes.json"), "--runs", str(folder / "runs"), *others]
+
+
 def ended(bleu: float) -> dict[str, Any]:
     return {"curve": POINTS, "test_bleu": bleu, **SIZES}
+
+
+def write_data(config: Any, folder: Path) -> tuple[dict[str, Any], dict[str, Side]]:
+    folder.mkdir(parents=True)
+    splits = {split: Side([[word]]) for split, word in (("train", "c"), ("val", "a"), ("test", "b"))}
+    return {"tokens": 800, "lr": 9.0}, splits
+
+
+class Side:
+    def __init__(self, references: list[list[str]]) -> None:
+        self.references = references
+
+    def __len__(self) -> int:
+        return len(self.references)
 
 
 def test_a_validation_has_the_minutes_at_which_it_came(tmp_path: Path) -> None:
@@ -54,7 +76,18 @@ def test_a_run_is_kept_when_it_ends_and_none_is_repeated(tmp_path: Path, monkeyp
         return ended(40.0 + seed) if name == "ours" else {**ended(30.0 + seed), "settings": SETTINGS}
 
     monkeypatch.setattr(script, "trained", trained)
-    typed = ["--output", str(output), "--programs", "ours", "joeynmt_rnn", "--seeds", "1", "2"]
+    typed = [
+        "--output",
+        str(output),
+        "--runs",
+        str(tmp_path / "runs"),
+        "--programs",
+        "ours",
+        "joeynmt_rnn",
+        "--seeds",
+        "1",
+        "2",
+    ]
     with pytest.raises(KeyboardInterrupt):
         script.main(typed)
     script.main(typed)
@@ -62,7 +95,7 @@ def test_a_run_is_kept_when_it_ends_and_none_is_repeated(tmp_path: Path, monkeyp
     text = output.with_suffix(".md").read_text(encoding="utf-8")
     assert "| ours, recurrent | 2 | 41.5 ± 0.7 | 12.0 ± 0.0 | 11.0 ± 0.0 | 40 ± 0 | 2.50 |" in text
     assert "| JoeyNMT 2.3, recurrent | 2 | 31.5 ± 0.7 |" in text
-    assert "  - JoeyNMT 2.3, recurrent: `lr 0.003, batch_tokens 4096`" in text
+    assert "- JoeyNMT 2.3, recurrent: `lr 0.003, batch_tokens 4096`." in text
     assert "Made by `python -m scripts.benchmarks.minutes --data fra.txt`" in text
     assert output.with_suffix(".png").stat().st_size > 5000
 
@@ -71,7 +104,16 @@ def test_figures_of_other_minutes_or_settings_are_not_mixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(script, "trained", lambda *_: ended(40.0))
-    typed = ["--output", str(tmp_path / "minutes.json"), "--programs", "ours", "--seeds", "1"]
+    typed = [
+        "--output",
+        str(tmp_path / "minutes.json"),
+        "--runs",
+        str(tmp_path / "runs"),
+        "--programs",
+        "ours",
+        "--seeds",
+        "1",
+    ]
     script.main([*typed, "--minutes", "0.5", "--setting", "lr=0.001"])
     page = (tmp_path / "minutes.md").read_text(encoding="utf-8")
     assert "--data fra.txt --minutes 0.5 --setting lr=0.001`" in page
@@ -84,10 +126,62 @@ def test_figures_of_other_minutes_or_settings_are_not_mixed(
         assert sentence in capsys.readouterr().err
 
 
-def test_settings_are_numbers() -> None:
+def test_settings_are_numbers_that_a_program_has() -> None:
     assert script.changed(["lr=0.001", "validation_updates=7"]) == {"lr": 0.001, "validation_updates": 7}
     with pytest.raises(UserError, match="--setting lr is not NAME=NUMBER"):
         script.changed(["lr"])
+    with pytest.raises(UserError, match="--setting lrr: no program has it; the settings are average_decay, dropout"):
+        script.changed(["lrr=1"])
+
+
+def test_a_program_that_fails_does_not_keep_the_others_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def trained(name: str, *_: Any) -> dict[str, Any]:
+        if name != "ours":
+            raise script.ProgramError("no such peer")
+        return ended(40.0)
+
+    monkeypatch.setattr(script, "trained", trained)
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main(typed_in(tmp_path, "--seeds", "1"))
+    said = capsys.readouterr()
+    assert said.err.count("no such peer") == 4
+    assert "opennmt_rnn with seed 1, opennmt_transformer with seed 1 failed; repeat the command" in said.err
+    assert list(json.loads((tmp_path / "minutes.json").read_text())["programs"]) == ["ours"]
+
+
+def test_a_training_that_has_ended_is_not_repeated_when_its_test_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, tested = [], []
+
+    def train_peer(program: str, folder: Path, _: Any) -> list[dict[str, Any]]:
+        assert not (folder / "left.txt").exists()
+        (folder / "left.txt").touch()
+        trained.append(program)
+        if len(trained) == 1:
+            raise KeyboardInterrupt
+        return [{"minutes": 1.0, "updates": 20, "bleu": None}]
+
+    def score_peer(program: str, folder: Path, curve: Any, references: Any, _: Any) -> dict[str, Any]:
+        tested.append(references)
+        if len(tested) == 1:
+            raise UserError("the test failed")
+        curve[0]["bleu"] = 5.0
+        return {"test_bleu": 4.0}
+
+    monkeypatch.setattr(script, "write_data", write_data)
+    monkeypatch.setattr(script, "train_peer", train_peer)
+    monkeypatch.setattr(script, "score_peer", score_peer)
+    options = script.parse(["--runs", str(tmp_path)])
+    for error in (KeyboardInterrupt, UserError):
+        with pytest.raises(error):
+            script.trained("opennmt_rnn", 1, options)
+    result = script.trained("opennmt_rnn", 1, options)
+    assert (len(trained), len(tested)) == (2, 2)
+    assert (result["test_bleu"], result["curve"][0]["bleu"], result["tokens"]) == (4.0, 5.0, 800)
+    assert tested[1] == {"val": [["a"]], "test": [["b"]]}
 
 
 def test_a_program_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
@@ -105,46 +199,58 @@ def test_both_are_scored_against_all_references() -> None:
 
 def test_lines_are_split_at_line_feeds_alone(tmp_path: Path) -> None:
     (tmp_path / "said").write_bytes("a\u2028b\n\nc\n".encode())
-    assert script.lines_of(tmp_path / "said") == ["a\u2028b", "", "c"]
+    assert lines_of(tmp_path / "said") == ["a\u2028b", "", "c"]
 
 
-def test_a_tied_weight_counts_once(tmp_path: Path) -> None:
+def test_a_tied_weight_counts_once_and_a_table_of_positions_does_not(tmp_path: Path) -> None:
     weight = torch.zeros(5, 7)
-    state = {"embed": weight, "output": weight, "bias": torch.zeros(3)}
+    state = {"embed": weight, "output": weight, "bias": torch.zeros(3), "encoder.pe.pe": torch.zeros(1, 50, 7)}
     (tmp_path / "model").mkdir()
     torch.save({"model_state": state}, tmp_path / "model" / "best.ckpt")
-    assert script.WEIGHTS["joeynmt"].parameters(tmp_path) == 38
+    assert script.OUTPUTS["joeynmt"].num_parameters(tmp_path) == 38
 
 
-def test_validations_of_the_others_are_those_that_are_whole(tmp_path: Path) -> None:
+def test_a_validation_of_joeynmt_counts_when_all_its_lines_are_there(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     for name, lines in (("200", 3), ("400", 2), ("best", 3)):
         (tmp_path / "model" / f"{name}.hyps").write_text("x\n" * lines)
+    assert script.OUTPUTS["joeynmt"].updates(tmp_path, 3) == [200]
+
+
+def test_a_validation_of_opennmt_is_a_checkpoint_and_its_parameters_are_those_it_prints(tmp_path: Path) -> None:
     (tmp_path / "model_step_30.pt").touch()
-    assert script.WEIGHTS["joeynmt"].found(tmp_path, 3) == [200]
-    assert script.WEIGHTS["opennmt"].found(tmp_path, 3) == [30]
-    (tmp_path / "log.txt").write_text("[x INFO] decoder: 5\n[x INFO] * number of parameters: 4711864\n")
-    assert script.WEIGHTS["opennmt"].parameters(tmp_path / "data") == 4_711_864
+    assert script.OUTPUTS["opennmt"].updates(tmp_path, 3) == [30]
+    (tmp_path / "run.log").write_text("[x INFO] decoder: 5\n[x INFO] * number of parameters: 4711864\n")
+    assert script.OUTPUTS["opennmt"].num_parameters(tmp_path / "data") == 4_711_864
 
 
 @pytest.mark.parametrize("name", script.PEERS)
-def test_the_others_get_our_data_their_settings_and_a_seed(
+def test_the_others_get_our_sizes_their_settings_and_a_seed(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: dict[str, Any] = {}
-
-    def write_data(config: Any, folder: Path) -> tuple[dict[str, Any], dict[str, list[str]]]:
-        folder.mkdir(parents=True)
-        return {"tokens": 800}, {"val": ["a"], "test": ["b"]}
-
-    def train_peer(program: str, settings: dict[str, Any], *_: Any) -> dict[str, Any]:
-        told.update(settings, program=program)
-        return {"curve": POINTS}
-
     monkeypatch.setattr(script, "write_data", write_data)
-    monkeypatch.setattr(script, "train_peer", train_peer)
-    options = script.parse(["--runs", str(tmp_path), "--setting", "dropout=0.25"])
-    assert script.trained(name, 7, options)["sentences"] == {"val": 1, "test": 1}
-    assert (told["seed"], told["dropout"], told["dim"], told["tokens"]) == (7, 0.25, 256, 800)
-    assert told["program"] == name.partition("_")[0]
-    assert told["batch_tokens"] == 4096
+    options = script.parse(["--setting", "dropout=0.25"])
+    task = script.write_task(name, 7, tmp_path / "data", options)
+    given = json.loads((tmp_path / "data" / "settings.json").read_text())
+    assert given == task["settings"]
+    assert (given["seed"], given["dropout"], given["dim"], given["tokens"]) == (7, 0.25, 256, 800)
+    assert given["batch_tokens"] == 4096
+    own = {key: value for key, value in script.PEERS[name].settings.items() if key != "dropout"}
+    assert own.items() <= given.items()
+    assert name == f"{script.PEERS[name].program}_{given['model']}"
+    assert task["sizes"] == {"tokens": 800, "sentences": {"train": 1, "val": 1, "test": 1}}
+
+
+def test_the_committed_page_is_that_of_its_figures(tmp_path: Path) -> None:
+    for suffix in (".json", ".md"):
+        shutil.copy(script.OUTPUT.with_suffix(suffix), tmp_path)
+    committed = (tmp_path / script.OUTPUT.with_suffix(".md").name).read_text(encoding="utf-8")
+    assert draw(tmp_path / script.OUTPUT.name).read_text(encoding="utf-8") == committed
+
+
+def test_figures_of_an_older_form_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "old.json").write_text('{"programs": {}}')
+    with pytest.raises(UserError, match="has no 'setting'"):
+        draw(tmp_path / "old.json")
+    with pytest.raises(UserError, match=r"has runs of minutes None, not 30\.0"):
+        script.read_results(script.parse(["--output", str(tmp_path / "old.json")]))

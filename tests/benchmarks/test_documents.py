@@ -55,13 +55,21 @@ def test_each_module_is_in_one_split_and_the_splits_of_all_lengths_have_the_same
     script.write_texts(tmp_path)
     for length in LENGTHS:
         texts = {split: script.text_file(tmp_path, length, split).read_text() for split in ("train", "val", "test")}
-        held_out = {split: [n for n in range(60) if f"<{n}>" in text] for split, text in texts.items()}
-        assert (held_out["val"], held_out["test"]) == ([12], [37])
-        assert held_out["train"] == [n for n in range(60) if n not in (12, 37)]
+        numbers = {split: [n for n in range(60) if f"<{n}>" in text] for split, text in texts.items()}
+        assert (numbers["val"], numbers["test"]) == ([6, 31, 56], [18, 43])
+        assert numbers["train"] == [n for n in range(60) if n not in (6, 31, 56, 18, 43)]
     file = script.text_file(tmp_path, LENGTHS[0], "val")
     file.write_text("kept\n")
     script.write_texts(tmp_path)
     assert file.read_text() == "kept\n"
+
+
+def test_no_module_of_this_library_is_most_of_a_split() -> None:
+    sizes: dict[int, list[int]] = {number: [] for number in script.SPLITS.values()}
+    for number, text in enumerate(script.modules()):
+        if number % 25 in sizes:
+            sizes[number % 25].append(min(len(text), script.LONGEST))
+    assert all(len(split) > 15 and max(split) < sum(split) / 5 for split in sizes.values())
 
 
 def test_every_attention_learns_every_length_by_a_command_of_train_py_of_equal_work() -> None:

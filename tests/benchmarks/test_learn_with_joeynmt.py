@@ -92,6 +92,15 @@ def test_what_it_reads_are_the_settings(joeynmt: dict[str, ModuleType], folder: 
     assert tokens == ["<unk>", "<pad>", "<s>", "</s>", "a", "b"]
 
 
+def test_a_transformer_has_the_schedule_of_its_recipes(joeynmt: dict[str, ModuleType], folder: Path) -> None:
+    sizes = {"model": "transformer", "layers": 2, "heads": 4, "ff_dim": 32, "lr": 0.5, "warmup_steps": 9}
+    (folder / "settings.json").write_text(json.dumps(SETTINGS | sizes))
+    script.main(folder, 0.0)
+    training = joeynmt[".training"].cfg["training"]
+    assert training["scheduling"] == "noam"
+    assert (training["learning_rate_factor"], training["learning_rate_warmup"]) == (0.5, 9)
+
+
 def test_its_schedule_works_with_a_torch_that_has_no_verbose(joeynmt: dict[str, ModuleType], folder: Path) -> None:
     script.main(folder, 0.0)
     optimizer = torch.optim.Adam([torch.zeros(2, requires_grad=True)], lr=0.1)
