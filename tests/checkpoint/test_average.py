@@ -129,7 +129,8 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
     assert not (tmp_path / "out.ckpt").exists()
 
 
-HISTORY = ("callback.history.save_top_k=5",)
+CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,history,early_stopping,validation_line]"
+HISTORY = (CALLBACKS, "callback.history.save_top_k=5")
 
 
 @pytest.mark.slow

@@ -243,8 +243,10 @@ def train(folder: Path, *overrides: str) -> tuple[int, str]:
 def test_the_command_prints_one_line_and_exits_with_2(tmp_path: Path) -> None:
     file = tmp_path / "pairs.txt"
     file.write_bytes("s1\té\n".encode("latin-1") * 9)
-    sentence = f"{file}, line 1: not UTF-8; convert the file to UTF-8 or remove the line\n"
-    assert train(tmp_path, "data=parallel", f"data.train={file}") == (2, sentence)
+    code, said = train(tmp_path, "data=parallel", f"data.train={file}", f"paths.cache_dir={tmp_path}/cache")
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith(f"{file}, line 1: not UTF-8; 9 of 9 lines of train are rejected, more than")
+    assert said.endswith("rejected_train.tsv): fix or remove them\n")
 
 
 @pytest.mark.slow

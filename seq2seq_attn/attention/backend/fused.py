@@ -170,7 +170,9 @@ def masked_product(
         keys, values = keys.repeat_interleave(shared, 1), values.repeat_interleave(shared, 1)
     batch, heads, _, width = query.shape
     # One more column makes the inner product of a query of 1 and a key of 0, and with the key of the sink its logit.
-    sink_key = F.pad(sink[:, None, None], (width, 0)).expand(batch, heads, 1, width + 1)
+    # A product, not padding: the gradient of padding is a slice, of whose strides DDP warns where there is one head.
+    last = F.pad(sink.new_ones(1), (width, 0))
+    sink_key = (sink[:, None, None] * last).expand(batch, heads, 1, width + 1)
     keys = torch.cat([F.pad(keys, (0, 1)), sink_key], 2)
     if allowed is not None:
         allowed = F.pad(allowed, (0, 1), value=allowed.dtype == torch.bool)
