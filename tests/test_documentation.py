@@ -202,13 +202,13 @@ def check(name: str, overrides: str) -> None:
 @pytest.mark.slow
 def test_the_tutorial_runs(tmp_path: Path) -> None:
     (tmp_path / "english.txt").write_text("The pilot likes the red house.\n", encoding="utf-8")
-    for page, name, overrides in COMMANDS:
+    for number, (page, name, overrides) in enumerate(COMMANDS):
         if page == "tutorial":
             small = ["debug=fast"] if name == "train" else ["bootstrap=0"] if name == "evaluate" else []
             words = [
                 re.sub(r"runs/|english\.txt|french\.txt", rf"{tmp_path}/\g<0>", word) for word in shlex.split(overrides)
             ]
-            folder = [f"hydra.run.dir={tmp_path}/{name}"] if "hydra.run.dir" not in overrides else []
+            folder = [f"hydra.run.dir={tmp_path}/{name}_{number}"] if "hydra.run.dir" not in overrides else []
             given = (tmp_path / "english.txt").read_bytes()
             command = [sys.executable, f"{name}.py", *words, *small, *(folder if name != "translate" else [])]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, input=given, timeout=600)
