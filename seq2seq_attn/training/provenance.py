@@ -121,7 +121,8 @@ def commit() -> str | None:
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None
-    git = ["git", "-C", str(folder)]
+    # Without the lock under which it would refresh the index, and which a command that is stopped here would leave.
+    git = ["git", "--no-optional-locks", "-C", str(folder)]
     try:
         head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
         changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 from configs import model_of
 
+from seq2seq_attn.training import provenance
 from seq2seq_attn.training.provenance import model_counts, parameters_by_part
 
 
@@ -25,3 +30,22 @@ def test_training_takes_four_float32_numbers_per_parameter() -> None:
     counts = model_counts(model)
     assert counts["all"] == f"{whole:,}"
     assert counts["MiB of weights, gradients, Adam"] == f"{16 * whole / 2**20:,.1f}"
+
+
+def test_the_commit_of_a_checkout_is_read_without_a_lock_on_its_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    module = tmp_path / "seq2seq_attn" / "training" / "provenance.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("a = 1\n")
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "a"]):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    monkeypatch.setattr(provenance, "__file__", str(module))
+    os.utime(module, (10**9, 10**9))  # which has git refresh its index, if it takes the lock
+    before = (tmp_path / ".git" / "index").read_bytes()
+    assert provenance.commit() == head
+    assert (tmp_path / ".git" / "index").read_bytes() == before
+    module.write_text("a = 2\n")
+    assert provenance.commit() == f"{head}-changed"
