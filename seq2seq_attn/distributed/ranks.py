@@ -15,6 +15,7 @@ from typing import Any
 from seq2seq_attn.errors import UserError, sentence_of
 from seq2seq_attn.process import ENDING
 
+RANK_0 = "SEQ2SEQ_ATTN_RANK_0"  # environment variable with the number of the process that starts the other ranks
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 5.0  # for a process to leave in order
 LISTEN_SECONDS = 3.0  # for the first rank to print an error of all ranks and end the others
@@ -81,10 +82,16 @@ def end(processes: list[subprocess.Popen[bytes]], done: bool) -> None:
 
 
 def watch_parent() -> None:
-    """End this rank when torchrun or rank 0, which has started it, is gone, wherever it waits."""
+    """End this rank when torchrun or rank 0, which has started it, is gone, wherever it waits.
+
+    Rank 0 leaves its number to those that it will start: it may be gone before they have come this far.
+    """
     rank, torchrun = os.environ.get("LOCAL_RANK", "0"), "TORCHELASTIC_RUN_ID" in os.environ
+    if rank == "0":
+        os.environ[RANK_0] = str(os.getpid())
     if rank != "0" or torchrun:
-        who = ("torchrun" if torchrun else "rank 0", os.getppid(), rank)
+        parent = os.getppid() if torchrun else int(os.environ.get(RANK_0, os.getppid()))
+        who = ("torchrun" if torchrun else "rank 0", parent, rank)
         threading.Thread(target=end_after, args=who, daemon=True, name="watch of the parent").start()
 
 

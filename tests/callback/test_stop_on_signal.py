@@ -148,7 +148,10 @@ def test_a_signal_while_ranks_are_being_started_leaves_no_process_and_no_traceba
     wait_until(lambda: len(of_session(process.pid)) > 1, process, tmp_path)
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE) == 143, said(tmp_path)
-    assert of_session(process.pid) == []
+    latest = time.monotonic() + 60
+    while of_session(process.pid):  # one that was started in this moment ends by itself, when it is imported
+        assert time.monotonic() < latest, said(tmp_path)
+        time.sleep(0.1)
     assert "Traceback" not in said(tmp_path)
 
 

@@ -129,6 +129,29 @@ def test_another_rank_that_leaves_upon_a_signal_hears_no_second_one(monkeypatch:
     assert (signal.SIGTERM, signal.SIG_IGN) in ignored
 
 
+def test_a_rank_whose_first_rank_was_gone_before_it_came_to_watch_it_ends() -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    code = "import time; from seq2seq_attn.distributed.ranks import watch_parent; watch_parent(); time.sleep(300)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        timeout=200,
+        env=os.environ | {"LOCAL_RANK": "1", ranks.RANK_0: str(gone.pid)},
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"rank 0 (process {gone.pid}) is gone; rank 1 ends too, continue with resume=auto\n"
+
+
+def test_a_first_rank_leaves_its_number_to_those_that_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ranks.RANK_0, "1")  # of another run in whose process this one was started
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    ranks.watch_parent()
+    assert os.environ[ranks.RANK_0] == str(os.getpid())
+
+
 def test_lightning_2_6_has_the_list_the_observer_and_the_log_that_are_used_here() -> None:
     assert launchers._SubprocessScriptLauncher(LightningEnvironment(), 2, 1).procs == []
     assert subprocess_script._ChildProcessObserver(os.getpid(), [])._run()  # it has nothing left to do
