@@ -90,9 +90,20 @@ def watch_parent() -> None:
     if rank == "0":
         os.environ[RANK_0] = str(os.getpid())
     if rank != "0" or torchrun:
-        parent = os.getppid() if torchrun else int(os.environ.get(RANK_0, os.getppid()))
+        first = int(os.environ.get(RANK_0, os.getppid()))
+        parent = os.getppid() if torchrun or is_alive(first) else first
         who = ("torchrun" if torchrun else "rank 0", parent, rank)
         threading.Thread(target=end_after, args=who, daemon=True, name="watch of the parent").start()
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # of another user
+        pass
+    return True
 
 
 def end_with(parent: int) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,6 +144,22 @@ def test_a_rank_whose_first_rank_was_gone_before_it_came_to_watch_it_ends() -> N
     )
     assert done.returncode == 1
     assert done.stderr == f"rank 0 (process {gone.pid}) is gone; rank 1 ends too, continue with resume=auto\n"
+
+
+def test_a_rank_of_a_process_that_was_a_first_rank_before_watches_its_own_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watched: list[tuple[str, int, str]] = []
+    monkeypatch.setattr(ranks, "end_after", lambda *who: watched.append(who))
+    monkeypatch.setenv(ranks.RANK_0, "1")  # and back to what it was
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    ranks.watch_parent()
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    ranks.watch_parent()
+    for thread in threading.enumerate():
+        if thread.name == "watch of the parent":
+            thread.join(10)
+    assert watched == [("rank 0", os.getppid(), "2")]
 
 
 def test_a_first_rank_leaves_its_number_to_those_that_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
