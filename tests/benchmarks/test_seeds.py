@@ -124,7 +124,10 @@ def test_the_first_seed_of_all_plans_runs_first(tmp_path: Path, monkeypatch: pyt
     for name in ("summary", "dialogue"):
         (first, *_) = PLANS[name].rows.items()
         monkeypatch.setitem(PLANS, name, PLANS[name]._replace(rows=dict([first])))
-    script.main(["run", "--plan", "summary", "dialogue", "--runs", str(tmp_path / "runs")])
+    typed = ["run", "--plan", "summary", "dialogue", "--runs", str(tmp_path / "runs")]
+    script.main([*typed, "--seeds", "1", "2"])
+    assert all(folder.name != "3" for folder in started)
+    script.main(typed)
     assert [(folder.parts[0], folder.name) for folder in started] == [
         (plan, str(seed)) for seed in SEEDS for plan in ("summary", "dialogue")
     ]
