@@ -18,7 +18,7 @@ from seq2seq_attn.alignment.word_alignment import (
     weights_by_word,
     word_links,
 )
-from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.cleaning import Cleaning, cleaning_options
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -45,7 +45,7 @@ def word_maps(
     Args:
         config: of the run.
     """
-    cleaning: Cleaning = instantiate(config["data"]["cleaning"], _convert_="all")
+    cleaning: Cleaning = instantiate(cleaning_options(config["data"]), _convert_="all")
     return [
         attention_along_words(model, tokenizer, *([cleaning.normalize_text(word) for word in side] for side in pair))
         for pair in pairs

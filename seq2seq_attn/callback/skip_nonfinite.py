@@ -107,7 +107,8 @@ class SkipNonfinite(pl.Callback):
         return {"skipped_in_a_row": self.skipped_in_a_row}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.skipped_in_a_row = state_dict["skipped_in_a_row"]
+        saved = state_dict["skipped_in_a_row"]
+        self.skipped_in_a_row = saved if saved < self.limit else 0  # a run that they ended starts counting anew
 
     def _read(self) -> None:
         """Count the skipped steps, and report each."""

@@ -80,7 +80,7 @@ def validated(run: Path) -> dict[int, tuple[Path, float]]:
         if state is not None and state["validated_step"] == checkpoint["global_step"]:
             config = checkpoint["config"]
             score = float(state["metrics"][config.get("monitor", "val/bleu")])
-            lower = config.get("callback", {}).get("checkpoint", {}).get("mode") == "min"
+            lower = config.get("monitor_mode") == "min"
             scored_files.setdefault(checkpoint["global_step"], (file, -score if lower else score))
     return scored_files
 

@@ -167,7 +167,7 @@ def check_is_new(run_dir: Path) -> None:
 
 @rank_zero_only
 def prepare_run_folder(run_dir: Path) -> None:
-    """Make `checkpoints/`, and remove what a killed run left half-written and the results of a run that continues.
+    """Make `checkpoints/`, and remove what a killed run left half-written.
 
     Raises:
         UserError: if the folder cannot be written: better now than after the first epoch.
@@ -176,11 +176,23 @@ def prepare_run_folder(run_dir: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         part_of(folder / LAST).touch()
-        (run_dir / "results.json").unlink(missing_ok=True)
         for file in folder.glob("*.part"):
             file.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(folder, error) from error
+
+
+def forget_results(run_dir: Path) -> None:
+    """Remove the results of a run that continues, when nothing of its options is left that could be refused.
+
+    Raises:
+        UserError: if the folder cannot be written.
+    """
+    file = run_dir / "results.json"
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(file, error) from error
 
 
 def part_of(file: Path) -> Path:

@@ -59,6 +59,8 @@ class ExactResume(pl.Callback):
         if not is_own(trainer):  # the best files are another run's, which this one must not delete
             for callback in trainer.checkpoint_callbacks:
                 checkpoint["callbacks"].pop(callback.state_key, None)
+        for callback in trainer.checkpoint_callbacks:
+            follow_folder(checkpoint["callbacks"].get(callback.state_key), callback.dirpath)
         self._changes = changes(checkpoint["config"], pl_module.config)
         if self._changes:
             reopen_epoch(checkpoint, trainer)
@@ -96,6 +98,21 @@ class ExactResume(pl.Callback):
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         self._validating = False
+
+
+def follow_folder(state: dict[str, Any] | None, folder: str) -> None:
+    """Name the files that a checkpoint callback keeps by their folder now: in another one it would forget the best."""
+    if state is None or state["dirpath"] in (None, folder):
+        return
+    before = state["dirpath"]
+
+    def moved(path: str) -> str:
+        return folder + path.removeprefix(before) if path.startswith(before) else path
+
+    state["dirpath"] = folder
+    for name in ("best_model_path", "kth_best_model_path", "last_model_path"):
+        state[name] = moved(state[name])
+    state["best_k_models"] = {moved(path): score for path, score in state["best_k_models"].items()}
 
 
 def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_module: Any) -> int | None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from seq2seq_attn.checkpoint.admitted import Trust, build, check_targets
 from seq2seq_attn.checkpoint.checkpoint_file import BEST, LAST, is_stored, read_tensors
 from seq2seq_attn.checkpoint.published import WEIGHTS, read_published
+from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
@@ -123,11 +124,13 @@ def improves(kept: Any, metrics: list[dict[str, float]]) -> bool:
 
 def check_config(config: dict[str, Any], file: Path, trust: Trust = ()) -> None:
     """Refuse options that are missing or of wrong types, and parts that are of no slot."""
-    check_saved_options(config, {"model": dict, "search": dict, "data.cleaning": dict} | LANGUAGES, file)
+    check_saved_options(config, {"model": dict, "search": dict, "data": dict} | LANGUAGES, file)
+    cleaning = cleaning_options(config["data"])
+    check_saved_options({"data": {"cleaning": cleaning}}, {"data.cleaning": dict}, file)
     check_targets(config["data"], "data", file, trust)
     check_targets(config.get("metric", {}), "metric", file, trust)
     build(config["search"], "search", file, trust)
-    build(config["data"]["cleaning"], "cleaning", file, trust)
+    build(cleaning, "cleaning", file, trust)
 
 
 def check_saved_options(config: dict[str, Any], types: dict[str, Any], file: Path) -> None:

@@ -15,6 +15,7 @@ from seq2seq_attn import __version__
 from seq2seq_attn.attention.build import PARTS
 from seq2seq_attn.checkpoint.admitted import is_class_of, other_packages
 from seq2seq_attn.checkpoint.published import WEIGHTS
+from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.markdown import code, literal, one_line, table
 from seq2seq_attn.metric.names import title_of
 
@@ -217,7 +218,7 @@ def risks_and_limits(known: Known, options: dict[str, str]) -> list[str]:
         "It learned from its training data alone, so it can repeat errors and prejudices of that text, and is less "
         "reliable on other kinds of text.",
     ]
-    cleaning = known.config["data"].get("cleaning")
+    cleaning = cleaning_options(known.config["data"])
     if isinstance(cleaning, dict) and isinstance(cleaning.get("max_words"), int):
         lines.append(f"Lines of more than {cleaning['max_words']} words were left out of its training.")
     measured = "Its quality was measured on the test sets under Results, and on no other text."

@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"left out: {why}", file=sys.stderr)
     chosen.output.mkdir(parents=True, exist_ok=True)
     for preset, figure in zip(pictures, draw(list(pictures.values())), strict=True):
-        path = chosen.output / f"{preset}.png"
+        path = chosen.output / f"{Path(preset).name}.png"  # a checkpoint of anyone names the preset
         save(figure, path)
         print(path)
 

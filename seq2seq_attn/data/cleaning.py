@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from seq2seq_attn.data.corpus import Pair
 from seq2seq_attn.errors import UserError
@@ -23,6 +23,12 @@ class Sized(NamedTuple):
     pair: Pair
     shorter: int
     longer: int
+
+
+def cleaning_options(data: dict[str, Any]) -> Any:
+    """Return the options of the cleaning of a corpus, or of that whose sentences its documents are made of."""
+    own = data.get("cleaning")
+    return cleaning_options(data["corpus"]) if own is None and isinstance(data.get("corpus"), dict) else own
 
 
 @final

@@ -17,6 +17,7 @@ from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.paths import given_path
 
 SPLITS = ("train", "validation", "test")
+DESCRIPTIONS = ("dataset_info.json", "dataset_dict.json", "state.json")  # files of a stored data set without its pairs
 INSTALL = "pip install 'seq2seq_attn[hub]'"
 
 log = logging.getLogger(__name__)
@@ -130,7 +131,8 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
     if (folder / "dataset_dict.json").is_file():
         names = read_json(folder / "dataset_dict.json").get("splits", [])
         return {split: saved_files(folder / split) for split in names}
-    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if is_pair_file(path.name))
+    found = [path for path in folder.rglob("*") if is_pair_file(path.name) and path.name not in DESCRIPTIONS]
+    files = sorted(str(path.relative_to(folder)) for path in found)
     if not files:
         raise UserError(f"{folder} has no .parquet, .arrow, .jsonl, .csv or .tsv file; check data.path and data.name")
     by_split: dict[str, list[str]] = {}

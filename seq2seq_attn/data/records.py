@@ -91,7 +91,7 @@ def pair_file(
 
 def is_pair_file(file: str) -> bool:
     """Return whether a file holds pairs, by its name."""
-    ends = (".tsv", ".csv", ".jsonl", ".ndjson", ".parquet", ".arrow")
+    ends = (".tsv", ".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow")
     return file.removesuffix(".gz").removesuffix(".zst").endswith(ends)
 
 

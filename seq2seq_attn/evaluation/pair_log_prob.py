@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from pytorch_lightning.plugins.precision import Precision
 
 from seq2seq_attn.data.batch_sampler import Lengths, TokenBatchSampler
-from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.cleaning import Cleaning, cleaning_options
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines
@@ -81,7 +81,7 @@ def score(config: DictConfig, models: Models, precision: Precision) -> dict[str,
 def score_pairs(models: Models, pairs: list[GivenPair], batch_tokens: int) -> list[PairScore]:
     """Return scores in the order of the pairs; batches are cut from pairs sorted by length."""
     tokenizer = models.tokenizer
-    cleaning: Cleaning = instantiate(models.config["data"]["cleaning"], _convert_="all")
+    cleaning: Cleaning = instantiate(cleaning_options(models.config["data"]), _convert_="all")
     sources, targets = (
         encode([cleaning.normalize_text(CONTROL.sub(" ", text)) for text in texts])
         for encode, texts in (

@@ -23,6 +23,7 @@ from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
 from seq2seq_attn.checkpoint.admitted import add_trust_option
 from seq2seq_attn.checkpoint.load import Loaded, load
 from seq2seq_attn.checkpoint.published import write_tokenizer
+from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.decoder.transformer import DecoderLayer, TransformerDecoder
 from seq2seq_attn.encoder.transformer import TransformerEncoder
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -77,7 +78,7 @@ def export(loaded: Loaded, folder: Path, positions: int = POSITIONS) -> None:
         "format": FORMAT,
         "positions": min(positions, loaded.model.max_length or positions),
         "tokenizer": write_tokenizer(loaded.tokenizer.get_state(), folder),
-        "config": {"search": config["search"], "data": {"cleaning": config["data"]["cleaning"]}},
+        "config": {"search": config["search"], "data": {"cleaning": cleaning_options(config["data"])}},
     }
     (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 

@@ -18,7 +18,7 @@ from seq2seq_attn.alignment.guided import guided_head, guided_shift
 from seq2seq_attn.alignment.page import widget
 from seq2seq_attn.alignment.word_alignment import word_of_each
 from seq2seq_attn.checkpoint.admitted import Trust
-from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.cleaning import Cleaning, cleaning_options
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import WantedSearch, choose_search
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
@@ -82,7 +82,7 @@ class Translator:
 
     def __init__(self, engine: Engine, tokenizer: SentencePieceTokenizer, config: dict[str, Any]) -> None:
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
-        self._cleaning: Cleaning = instantiate(config["data"]["cleaning"], _convert_="all")
+        self._cleaning: Cleaning = instantiate(cleaning_options(config["data"]), _convert_="all")
 
     @classmethod
     def load(

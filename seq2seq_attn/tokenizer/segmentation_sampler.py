@@ -54,7 +54,7 @@ class SegmentationSampler:
         return list(accumulate(math.exp(score - max(scores)) for score in scores)), segmentations
 
     def _draw_bpe(self, word: str, random: Random) -> list[int]:
-        symbols = ["▁", *word]
+        symbols = [*self.model.normalize(word)]
         while True:
             merges = [
                 (self._scores[symbols[i] + symbols[i + 1]], -i)

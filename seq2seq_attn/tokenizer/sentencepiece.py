@@ -223,7 +223,7 @@ class SentencePieceTokenizer:
     def _cache_key(self, sentences: list[str]) -> str:
         settings = [sentencepiece.__version__, self.model_type, self.vocab_size, self.split_by_unicode_script]
         settings += [self.num_sentinels] if self.num_sentinels else []
-        settings += [self.min_count] if self.min_count > 1 else []
+        settings += [f"min_count={self.min_count}"] if self.min_count > 1 else []
         digest = hashlib.sha256(json.dumps(settings).encode())
         for sentence in sentences:
             digest.update(sentence.encode() + b"\n")

@@ -20,7 +20,7 @@ from seq2seq_attn.alignment.symmetrize import symmetrize
 from seq2seq_attn.alignment.word_alignment import Link
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.checkpoint.load import load
-from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.cleaning import Cleaning, cleaning_options
 from seq2seq_attn.data.collate import collate_pairs, gather_lists
 from seq2seq_attn.data.store.progress import progress
 from seq2seq_attn.errors import UserError
@@ -142,7 +142,7 @@ def load_aligner(file: Path, languages: tuple[str, str], trust: Trust = ()) -> A
             f"translate from {' to '.join(languages)}; give another run"
         )
     model = loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
-    cleaning: Cleaning = instantiate(loaded.config["data"]["cleaning"], _convert_="all")
+    cleaning: Cleaning = instantiate(cleaning_options(loaded.config["data"]), _convert_="all")
     return Aligner(model, loaded.tokenizer, cleaning)
 
 

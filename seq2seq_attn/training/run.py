@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from seq2seq_attn.checkpoint.checkpoint_file import prepare_run_folder
+from seq2seq_attn.checkpoint.checkpoint_file import forget_results, prepare_run_folder
 from seq2seq_attn.checkpoint.load import load_best
 from seq2seq_attn.checkpoint.resume import results_of_complete, starting_point
 from seq2seq_attn.distributed.ranks import ending_together
@@ -42,6 +42,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         prepare_run_folder(run_dir)
         announce(str(run_dir))  # the other ranks have waited for the caches to be filled
         trainer = build_trainer(module.config, run_dir)
+        forget_results(run_dir)
         if trainer.is_global_zero:
             record_start(run_dir, trainer, module, datamodule)
         ckpt_path = None if resumed is None else resumed.file

@@ -195,6 +195,9 @@ def test_only_steps_in_a_row_count_and_a_run_that_is_resumed_goes_on_counting(fu
     assert again.state_dict() == {"skipped_in_a_row": 13}
     a_step(again, layer, optimizer, 31, factor=1.0)
     assert again.state_dict() == {"skipped_in_a_row": 0}
+    ended = SkipNonfinite(limit=12, file="nowhere")  # as many as end a run, which is to go on with another rate
+    ended.load_state_dict(state)
+    assert ended.state_dict() == {"skipped_in_a_row": 0}
 
 
 def test_a_buffer_goes_back_to_what_it_was_before_a_void_step() -> None:

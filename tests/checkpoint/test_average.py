@@ -95,6 +95,15 @@ def test_a_run_gives_its_last_or_those_of_best_validation_bleu(tmp_path: Path) -
     ]
 
 
+def test_the_best_of_a_monitored_loss_are_the_lowest_whatever_callback_keeps_a_best(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {1: 3.0, 5: 2.5, 8: 2.2, 11: 2.4})
+    for file in (run / "checkpoints").iterdir():
+        checkpoint = read_checkpoint(file)
+        checkpoint["config"] |= {"monitor": "val/bleu", "monitor_mode": "min", "callback": {}}
+        torch.save(checkpoint, file)
+    assert mean_bias(run, "--best", 2, tmp_path / "best.ckpt") == (8 + 11) / 2
+
+
 def test_what_was_saved_by_the_clock_is_left_out(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {2: 30.0, 5: 10.0})
     for name, step in (("previous.ckpt", 4), ("last.ckpt", 9)):

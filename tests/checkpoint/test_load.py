@@ -19,7 +19,8 @@ from torch import nn
 
 from seq2seq_attn.checkpoint.admitted import check_targets, is_class_of
 from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint as write_whole
-from seq2seq_attn.checkpoint.load import find_checkpoint, load, read_checkpoint
+from seq2seq_attn.checkpoint.load import check_config, find_checkpoint, load, read_checkpoint
+from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.translator import Translator
 
@@ -128,6 +129,9 @@ def test_every_choice_of_a_group_is_a_class_of_its_slot(group: str) -> None:
     assert [target for target in targets if not is_class_of(GROUPS[group], target)] == []
 
 
+SMALLEST = ("model.source_vocab_size=7", "model.target_vocab_size=7", "paths.run_dir=run")
+
+
 @pytest.mark.parametrize(
     "choices",
     [
@@ -140,6 +144,21 @@ def test_every_part_that_a_run_saves_is_in_its_slot(choices: list[str]) -> None:
     config = composed(*choices, "model.source_vocab_size=7", "model.target_vocab_size=7")
     for slot in ("model", "search", "data", "metric"):
         check_targets(OmegaConf.to_container(config[slot], resolve=True), slot, Path("a.ckpt"))
+
+
+def test_a_run_of_documents_has_the_cleaning_of_their_sentences() -> None:
+    composed_config = composed("data=documents", "data.corpus.cleaning.lowercase=true", *SMALLEST)
+    slots = ("model", "search", "data", "metric", "source_language", "target_language")
+    config = {slot: plain(composed_config[slot]) for slot in slots}
+    check_config(config, Path("a.ckpt"))
+    assert cleaning_options(config["data"])["lowercase"] is True
+    del config["data"]["corpus"]["cleaning"]
+    with pytest.raises(UserError, match=r"holds no data\.cleaning among its options"):
+        check_config(config, Path("a.ckpt"))
+
+
+def plain(node: Any) -> Any:
+    return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
 
 
 @pytest.mark.parametrize("legacy", [False, True])

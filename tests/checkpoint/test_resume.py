@@ -144,6 +144,34 @@ def test_a_new_run_is_refused_where_there_is_one_which_stays_as_it_is(
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == stamps
 
 
+def test_a_run_whose_folder_has_moved_keeps_its_best(tmp_path: Path, pairs: list[str]) -> None:
+    run_here(tmp_path / "run", *pairs, "trainer.max_epochs=1")
+    last = tmp_path / "run/checkpoints/last.ckpt"
+    checkpoint = read_checkpoint(last)
+    (state,) = (state for state in checkpoint["callbacks"].values() if "best_k_models" in state)
+    state["best_model_score"] = torch.tensor(1000.0)  # which the next epoch does not reach
+    state["best_k_models"] = dict.fromkeys(state["best_k_models"], state["best_model_score"])
+    write_checkpoint(checkpoint, last)
+    best = (tmp_path / "run/checkpoints/best.ckpt").read_bytes()
+    (tmp_path / "run").rename(tmp_path / "moved")
+    run_here(tmp_path / "moved", *pairs, "trainer.max_epochs=2", "resume=auto")
+    assert (tmp_path / "moved/checkpoints/best.ckpt").read_bytes() == best
+    (state,) = (
+        state
+        for state in read_checkpoint(tmp_path / "moved/checkpoints/last.ckpt")["callbacks"].values()
+        if "best_k_models" in state
+    )
+    assert state["best_model_path"] == str(tmp_path / "moved/checkpoints/best.ckpt")
+
+
+def test_options_that_are_refused_leave_the_results_of_a_complete_run(tmp_path: Path, pairs: list[str]) -> None:
+    run_here(tmp_path, *pairs, "trainer.max_epochs=1")
+    before = (tmp_path / "results.json").read_bytes()
+    with pytest.raises(UserError, match="Lightning's Trainer refuses its options"):
+        run_here(tmp_path, *pairs, "trainer.max_epochs=2", "resume=auto", "trainer.accelerator=tpu")
+    assert (tmp_path / "results.json").read_bytes() == before
+
+
 def test_a_run_may_go_on_from_a_checkpoint_of_its_own_folder_that_is_named(tmp_path: Path, pairs: list[str]) -> None:
     run_here(tmp_path / "run", *pairs, "trainer.max_steps=1")
     named = f"ckpt_path={tmp_path / 'run/checkpoints/last.ckpt'}"

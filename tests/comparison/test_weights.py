@@ -91,6 +91,15 @@ def test_a_map_is_the_layer_and_head_that_was_asked_for(runs: dict[str, str]) ->
     ]
 
 
+def test_a_checkpoint_names_no_file_outside_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maps = [some_map(3, 4)]
+    monkeypatch.setattr(script, "read", lambda *_: (f"{tmp_path}/mine", maps))
+    (tmp_path / "mine.png").write_text("a photograph")
+    script.main(["run", "--sentence", SOURCE, "--output", str(tmp_path / "out")])
+    assert (tmp_path / "mine.png").read_text() == "a photograph"
+    assert (tmp_path / "out" / "mine.png").stat().st_size > 1000
+
+
 def test_rows_are_the_translation_that_was_given_whatever_the_run_would_say(runs: dict[str, str]) -> None:
     (given,) = script.read(runs["multihead"], SOURCE, TARGET, wanted("cross:0:0"))[1]
     (own,) = script.read(runs["multihead"], SOURCE, None, wanted("cross:0:0"))[1]

@@ -106,6 +106,17 @@ def test_every_form_gives_the_same_corpus(form: str, tmp_path: Path) -> None:
     assert {name: len(split) for name, split in found.splits.items()} == {"train": 23, "val": 3, "test": 5}
 
 
+def test_several_json_files_are_files_of_pairs(tmp_path: Path) -> None:
+    files = []
+    for name in ("a", "b"):
+        rows = [{"en": f"hello {name} {number}", "fr": f"bonjour {name} {number}"} for number in range(30)]
+        text = "".join(f"{json.dumps(row)}\n" for row in rows)
+        files.append(str(write(tmp_path / f"{name}.json", text.splitlines())))
+    split = parallel(files).splits["train"]
+    assert all(source.startswith("hello ") for source in split.sources)
+    assert {source.split()[1] for source in split.sources} == {"a", "b"}
+
+
 def test_columns_are_chosen_by_number_and_shown_in_the_direction(tmp_path: Path) -> None:
     file = write(tmp_path / "all.tsv", ["\t".join((*pair, "someone", "4")) for pair in PAIRS])
     french = {"source_language": "fr", "target_language": "en"}

@@ -1,11 +1,13 @@
 """Sampled segmentations: limiting cases, probabilities, and dependence on the seed alone."""
 
+import io
 import math
 import subprocess
 import sys
 from collections import Counter
 
 import pytest
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
 from seq2seq_attn.tokenizer.sentencepiece_model import train_model
@@ -23,6 +25,21 @@ def test_bpe_without_dropout_is_sentencepieces_own_encoding():
     sampler = SegmentationSampler(bpe, "bpe", 0.0)
     assert sampler(SENTENCES, seed=1) == bpe.encode(SENTENCES)
     assert sampler(["lowest news", "中中low", "the 中"], seed=1) == bpe.encode(["lowest news", "中中low", "the 中"])
+
+
+def test_bpe_reads_what_the_model_makes_of_a_text():
+    writer = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter([*SENTENCES, "office fine file 10"]),
+        model_writer=writer,
+        model_type="bpe",
+        vocab_size=60,
+        minloglevel=2,
+    )
+    bpe = SentencePieceProcessor(model_proto=writer.getvalue())  # normalizes by NFKC, as spm_train does by default
+    text = "the o\ufb03ce \ufb01ne \uff11\uff10"
+    assert bpe.encode(text) == bpe.encode("the office fine 10")
+    assert SegmentationSampler(bpe, "bpe", 0.0)([text], seed=1) == [bpe.encode(text)]
 
 
 def test_bpe_that_drops_every_merge_gives_characters():

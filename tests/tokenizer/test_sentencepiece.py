@@ -365,3 +365,12 @@ def test_rare_words_without_words_or_without_frequent_ones_are_refused() -> None
         SentencePieceTokenizer("bpe", 60, True, 0.0, None, min_count=2)
     with pytest.raises(UserError, match=r"^no word of both languages occurs 9 times; use a smaller tokenizer.min_co"):
         SentencePieceTokenizer("word", "auto", True, 0.0, None, min_count=9).train(["a b"], ["a"])
+
+
+def test_a_cached_model_is_of_one_number_of_sentinels_and_one_least_count() -> None:
+    def key(**options: int) -> str:
+        chosen = {"sampling_alpha": 0.0, "cache_dir": None, "joint": True} | options
+        return SentencePieceTokenizer("word", 100, **chosen)._cache_key(["a b"])
+
+    keys = [key(), key(min_count=32), key(num_sentinels=32), key(min_count=32, num_sentinels=32)]
+    assert len(set(keys)) == 4
