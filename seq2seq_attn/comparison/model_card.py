@@ -295,13 +295,14 @@ def how_to_use(known: Known, folder: str) -> list[str]:
     trust = other_packages({"model": {}, "search": {}, "data": {}, "metric": {}} | known.config)
     more = f" trust=[{','.join(trust)}]" if trust else ""
     sampled = " search=sampling" if known.task == "text-generation" else ""
+    explore = "" if sampled else f"seq2seq-attn explore ckpt_path={path}{more}\n"
+    shown = "" if sampled else "The second command shows in a browser what the model attends to. "
     sentence = one_line(known.examples[0][0]) if known.examples else "..."
     loaded = f"{folder!r}, trust={trust!r}" if trust else repr(folder)
     lines = [
         "With seq2seq-attn installed:",
-        f"```\nseq2seq-attn translate ckpt_path={path} input=FILE{sampled}{more}\n"
-        f"seq2seq-attn explore ckpt_path={path}{more}\n```",
-        "The second command shows in a browser what the model attends to. In Python:",
+        f"```\nseq2seq-attn translate ckpt_path={path} input=FILE{sampled}{more}\n{explore}```",
+        f"{shown}In Python:",
         "```python\nfrom seq2seq_attn.inference.translator import Translator\n\n"
         f"translator = Translator.load({loaded})\nprint(translator.translate([{sentence!r}])[0].text)\n```",
     ]

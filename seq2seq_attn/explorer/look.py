@@ -184,6 +184,8 @@ class ExploredModel:
                 "the explorer looks at one model's attention, not at an ensemble's; give one ckpt_path, and a second "
                 "model as compare="
             )
+        if not engine.model.reads_source:
+            raise UserError("the explorer looks at the attention of translations, and this is a language model")
         self.translator, self.run = translator, run
         self.model, self.tokenizer, self.device = engine.model, translator.tokenizer, engine.device
         self.layers = attention_layers(self.model)

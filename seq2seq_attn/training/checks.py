@@ -239,6 +239,13 @@ def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
                 f"{option} needs validations, and no sentences are held out for one; use another choice, or "
                 "data.val_sentences=1000"
             )
+    options = config["trainer"]
+    is_plateau = config["scheduler"]["_target_"] == PLATEAU
+    if is_plateau and (options["check_val_every_n_epoch"] != 1 or options["limit_val_batches"] == 0):
+        raise UserError(
+            "scheduler=plateau reads the figures of a validation after every epoch; leave "
+            "trainer.check_val_every_n_epoch=1 and trainer.limit_val_batches as they are, or use another scheduler"
+        )
 
 
 def check_positions(model: nn.Module) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from seq2seq_attn.alignment.word_alignment import (
     Extraction,
+    chosen_weights,
     from_pharaoh,
     links_of,
     to_pharaoh,
@@ -15,6 +16,7 @@ from seq2seq_attn.alignment.word_alignment import (
     word_of_each,
     word_weights,
 )
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 COLUMNS = ["▁a", "▁bl", "ack", "▁dog", "</s>"]
@@ -136,3 +138,8 @@ def test_a_mark_that_stands_alone_is_no_word() -> None:
     assert "".join(tokens).replace("▁", " ").split() == ["l'eau", "claire", "est"]
     assert word_of_each(["▁"]).tolist() == [0]
     assert word_of_each([]).tolist() == []
+
+
+def test_a_model_that_reads_no_source_aligns_nothing() -> None:
+    with pytest.raises(UserError, match="has no attention to a source"):
+        chosen_weights([], None, None)

@@ -148,7 +148,7 @@ def test_every_part_that_a_run_saves_is_in_its_slot(choices: list[str]) -> None:
 
 def test_a_run_of_documents_has_the_cleaning_of_their_sentences() -> None:
     composed_config = composed("data=documents", "data.corpus.cleaning.lowercase=true", *SMALLEST)
-    slots = ("model", "search", "data", "metric", "source_language", "target_language")
+    slots = ("model", "search", "data", "metric")
     config = {slot: plain(composed_config[slot]) for slot in slots}
     check_config(config, Path("a.ckpt"))
     assert cleaning_options(config["data"])["lowercase"] is True

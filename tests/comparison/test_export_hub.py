@@ -382,6 +382,7 @@ def test_the_card_of_a_language_model_generates_and_that_of_a_pre_trained_model_
     text = card(known("model=lm", "data=text", "choices.data=text"), {}, "folder", {})
     assert "pipeline_tag: text-generation" in text
     assert "search=sampling" in text
+    assert "explore" not in text
     assert "datasets" not in text
     text = card(known("objective=denoising", "data=text"), {}, "folder", {})
     assert "pipeline_tag" not in text

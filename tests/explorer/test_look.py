@@ -35,6 +35,7 @@ from seq2seq_attn.explorer.look import Explorer
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.output import best_links
 from seq2seq_attn.inference.translator import Translator
+from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 
 EXTRACTION = Extraction()
 NESTED = {"name": "beam", "beam_size": 3, "num_best": 2, "limits": {"max_length": 6}}  # as `Translator` takes BEAM
@@ -301,6 +302,12 @@ def test_an_ensemble_is_refused(translators: list[Translator], tmp_path: Path) -
         Explorer([Translator.load(files, device="cpu")])
     with pytest.raises(UserError, match="needs a model"):
         Explorer([])
+
+
+def test_a_language_model_is_refused(translators: list[Translator], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EncoderDecoder, "reads_source", False)
+    with pytest.raises(UserError, match="and this is a language model"):
+        Explorer([translators[0]])
 
 
 def test_a_search_that_takes_too_long_is_stopped(translators: list[Translator]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from configs import composed, model_of
 from omegaconf import OmegaConf
@@ -43,12 +45,28 @@ def test_a_crossing_has_the_slots_of_its_parts() -> None:
 @pytest.mark.parametrize("option", ["scheduler=plateau", "optimized_metric=val/bleu"])
 def test_what_waits_for_validations_is_refused_without_any(option: str) -> None:
     plateau = "torch.optim.lr_scheduler.ReduceLROnPlateau"
-    config = {"scheduler": {"_target_": plateau if option.startswith("scheduler") else "other"}}
+    config: dict[str, Any] = {
+        "scheduler": {"_target_": plateau if option.startswith("scheduler") else "other"},
+        "trainer": {"check_val_every_n_epoch": 1, "limit_val_batches": None},
+    }
     if option.startswith("optimized"):
-        config["optimized_metric"] = "val/bleu"  # type: ignore[assignment]
+        config["optimized_metric"] = "val/bleu"
     check_validation(config, {"train", "val"})
     with pytest.raises(UserError, match=f"^{option} needs validations, and no sentences are held out for one; use "):
         check_validation(config, {"train"})
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["trainer.check_val_every_n_epoch=2", "trainer.check_val_every_n_epoch=null", "trainer.limit_val_batches=0"],
+)
+def test_a_rate_that_follows_validations_is_refused_where_an_epoch_has_none(override: str) -> None:
+    config: Any = composed("scheduler=plateau", override)
+    with pytest.raises(UserError, match="scheduler=plateau reads the figures of a validation after every epoch"):
+        check_validation(config, {"train", "val"})
+    config = composed("scheduler=plateau", "trainer.val_check_interval=0.5")
+    check_validation(config, {"train", "val"})
+    check_validation(composed("scheduler=cosine", override), {"train", "val"})  # type: ignore[arg-type]
 
 
 CONV = ["encoder@model.encoder=conv", "decoder@model.decoder=conv"]
