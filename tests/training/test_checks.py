@@ -56,17 +56,19 @@ def test_what_waits_for_validations_is_refused_without_any(option: str) -> None:
         check_validation(config, {"train"})
 
 
-@pytest.mark.parametrize(
-    "override",
-    ["trainer.check_val_every_n_epoch=2", "trainer.check_val_every_n_epoch=null", "trainer.limit_val_batches=0"],
-)
+EVERY = "trainer.check_val_every_n_epoch"
+
+
+@pytest.mark.parametrize("override", [f"{EVERY}=2", f"{EVERY}=null", "trainer.limit_val_batches=0"])
 def test_a_rate_that_follows_validations_is_refused_where_an_epoch_has_none(override: str) -> None:
-    config: Any = composed("scheduler=plateau", override)
+    def config(*overrides: str) -> Any:
+        chosen = composed(*overrides)
+        return {name: OmegaConf.to_container(chosen[name]) for name in ("scheduler", "trainer")}
+
     with pytest.raises(UserError, match="scheduler=plateau reads the figures of a validation after every epoch"):
-        check_validation(config, {"train", "val"})
-    config = composed("scheduler=plateau", "trainer.val_check_interval=0.5")
-    check_validation(config, {"train", "val"})
-    check_validation(composed("scheduler=cosine", override), {"train", "val"})  # type: ignore[arg-type]
+        check_validation(config("scheduler=plateau", override), {"train", "val"})
+    check_validation(config("scheduler=plateau", "trainer.val_check_interval=0.5"), {"train", "val"})
+    check_validation(config("scheduler=cosine", override), {"train", "val"})
 
 
 CONV = ["encoder@model.encoder=conv", "decoder@model.decoder=conv"]
