@@ -15,6 +15,8 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.sweep.job import Job
 from seq2seq_attn.sweep.sweep import Sweep
 
+DATABASE = ("study.db", "study.db-journal", "study.db-wal", "study.db-shm")
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +45,11 @@ class Study:
                 "sweep=optuna has nothing to search; give hydra.sweeper.params, or a range such as "
                 "'model.encoder.dropout=interval(0.0,0.5)'"
             )
+        self._check_first(sweep, space)
         sweep.make_folder()
-        for old in sweep.folder.glob("study.db*"):  # an output: the jobs' folders are the state
-            old.unlink()
-        file = sweep.folder.resolve() / "study.db"
+        for name in DATABASE:  # an output: the jobs' folders are the state
+            (sweep.folder / name).unlink(missing_ok=True)
+        file = sweep.folder.resolve() / DATABASE[0]
         study = optuna.create_study(study_name="sweep", storage=f"sqlite:///{file}", direction=self.direction)
         complete = 0
         while len(sweep.jobs) < self.n_trials:
@@ -62,6 +65,13 @@ class Study:
         if complete:
             self._report(study, sweep.folder, complete)
         sweep.end()
+
+    def _check_first(self, sweep: Sweep, space: dict[str, Any]) -> None:
+        """Refuse what would be refused of the first trials before anything is written."""
+        study = import_optuna().create_study(direction=self.direction)
+        for _ in range(min(self.n_jobs, self.n_trials)):
+            trial = self._draw(study, space)
+            sweep.job(trial.number, [*sweep.fixed, *(f"{key}={shown(trial.params[key])}" for key in space)])
 
     def _draw(self, study: Any, space: dict[str, Any]) -> Any:
         optuna = import_optuna()

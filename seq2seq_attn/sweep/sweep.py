@@ -14,7 +14,7 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.distributed.run_lock import is_locked
+from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, is_locked, locked
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.names import score_of_test
 from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job
@@ -65,8 +65,12 @@ class Sweep:
         self.end()
 
     def make_folder(self) -> None:
-        """Make the sweep's folder; a sweep whose overrides are refused leaves none."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Make the sweep's folder, and hold its lock until the command ends; refused overrides leave no folder.
+
+        Raises:
+            UserError: if another sweep is at work there.
+        """
+        UNTIL_EXIT.enter_context(locked(self.folder))
         OmegaConf.save(self.config, self.folder / "multirun.yaml")
 
     def job(self, number: int, overrides: Sequence[str]) -> Job:

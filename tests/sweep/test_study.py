@@ -10,6 +10,7 @@ import optuna
 import pytest
 from sweep.small_sweep import begun, kill_in_job, swept, told, write_app
 
+from seq2seq_attn.distributed.run_lock import lock
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.sweep.job import Job
 from seq2seq_attn.sweep.study import Study
@@ -122,3 +123,19 @@ def test_the_objective_is_a_result_or_the_best_of_a_column(tmp_path: Path) -> No
 def objective(folder: Path, metric: str, direction: str) -> float:
     study = Study(optimized_metric=metric, direction=direction, n_trials=1, n_jobs=1, n_startup_trials=1, seed=1)
     return study._objective(Job(0, (), folder))
+
+
+def test_a_study_that_is_refused_changes_nothing_of_the_one_that_is_there(folder: Path) -> None:
+    command = (*STUDY, "hydra.sweeper.n_trials=2")
+    assert swept(folder, *command)[0] == 0
+    (folder / "sweep" / "study.db.backup").write_text("mine")
+    before = {file: file.read_bytes() for file in (folder / "sweep").iterdir() if file.is_file()}
+    code, _, error = swept(folder, *command)
+    assert (code, error[-1].startswith("sweep holds a sweep; resume=auto continues it")) == (2, True)
+    assert {file: file.read_bytes() for file in (folder / "sweep").iterdir() if file.is_file()} == before
+    with lock(folder / "sweep"):  # as the command holds it while it runs
+        code, _, error = swept(folder, *command, "resume=auto")
+        assert (code, error[-1].startswith("another process is at work in sweep")) == (2, True)
+        assert {file: file.read_bytes() for file in before} == before
+    assert swept(folder, *command, "resume=auto")[0] == 0
+    assert (folder / "sweep" / "study.db.backup").read_text() == "mine"
