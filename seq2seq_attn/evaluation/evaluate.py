@@ -15,6 +15,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from pytorch_lightning.callbacks import RichProgressBar
 
 from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
+from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.splitting import with_test_set
@@ -158,6 +159,9 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
             composed.data.cache_dir = composed.paths.cache_dir  # the run may come from another machine
         if "copy_to" in run["data"]:
             composed.data.copy_to = None
+    elif "cleaning" in composed.data and not cleaning_is_chosen() and (cleaning := cleaning_options(run["data"])):
+        with open_dict(composed):
+            composed.data.cleaning = cleaning  # the model reads other data as it was trained, and as translate.py does
     data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
     assert isinstance(metric, dict)
     # A checkpoint may be of anyone; the options of COMET name a command and a pickled model, those of AER a file.
@@ -175,6 +179,12 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
         "precision": composed.precision or run["trainer"]["precision"],
         "choices": run["choices"] | ({"data": composed.choices.data} if composed.choices.data else {}),
     }
+
+
+def cleaning_is_chosen() -> bool:
+    """Return whether the command line names the cleaning of the data."""
+    words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    return any(word.lstrip("+~").startswith(("data.cleaning", "data/cleaning")) for word in words)
 
 
 def metric_is_chosen() -> bool:

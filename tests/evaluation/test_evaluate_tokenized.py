@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from seq2seq_attn.training.checks import check_metrics
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.evaluation import evaluate as evaluation
     from seq2seq_attn.evaluation.evaluate import choose, evaluate
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -62,6 +64,40 @@ def test_a_metric_is_the_runs_own_unless_the_data_or_one_of_its_options_is_chose
         config = compose("evaluate", ["ckpt_path=any", "choices.data=null", *overrides])
     found = choose(config, RUN)["metric"]
     assert {name for name, options in found.items() if options == RUN["metric"].get(name)} == own
+
+
+def test_other_data_is_cleaned_as_the_model_was_trained_unless_its_cleaning_is_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = RUN | {"data": {"target_language": "fr", "cleaning": {"lowercase": True, "split_punctuation": True}}}
+
+    def lowercase(*overrides: str) -> bool:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            config = compose("evaluate", ["ckpt_path=any", "choices.data=null", *overrides])
+        cleaning = choose(config, run)["data"]["cleaning"]
+        assert cleaning.get("split_punctuation") is cleaning["lowercase"]
+        return bool(cleaning["lowercase"])
+
+    assert lowercase("data=parallel", "data.test=new.tsv")
+    assert lowercase()
+    monkeypatch.setattr(evaluation, "cleaning_is_chosen", lambda: True)
+    assert not lowercase("data=parallel", "data.test=new.tsv", "data.cleaning.max_words=7")
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        (["data=parallel", "data.test=a.tsv"], False),
+        (["data=parallel", "data.cleaning.lowercase=false"], True),
+        (["data=parallel", "data/cleaning=long"], True),
+        (["data=parallel", "+data.cleaning.lowercase=false"], True),
+    ],
+)
+def test_a_cleaning_is_chosen_by_its_words(words: list[str], chosen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = SimpleNamespace(overrides=SimpleNamespace(task=words))
+    hydra = SimpleNamespace(initialized=lambda: True, get=lambda: command)
+    monkeypatch.setattr(evaluation, "HydraConfig", hydra)
+    assert evaluation.cleaning_is_chosen() is chosen
 
 
 @pytest.mark.parametrize(
