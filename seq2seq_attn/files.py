@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,3 +85,20 @@ def sha256(file: Path) -> str:
     """Return the SHA-256 of a file's content, in hexadecimal."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_beside(file: Path, beginning: re.Pattern[str], output: Path) -> None:
+    """Refuse to write a file that is named after the one that was asked for and is there, but not of this program.
+
+    Args:
+        beginning: of the first line of what the program writes.
+        output: what was asked for.
+
+    Raises:
+        UserError: if the file begins otherwise.
+    """
+    if file.exists():
+        with file.open("rb") as stream:
+            first = stream.readline(1000).decode(errors="replace")
+        if not beginning.match(first):
+            raise UserError(f"{file} would be written beside {output} and holds something else; give another --output")

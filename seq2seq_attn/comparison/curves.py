@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
+import re
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from seq2seq_attn.comparison.read import curve_of, read_log
 from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.files import check_beside
 
 Curve = list[tuple[int | float, float]]  # the number of updates, and the figure
 PICTURES = (".png", ".svg", ".pdf")
@@ -31,10 +33,11 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.output.suffix not in PICTURES:
         raise UserError(f"{options.output} does not name a picture; end it in one of {', '.join(PICTURES)}")
+    points = options.output.with_suffix(".tsv")
+    check_beside(points, re.compile("run\tupdates\t"), options.output)
     curves = read(options.runs, options.figure)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     draw(curves, options.figure, options.lowest, options.output)
-    points = options.output.with_suffix(".tsv")
     write(curves, options.figure, points)
     print(f"wrote {options.output} and {points}")
 

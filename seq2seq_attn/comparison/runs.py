@@ -9,6 +9,7 @@ each test set has its own table. Runs that did not finish are named with the rea
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from seq2seq_attn.comparison.page import html_page, markdown_page
 from seq2seq_attn.comparison.read import LeftOut, read_runs
 from seq2seq_attn.comparison.rows import Group, grouped
 from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.files import check_beside
 
 FEWEST_RESAMPLES = 40  # so that 95 % leave out one on each side
 
@@ -40,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--resamples {given.resamples} gives no interval of 95 %; give {FEWEST_RESAMPLES} or more")
     if given.output.suffix != ".html":
         parser.error(f"--output {given.output} does not end in .html; give page.html, and page.md is written beside it")
+    check_beside(given.output.with_suffix(".md"), re.compile("# .* compared$"), given.output)
     groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by)
     write(groups, left_out, given.output, given.sentence)
 

@@ -30,6 +30,21 @@ def test_points_are_validations_after_their_updates_by_the_name_given(tmp_path: 
         assert len(picture.convert("RGB").getcolors(1 << 24)) > 2
 
 
+def test_a_file_of_the_users_beside_the_picture_is_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, mine = written(tmp_path / "run", (9, 20.0)), tmp_path / "pairs.tsv"
+    typed = [str(run), "--output", str(tmp_path / "pairs.png")]
+    mine.write_text("a cat\tun chat\n")
+    with pytest.raises(SystemExit, match="2"):
+        script.main(typed)
+    assert f"{mine} would be written beside {tmp_path / 'pairs.png'} and holds something" in capsys.readouterr().err
+    assert mine.read_text() == "a cat\tun chat\n"
+    mine.unlink()
+    for _ in range(2):  # what it has written itself may be written again
+        script.main(typed)
+
+
 def test_points_written_are_drawn_with_a_later_run_and_give_way_to_one_of_their_name(tmp_path: Path) -> None:
     points = tmp_path / "points.tsv"
     points.write_text("run\tupdates\tval/bleu\nold\t3\t1.500\nagain\t3\t2.000\n", encoding="utf-8")

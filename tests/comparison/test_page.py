@@ -200,6 +200,21 @@ def test_a_page_that_its_table_would_overwrite_is_refused(sweep: Path, capsys: p
     assert "page.md does not end in .html; give page.html" in capsys.readouterr().err
 
 
+def test_a_file_of_the_users_beside_the_page_is_not_overwritten(
+    sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "README.md"
+    mine.write_text("# My project\n")
+    with pytest.raises(SystemExit, match="2"):
+        script.main([str(sweep), "--output", str(tmp_path / "README.html"), "--resamples", "40"])
+    assert f"{mine} would be written beside" in capsys.readouterr().err
+    assert not (tmp_path / "README.html").exists()
+    assert mine.read_text() == "# My project\n"
+    mine.unlink()
+    for _ in range(2):
+        script.main([str(sweep), "--output", str(tmp_path / "README.html"), "--resamples", "40"])
+
+
 def test_compare_attentions_runs_every_preset_for_three_epochs_of_the_demo_corpus() -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("train", ["experiment=compare_attentions"], return_hydra_config=True)
