@@ -13,6 +13,7 @@ from typing import BinaryIO
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import locked
 
 ATTEMPTS = 4
 TIMEOUT_SECONDS = 20.0  # without receiving a byte
@@ -39,6 +40,11 @@ def fetch(
     """
     if file.exists():
         return file
+    with locked(file.with_name(file.name + ".lock")):  # another process may need the same file
+        return file if file.exists() else download_missing(url, file, instead, pause_seconds, timeout_seconds)
+
+
+def download_missing(url: str, file: Path, instead: str, pause_seconds: float, timeout_seconds: float) -> Path:
     part = file.with_name(file.name + ".part")
     reason = ""
     for attempt in range(ATTEMPTS):

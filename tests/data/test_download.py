@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -75,7 +76,30 @@ def test_a_file_is_downloaded_once_with_our_user_agent(server: ThreadingHTTPServ
     get(server, "good", file)
     ((_, agent, _),) = server.seen
     assert agent == "seq2seq-attn"
-    assert list(file.parent.iterdir()) == [file]
+    assert {path.name for path in file.parent.iterdir()} == {file.name, f"{file.name}.lock"}
+
+
+def test_two_that_need_a_file_download_it_once(
+    server: ThreadingHTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete, begun = download.complete, threading.Event()
+
+    def slow(url: str, part: Path, timeout_seconds: float) -> None:
+        begun.set()
+        time.sleep(0.5)
+        complete(url, part, timeout_seconds)
+
+    monkeypatch.setattr(download, "complete", slow)
+    files: list[Path] = []
+    others = [threading.Thread(target=lambda: files.append(get(server, "good", tmp_path / "file"))) for _ in range(2)]
+    for thread in others:
+        thread.start()
+        begun.wait(10)
+    for thread in others:
+        thread.join(20)
+    assert files == [tmp_path / "file"] * 2
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert len(server.seen) == 1
 
 
 def test_a_download_cut_short_is_continued_where_it_stopped(server: ThreadingHTTPServer, tmp_path: Path) -> None:
@@ -96,7 +120,7 @@ def test_a_download_that_is_always_cut_is_one_sentence_and_keeps_its_part(
         f"cannot download {url(server, 'always_cut')} (IncompleteRead(0 bytes read, {missing} more expected)); "
         "download it by other means and set data.path=FILE"
     )
-    assert [path.name for path in tmp_path.iterdir()] == ["file.part"]
+    assert {path.name for path in tmp_path.iterdir()} == {"file.part", "file.lock"}
 
 
 def test_a_missing_file_is_one_sentence_after_one_attempt(server: ThreadingHTTPServer, tmp_path: Path) -> None:
