@@ -1,9 +1,10 @@
 """Attention on long documents: `python -m scripts.benchmarks.documents run --runs RUNS`.
 
 Language models with different self-attention learn documents of 512 to 4,096 tokens: the modules of Python's standard
-library, which is on every machine. All have as many updates, of about 4,096 tokens. The queue may be killed at
-any time: the same command resumes it, and no finished run is repeated. `measure` times each training, alone on the
-machine; `page` writes the page of what has finished, and `restore` lets its runs count as finished elsewhere.
+library, which is on every machine. All train for the same number of updates, of about 4,096 tokens each. The queue may
+be killed at any time: the same command resumes it, and no finished run is repeated. `measure` times each training,
+alone on the machine; `page` writes the page of what has finished, and `restore` lets its runs count as finished
+elsewhere.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ Peak memory of the whole process, MB.
 {minutes}
 
 Minutes of training after which a model has at most the validation bits that `{usual}` has at its end: the updates until
-then, of which each {interval}th is validated, times the measured seconds of an update. – is never.
+then, times the measured seconds of an update; there is a validation every {interval} updates. – is never.
 
 ![Validation bits per character by minutes of training]({name}.png)
 

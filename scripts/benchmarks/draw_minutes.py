@@ -34,7 +34,7 @@ Tatoeba, English to French, {train:,} training pairs, {threads} threads. Each pr
 minutes, alone on the machine. ± is the standard deviation over seeds; with one seed, small differences prove nothing.
 
 {table}
-
+{missing}
 ![BLEU of the validations by minutes]({name}.png)
 
 - The recurrent models have a bidirectional GRU encoder and a GRU decoder with additive attention (Bahdanau et al.
@@ -74,6 +74,7 @@ def draw(file: Path) -> Path:
             **{key: results[key] for key in ("minutes", "threads", "dim")},
             tokens=every[0]["tokens"],
             table=figures(programs),
+            missing=missing(programs),
             settings=settings(programs),
             name=literal(file.stem),
             machines=literal("; ".join(machines)),
@@ -94,6 +95,12 @@ def changes(results: dict[str, Any]) -> str:
         f" --{name} {' '.join(value) if isinstance(value, list) else format(value, 'g')}"
         for name, value in given.items()
     )
+
+
+def missing(programs: dict[str, Any]) -> str:
+    """Return a sentence about the models that have not been trained."""
+    names = [title for name, title in NAMES.items() if name not in programs]
+    return f"\nNot trained yet: {'; '.join(names)}.\n" if names else ""
 
 
 def settings(programs: dict[str, Any]) -> str:

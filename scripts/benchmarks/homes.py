@@ -193,7 +193,7 @@ def run_jobs(
 
 
 def failures(failed: Sequence[Any]) -> str:
-    """Return what is said of the jobs that failed."""
+    """Return the message about the jobs that failed."""
     names = ", ".join(job.folder(Path()).as_posix() for job in failed)
     return f"{len(failed)} runs failed: {names}; repeat the command to run them again"
 

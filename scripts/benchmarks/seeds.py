@@ -1,11 +1,11 @@
 """Tables of trainings with three seeds each: `python -m scripts.benchmarks.seeds run --plan summary --runs RUNS`.
 
 `synthesizer` has the rows of the Synthesizer's table on Multi30k, `summary` and `dialogue` the Synthesizers on the
-included documents and dialogues, `recipes` the recipes of docs/recipes.md with both test sets, and `leads` changes of
-one of them, on the validation set alone. Every run is one of train.py on one thread. The queue may be killed at any
-time: the same command resumes it, and no finished run is repeated. rows.jsonl in the folder of the runs has a line for
-each finished run, and `page` writes the page of a plan; on another machine `restore` lets the rows of the committed
-pages count as finished, without the runs themselves.
+included documents and dialogues, `recipes` the recipes of docs/recipes.md with both test sets, and `variants` changes
+of one of them, scored on the validation set alone. Every run is one of train.py on one thread. The queue may be killed
+at any time: the same command resumes it, and no finished run is repeated. rows.jsonl in the folder of the runs has a
+line for each finished run, and `page` writes the page of a plan; on another machine `restore` lets the rows of the
+committed pages count as finished, without the runs themselves.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ PLANS = {
         other_test="test_2017_flickr",
         averages={"multi30k_tiny": 10},
     ),
-    "leads": Plan(
-        "What might improve multi30k_best",
-        "`multi30k_best` ([docs/recipes.md](../recipes.md)) with one change at a time, on the tokenized captions of "
+    "variants": Plan(
+        "Variants of multi30k_best",
+        "`multi30k_best` ([docs/recipes.md](../recipes.md)) and changes of it, on the tokenized captions of "
         "Multi30k, English to French. BLEU of lower-cased tokens on the validation set, with beam search; no test set "
         "was read.",
         ("experiment=multi30k_best", "trainer.limit_test_batches=0"),

@@ -108,7 +108,7 @@ class SkipNonfinite(pl.Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         saved = state_dict["skipped_in_a_row"]
-        self.skipped_in_a_row = saved if saved < self.limit else 0  # a run that they ended starts counting anew
+        self.skipped_in_a_row = saved if saved < self.limit else 0  # they have ended the run, which counts anew
 
     def _read(self) -> None:
         """Count the skipped steps, and report each."""

@@ -17,7 +17,6 @@ from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.paths import given_path
 
 SPLITS = ("train", "validation", "test")
-DESCRIPTIONS = ("dataset_info.json", "dataset_dict.json", "state.json")  # files of a stored data set without its pairs
 INSTALL = "pip install 'seq2seq_attn[hub]'"
 
 log = logging.getLogger(__name__)
@@ -131,8 +130,8 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
     if (folder / "dataset_dict.json").is_file():
         names = read_json(folder / "dataset_dict.json").get("splits", [])
         return {split: saved_files(folder / split) for split in names}
-    found = [path for path in folder.rglob("*") if is_pair_file(path.name) and path.name not in DESCRIPTIONS]
-    files = sorted(str(path.relative_to(folder)) for path in found)
+    pair_files = [path for path in folder.rglob("*") if is_pair_file(path.name) and ".json" not in path.suffixes]
+    files = sorted(str(path.relative_to(folder)) for path in pair_files)  # in a folder, .json describes the data set
     if not files:
         raise UserError(f"{folder} has no .parquet, .arrow, .jsonl, .csv or .tsv file; check data.path and data.name")
     by_split: dict[str, list[str]] = {}

@@ -70,6 +70,7 @@ class Sweep:
         Raises:
             UserError: if another sweep is at work there.
         """
+        self.folder.mkdir(parents=True, exist_ok=True)
         UNTIL_EXIT.enter_context(locked(self.folder))
         OmegaConf.save(self.config, self.folder / "multirun.yaml")
 

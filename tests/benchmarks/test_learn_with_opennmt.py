@@ -1,4 +1,4 @@
-"""OpenNMT's training by the clock and its translations, with a trainer and a translator that stand in for its own."""
+"""OpenNMT's timed training and its translations, with stand-ins for its trainer and its translator."""
 
 from __future__ import annotations
 

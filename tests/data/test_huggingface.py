@@ -106,6 +106,7 @@ def test_a_split_that_is_missing_is_held_out_and_one_that_is_not_read_is_named(
 def test_files_without_the_name_of_a_split_are_the_training_split(tmp_path: Path) -> None:
     for n in range(2):
         pq.write_table(table(PAIRS[20 * n : 20 * n + 20]), tmp_path / f"part{n}.parquet")
+    (tmp_path / "dataset_info.json").write_text('{"en": "describes", "fr": "the data set"}')
     folder, file = data_set_files(str(tmp_path), None), data_set_files(str(tmp_path / "part1.parquet"), None)
     assert folder == {"train": [str(tmp_path / f"part{n}.parquet") for n in range(2)]}
     assert file == {"train": [str(tmp_path / "part1.parquet")]}
