@@ -50,7 +50,7 @@ def test_a_module_is_cut_into_documents_and_only_a_short_end_is_lost() -> None:
 def test_each_module_is_in_one_split_and_the_splits_of_all_lengths_have_the_same_modules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    modules = [f"<{number}>" + chr(97 + number % 26) * 20_000 for number in range(60)]
+    modules = [f"<{number}>" + chr(97 + number % 26) * 40_000 for number in range(60)]
     monkeypatch.setattr(script, "modules", lambda: iter(modules))
     script.write_texts(tmp_path)
     for length in LENGTHS:
@@ -58,6 +58,7 @@ def test_each_module_is_in_one_split_and_the_splits_of_all_lengths_have_the_same
         numbers = {split: [n for n in range(60) if f"<{n}>" in text] for split, text in texts.items()}
         assert (numbers["val"], numbers["test"]) == ([6, 31, 56], [18, 43])
         assert numbers["train"] == [n for n in range(60) if n not in (6, 31, 56, 18, 43)]
+        assert 2.5 * script.LONGEST < len(texts["val"].replace("\n", "")) <= 3 * script.LONGEST  # of three modules
     file = script.text_file(tmp_path, LENGTHS[0], "val")
     file.write_text("kept\n")
     script.write_texts(tmp_path)
