@@ -151,15 +151,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run_queue(options: argparse.Namespace) -> None:
-    """Run all that have no row: the parents, then the fine-tunings of those that have finished."""
+    """Run all that have no row, seed by seed: the parents, then the fine-tunings of those that have finished."""
     check_data(options.data)
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
         write_texts(options.data, options.runs)
         left = unfinished(children(), read_rows(options.runs / ROWS))
         forget_lost({run.origin for run in left}, options.runs)
-        failed = run_jobs(parents(), options, run_one)
-        failed += run_jobs([run for run in children() if run.origin not in failed], options, run_one)
+        failed: list[Run] = []
+        for seed in SEEDS:
+            failed += run_jobs([run for run in parents() if run.seed == seed], options, run_one)
+            ready = [run for run in children() if run.seed == seed and run.origin not in failed]
+            failed += run_jobs(ready, options, run_one)
     if failed:
         sys.exit(failures(failed))
 

@@ -111,6 +111,8 @@ def test_the_start_sweeps_what_a_killed_run_left_and_nothing_of_the_users(tmp_pa
         file.write_text("mine")
     prepare_run_folder(tmp_path)
     assert names(folder) == {"broken.ckpt", "notes.txt", "best.ckpt"} | NAMES
+    assert names(tmp_path) == {"checkpoints", "results.json"}
+    forget_results(tmp_path)
     assert names(tmp_path) == {"checkpoints"}
 
 
