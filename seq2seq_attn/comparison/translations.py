@@ -1,9 +1,10 @@
 """Significance of the difference between systems: `seq2seq-attn compare translations BASELINE SYSTEM ...`
 
-Paired bootstrap resampling (Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation") or
-approximate randomisation (Riezler and Maxwell 2005), both by sacrebleu. Each system is a folder of train.py or
-evaluate.py, or a `translations.tsv` of one; all must have translated the same test set. All references of a sentence
-count, and sentences may have different numbers of them.
+Approximate randomisation (Riezler and Maxwell 2005) or paired bootstrap resampling (Koehn 2004, "Statistical
+Significance Tests for Machine Translation Evaluation"), both by sacreBLEU. Its bootstrap finds a difference too easily:
+it centres absolute differences, and of two systems that are equally good it gives one in ten a p-value below 0.05. Each
+system is a folder of train.py or evaluate.py, or a `translations.tsv` of one; all must have translated the same test
+set. All references of a sentence count, and sentences may have different numbers of them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from seq2seq_attn.metric.corpus import reference_streams
 from seq2seq_attn.text import plain_console, printable
 
 METRICS: dict[str, Callable[[], Any]] = {"bleu": lambda: BLEU(force=True), "chrf": CHRF, "ter": TER}
-METHODS = {"bootstrap": "bs", "randomisation": "ar"}
+METHODS = {"randomisation": "ar", "bootstrap": "bs"}
+INTERVAL_RESAMPLES = 1000  # of the intervals beside the p-values of randomisation
 ALPHA = 0.05
 LEAST_BLEU, LEAST_DIFFERENCE = 1.0, 0.05  # below these no difference of BLEU is called significant
 FLOOR = (
@@ -117,7 +119,7 @@ def compare(systems: Sequence[System], metrics: Sequence[str], method: str, resa
     """Compare systems with the first.
 
     Args:
-        resamples: test sets drawn, or trials; 0: sacrebleu's 1,000 and 10,000.
+        resamples: test sets drawn, or trials; 0: sacreBLEU's 10,000 of randomisation and 1,000 of bootstrap.
     """
     check_same_test_set(systems)
     test = PairedTest(
@@ -126,6 +128,7 @@ def compare(systems: Sequence[System], metrics: Sequence[str], method: str, resa
         reference_streams(systems[0].references),  # type: ignore[arg-type]
         test_type=METHODS[method],
         n_samples=resamples,
+        n_ar_confidence=INTERVAL_RESAMPLES,
     )
     signatures, scores = test()
     scores.pop("System")
@@ -171,8 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("systems", nargs="+", type=Path, help="the same, of each system to compare with it")
     parser.add_argument("--split", default="test", help="as in splits=[val,test]; test if not given")
     parser.add_argument("--metrics", nargs="+", choices=METRICS, default=["bleu", "chrf"])
-    parser.add_argument("--method", choices=METHODS, default="bootstrap")
-    parser.add_argument("--resamples", type=int, default=0, help="0: 1,000, or 10,000 trials of randomisation")
+    parser.add_argument("--method", choices=METHODS, default="randomisation", help="%(default)s if not given")
+    parser.add_argument("--resamples", type=int, default=0, help="0: 10,000 trials of randomisation, 1,000 of bootstrap")
     given = parser.parse_args(arguments)
     systems = [read_system(path, given.split) for path in (given.baseline, *given.systems)]
     comparison = compare(systems, given.metrics, given.method, given.resamples)
@@ -180,8 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     say = partial(console.print, highlight=False, soft_wrap=True)
     say(f"{len(systems[0].sources):,} sentences; the baseline is {systems[0].name}")
     console.print(comparison_table(systems, comparison))
-    if given.method == "bootstrap":
-        say("±: half of the 95 % interval over the resampled test sets")
+    say("±: half of the 95 % interval over the resampled test sets")
     say(
         f"* p < {ALPHA}: unlikely if both were equally good (paired {given.method}; each system against the baseline "
         "alone, with no correction for several)"

@@ -86,8 +86,10 @@ def test_p_values_and_intervals_are_those_of_the_sacrebleu_command(
             assert result.p_value == (None if position == 0 else pytest.approx(said["p_value"], abs=1e-4))
             if method == "bootstrap":
                 assert result.ci == pytest.approx(said["ci"], abs=1e-4)
+            assert result.ci > 0
     assert found.results["bleu"][2].p_value < 0.05
-    assert f"|{flag}:{resamples}|seed:12345|" in found.signatures["bleu"]
+    intervals = "" if method == "bootstrap" else "bs:1000|"
+    assert f"|{flag}:{resamples}|{intervals}seed:12345|" in found.signatures["bleu"]
 
 
 def test_a_system_that_says_the_same_is_no_better(tmp_path: Path) -> None:
