@@ -175,7 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--split", default="test", help="as in splits=[val,test]; test if not given")
     parser.add_argument("--metrics", nargs="+", choices=METRICS, default=["bleu", "chrf"])
     parser.add_argument("--method", choices=METHODS, default="randomisation", help="%(default)s if not given")
-    parser.add_argument("--resamples", type=int, default=0, help="0: 10,000 trials of randomisation, 1,000 of bootstrap")
+    parser.add_argument(
+        "--resamples", type=int, default=0, help="0: 10,000 trials of randomisation, 1,000 of bootstrap"
+    )
     given = parser.parse_args(arguments)
     systems = [read_system(path, given.split) for path in (given.baseline, *given.systems)]
     comparison = compare(systems, given.metrics, given.method, given.resamples)

@@ -15,6 +15,7 @@ from seq2seq_attn.errors import UserError
 
 RECORD, RESULTS = "job.json", "results.json"
 WAITING, RUNNING, COMPLETE, FAILED = "waiting", "running", "complete", "failed"
+STOPPED = "stopped"  # not begun, since the sweep was told to end
 HOW_STARTED = re.compile(r"[+~]*(resume$|hydra[./])")  # keys that do not change what a job computes
 
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, final
+from types import FrameType
+from typing import Any, NoReturn, final
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from seq2seq_attn.distributed.rank_overrides import is_first
+from seq2seq_attn.distributed.ranks import end_with
 from seq2seq_attn.distributed.run_lock import locked
 from seq2seq_attn.errors import causes, one_line, sentence_of
 from seq2seq_attn.metric.names import score_of_test
-from seq2seq_attn.process import keep_freed_memory, leave_on_signals
-from seq2seq_attn.sweep.job import COMPLETE, FAILED, RUNNING, Job
+from seq2seq_attn.process import keep_freed_memory, leave, leave_on_signals
+from seq2seq_attn.sweep.job import COMPLETE, FAILED, RUNNING, STOPPED, Job
 
 OUTPUT, TRACEBACK = "output.txt", "error.txt"
 
@@ -43,14 +46,16 @@ class JobTask:
             if is_first():
                 job.write(status, minutes=(time.monotonic() - began) / 60, process=os.getpid(), **entries)
 
+        if job.status == STOPPED:
+            return
         with ExitStack() as around:
             if os.getpid() != self.process:
                 around.enter_context(output_into(job.folder / OUTPUT))
-                become_the_command(self.arguments)
-            if is_first():
-                around.enter_context(locked(job.folder))
-            record(RUNNING)
+                become_the_command(self.arguments, self.process)
             try:
+                if is_first():
+                    around.enter_context(locked(job.folder))
+                record(RUNNING)
                 self.task(config)
             except Exception as error:
                 record(FAILED, why=reason(error, job.folder))
@@ -74,12 +79,28 @@ def reason(error: Exception, folder: Path) -> str:
     return f"{type(first).__name__}: {one_line(first)} (see {folder / TRACEBACK})"
 
 
-def become_the_command(arguments: list[str]) -> None:
-    """Do for a launcher's worker what `main` does for its process, and set what Lightning starts other ranks by."""
+def become_the_command(arguments: list[str], process: int) -> None:
+    """Do for a launcher's worker what `main` does for its process, and set what Lightning starts other ranks by.
+
+    A child of the command's process ends with it. What a terminal sends to all processes is left to the command, which
+    tells its children to end (`stopping_jobs`), and of several SIGTERM the first counts: another would interrupt what
+    is saved.
+    """
     keep_freed_memory()
+    if os.getppid() == process:
+        if signal.getsignal(signal.SIGTERM) not in (leave_once, signal.SIG_IGN):  # its first job
+            end_with(process)
+        for signum in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, leave_once)
     leave_on_signals()
     sys.argv = arguments
     sys.modules["__main__"].__spec__ = None  # a worker is a module, `python -m ...`
+
+
+def leave_once(signum: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(signum, signal.SIG_IGN)
+    leave(signum, frame)
 
 
 @contextmanager

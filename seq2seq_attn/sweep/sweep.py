@@ -19,6 +19,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.names import score_of_test
 from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job
 from seq2seq_attn.sweep.job_task import JobTask
+from seq2seq_attn.sweep.stopping import stopping_jobs
 from seq2seq_attn.text import plain_console
 
 POLL_SECONDS = 0.5
@@ -107,7 +108,8 @@ class Sweep:
         """Return the jobs that were not begun: a worker that is killed ends its launcher."""
         overrides = [[*job.overrides, f"hydra.sweep.subdir={job.number}"] for job in jobs]  # launchers count from 0
         try:
-            self.launcher.launch(overrides, initial_job_idx=jobs[0].number)
+            with stopping_jobs(jobs):
+                self.launcher.launch(overrides, initial_job_idx=jobs[0].number)
         except Exception as error:
             if not any(job.status == RUNNING for job in jobs):
                 raise

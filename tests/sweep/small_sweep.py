@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,13 @@ def task(config):
         raise OddError("a ", "bug")
     if config.do == "die":
         os.kill(os.getpid(), signal.SIGKILL)
-    while pathlib.Path("hold" + folder.name).exists():
-        time.sleep(0.05)
+    try:
+        while pathlib.Path("hold" + folder.name).exists():
+            time.sleep(0.05)
+    except BaseException as stopped:
+        time.sleep(0.5)
+        (folder / "saved.txt").write_text(type(stopped).__name__)
+        raise
     told = {"argv": sys.argv[1:], "spec": repr(sys.modules["__main__"].__spec__), "pid": os.getpid()}
     results = {"test/bleu": 50 - 100 * abs(config.x - 0.3), **told}
     (folder / "metrics.csv").write_text("step,val/bleu\\n1,\\n2,%s\\n3,-99\\n" % results["test/bleu"])
@@ -110,21 +116,35 @@ def told(folder: Path, job: int, file: str = "job.json") -> dict[str, Any]:
     return json.loads((folder / "sweep" / str(job) / file).read_text("utf-8"))
 
 
-def kill_in_job(folder: Path, job: int, *overrides: str) -> None:
-    """The command and all of its processes, once the job is at work; others go on until then."""
-    hold = folder / f"hold{job}"
-    hold.touch()
-    child, latest = start(folder, *overrides), time.monotonic() + 100
-    at = folder / "sweep" / str(job)
-    begun_file = at / "begun.txt"
-    while not (
-        begun_file.exists() and begun_file.read_text() and read_json(at / "job.json").get("status") == "running"
-    ):
+def wait_until(true: Callable[[], bool]) -> None:
+    latest = time.monotonic() + 100
+    while not true():
         assert time.monotonic() < latest
         time.sleep(0.02)
+
+
+def is_at_work(folder: Path, job: int) -> bool:
+    at = folder / "sweep" / str(job)
+    begun_file = at / "begun.txt"
+    status = read_json(at / "job.json").get("status")
+    return begun_file.exists() and bool(begun_file.read_text()) and status == "running"
+
+
+def start_until(folder: Path, jobs: Sequence[int], *overrides: str) -> Child:
+    """A sweep whose jobs are at work until their files hold0, hold1 ... are removed; others end."""
+    for job in jobs:
+        (folder / f"hold{job}").touch()
+    child = start(folder, *overrides)
+    wait_until(lambda: all(is_at_work(folder, job) for job in jobs))
+    return child
+
+
+def kill_in_job(folder: Path, job: int, *overrides: str) -> None:
+    """The command and all of its processes, once the job is at work; others go on until then."""
+    child = start_until(folder, [job], *overrides)
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-    hold.unlink()
+    (folder / f"hold{job}").unlink()
 
 
 def begun(folder: Path) -> list[int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
-from sweep.small_sweep import begun, kill_in_job, swept, told, write_app, write_slurm
+from sweep.small_sweep import begun, kill_in_job, start_until, swept, told, wait_until, write_app, write_slurm
 
-from seq2seq_attn.distributed.run_lock import locked
+from seq2seq_attn.distributed.run_lock import is_locked, locked
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.sweep.job import Job, definition, read_json
 
@@ -140,6 +142,36 @@ def test_a_job_whose_process_is_killed_does_not_end_the_sweep(folder: Path, laun
     assert statuses[:2] == ["failed"] * 2
     assert statuses[2:].count("complete") >= (2 if launcher == "submitit_local" else 1)
     assert told(folder, 0)["why"].startswith("its process was killed (")
+
+
+@pytest.mark.parametrize("to", ["command", pytest.param("group", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_a_signal_lets_the_jobs_of_workers_save_and_begins_no_other(
+    folder: Path, signum: signal.Signals, to: str
+) -> None:
+    """A terminal sends its signals to the whole group of processes."""
+    overrides = ("seed=1,2,3,5,7", "resume=auto", *JOBLIB)
+    child = start_until(folder, [0, 1], *overrides)
+    (os.kill if to == "command" else os.killpg)(child.pid, signum)
+    done = child.wait()
+    assert done.returncode == 128 + signum
+    for job in (0, 1):
+        assert (folder / f"sweep/{job}/saved.txt").read_text() == "SystemExit"
+        assert f"job {job} is told to save and to end; resume=auto continues it" in done.stderr
+        (folder / f"hold{job}").unlink()
+    assert [told(folder, job)["status"] for job in (2, 3, 4)] == ["stopped"] * 3
+    assert begun(folder) == [1, 1]
+    assert swept(folder, *overrides)[0] == 0
+    assert begun(folder) == [2, 2, 1, 1, 1]
+    assert [told(folder, job)["status"] for job in range(5)] == ["complete"] * 5
+
+
+def test_the_jobs_of_workers_end_with_a_command_that_is_killed(folder: Path) -> None:
+    child = start_until(folder, [0, 1], "seed=1,2,3", *JOBLIB)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    wait_until(lambda: not any(is_locked(folder / "sweep" / str(job)) for job in (0, 1)))
+    assert begun(folder) == [1, 1]
 
 
 def test_a_job_that_another_process_is_at_work_in_is_left_alone(tmp_path: Path) -> None:
