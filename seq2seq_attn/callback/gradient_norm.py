@@ -27,4 +27,7 @@ class GradientNorm(pl.Callback):
             norm = norm.square()  # of this rank's shard
             torch.distributed.all_reduce(norm)
             norm = norm.sqrt()
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
+            norm = norm / scaler.get_scale()  # a fused optimizer takes the scale from the gradients in its step
         pl_module.log("train/gradient_norm", norm, batch_size=1)

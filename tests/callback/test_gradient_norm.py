@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.plugins.precision import MixedPrecision
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -19,8 +20,9 @@ pytestmark = pytest.mark.usefixtures("quiet")
 class Slope(pl.LightningModule):
     """Its gradient is (3, 4) at the first update, and twice, three times and so on as much at the next ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, fused: bool = False) -> None:
         super().__init__()
+        self.fused = fused
         self.weight = nn.Parameter(torch.zeros(2))
         self.unused = nn.Parameter(torch.zeros(5))
 
@@ -28,7 +30,7 @@ class Slope(pl.LightningModule):
         return self.weight @ torch.tensor([3.0, 4.0]) * (batch_idx + 1)
 
     def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
+        return torch.optim.SGD(self.parameters(), lr=0.1, fused=self.fused)
 
 
 class Kept(pl.loggers.Logger):
@@ -54,19 +56,32 @@ class Kept(pl.loggers.Logger):
         pass
 
 
-def test_the_norm_of_each_logged_update_is_that_before_clipping(tmp_path: Path) -> None:
+def norms(folder: Path, model: Slope, **options: Any) -> dict[int, float]:
     kept = Kept()
     trainer = pl.Trainer(
         max_epochs=1,
         log_every_n_steps=3,
-        gradient_clip_val=1.0,
         logger=kept,
         callbacks=[GradientNorm()],
         accelerator="cpu",
         enable_progress_bar=False,
         enable_checkpointing=False,
         enable_model_summary=False,
-        default_root_dir=tmp_path,
+        default_root_dir=folder,
+        **options,
     )
-    trainer.fit(Slope(), DataLoader(torch.zeros(7, 1)))
-    assert kept.rows == {2: pytest.approx(3 * 5), 5: pytest.approx(6 * 5)}
+    trainer.fit(model, DataLoader(torch.zeros(7, 1)))
+    return kept.rows
+
+
+def test_the_norm_of_each_logged_update_is_that_before_clipping(tmp_path: Path) -> None:
+    expected = {2: pytest.approx(3 * 5), 5: pytest.approx(6 * 5)}
+    assert norms(tmp_path, Slope(), gradient_clip_val=1.0) == expected
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_norm_in_half_precision_is_that_of_the_gradient_without_its_scale(tmp_path: Path, fused: bool) -> None:
+    scaler = torch.amp.GradScaler("cpu", init_scale=128.0)
+    plugin = MixedPrecision("16-mixed", "cpu", scaler)
+    found = norms(tmp_path, Slope(fused), plugins=[plugin])
+    assert found == {2: pytest.approx(3 * 5), 5: pytest.approx(6 * 5)}
