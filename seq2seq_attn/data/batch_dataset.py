@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import final
 
@@ -28,6 +29,7 @@ class BatchDataset(Dataset[Batch]):
         links: links between the words of each pair, which the batches have between tokens; None: none.
         noise: what makes a source and a target of each target; None: the pairs are those of the split.
         noise_epoch: the sampler whose epoch the noise depends on; None: the noise is always the same.
+        max_length: most tokens of a sampled segmentation, with the end or begin token; a longer one is not taken.
     """
 
     def __init__(
@@ -39,9 +41,11 @@ class BatchDataset(Dataset[Batch]):
         links: WordLinks | None = None,
         noise: Noise | None = None,
         noise_epoch: TokenBatchSampler | None = None,
+        max_length: int | None = None,
     ) -> None:
         self.split, self.encoded, self.tokenizer = split, encoded, tokenizer
         self.seeded_by, self.noise, self.noise_epoch = seeded_by, noise, noise_epoch
+        self.max_length = max_length
         self.token_links = None if links is None else TokenLinks(links, tokenizer)
 
     def __len__(self) -> int:
@@ -65,10 +69,7 @@ class BatchDataset(Dataset[Batch]):
             return collate(self.encoded, rows, **specials)
         sources, (source_seed, _) = [self.split.sources[i] for i in rows], self._seeds(rows)
         return collate_pairs(
-            self.tokenizer.encode_source(sources, sample=True, seed=source_seed),
-            self._target_ids(rows),
-            rows,
-            **specials,
+            self._drawn(self.tokenizer.encode_source, sources, source_seed), self._target_ids(rows), rows, **specials
         )
 
     def _target_ids(self, rows: list[int]) -> list[list[int]]:
@@ -77,7 +78,15 @@ class BatchDataset(Dataset[Batch]):
             fences = zip(shard.target_offsets[index], shard.target_offsets[index + 1], strict=True)
             return [shard.target_ids[start:end].tolist() for start, end in fences]
         targets, (_, target_seed) = [self.split.targets[i] for i in rows], self._seeds(rows)
-        return self.tokenizer.encode_target(targets, sample=True, seed=target_seed)
+        return self._drawn(self.tokenizer.encode_target, targets, target_seed)
+
+    def _drawn(self, encode: Callable[..., list[list[int]]], sentences: list[str], seed: int) -> list[list[int]]:
+        """Return sampled segmentations, and the usual one in place of one that is too long."""
+        drawn = encode(sentences, sample=True, seed=seed)
+        if self.max_length is None:
+            return drawn
+        fits = (len(ids) < self.max_length for ids in drawn)
+        return [ids if ok else encode([text])[0] for ids, text, ok in zip(drawn, sentences, fits, strict=True)]
 
     def _seeds(self, rows: list[int]) -> list[int]:
         """Return the seeds of the segmentations of a batch's sources and targets."""

@@ -48,6 +48,7 @@ class TranslationDataModule(pl.LightningDataModule):
 
     Attributes:
         test_names: names of the test sets, in order.
+        max_length: most tokens of a segmentation that is sampled in training, as in `BatchDataset`.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class TranslationDataModule(pl.LightningDataModule):
             self.val_rows = evenly_spread(val_sentences, len(corpus.splits["val"]))
             if len(self.val_rows) < len(corpus.splits["val"]):
                 self.test_names.append("val")
+        self.max_length: int | None = None
         self._encoded: dict[str, EncodedSplit] = {}
         self._samplers: dict[tuple[str, int, int, bool, bool], TokenBatchSampler] = {}
         self._first_epoch = 0
@@ -228,6 +230,7 @@ class TranslationDataModule(pl.LightningDataModule):
             links=self.links.get(name),
             noise=None if self.objective is None else Noise(self.objective, self.tokenizer, self.seed),
             noise_epoch=sampler if name == "train" else None,
+            max_length=self.max_length,
         )
         pin_memory = self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
         return DataLoader(

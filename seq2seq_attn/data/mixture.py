@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from typing import Annotated, Any, final
@@ -18,7 +19,15 @@ from seq2seq_attn.data.store.prepare_text import IN_EPOCH, Mixture
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 
-KEYS = ("train", "path", "name", "split", "source_column", "target_column")
+KINDS = {
+    "train": "file, or list of files",
+    "path": "folder or name of a data set",
+    "name": "name of a part of the data set",
+    "split": "name of a split",
+    "source_column": "name or number of a column",
+    "target_column": "name or number of a column",
+}
+KEYS = tuple(KINDS)
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +135,16 @@ class MixtureCorpus(Corpus):
         return sources
 
 
+def is_given_as(key: str, value: Any) -> bool:
+    """Return whether the value of a corpus's key has its type."""
+    if key == "train" and isinstance(value, list):
+        return bool(value) and all(isinstance(file, str) for file in value)
+    if key == "name" and value is None:
+        return True
+    types = (str, int) if key.endswith("_column") else (str,)
+    return isinstance(value, types) and not isinstance(value, bool)
+
+
 def read_corpora(given: Any) -> dict[str, dict[str, Any]]:
     """Return the corpora by name, from a dict or a YAML file.
 
@@ -149,4 +168,9 @@ def read_corpora(given: Any) -> dict[str, dict[str, Any]]:
             raise UserError(f"{place}: {name} has the key {wrong[0]}; a corpus takes {', '.join(KEYS)}")
         if not isinstance(corpus, dict) or ("train" in corpus) == ("path" in corpus):
             raise UserError(f"{place}: {name} needs train: FILE, or path: FOLDER of a data set; give one of them")
+        for key, value in corpus.items():
+            if not is_given_as(key, value):
+                raise UserError(
+                    f"{place}: {name} has {key}: {json.dumps(value, default=str)}, which is no {KINDS[key]}"
+                )
     return {str(name): corpus for name, corpus in given.items()}

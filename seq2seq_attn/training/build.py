@@ -93,6 +93,7 @@ def build(
         translates=not corpus.is_one_sided,
         scheduled_sampling=scheduled,
     )
+    datamodule.max_length = module.model.max_length
     for metric in metrics.values():
         metric.check(module.model, config)
     if guided.is_on:

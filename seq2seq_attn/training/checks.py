@@ -248,6 +248,21 @@ def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
         )
 
 
+def check_interval(trainer: Any, datamodule: Any) -> None:
+    """Refuse more batches between validations than an epoch has, where each epoch counts anew."""
+    interval = trainer.val_check_interval
+    if not isinstance(interval, int) or trainer.check_val_every_n_epoch is None or not trainer.limit_val_batches:
+        return
+    datamodule.trainer = trainer
+    batches, limit = len(datamodule.train_dataloader()), trainer.limit_train_batches
+    batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+    if "val" in datamodule.corpus.splits and interval > batches:
+        raise UserError(
+            f"trainer.val_check_interval={interval} is more than the {batches} batches of an epoch; give fewer, or add "
+            "trainer.check_val_every_n_epoch=null, with which batches are counted through all epochs"
+        )
+
+
 def check_positions(model: nn.Module) -> None:
     """Refuse a relative position that no attention is told of: ConvS2S attends to the source alone."""
     parts = [p.relative(num_heads=1, head_dim=2) for p in model.modules() if isinstance(p, PositionEncoding)]

@@ -9,7 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import UserError
 
-OF_EVERY_RUN = {"val/loss": "min", "val/ppl": "min", "val/accuracy": "max", "val/attention_entropy": "min"}
+OF_EVERY_RUN = {"val/loss": "min", "val/ppl": "min", "val/accuracy": "max"}
+ATTENTION_ENTROPY = "seq2seq_attn.callback.attention_entropy.AttentionEntropy"
+OF_ATTENTION_ENTROPY = {"val/attention_entropy": "min"}
 OF_LANGUAGE_MODEL = {f"val/{name}": "min" for name in ("nats_per_token", "bits_per_token", "bits_per_character")}
 COUNTS = {"step": "max", "epoch": "max", "train/loss": "min"}
 
@@ -50,7 +52,12 @@ def validation_figures(composed: DictConfig) -> dict[str, str]:
         for name, metric in metrics.items()
         if not metric.scores_whole_test
     }
-    return metric_modes | OF_EVERY_RUN | ({} if composed.model.get("encoder") else OF_LANGUAGE_MODEL)
+    reads_source = composed.model.get("encoder") is not None
+    translates = reads_source and composed.get("objective") is None
+    callbacks = (composed.get("callback") or {}).values()
+    logs_entropy = translates and any(callback.get("_target_") == ATTENTION_ENTROPY for callback in callbacks)
+    of_callback = OF_ATTENTION_ENTROPY if logs_entropy else {}
+    return metric_modes | OF_EVERY_RUN | of_callback | ({} if reads_source else OF_LANGUAGE_MODEL)
 
 
 def check_figure(option: str, figure: object, known: dict[str, str]) -> None:

@@ -14,7 +14,7 @@ from seq2seq_attn.distributed.run_folder import announce
 from seq2seq_attn.distributed.sweep_job import sweep_job
 from seq2seq_attn.options import TRAIN, check_options
 from seq2seq_attn.training.build import build, build_trainer
-from seq2seq_attn.training.checks import check_config, check_run
+from seq2seq_attn.training.checks import check_config, check_interval, check_run
 from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.initialize import initialize
 from seq2seq_attn.training.monitor import choose_monitor
@@ -42,6 +42,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         prepare_run_folder(run_dir)
         announce(str(run_dir))  # the other ranks have waited for the caches to be filled
         trainer = build_trainer(module.config, run_dir)
+        check_interval(trainer, datamodule)
         forget_results(run_dir)
         if trainer.is_global_zero:
             record_start(run_dir, trainer, module, datamodule)

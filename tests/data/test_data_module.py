@@ -119,6 +119,18 @@ def test_sampled_segmentations_are_a_function_of_seed_and_epoch_and_only_for_tra
     assert sampled.val_dataloader().dataset[0].source.tolist() == plain.val_dataloader().dataset[0].source.tolist()
 
 
+def test_a_sampled_segmentation_with_more_tokens_than_the_model_has_positions_is_not_taken(corpus, tmp_path):
+    def longest(max_length):
+        module = make(corpus, tmp_path, sampling_alpha=0.1)
+        module.max_length = max_length
+        batches = list(module.train_dataloader())
+        return max(max(batch.source.shape[1], batch.target_input.shape[1]) for batch in batches)
+
+    plain = max(make(corpus, tmp_path).longest["train"])
+    assert longest(None) > plain
+    assert longest(plain) == plain
+
+
 def test_batches_stay_near_the_budget_when_segmentations_are_sampled(corpus, tmp_path):
     batches = list(make(corpus, tmp_path, sampling_alpha=0.1).train_dataloader())
     assert max(batch.source.numel() + batch.target_input.numel() for batch in batches) <= 1.3 * 512

@@ -147,6 +147,10 @@ def test_what_is_not_a_mixture_is_one_sentence(corpora: Any, tmp_path: Path) -> 
         "data.corpora: a has the key val; a corpus takes train, path, name, split, source_column, target_column"
     )
     assert refused({"a": {}}).startswith("data.corpora: a needs train: FILE, or path: FOLDER of a data set")
+    assert refused({"a": {"train": 3}}) == "data.corpora: a has train: 3, which is no file, or list of files"
+    assert "a has train: [], which" in refused({"a": {"train": []}})
+    assert "a has path: null, which is no folder" in refused({"a": {"path": None}})
+    assert "a has source_column: [1], which is no name" in refused({"a": {"train": "x.tsv", "source_column": [1]}})
     assert refused(corpora, {"europarl": 0, "news": 0}) == (
         "data.weights leaves no pair of europarl, news to train on; give larger weights"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,14 @@ from configs import composed, model_of
 from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.training.checks import check_lengths, check_positions, check_slots, check_validation, slot_of
+from seq2seq_attn.training.checks import (
+    check_interval,
+    check_lengths,
+    check_positions,
+    check_slots,
+    check_validation,
+    slot_of,
+)
 
 LACKING = [
     ("rnn", "position=rotary", "position"),
@@ -106,3 +114,19 @@ def test_sentences_longer_than_the_models_positions_are_refused_before_training(
 )
 def test_the_slot_of_an_override(override: str, slot: str) -> None:
     assert slot_of(override) == slot
+
+
+@pytest.mark.parametrize(("limit", "batches"), [(1.0, 12), (0.5, 6), (4, 4), (100, 12)])
+def test_a_validation_after_more_batches_than_an_epoch_has_is_refused(limit: float, batches: int) -> None:
+    datamodule: Any = SimpleNamespace(corpus=SimpleNamespace(splits={"val"}), train_dataloader=lambda: range(12))
+    options = {"limit_train_batches": limit, "limit_val_batches": 1.0, "check_val_every_n_epoch": 1}
+
+    def check(interval: float, **others: Any) -> None:
+        check_interval(SimpleNamespace(**(options | {"val_check_interval": interval} | others)), datamodule)
+
+    check(batches)
+    check(1.0)
+    check(batches + 1, check_val_every_n_epoch=None)
+    check(batches + 1, limit_val_batches=0)
+    with pytest.raises(UserError, match=f"={batches + 1} is more than the {batches} batches of an epoch; give fewer"):
+        check(batches + 1)

@@ -57,6 +57,12 @@ def test_a_figure_that_no_validation_has_is_refused(option: str, value: str) -> 
         chosen(f"{option}={value}")
 
 
+@pytest.mark.parametrize("without", [["~callback.attention_entropy"], ["model=lm", "data=text", "metric=[]"]])
+def test_the_entropy_is_a_figure_where_its_callback_logs_it(without: list[str]) -> None:
+    with pytest.raises(UserError, match=r"^monitor=val/attention_entropy must be one of val/"):
+        chosen("monitor=val/attention_entropy", *without)
+
+
 def test_a_search_for_a_figure_that_no_validation_has_is_refused() -> None:
     with pytest.raises(UserError, match=r"^optimized_metric=val/bleu must be one of val/rouge1, "):
         chosen("sweep=optuna", "metric=[rouge]")
