@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from seq2seq_attn.checkpoint.admitted import Trust, build, is_class_of
 from seq2seq_attn.comparison.translations import System, read_system
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.names import main_metric
+from seq2seq_attn.metric.text_metric import TextMetric
 
 MARKERS = ("config.yaml", "results.json", "evaluation.json", ".hydra")  # a folder with any of them is a run
 LOG_CHARACTERS = 160
@@ -37,6 +39,7 @@ class Run(NamedTuple):
         results, config, provenance: the contents of its files.
         log: the rows of metrics.csv, each with the figures logged at that step.
         metric: the text metric by which it is compared: the one that it monitors, else BLEU, else its first.
+        scorer: what computes it.
         system: its translations of the test set that `stage` names.
         memory_is_bound: whether its peak memory includes earlier runs of the same process.
     """
@@ -49,6 +52,7 @@ class Run(NamedTuple):
     provenance: dict[str, Any]
     log: list[dict[str, float]]
     metric: str
+    scorer: TextMetric
     stage: str
     system: System
     memory_is_bound: bool
@@ -61,13 +65,16 @@ class Run(NamedTuple):
         return curve_of(self.log, key)
 
 
-def read_runs(folders: Sequence[Path]) -> tuple[list[Run], list[LeftOut]]:
+def read_runs(folders: Sequence[Path], trust: Trust = ()) -> tuple[list[Run], list[LeftOut]]:
     """Read every run in the folders and below them.
+
+    Args:
+        trust: packages whose metrics are admitted.
 
     Raises:
         UserError: if there is no folder, or no run that has finished.
     """
-    outcomes = [read_run(name, given, folder) for name, given, folder in named(find_runs(folders), folders)]
+    outcomes = [read_run(name, given, folder, trust) for name, given, folder in named(find_runs(folders), folders)]
     runs = [run for run in outcomes if isinstance(run, Run)]
     left_out = [run for run in outcomes if isinstance(run, LeftOut)]
     if not runs:
@@ -112,7 +119,7 @@ def named(runs: Sequence[Path], folders: Sequence[Path]) -> list[tuple[str, str,
     return [(name(run), name(innermost(run)), run) for run in runs]
 
 
-def read_run(name: str, given: str, folder: Path) -> Run | LeftOut:
+def read_run(name: str, given: str, folder: Path, trust: Trust = ()) -> Run | LeftOut:
     reason = unfinished(folder)
     if reason:
         return LeftOut(name, reason)
@@ -123,6 +130,10 @@ def read_run(name: str, given: str, folder: Path) -> Run | LeftOut:
         metric = compared_metric(config, results)
         if metric is None:
             return LeftOut(name, "has no metric of texts of which more is better")
+        target = config["metric"][metric]["_target_"]
+        if not is_class_of("metric", target, trust):
+            return LeftOut(name, f"{target} computes its {metric}; if you trust that package, name it with --trust")
+        scorer: TextMetric = build(config["metric"][metric], "metric", folder / "config.yaml", trust)
         stages = [key.removesuffix(f"/{metric}") for key in results if key.endswith(f"/{metric}")]
         stage = "test" if "test" in stages else stages[0]
         system = read_system(folder, stage)
@@ -141,7 +152,7 @@ def read_run(name: str, given: str, folder: Path) -> Run | LeftOut:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, AssertionError, yaml.YAMLError) as error:
         return LeftOut(name, f"results.json, config.yaml or provenance.json is damaged ({first_line(error)})")
     log = read_log(folder / "metrics.csv")
-    return Run(name, given, folder, results, config, origin, log, metric, stage, system, follows_others(folder))
+    return Run(name, given, folder, results, config, origin, log, metric, scorer, stage, system, follows_others(folder))
 
 
 def compared_metric(config: dict[str, Any], results: dict[str, Any]) -> str | None:

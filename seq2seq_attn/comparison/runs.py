@@ -17,6 +17,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 
+from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option
 from seq2seq_attn.comparison.draw import STYLE
 from seq2seq_attn.comparison.figures import Figures, figures_of, find_row
 from seq2seq_attn.comparison.page import html_page, markdown_page
@@ -37,21 +38,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--baseline", help="a row; the one with the highest score if not given")
     parser.add_argument("--resamples", type=int, default=1000, help="test sets drawn for p-values; 1,000 if not given")
     parser.add_argument("--sentence", type=int, default=0, help="number, from 0, of the sentence whose maps are shown")
+    add_trust_option(parser)
     given = parser.parse_args(arguments)
     if given.resamples < FEWEST_RESAMPLES:
         parser.error(f"--resamples {given.resamples} gives no interval of 95 %; give {FEWEST_RESAMPLES} or more")
     if given.output.suffix != ".html":
         parser.error(f"--output {given.output} does not end in .html; give page.html, and page.md is written beside it")
     check_beside(given.output.with_suffix(".md"), re.compile("# .* compared$"), given.output)
-    groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by)
+    groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by, given.trust)
     write(groups, left_out, given.output, given.sentence)
 
 
 def compare(
-    folders: Sequence[Path], baseline: str | None, resamples: int, by: str = "attention"
+    folders: Sequence[Path], baseline: str | None, resamples: int, by: str = "attention", trust: Trust = ()
 ) -> tuple[list[Figures], list[LeftOut]]:
     """Return the figures of every group, and the runs that have none."""
-    runs, left_out = read_runs(folders)
+    runs, left_out = read_runs(folders, trust)
     groups, repeated = grouped(runs, by)
     check_baseline(groups, baseline)
     return [figures_of(group, baseline, resamples) for group in groups], [*left_out, *repeated]

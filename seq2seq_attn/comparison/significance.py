@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from seq2seq_attn.checkpoint.admitted import build
 from seq2seq_attn.comparison.read import Run
 from seq2seq_attn.comparison.translations import ALPHA, LEAST_DIFFERENCE, is_notable
 from seq2seq_attn.metric.bleu import BLEU
@@ -63,8 +62,8 @@ class Counted(NamedTuple):
 
 def count_sentences(run: Run) -> Counted:
     """Return the counts of a run's translations, by the metric that it is compared by."""
-    metric: TextMetric = build(run.config["metric"][run.metric], "metric", run.folder / "config.yaml")
-    return Counted(metric, np.array(metric.sentence_counts(run.system.hypotheses, run.system.references), dtype=float))
+    counts = run.scorer.sentence_counts(run.system.hypotheses, run.system.references)
+    return Counted(run.scorer, np.array(counts, dtype=float))
 
 
 def differences(rows: Mapping[str, Sequence[Counted]], baseline: str, resamples: int) -> dict[str, Difference]:

@@ -52,6 +52,36 @@ def test_a_run_that_did_not_finish_has_the_reason(tmp_path: Path, files: dict[st
     assert re.fullmatch(reason, left_out.reason)
 
 
+OWN_METRIC = """
+import sacrebleu
+
+from seq2seq_attn.metric.corpus_metric import CorpusMetric
+
+
+class MyBLEU(CorpusMetric):
+    def __init__(self, *, lowercase, tokenize):
+        super().__init__(scorer=sacrebleu.BLEU(tokenize=tokenize, force=True), num_counts=2 + 2 * 4)
+"""
+
+
+def test_a_run_with_a_metric_of_the_users_own_is_left_out_until_its_package_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))
+    own = write_run(tmp_path / "runs" / "1", "local", spoilt(4))
+    (tmp_path / "own_metric.py").write_text(OWN_METRIC, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    config = yaml.safe_load((own / "config.yaml").read_text(encoding="utf-8"))
+    config["metric"]["bleu"]["_target_"] = "own_metric.MyBLEU"
+    (own / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    runs, [left_out] = read.read_runs([tmp_path / "runs"])
+    assert [run.name for run in runs] == ["runs/0"]
+    assert left_out.reason == ("own_metric.MyBLEU computes its bleu; if you trust that package, name it with --trust")
+    groups, left = script.compare([tmp_path / "runs"], None, 50, trust=["own_metric"])
+    assert not left
+    assert [len(row.runs) for group in groups for row in group.rows] == [1, 1]
+
+
 def test_what_is_left_out_is_told_on_the_page_in_the_table_and_on_the_screen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
