@@ -183,7 +183,7 @@ def prepare_run_folder(run_dir: Path) -> None:
 
 
 def forget_results(run_dir: Path) -> None:
-    """Remove the results of a run that continues, when nothing of its options is left that could be refused.
+    """Remove the results of a run that continues, when nothing of it is left that could be refused.
 
     Raises:
         UserError: if the folder cannot be written.

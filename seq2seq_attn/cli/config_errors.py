@@ -1,6 +1,7 @@
 """User errors in a command line: Hydra's message as one sentence, with the closest name that there is."""
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -97,7 +98,8 @@ def sentence_of_composition(
         hint = f"did you mean {group}={meant}?" if meant else closest_choice(name, choices)
         return f"There is no {group or 'config'} '{name}'; {hint}"
     if isinstance(error, OSError) and error.filename:  # Hydra makes the run folder before the job
-        return f"{error.filename} cannot be made ({error.strerror}); give another hydra.run.dir"
+        folder = "hydra.sweep.dir" if {"-m", "--multirun"} & set(sys.argv) else "hydra.run.dir"
+        return f"{error.filename} cannot be made ({error.strerror}); give another {folder}"
     if not (isinstance(error, HydraException | OmegaConfBaseException | YAMLError) or raised_by_hydra(error)):
         return None
     lines = (str(cause).partition("\n    full_key:")[0].split() for cause in causes(error))

@@ -40,7 +40,8 @@ class JobTask:
 
     def __call__(self, config: DictConfig) -> None:
         hydra, began = HydraConfig.get(), time.monotonic()
-        job = Job(hydra.job.num, tuple(hydra.overrides.task), Path(hydra.runtime.output_dir))
+        folder = Path(hydra.runtime.output_dir)
+        job = Job(int(folder.name), tuple(hydra.overrides.task), folder)  # launchers count from the first that is left
 
         def record(status: str, **entries: Any) -> None:
             if is_first():

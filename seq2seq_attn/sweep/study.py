@@ -64,7 +64,7 @@ class Study:
                 complete += math.isfinite(value)
         if complete:
             self._report(study, sweep.folder, complete)
-        sweep.end()
+        sweep.end(repeats_failed=False)
 
     def _check_first(self, sweep: Sweep, space: dict[str, Any]) -> None:
         """Refuse what would be refused of the first trials before anything is written."""

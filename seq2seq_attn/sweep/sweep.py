@@ -120,17 +120,22 @@ class Sweep:
                     job.write(FAILED, why=f"its process was killed ({type(error).__name__})")
         return [job for job in jobs if job.status == WAITING]
 
-    def end(self) -> None:
+    def end(self, repeats_failed: bool = True) -> None:
         """Print the table of all jobs.
+
+        Args:
+            repeats_failed: whether a sweep that is repeated runs those that have failed again.
 
         Raises:
             UserError: if some have failed.
         """
         print_table(self.folder, self.jobs)
         if failed := [str(job.number) for job in self.jobs if job.status != COMPLETE]:
+            repeated = "complete jobs are skipped, the others run again"
+            kept = "with more hydra.sweeper.n_trials it goes on; those that failed count, since later ones follow them"
             raise UserError(
                 f"{len(failed)} of {len(self.jobs)} jobs failed ({', '.join(failed)}); repeat the command with "
-                f"hydra.sweep.dir={self.folder} resume=auto: complete jobs are skipped, the others run again"
+                f"hydra.sweep.dir={self.folder} resume=auto: {repeated if repeats_failed else kept}"
             )
 
 

@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.checkpoint.checkpoint_file import forget_results
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -28,6 +29,22 @@ PACKAGES = (
 )  # fmt: skip
 MEBIBYTE = 2**20
 PER_PARAMETER = 4  # numbers while training: the weight, its gradient and the two moments of Adam
+
+
+@final
+class RecordStart(pl.Callback):
+    """Replaces what is on record of the run, once a checkpoint that it continues has been taken up.
+
+    Until then the run can be refused, and its folder is that of the run as it was.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        forget_results(self.run_dir)
+        if trainer.is_global_zero:
+            record_start(self.run_dir, trainer, pl_module, trainer.datamodule)  # type: ignore[attr-defined]
 
 
 def record_start(

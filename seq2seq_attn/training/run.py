@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from seq2seq_attn.checkpoint.checkpoint_file import forget_results, prepare_run_folder
+from seq2seq_attn.checkpoint.checkpoint_file import prepare_run_folder
 from seq2seq_attn.checkpoint.load import load_best
 from seq2seq_attn.checkpoint.resume import results_of_complete, starting_point
 from seq2seq_attn.distributed.ranks import ending_together
@@ -19,7 +19,7 @@ from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.initialize import initialize
 from seq2seq_attn.training.monitor import choose_monitor
 from seq2seq_attn.training.parent import kept_tokenizer, read_parent
-from seq2seq_attn.training.provenance import record_start
+from seq2seq_attn.training.provenance import RecordStart
 from seq2seq_attn.training.results import collect_results, record_results
 
 
@@ -43,9 +43,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         announce(str(run_dir))  # the other ranks have waited for the caches to be filled
         trainer = build_trainer(module.config, run_dir)
         check_interval(trainer, datamodule)
-        forget_results(run_dir)
-        if trainer.is_global_zero:
-            record_start(run_dir, trainer, module, datamodule)
+        trainer.callbacks.insert(0, RecordStart(run_dir))  # type: ignore[attr-defined]
         ckpt_path = None if resumed is None else resumed.file
         del resumed, parent  # their tensors
         with sweep_job(), ending_together(trainer):

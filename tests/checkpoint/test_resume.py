@@ -184,10 +184,13 @@ def test_a_run_may_go_on_from_a_checkpoint_of_its_own_folder_that_is_named(tmp_p
 def test_the_rest_of_an_epoch_of_other_batches_is_refused(tmp_path: Path, pairs: list[str]) -> None:
     with pytest.raises(KilledError):
         run_here(tmp_path, *pairs, EVERY_TWO, "+callback.killed={_target_:small_run.Killed,hook:backward,step:4}")
+    records = [tmp_path / "config.yaml", tmp_path / "provenance.json"]
+    before = [file.read_bytes() for file in records]
     with pytest.raises(
         UserError, match=r"^the run was stopped within an epoch, after 4 of 7 batches for each of 1 devices with "
     ):
         run_here(tmp_path, *pairs, "resume=auto", "batch_tokens=200")
+    assert [file.read_bytes() for file in records] == before
 
 
 def test_a_time_limit_counts_what_was_trained_before(tmp_path: Path, pairs: list[str]) -> None:

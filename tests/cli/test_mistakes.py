@@ -84,3 +84,11 @@ def test_a_run_folder_that_cannot_be_made_is_one_sentence(name: str, why: str, t
     answer = done(ROOT / "train.py", f"hydra.run.dir={tmp_path / name}", "debug=fast", folder=ROOT)
     assert answer.returncode == 2
     assert answer.stderr == f"{tmp_path / name} cannot be made ({why}); give another hydra.run.dir\n"
+
+
+def test_a_folder_of_a_sweep_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    sweep = tmp_path / "file" / "sweep"
+    answer = done(ROOT / "train.py", "-m", f"hydra.sweep.dir={sweep}", "debug=fast", "seed=1,2", folder=ROOT)
+    assert answer.returncode == 2
+    assert answer.stderr == f"{sweep} cannot be made (Not a directory); give another hydra.sweep.dir\n"
