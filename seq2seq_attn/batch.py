@@ -28,13 +28,13 @@ class Batch:
     """
 
     source: Int[Tensor, "batch source"]
-    source_lengths: Int[Tensor, "batch"]
+    source_lengths: Int[Tensor, " batch"]
     source_mask: Bool[Tensor, "batch source"]
     target_input: Int[Tensor, "batch target"]
     target_output: Int[Tensor, "batch target"]
-    target_lengths: Int[Tensor, "batch"]
+    target_lengths: Int[Tensor, " batch"]
     target_mask: Bool[Tensor, "batch target"]
-    index: Int[Tensor, "batch"]
+    index: Int[Tensor, " batch"]
     links: Bool[Tensor, "batch target source"] | None = None
 
     def __len__(self) -> int:

@@ -38,8 +38,8 @@ def typed(count: int, rate: float = 0.5) -> str:
 @checked
 @dataclass(frozen=True)
 class Pair:
-    values: Float[Tensor, "batch"]
-    lengths: Int[Tensor, "batch"]
+    values: Float[Tensor, " batch"]
+    lengths: Int[Tensor, " batch"]
 
 
 def test_what_fits_is_accepted_and_a_call_knows_nothing_of_the_sizes_of_another() -> None:
@@ -101,4 +101,4 @@ def test_the_package_is_checked_by_it() -> None:
 def test_nothing_of_a_call_is_left_after_an_error() -> None:
     with pytest.raises(TypeCheckError):
         shaped(torch.ones(2, 4), torch.ones(3, 4))
-    assert isinstance(torch.ones(5), Float[Tensor, "length"])
+    assert isinstance(torch.ones(5), Float[Tensor, " length"])

@@ -37,7 +37,7 @@ def attention_along(
     ids, _, mask = collate_sources([source], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
     target_input = torch.tensor([[tokenizer.bos_id, *target]], device=device)
     decoded = model(ids.to(device), mask.to(device), target_input, need_weights=True)
-    read = [*marked_words(tokenizer, tokenizer.source_tokens(source)), "</s>"]
+    read = [*marked_source_words(tokenizer, tokenizer.source_tokens(source)), "</s>"]
     written = marked_words(tokenizer, tokenizer.target_tokens(target))
     axes = {
         "cross": (read, [*written, "</s>"]),
@@ -54,8 +54,8 @@ class WordMaps(NamedTuple):
     """The maps of a pair, and the word that each token of the source and of the target belongs to, from 0."""
 
     maps: list[SlotMap]
-    source: Int[np.ndarray, "source_tokens"]
-    target: Int[np.ndarray, "target_tokens"]
+    source: Int[np.ndarray, " source_tokens"]
+    target: Int[np.ndarray, " target_tokens"]
     num_words: tuple[int, int]
 
 
@@ -81,8 +81,16 @@ def attention_along_words(
 
 
 def marked_words(tokenizer: SentencePieceTokenizer, tokens: list[str]) -> list[str]:
-    """Return the tokens, with the mark of a word's begin before an unknown word, of which a word model keeps none."""
-    unknown = tokenizer.source_model.id_to_piece(tokenizer.unk_id)
-    if tokenizer.model_type != "word":
+    """Return target tokens, with the mark of a word's begin before an unknown word: a word model keeps none of it."""
+    return marked(tokens, tokenizer.target_model.id_to_piece(tokenizer.unk_id), tokenizer.target_model_type)
+
+
+def marked_source_words(tokenizer: SentencePieceTokenizer, tokens: list[str]) -> list[str]:
+    """Do what `marked_words` does for source tokens."""
+    return marked(tokens, tokenizer.source_model.id_to_piece(tokenizer.unk_id), tokenizer.model_type)
+
+
+def marked(tokens: list[str], unknown: str, model_type: str) -> list[str]:
+    if model_type != "word":
         return tokens
     return [f"{WORD_MARK}{token}" if token == unknown else token for token in tokens]

@@ -104,8 +104,8 @@ def word_weights(
 
 def weights_by_word(
     weights: Float[np.ndarray, "heads target_tokens_and_end source_tokens_and_end"],
-    source: Int[np.ndarray, "source_tokens"],
-    target: Int[np.ndarray, "target_tokens"],
+    source: Int[np.ndarray, " source_tokens"],
+    target: Int[np.ndarray, " target_tokens"],
     *,
     num_words: tuple[int, int] | None = None,
     shift: bool = False,
@@ -125,7 +125,7 @@ def weights_by_word(
     return summed / np.maximum(to_target.sum(0), 1)[:, None]
 
 
-def word_of_each(tokens: Sequence[str]) -> Int[np.ndarray, "tokens"]:
+def word_of_each(tokens: Sequence[str]) -> Int[np.ndarray, " tokens"]:
     """Return the word, from 0, that each token belongs to; a word begins with its first letter after a blank's mark.
 
     The words are those of `text.split()`. A mark on its own belongs to the word after it, the last ones to the last

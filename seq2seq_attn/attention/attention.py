@@ -193,7 +193,7 @@ class Attention(AttentionLayer):
         mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
         start: int = 0,
         *,
-        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None = None,
+        valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch target"] | None = None,
     ) -> Memory:
         """Compute all that depends on keys and values only; `values` default to `keys`.
 
@@ -290,7 +290,7 @@ class Attention(AttentionLayer):
         packed: PackedProjection | None = None,
         causal: bool = False,
         need_weights: bool = False,
-        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch length"] | None = None,
+        valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch length"] | None = None,
     ) -> Attended:
         """Attend from a sequence to itself and, one step or chunk at a time, to the `past` before it.
 

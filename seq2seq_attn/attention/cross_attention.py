@@ -34,7 +34,7 @@ class CrossAttention(nn.Module):
         values: Float[Tensor, "batch source value_dim"] | None = None,
         mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
         *,
-        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None = None,
+        valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch target"] | None = None,
         need_weights: bool = False,
     ) -> Attended:
         """Return the context of each query and, if asked for, the weights.

@@ -58,7 +58,7 @@ class History:
             self, score=next_of(score, self.score, weights), normalizer=next_of(normalizer, self.normalizer, weights)
         )
 
-    def select(self, rows: Int[Tensor, "rows"]) -> History:
+    def select(self, rows: Int[Tensor, " rows"]) -> History:
         """Return the hypotheses `rows`, in that order."""
         return self._each(lambda history: history[rows])
 

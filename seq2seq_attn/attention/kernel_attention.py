@@ -64,7 +64,7 @@ class KernelMemory(AttentionMemory):
         here = self.keys[:, :, :end].mT @ self.values[:, :, :end]
         return here if self.before is None else self.before + here
 
-    def select(self, rows: Int[Tensor, "rows"]) -> KernelMemory:
+    def select(self, rows: Int[Tensor, " rows"]) -> KernelMemory:
         """Return the sentences `rows`, in that order."""
         before = None if self.before is None else self.before.index_select(0, rows)
         mask = None if self.mask is None else self.mask[rows]
@@ -74,7 +74,7 @@ class KernelMemory(AttentionMemory):
             vars(selected)["total"] = self.total.index_select(0, rows)
         return selected
 
-    def branch(self, rows: Int[Tensor, "rows"]) -> KernelMemory:
+    def branch(self, rows: Int[Tensor, " rows"]) -> KernelMemory:
         """Return the sentences `rows` of a memory that will be appended to: their sums alone."""
         self._check_one_mask()
         nothing = (self.keys[:, :, :0].index_select(0, rows), self.values[:, :, :0].index_select(0, rows))
@@ -161,7 +161,7 @@ class KernelAttention(AttentionLayer):
         mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
         start: int = 0,
         *,
-        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None = None,
+        valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch target"] | None = None,
     ) -> KernelMemory:
         """Compute all that depends on keys and values only, as `Attention.prepare`."""
         mask = key_mask(mask, valid_length, keys)
@@ -203,7 +203,7 @@ class KernelAttention(AttentionLayer):
         packed: PackedProjection | None = None,
         causal: bool = False,
         need_weights: bool = False,
-        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch length"] | None = None,
+        valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch length"] | None = None,
     ) -> Attended:
         """Attend from a sequence to itself and to the `past` before it, as `Attention.attend_self`."""
         mask = key_mask(mask, valid_length, x)
@@ -245,7 +245,7 @@ class KernelAttention(AttentionLayer):
         return KernelMemory(features, values, mask)
 
     def _heads(
-        self, projected: Float[Tensor, "batch length query_dim"], position: Int[Tensor, "length"]
+        self, projected: Float[Tensor, "batch length query_dim"], position: Int[Tensor, " length"]
     ) -> Float[Tensor, "batch heads length width"]:
         """Cut projected queries or keys into heads, and rotate them if the position encoding does so."""
         x = split_heads(at_least_float32(projected), self.num_heads)
@@ -287,7 +287,7 @@ class KernelAttention(AttentionLayer):
 
 
 def all_weights(
-    query: Float[Tensor, "batch heads target features"], memory: KernelMemory, position: Int[Tensor, "target"] | None
+    query: Float[Tensor, "batch heads target features"], memory: KernelMemory, position: Int[Tensor, " target"] | None
 ) -> Float[Tensor, "batch heads target source"]:
     """Return the weights of all pairs, the definition.
 

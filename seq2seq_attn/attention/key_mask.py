@@ -13,7 +13,7 @@ INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 def key_mask(
     mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None,
-    valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None,
+    valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch target"] | None,
     keys: Float[Tensor, "batch source key_dim"],
 ) -> Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None:
     """Return `mask`, or a mask that is True at the first `valid_length` keys of each sentence or query; None: all keys.

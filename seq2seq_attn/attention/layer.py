@@ -44,7 +44,7 @@ class AttentionLayer(nn.Module, ABC):
         mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
         start: int = 0,
         *,
-        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch target"] | None = None,
+        valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch target"] | None = None,
     ) -> AttentionMemory:
         """Compute all that depends on keys and values only."""
 
@@ -91,7 +91,7 @@ class AttentionLayer(nn.Module, ABC):
         packed: PackedProjection | None = None,
         causal: bool = False,
         need_weights: bool = False,
-        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch length"] | None = None,
+        valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch length"] | None = None,
     ) -> Attended:
         """Attend from a sequence to itself and to the `past` before it."""
 

@@ -48,7 +48,7 @@ class PackedProjection(NamedTuple):
     """
 
     weight: Float[Tensor, "rows dim"]
-    bias: Float[Tensor, "rows"] | None
+    bias: Float[Tensor, " rows"] | None
     widths: tuple[int, ...]
 
     def project(self, x: Float[Tensor, "batch length dim"]) -> tuple[Float[Tensor, "batch length _"], ...]:

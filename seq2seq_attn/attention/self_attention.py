@@ -28,7 +28,7 @@ class SelfAttention(nn.Module):
         x: Float[Tensor, "batch length dim"],
         mask: Bool[Tensor, "batch length"] | Bool[Tensor, "batch length length"] | None = None,
         *,
-        valid_length: Integer[Tensor, "batch"] | Integer[Tensor, "batch length"] | None = None,
+        valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch length"] | None = None,
         past: AttentionMemory | None = None,
         causal: bool = False,
         need_weights: bool = False,

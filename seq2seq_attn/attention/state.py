@@ -28,11 +28,11 @@ class AttentionMemory(ABC):
         """Number of positions."""
 
     @abstractmethod
-    def select(self, rows: Int[Tensor, "rows"]) -> AttentionMemory:
+    def select(self, rows: Int[Tensor, " rows"]) -> AttentionMemory:
         """Return the sentences `rows`, in that order."""
 
     @abstractmethod
-    def branch(self, rows: Int[Tensor, "rows"]) -> AttentionMemory:
+    def branch(self, rows: Int[Tensor, " rows"]) -> AttentionMemory:
         """Return the sentences `rows` of a memory that will be appended to."""
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Memory(AttentionMemory):
         return self.mask[:, None, None, :] if self.mask.dim() == 2 else self.mask[:, None]
 
     @cached_property
-    def lengths(self) -> Int[Tensor, "batch"]:
+    def lengths(self) -> Int[Tensor, " batch"]:
         """One past the last key that any query of a sentence may attend to."""
         if self.mask is None or self.source == 0:
             return torch.full(self.values.shape[:1], self.source, device=self.values.device)
@@ -82,21 +82,21 @@ class Memory(AttentionMemory):
         ends = torch.arange(1, self.source + 1, device=visible.device) * visible
         return ends.amax(-1)
 
-    def select(self, rows: Int[Tensor, "rows"]) -> Memory:
+    def select(self, rows: Int[Tensor, " rows"]) -> Memory:
         """Return the sentences `rows`, in that order."""
         mask = None if self.mask is None else self.mask[rows]
         if self.buffer is not None:
             return self._within(self.buffer.select(rows, self.source), self.source, mask)
         return Memory(tuple(k.index_select(0, rows) for k in self.keys), self.values.index_select(0, rows), mask)
 
-    def branch(self, rows: Int[Tensor, "rows"]) -> Memory:
+    def branch(self, rows: Int[Tensor, " rows"]) -> Memory:
         """Return the sentences `rows` of a memory that will be appended to."""
         if self.buffer is not None or torch.is_grad_enabled():
             return self.select(rows)
         buffer = GrowableBuffer((*self.keys, self.values), self.source).select(rows, self.source)
         return self._within(buffer, self.source, None if self.mask is None else self.mask[rows])
 
-    def at(self, window: slice | Int[Tensor, "keys"]) -> Memory:
+    def at(self, window: slice | Int[Tensor, " keys"]) -> Memory:
         """Return the keys in a window, for a query that attends to no others."""
         index = window if isinstance(window, slice) else window.to(self.values.device)
         mask = None if self.mask is None else self.mask[..., index]
@@ -181,7 +181,7 @@ class GrowableBuffer:
         """Return views of the positions before `end`."""
         return tuple(buffer[:, :, :end] for buffer in self.buffers)
 
-    def select(self, rows: Int[Tensor, "rows"], end: int) -> GrowableBuffer:
+    def select(self, rows: Int[Tensor, " rows"], end: int) -> GrowableBuffer:
         """Copy some rows, with free positions after `end` for as many as were written since the last copy.
 
         Beam search copies at every step, and reads a buffer without gaps twice as fast.

@@ -88,7 +88,7 @@ def write(curves: dict[str, Curve], figure: str, file: Path) -> None:
         writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
         writer.writerow(["run", "updates", figure])
         writer.writerows(
-            [name, f"{updates:.0f}", f"{value:.3f}"] for name, curve in curves.items() for updates, value in curve
+            [name, f"{updates:.0f}", f"{value:.7g}"] for name, curve in curves.items() for updates, value in curve
         )
 
 

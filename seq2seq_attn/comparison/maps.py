@@ -70,7 +70,9 @@ def map_of(run: Run, kind: str, sentence: int) -> Map | None:
 def best_maps(run: Run) -> Path | None:
     """Return the folder of the validation that chose the checkpoint, else the last."""
     folders = {
-        int(position.name.removeprefix("step_")): position for position in run.folder.glob("attention_maps/step_*")
+        int(number): position
+        for position in run.folder.glob("attention_maps/step_*")
+        if (number := position.name.removeprefix("step_")).isdecimal() and position.is_dir()
     }
     if not folders:
         return None

@@ -29,6 +29,7 @@ for (const head of document.querySelectorAll("table.sortable thead th")) head.on
   table.tBodies[0].append(...rows.sort(compare));
 };
 """
+MADE_BY = '<p class="note">Made by <code>'
 PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -43,7 +44,7 @@ PAGE = """\
 <body>
 <h1>{title}</h1>
 {body}
-<p class="note">Made by <code>seq2seq-attn compare runs</code> from the folders of the runs alone. ± is the
+{made_by}seq2seq-attn compare runs</code> from the folders of the runs alone. ± is the
 standard deviation over seeds.</p>
 <script>
 {script}</script>
@@ -63,6 +64,7 @@ def html_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], sentence: 
     return PAGE.format(
         title=title_of(groups),
         policy=POLICY,
+        made_by=MADE_BY,
         style=STYLE.read_text(encoding="utf-8"),
         body="\n".join(body),
         script=SORT,

@@ -87,17 +87,22 @@ def read_runs(folders: Sequence[Path], trust: Trust = ()) -> tuple[list[Run], li
 
 
 def find_runs(folders: Iterable[Path]) -> list[Path]:
-    """Return run folders in natural order, each once; folders inside a run are not searched."""
-    runs: dict[Path, None] = {}
+    """Return run folders in natural order, each once, links too; folders inside a run are not searched."""
+    runs: dict[Path, Path] = {}
+    searched: set[Path] = set()
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder} is not a folder; give run folders of train.py, or folders of them")
-        for run, inner, files in os.walk(folder.resolve()):
+        for run, inner, files in os.walk(folder.resolve(), followlinks=True):
+            place = Path(run).resolve()
             if any(mark in (*inner, *files) for mark in MARKERS):
-                runs[Path(run)] = None
+                runs.setdefault(place, Path(run))
                 inner.clear()
+            elif place in searched:  # a link to a folder around it
+                inner.clear()
+            searched.add(place)
             inner[:] = sorted((name for name in inner if not name.startswith(".")), key=natural)
-    return list(runs)
+    return list(runs.values())
 
 
 def natural(name: str) -> tuple[int, int, str]:

@@ -20,7 +20,7 @@ import matplotlib as mpl
 from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option
 from seq2seq_attn.comparison.draw import STYLE
 from seq2seq_attn.comparison.figures import Figures, figures_of, find_row
-from seq2seq_attn.comparison.page import html_page, markdown_page
+from seq2seq_attn.comparison.page import MADE_BY, html_page, markdown_page
 from seq2seq_attn.comparison.read import LeftOut, read_runs
 from seq2seq_attn.comparison.rows import Group, grouped
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.output.suffix != ".html":
         parser.error(f"--output {given.output} does not end in .html; give page.html, and page.md is written beside it")
     check_beside(given.output.with_suffix(".md"), re.compile("# .* compared$"), given.output)
+    check_page(given.output)
     groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by, given.trust)
     write(groups, left_out, given.output, given.sentence)
 
@@ -57,6 +58,12 @@ def compare(
     groups, repeated = grouped(runs, by)
     check_baseline(groups, baseline)
     return [figures_of(group, baseline, resamples) for group in groups], [*left_out, *repeated]
+
+
+def check_page(page: Path) -> None:
+    """Refuse to replace a page that this command has not written."""
+    if page.is_file() and MADE_BY not in page.read_text(encoding="utf-8", errors="replace"):
+        raise UserError(f"{page} is there already and no page of compare runs; give another --output")
 
 
 def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:

@@ -22,8 +22,8 @@ BUCKET_WIDTHS = (1, 2, 4, 8)  # small corpora need wide buckets; narrow ones wou
 class Lengths(NamedTuple):
     """Lengths of the pairs of a shard, in tokens, without begin and end tokens."""
 
-    source: Int[np.ndarray, "pairs"]
-    target: Int[np.ndarray, "pairs"]
+    source: Int[np.ndarray, " pairs"]
+    target: Int[np.ndarray, " pairs"]
 
 
 class ShardPlan(NamedTuple):
@@ -35,7 +35,7 @@ class ShardPlan(NamedTuple):
         largest: the batch of most padded tokens and that of most tokens times length, and how many these are.
     """
 
-    cuts: Int64[np.ndarray, "fences"]
+    cuts: Int64[np.ndarray, " fences"]
     padded: int
     real: int
     largest: tuple[tuple[int, int], tuple[int, int]]
@@ -76,8 +76,8 @@ class TokenBatchSampler(Sampler[list[int]]):
         rank: int = 0,
         num_replicas: int = 1,
         single_device_batches: bool = False,
-        rows: Int[np.ndarray, "some"] | None = None,
-        starts: Int64[np.ndarray, "fences"] | None = None,
+        rows: Int[np.ndarray, " some"] | None = None,
+        starts: Int64[np.ndarray, " fences"] | None = None,
         cache: Path | None = None,
     ) -> None:
         check_limit("batch_tokens", batch_tokens)
@@ -149,7 +149,7 @@ class TokenBatchSampler(Sampler[list[int]]):
             batches += self._shard_batches(number, np.array([self._plans[number].largest[kind][0]]), shuffle=False)
         return batches if batches[0] != batches[1] else batches[:1]
 
-    def _shard_batches(self, number: int, chosen: Int64[np.ndarray, "some"], *, shuffle: bool) -> Iterator[list[int]]:
+    def _shard_batches(self, number: int, chosen: Int64[np.ndarray, " some"], *, shuffle: bool) -> Iterator[list[int]]:
         """Yield these batches of a shard."""
         rows, source, target = self._shard(number)
         cuts = self._plans[number].cuts
@@ -165,7 +165,7 @@ class TokenBatchSampler(Sampler[list[int]]):
 
     def _shard(
         self, number: int
-    ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+    ) -> tuple[Int64[np.ndarray, " pairs"], Int64[np.ndarray, " pairs"], Int64[np.ndarray, " pairs"]]:
         """Return the rows of a shard that are used, and their lengths with the end or begin token."""
         source, target = self.shards[number]
         first, end = self.starts[number : number + 2]
@@ -184,7 +184,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         return width, [plans[width], *(self._plan_shard(*lengths, width) for lengths in rest)]
 
     def _plan_shard(
-        self, source: Int64[np.ndarray, "pairs"], target: Int64[np.ndarray, "pairs"], width: int
+        self, source: Int64[np.ndarray, " pairs"], target: Int64[np.ndarray, " pairs"], width: int
     ) -> ShardPlan:
         order = sort_by_length(source, target, width)
         source, target = source[order], target[order]
@@ -215,11 +215,11 @@ class TokenBatchSampler(Sampler[list[int]]):
 
 
 def sort_by_length(
-    source: Int64[np.ndarray, "pairs"],
-    target: Int64[np.ndarray, "pairs"],
+    source: Int64[np.ndarray, " pairs"],
+    target: Int64[np.ndarray, " pairs"],
     width: int,
-    tie_break: Float[np.ndarray, "pairs"] | None = None,
-) -> Int64[np.ndarray, "pairs"]:
+    tie_break: Float[np.ndarray, " pairs"] | None = None,
+) -> Int64[np.ndarray, " pairs"]:
     """Sort by source length in buckets of this width, then by target length, alternately rising and falling."""
     bucket = source // width
     snake = np.where(bucket % 2 == 0, target, -target)
@@ -233,11 +233,11 @@ def check_limit(name: str, limit: int | None) -> None:
 
 
 def cut(
-    source: Int64[np.ndarray, "pairs"],
-    target: Int64[np.ndarray, "pairs"],
+    source: Int64[np.ndarray, " pairs"],
+    target: Int64[np.ndarray, " pairs"],
     batch_tokens: int | None,
     batch_sentences: int | None,
-) -> Int64[np.ndarray, "fences"]:
+) -> Int64[np.ndarray, " fences"]:
     """Return where each batch begins, and the end: a batch takes pairs in order while it is within both limits."""
     cuts, begin = [0], 0
     while begin < len(source):
@@ -256,11 +256,11 @@ def cut(
 
 
 def even_out(
-    cuts: Int64[np.ndarray, "fences"],
-    source: Int64[np.ndarray, "pairs"],
-    target: Int64[np.ndarray, "pairs"],
+    cuts: Int64[np.ndarray, " fences"],
+    source: Int64[np.ndarray, " pairs"],
+    target: Int64[np.ndarray, " pairs"],
     num_replicas: int,
-) -> Int64[np.ndarray, "more_fences"]:
+) -> Int64[np.ndarray, " more_fences"]:
     """Halve the largest batches until their number is a multiple of the number of devices."""
     while (len(cuts) - 1) % num_replicas:
         tokens = np.where(np.diff(cuts) > 1, padded_tokens(cuts, source, target), 0)
@@ -275,7 +275,7 @@ def even_out(
 
 
 def padded_tokens(
-    cuts: Int64[np.ndarray, "fences"], source: Int64[np.ndarray, "pairs"], target: Int64[np.ndarray, "pairs"]
-) -> Int64[np.ndarray, "batches"]:
+    cuts: Int64[np.ndarray, " fences"], source: Int64[np.ndarray, " pairs"], target: Int64[np.ndarray, " pairs"]
+) -> Int64[np.ndarray, " batches"]:
     starts = cuts[:-1]
     return np.diff(cuts) * (np.maximum.reduceat(source, starts) + np.maximum.reduceat(target, starts))

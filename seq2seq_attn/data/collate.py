@@ -31,18 +31,18 @@ def collate_pairs(
 
 def collate_sources(
     ids: list[list[int]], *, pad_id: int, eos_id: int
-) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch"], Bool[Tensor, "batch source"]]:
+) -> tuple[Int[Tensor, "batch source"], Int[Tensor, " batch"], Bool[Tensor, "batch source"]]:
     """Return ids, lengths and mask of source sentences, each with its end token."""
     padded, lengths = gather_lists(ids, pad_id)
     return append_end(padded, lengths, eos_id)
 
 
 def gather(
-    ids: Integer[np.ndarray, "tokens"],
-    starts: Int64[np.ndarray, "batch"],
-    ends: Int64[np.ndarray, "batch"],
+    ids: Integer[np.ndarray, " tokens"],
+    starts: Int64[np.ndarray, " batch"],
+    ends: Int64[np.ndarray, " batch"],
     pad_id: int,
-) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
+) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, " batch"]]:
     """Return rows of a flat array, padded to one more than the longest, and their lengths; there may be no rows."""
     lengths = ends - starts
     position = np.arange(lengths.max(initial=0) + 1)
@@ -54,7 +54,7 @@ def gather(
 
 def gather_lists(
     ids: list[list[int]], pad_id: int
-) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
+) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, " batch"]]:
     ends = np.cumsum([len(row) for row in ids], dtype=np.int64)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     flat = np.array([token for row in ids for token in row], np.int64)
@@ -62,8 +62,8 @@ def gather_lists(
 
 
 def append_end(
-    padded: Int64[np.ndarray, "batch length"], lengths: Int64[np.ndarray, "batch"], eos_id: int
-) -> tuple[Int64[Tensor, "batch length"], Int64[Tensor, "batch"], Bool[Tensor, "batch length"]]:
+    padded: Int64[np.ndarray, "batch length"], lengths: Int64[np.ndarray, " batch"], eos_id: int
+) -> tuple[Int64[Tensor, "batch length"], Int64[Tensor, " batch"], Bool[Tensor, "batch length"]]:
     """Append the end token to each row; return the ids, the new lengths and the mask of real tokens."""
     closed = padded.copy()
     closed[np.arange(len(lengths)), lengths] = eos_id
@@ -72,9 +72,9 @@ def append_end(
 
 
 def make_batch(
-    source: tuple[Int64[np.ndarray, "batch source"], Int64[np.ndarray, "batch"]],
-    target: tuple[Int64[np.ndarray, "batch target"], Int64[np.ndarray, "batch"]],
-    index: Int64[np.ndarray, "batch"],
+    source: tuple[Int64[np.ndarray, "batch source"], Int64[np.ndarray, " batch"]],
+    target: tuple[Int64[np.ndarray, "batch target"], Int64[np.ndarray, " batch"]],
+    index: Int64[np.ndarray, " batch"],
     *,
     bos_id: int,
     eos_id: int,

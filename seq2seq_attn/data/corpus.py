@@ -127,7 +127,7 @@ class CleaningReport:
     counts: dict[str, int]
 
 
-def hashes(texts: Iterator[str]) -> UInt64[np.ndarray, "texts"]:
+def hashes(texts: Iterator[str]) -> UInt64[np.ndarray, " texts"]:
     """Return the first 64 bits of each text's SHA-256, in the order of the digests."""
     digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in texts)
     return np.frombuffer(digests, ">u8").astype(np.uint64)

@@ -180,7 +180,7 @@ class TranslationDataModule(pl.LightningDataModule):
         """Return one loader per test set, in the order of `test_names`."""
         return [self._loader(name, self._sampler(name)) for name in self.test_names]
 
-    def _sampler(self, name: str, rows: Int64[np.ndarray, "some"] | None = None) -> TokenBatchSampler:
+    def _sampler(self, name: str, rows: Int64[np.ndarray, " some"] | None = None) -> TokenBatchSampler:
         rank, num_replicas = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         overfit = self.trainer is not None and self.trainer.overfit_batches > 0  # type: ignore[attr-defined]
         shuffle = name == "train" and not overfit
@@ -242,7 +242,7 @@ class TranslationDataModule(pl.LightningDataModule):
         )
 
 
-def evenly_spread(count: int, total: int) -> Int64[np.ndarray, "rows"]:
+def evenly_spread(count: int, total: int) -> Int64[np.ndarray, " rows"]:
     """Return `count` row numbers, evenly spread over `total` rows from the first; all rows if there are fewer."""
     count = min(count, total)
     return np.arange(count) * total // count

@@ -36,10 +36,10 @@ class EncodedShard:
     def __init__(
         self,
         *,
-        source_ids: Integer[np.ndarray, "source_tokens"],
-        target_ids: Integer[np.ndarray, "target_tokens"],
-        source_offsets: Integer[np.ndarray, "fences"],
-        target_offsets: Integer[np.ndarray, "fences"],
+        source_ids: Integer[np.ndarray, " source_tokens"],
+        target_ids: Integer[np.ndarray, " target_tokens"],
+        source_offsets: Integer[np.ndarray, " fences"],
+        target_offsets: Integer[np.ndarray, " fences"],
     ) -> None:
         if len(source_ids) != source_offsets[-1] or len(target_ids) != target_offsets[-1]:
             raise ValueError("the ids and offsets of an encoded split do not match")
@@ -65,7 +65,7 @@ class EncodedSplit(Sequence[Lengths]):
 
     def __init__(self, folder: Path, rows: Sequence[int], longest: tuple[int, int]) -> None:
         self.folder, self.longest = folder, longest
-        self.starts: Int64[np.ndarray, "fences"] = np.cumsum([0, *rows])
+        self.starts: Int64[np.ndarray, " fences"] = np.cumsum([0, *rows])
         self._open: tuple[int, EncodedShard | None] = (-1, None)
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class EncodedSplit(Sequence[Lengths]):
         assert self._open[1] is not None
         return self._open[1]
 
-    def locate(self, rows: Sequence[int]) -> tuple[EncodedShard, Int64[np.ndarray, "rows"]]:
+    def locate(self, rows: Sequence[int]) -> tuple[EncodedShard, Int64[np.ndarray, " rows"]]:
         """Return the shard of these rows, which must be those of one shard, and their numbers in it."""
         index = np.asarray(rows, np.int64)
         number = int(np.searchsorted(self.starts, index[0], "right")) - 1 if len(index) else 0

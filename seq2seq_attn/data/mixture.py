@@ -135,6 +135,20 @@ class MixtureCorpus(Corpus):
         return sources
 
 
+class EachKeyOnce(yaml.SafeLoader):
+    """A loader for which a key that is given twice is an error, and not the last value alone."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value} is given twice, again in line {key.start_mark.line + 1}"
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def is_given_as(key: str, value: Any) -> bool:
     """Return whether the value of a corpus's key has its type."""
     if key == "train" and isinstance(value, list):
@@ -156,7 +170,7 @@ def read_corpora(given: Any) -> dict[str, dict[str, Any]]:
         file = given_path(given, place)
         place = f"data.corpora={file}"
         try:
-            given = yaml.safe_load(file.read_text("utf-8"))
+            given = yaml.load(file.read_text("utf-8"), Loader=EachKeyOnce)
         except (OSError, ValueError, yaml.YAMLError) as error:
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())
             raise UserError(f"{place} cannot be read ({reason}); give a YAML file of corpora") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +29,8 @@ class ParallelCorpus(Corpus):
     Args:
         train, val, test: [SOURCE,TARGET], two line-aligned files; FILE, with pairs, as .tsv, .csv, .jsonl, .parquet or
             .arrow; [FILE,FILE,...]; or [[SOURCE,TARGET],[SOURCE,TARGET],...]. All but .parquet and .arrow may end in
-            .gz or .zst. `*` and `?` stand for several files, in the order of their names. Without `val` or `test`,
-            that split is held out of `train` by source sentence.
+            .gz or .zst. `*` and `?` stand for several files, in the order of their names; two sides are paired by
+            what these stand for. Without `val` or `test`, that split is held out of `train` by source sentence.
         source_language, target_language: names of the two sides; they also choose columns and fields that are named
             like them.
         source_column, target_column: number of a column, from 1, or the name of a column or JSON field, where
@@ -189,7 +190,30 @@ def aligned(sides: list[str], option: str) -> list[PairSource]:
             f"{option}: {sides[0]} is {len(sources)} files and {sides[1]} is {len(targets)}; parallel files "
             "need the same number"
         )
+    if len(sources) > 1:  # news.en comes before news.extra.en, but news.fr after news.extra.fr
+        by_text = [
+            {matched_text(file, side): file for file in files}
+            for files, side in zip((sources, targets), sides, strict=True)
+        ]
+        if lonely := sorted(by_text[0].keys() ^ by_text[1].keys()):
+            side = 0 if lonely[0] in by_text[0] else 1
+            raise UserError(
+                f"{option}: {by_text[side][lonely[0]]} has no partner among {sides[1 - side]}; the wildcards of both "
+                "sides stand for the same text, as in [en/*.en,fr/*.fr]"
+            )
+        sources, targets = ([files[text] for text in sorted(by_text[0])] for files in by_text)
     return [LineAlignedFiles(*files) for files in zip(sources, targets, strict=True)]
+
+
+def matched_text(file: Path, pattern: str) -> tuple[str, ...]:
+    """Return what each wildcard of a pattern stands for in the name of a file that matches it."""
+    parts = re.split(r"(\*+|\?|\[!?\]?[^]]*\])", str(given_path(pattern, "data")))
+    wildcards = {"*": "(.*)", "?": "(.)"}
+    for at in range(1, len(parts), 2):
+        parts[at] = wildcards.get(parts[at][:1], f"({parts[at].replace('[!', '[^')})")
+    regex = "".join(part if at % 2 else re.escape(part) for at, part in enumerate(parts))
+    match = re.fullmatch(regex, str(file), re.DOTALL)
+    return (str(file),) if match is None else match.groups()
 
 
 def matching_files(pattern: str, option: str) -> list[Path]:

@@ -55,10 +55,15 @@ class Choice(NamedTuple):
     columns: tuple[Column, Column]
     languages: tuple[str, str]
     positions: tuple[int, int]
+    one_side: bool
 
 
 def pair_file(
-    path: Path, columns: tuple[Column, Column], languages: tuple[str, str], positions: tuple[int, int] = (0, 1)
+    path: Path,
+    columns: tuple[Column, Column],
+    languages: tuple[str, str],
+    positions: tuple[int, int] = (0, 1),
+    one_side: bool = False,
 ) -> PairFile:
     """Return the reader of a file.
 
@@ -69,6 +74,7 @@ def pair_file(
             `french`, `translation.fr`) or side (`source`, `src`), and else those at `positions`.
         languages: of the source and the target.
         positions: the columns, from 0, where nothing else tells them.
+        one_side: whether a JSON field may be both sides, as of text in one language.
 
     Raises:
         UserError: if the file cannot be read, or lacks a column.
@@ -86,7 +92,7 @@ def pair_file(
         ".csv": CsvFile,
     }
     kind: Any = next((kind for suffix, kind in kinds.items() if name.endswith(suffix)), TabSeparatedFile)
-    return kind(path, Choice(columns, languages, positions))
+    return kind(path, Choice(columns, languages, positions, one_side))
 
 
 def is_pair_file(file: str) -> bool:
@@ -216,6 +222,12 @@ class JsonLines(PairFile):
         for name, side in zip(self.names, SIDES, strict=True):
             if isinstance(reason := text_of(fields, name), Reason):
                 raise UserError(f"{path}, line 1: {reason}; set data.{side}_column to the name of the field")
+        if self.names[0] == self.names[1] and not choice.one_side:
+            listed = readable(", ".join(fields))
+            raise UserError(
+                f"{path}: source and target are both the field {self.names[0]} (fields: {listed}); "
+                "set data.source_column and data.target_column to two of them"
+            )
         self.origins = (f"field {self.names[0]}", f"field {self.names[1]}")
 
     def chunks(self) -> Iterator[RawChunk]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, final
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.parallel import matching_files
-from seq2seq_attn.data.records import is_pair_file, pair_file
+from seq2seq_attn.data.records import JsonLines, is_pair_file, pair_file
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource, Parsed, RawChunk
 from seq2seq_attn.data.store.prepare_text import HeldOut
 from seq2seq_attn.data.store.text_store import stored_corpus
@@ -88,7 +88,7 @@ class TextCorpus(Corpus):
 
 @final
 class BothSides(PairSource):
-    """The lines of both sides of a file of pairs, each paired with itself."""
+    """The lines of both sides of a file of pairs, each paired with itself; of one field each line once."""
 
     def __init__(self, pairs: PairSource) -> None:
         self.pairs, self.files = pairs, pairs.files
@@ -98,7 +98,8 @@ class BothSides(PairSource):
 
     def parse(self, chunk: RawChunk) -> Parsed:
         parsed = self.pairs.parse(chunk)
-        return Parsed([(side, side) for pair in parsed.pairs for side in pair], parsed.rejected)
+        sides = 1 if isinstance(self.pairs, JsonLines) and len(set(self.pairs.names)) == 1 else 2
+        return Parsed([(side, side) for pair in parsed.pairs for side in pair[:sides]], parsed.rejected)
 
     def options(self) -> list[Any]:
         return [type(self.pairs).__name__, *self.pairs.options()]
@@ -107,4 +108,6 @@ class BothSides(PairSource):
 def text_source(file: str, languages: tuple[str, str]) -> PairSource:
     """Return the reader of a file of lines, or of pairs."""
     path = given_path(file, "data.train")
-    return BothSides(pair_file(path, (None, None), languages)) if is_pair_file(file) else LineAlignedFiles(path, path)
+    if not is_pair_file(file):
+        return LineAlignedFiles(path, path)
+    return BothSides(pair_file(path, (None, None), languages, one_side=True))

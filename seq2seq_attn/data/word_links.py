@@ -58,8 +58,8 @@ class WordLinks:
         return len(self.words)
 
     def of(
-        self, rows: Int64[np.ndarray, "batch"]
-    ) -> tuple[Int64[np.ndarray, "links"], Int64[np.ndarray, "links"], Int64[np.ndarray, "links"]]:
+        self, rows: Int64[np.ndarray, " batch"]
+    ) -> tuple[Int64[np.ndarray, " links"], Int64[np.ndarray, " links"], Int64[np.ndarray, " links"]]:
         """Return the links of these rows: their number among `rows`, the source words and the target words."""
         at, counts = ranges(self.offsets, rows)
         links = self.links[at].astype(np.int64)
@@ -77,8 +77,8 @@ class WordLinks:
 
 
 def ranges(
-    offsets: Int64[np.ndarray, "fences"], rows: Int64[np.ndarray, "rows"]
-) -> tuple[Int64[np.ndarray, "all"], Int64[np.ndarray, "rows"]]:
+    offsets: Int64[np.ndarray, " fences"], rows: Int64[np.ndarray, " rows"]
+) -> tuple[Int64[np.ndarray, " all"], Int64[np.ndarray, " rows"]]:
     """Return the numbers in `offsets[i] .. offsets[i + 1]` of all rows, one after another, and how many each has."""
     starts, counts = offsets[rows], offsets[rows + 1] - offsets[rows]
     ends = np.cumsum(counts)
@@ -88,7 +88,7 @@ def ranges(
 def write_links(
     folder: Path,
     links: Integer[np.ndarray, "links 2"],
-    counts: Integer[np.ndarray, "rows"],
+    counts: Integer[np.ndarray, " rows"],
     words: Integer[np.ndarray, "rows 2"],
 ) -> None:
     """Write the links of a split, of which row `i` has the next `counts[i]`; the last file says that all is there."""
@@ -110,8 +110,8 @@ class FileLinks(NamedTuple):
     """The links of a file, and of each of its lines the hash of the pair, the number of links and those of words."""
 
     links: Int64[np.ndarray, "links 2"]
-    pairs: UInt64[np.ndarray, "lines"]
-    counts: Int64[np.ndarray, "lines"]
+    pairs: UInt64[np.ndarray, " lines"]
+    counts: Int64[np.ndarray, " lines"]
     words: Int64[np.ndarray, "lines 2"]
 
     def write(self, split: Split, folder: Path) -> None:
@@ -131,7 +131,7 @@ class FileLinks(NamedTuple):
         write_links(folder, self.links[at], np.where(match, self.counts[line], 0), self.words[line] * match[:, None])
 
 
-def pair_hashes(pairs: Iterable[tuple[str, str]]) -> UInt64[np.ndarray, "pairs"]:
+def pair_hashes(pairs: Iterable[tuple[str, str]]) -> UInt64[np.ndarray, " pairs"]:
     return hashes(f"{source}\0{target}" for source, target in pairs)
 
 
@@ -199,8 +199,8 @@ class TokenLinks:
 
     def __init__(self, links: WordLinks, tokenizer: SentencePieceTokenizer) -> None:
         self.links = links
-        whole = tokenizer.model_type == "word"
-        self.source, self.target = (Marks.of(m, whole) for m in (tokenizer.source_model, tokenizer.target_model))
+        self.source = Marks.of(tokenizer.source_model, tokenizer.model_type == "word")
+        self.target = Marks.of(tokenizer.target_model, tokenizer.target_model_type == "word")
 
     def __call__(self, batch: Batch) -> Bool[Tensor, "batch target source"]:
         """Return where a token of `target_output` is linked to one of the source; the end tokens have no links."""
@@ -219,8 +219,8 @@ class TokenLinks:
 class Marks(NamedTuple):
     """Of each token: whether it has the mark of a word's begin, and whether it has anything else."""
 
-    begins: Bool[np.ndarray, "vocabulary"]
-    letters: Bool[np.ndarray, "vocabulary"]
+    begins: Bool[np.ndarray, " vocabulary"]
+    letters: Bool[np.ndarray, " vocabulary"]
 
     @classmethod
     def of(cls, model: SentencePieceProcessor, whole_words: bool) -> Marks:
@@ -231,8 +231,8 @@ class Marks(NamedTuple):
         return cls(begins, np.array([bool(token.strip(WORD_MARK)) for token in tokens]))
 
     def words(
-        self, ids: Int64[np.ndarray, "batch length"], lengths: Int64[np.ndarray, "batch"]
-    ) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, "batch"]]:
+        self, ids: Int64[np.ndarray, "batch length"], lengths: Int64[np.ndarray, " batch"]
+    ) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, " batch"]]:
         """Return the word that each token belongs to, -1 from `lengths` on, and the number of words of each row."""
         real = np.arange(ids.shape[1]) < lengths[:, None]
         marks, letters = self.begins[ids].cumsum(1), self.letters[ids] & real

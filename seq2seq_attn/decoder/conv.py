@@ -133,11 +133,11 @@ class ConvState(DecoderState):
     context_scale: Float[Tensor, "batch 1 1"]
     next_position: int
 
-    def branch(self, rows: Int[Tensor, "rows"]) -> ConvState:
+    def branch(self, rows: Int[Tensor, " rows"]) -> ConvState:
         inputs = tuple(before[rows] for before in self.inputs)
         return replace(self, inputs=inputs, context_scale=self.context_scale[rows])
 
-    def keep(self, sentences: Int[Tensor, "sentences"]) -> ConvState:
+    def keep(self, sentences: Int[Tensor, " sentences"]) -> ConvState:
         return replace(self, memories=tuple(memory.select(sentences) for memory in self.memories))
 
 

@@ -21,14 +21,14 @@ class DecoderState(ABC):
     """
 
     @abstractmethod
-    def branch(self, rows: Int[Tensor, "rows"]) -> DecoderState:
+    def branch(self, rows: Int[Tensor, " rows"]) -> DecoderState:
         """Return the state of the hypotheses `rows`, in that order; the source memory is unchanged."""
 
     @abstractmethod
-    def keep(self, sentences: Int[Tensor, "sentences"]) -> DecoderState:
+    def keep(self, sentences: Int[Tensor, " sentences"]) -> DecoderState:
         """Return the state with the source memory of these sentences; the hypotheses are unchanged."""
 
-    def select(self, rows: Int[Tensor, "rows"]) -> DecoderState:
+    def select(self, rows: Int[Tensor, " rows"]) -> DecoderState:
         """Return the state of the sentences `rows`, in that order, if each has one hypothesis."""
         return self.branch(rows).keep(rows)
 

@@ -31,13 +31,13 @@ class RNNState(DecoderState):
     feed: Float[Tensor, "batch feed_dim"] | None = None
     history: History | None = None
 
-    def branch(self, rows: Int[Tensor, "rows"]) -> RNNState:
+    def branch(self, rows: Int[Tensor, " rows"]) -> RNNState:
         layers = tuple(tuple(tensor[rows] for tensor in layer) for layer in self.layers)
         feed = None if self.feed is None else self.feed[rows]
         history = None if self.history is None else self.history.select(rows)
         return replace(self, layers=layers, feed=feed, history=history)
 
-    def keep(self, sentences: Int[Tensor, "sentences"]) -> RNNState:
+    def keep(self, sentences: Int[Tensor, " sentences"]) -> RNNState:
         return replace(self, memory=self.memory.select(sentences))
 
     def for_search(self) -> RNNState:

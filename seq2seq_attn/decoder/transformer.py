@@ -142,10 +142,10 @@ class TransformerState(DecoderState):
     packed: tuple[PackedProjection | None, ...]
     next_position: int
 
-    def branch(self, rows: Int[Tensor, "rows"]) -> TransformerState:
+    def branch(self, rows: Int[Tensor, " rows"]) -> TransformerState:
         return replace(self, past=tuple(None if memory is None else memory.branch(rows) for memory in self.past))
 
-    def keep(self, sentences: Int[Tensor, "sentences"]) -> TransformerState:
+    def keep(self, sentences: Int[Tensor, " sentences"]) -> TransformerState:
         return replace(
             self, source=tuple(None if memory is None else memory.select(sentences) for memory in self.source)
         )

@@ -22,7 +22,7 @@ from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines
 from seq2seq_attn.inference.models import Models
-from seq2seq_attn.inference.output import written
+from seq2seq_attn.inference.output import refuse_one_file, written
 from seq2seq_attn.inference.translator import CONTROL
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.text import new_table, plain_console
@@ -56,6 +56,7 @@ def score(config: DictConfig, models: Models, precision: Precision) -> dict[str,
     if len(files) not in (1, 2):
         raise UserError(f"score names {len(files)} files; give score=FILE, or score=[SOURCE,TARGET]")
     file = Path(config.paths.run_dir) / "scores.tsv"
+    refuse_one_file([*(("score", given) for given in files), ("paths.run_dir", str(file))], {"score"})
     file.parent.mkdir(parents=True, exist_ok=True)
     sums: dict[str, Any] = {"pairs": 0, "tokens": 0, "log_prob": 0.0}
     with (
@@ -103,7 +104,7 @@ def score_pairs(models: Models, pairs: list[GivenPair], batch_tokens: int) -> li
 
 def tokens_log_prob(
     models: Models, sources: list[list[int]], targets: list[list[int]]
-) -> Float64[torch.Tensor, "batch"]:
+) -> Float64[torch.Tensor, " batch"]:
     """Return the log-probability of each target, its end token included, given its source."""
     tokenizer = models.tokenizer
     batch = collate_pairs(

@@ -134,7 +134,7 @@ class ChangedFeatures(FeatureMap):
         self.feature_map, self.by_head, self.max_length = feature_map, dict(by_head), feature_map.max_length
 
     def query_features(
-        self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, "target"]
+        self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, " target"]
     ) -> Float[Tensor, "batch heads target features"]:
         features = self.feature_map.query_features(query, position).clone()
         for head, do in self.by_head.items():
@@ -142,7 +142,7 @@ class ChangedFeatures(FeatureMap):
         return features
 
     def key_features(
-        self, keys: Float[Tensor, "batch heads source width"], position: Int[Tensor, "source"]
+        self, keys: Float[Tensor, "batch heads source width"], position: Int[Tensor, " source"]
     ) -> Float[Tensor, "batch heads source features"]:
         features = self.feature_map.key_features(keys, position).clone()
         for head, do in self.by_head.items():
@@ -157,7 +157,7 @@ def hides_in_encoder(model: EncoderDecoder) -> bool:
 
 
 @contextmanager
-def hidden(model: EncoderDecoder, visible: Bool[Tensor, "source"]) -> Iterator[None]:
+def hidden(model: EncoderDecoder, visible: Bool[Tensor, " source"]) -> Iterator[None]:
     """Mask source tokens of every sentence as padding is masked: in cross-attention, and in that of an encoder."""
 
     def hide_before(encoder: nn.Module, given: tuple[Any, ...], options: dict[str, Any]) -> Any:

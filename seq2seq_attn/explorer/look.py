@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seq2seq_attn import __version__
 from seq2seq_attn.alignment.attention_links import Heads, as_lists, links_by_layer
-from seq2seq_attn.alignment.forced_attention import SlotMap, marked_words
+from seq2seq_attn.alignment.forced_attention import SlotMap, marked_source_words, marked_words
 from seq2seq_attn.alignment.guided import guided_head, guided_shift
 from seq2seq_attn.alignment.head_summary import summaries
 from seq2seq_attn.alignment.page import slot_layout
@@ -43,7 +43,6 @@ from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.search.search import Hypothesis, TargetVocabulary
-from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 VERSION: Final = "1"
 END, BEGIN = "</s>", "<s>"
@@ -144,8 +143,8 @@ class Side(NamedTuple):
     word_texts: list[str]
 
     @classmethod
-    def of(cls, text: str, ids: list[int], tokens: list[str], tokenizer: SentencePieceTokenizer) -> Side:
-        words = word_of_each(marked_words(tokenizer, tokens)).tolist()
+    def of(cls, text: str, ids: list[int], tokens: list[str], marked: list[str]) -> Side:
+        words = word_of_each(marked).tolist()
         texts = text.split()
         if len(texts) != max(words, default=-1) + 1:  # an unknown token hides the mark of a word
             texts = ["" for _ in range(max(words, default=-1) + 1)]
@@ -283,11 +282,13 @@ class ExploredModel:
         if not ids:
             raise UserError("the sentence is empty; write one")
         check_length(len(ids), "sentence", self.bounds.max_tokens)
-        return Side.of(clean, ids, self.tokenizer.source_tokens(ids), self.tokenizer)
+        tokens = self.tokenizer.source_tokens(ids)
+        return Side.of(clean, ids, tokens, marked_source_words(self.tokenizer, tokens))
 
     def _target(self, ids: list[int]) -> Side:
         (text,) = self.tokenizer.decode_target([ids])
-        return Side.of(" ".join(text.splitlines()), ids, self.tokenizer.target_tokens(ids), self.tokenizer)
+        tokens = self.tokenizer.target_tokens(ids)
+        return Side.of(" ".join(text.splitlines()), ids, tokens, marked_words(self.tokenizer, tokens))
 
     def _forced_ids(self, request: LookRequest, notes: list[str]) -> list[int] | None:
         """Return the ids of a translation that the request gives as a whole; None: it is to be searched."""
@@ -302,7 +303,7 @@ class ExploredModel:
         notes += [f"the translation: {note}" for note in target_notes]
         return ids
 
-    def _visible(self, source: Side, hide: Sequence[int], notes: list[str]) -> Bool[Tensor, "source"]:
+    def _visible(self, source: Side, hide: Sequence[int], notes: list[str]) -> Bool[Tensor, " source"]:
         """Return which source tokens attention may see; the end token always is."""
         for word in hide:
             if word >= len(source.word_texts):
@@ -434,7 +435,8 @@ class ExploredModel:
 
     def _links(self, forced: Forced, source: Side, target: Side) -> dict[str, Any] | None:
         """Return links of words by each head, and those of `translate.py alignments=`; None: no cross-attention."""
-        columns, rows = ([*marked_words(self.tokenizer, side.tokens), END] for side in (source, target))
+        columns = [*marked_source_words(self.tokenizer, source.tokens), END]
+        rows = [*marked_words(self.tokenizer, target.tokens), END]
         maps = [
             SlotMap(slot, weights.float().cpu().numpy(), columns, rows)
             for slot, weights in forced.weights.items()

@@ -41,5 +41,5 @@ class DecodingModel(ABC):
         """Return a `DecoderState` before the first token of a search, with one hypothesis for each sentence."""
 
     @abstractmethod
-    def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:
+    def step(self, last: Int[Tensor, " rows"], state: Any, *, need_weights: bool = False) -> Step:
         """Read the last token of each hypothesis."""

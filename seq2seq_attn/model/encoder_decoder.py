@@ -133,7 +133,7 @@ class EncoderDecoder(nn.Module, DecodingModel):
         decoded = self.decoder(embedded, state, need_weights=need_weights, guide=guide)
         return decoded if self.narrow is None else decoded._replace(hidden=self.narrow(decoded.hidden))
 
-    def step(self, last: Int[Tensor, "rows"], state: Any, *, need_weights: bool = False) -> Step:
+    def step(self, last: Int[Tensor, " rows"], state: Any, *, need_weights: bool = False) -> Step:
         """Read one token of every hypothesis; the log-probabilities have at least float32."""
         decoded = self.decode(last[:, None], state, need_weights=need_weights)
         logits = at_least_float32(self.logits(decoded.hidden[:, 0]))

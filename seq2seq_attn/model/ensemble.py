@@ -24,10 +24,10 @@ class EnsembleState(DecoderState):
 
     members: tuple[DecoderState, ...]
 
-    def branch(self, rows: Int[Tensor, "rows"]) -> EnsembleState:
+    def branch(self, rows: Int[Tensor, " rows"]) -> EnsembleState:
         return EnsembleState(tuple(state.branch(rows) for state in self.members))
 
-    def keep(self, sentences: Int[Tensor, "sentences"]) -> EnsembleState:
+    def keep(self, sentences: Int[Tensor, " sentences"]) -> EnsembleState:
         return EnsembleState(tuple(state.keep(sentences) for state in self.members))
 
 
@@ -68,7 +68,7 @@ class Ensemble(nn.Module, DecodingModel):
     def encode(self, source: Int[Tensor, "batch source"], mask: Bool[Tensor, "batch source"]) -> EnsembleState:
         return EnsembleState(tuple(member.encode(source, mask) for member in self._models))
 
-    def step(self, last: Int[Tensor, "rows"], state: EnsembleState, *, need_weights: bool = False) -> Step:
+    def step(self, last: Int[Tensor, " rows"], state: EnsembleState, *, need_weights: bool = False) -> Step:
         """Read one token of every hypothesis with every member."""
         steps = [
             member.step(last, member_state, need_weights=need_weights)

@@ -40,7 +40,7 @@ class Linear(nn.Linear):
 def linear(
     x: Float[Tensor, "*rows input_dim"],
     weight: Float[Tensor, "output_dim input_dim"],
-    bias: Float[Tensor, "output_dim"] | None,
+    bias: Float[Tensor, " output_dim"] | None,
 ) -> Float[Tensor, "*rows output_dim"]:
     """Return W x + b."""
     if not (suits_onednn(x, weight.shape[0]) and fits(x, weight, bias)):

@@ -57,7 +57,7 @@ class Denoising(Objective):
         return source + token_ids[start:], [*target, vocabulary.sentinels[spans]]
 
 
-def segments(total: int, count: int, generator: np.random.Generator) -> Int64[np.ndarray, "count"]:
+def segments(total: int, count: int, generator: np.random.Generator) -> Int64[np.ndarray, " count"]:
     """Return positive lengths with this sum; all compositions are equally likely."""
     inner = np.sort(generator.choice(total - 1, count - 1, replace=False)) + 1 if count > 1 else np.zeros(0, np.int64)
     return np.diff(np.concatenate([[0], inner, [total]]).astype(np.int64))

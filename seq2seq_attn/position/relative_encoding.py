@@ -30,7 +30,7 @@ class RelativeEncoding(nn.Module, ABC):
     adds_context: bool = False
 
     def rotate(
-        self, x: Float[Tensor, "batch heads length width"], position: Int[Tensor, "length"]
+        self, x: Float[Tensor, "batch heads length width"], position: Int[Tensor, " length"]
     ) -> Float[Tensor, "batch heads length width"]:
         """Return rotated queries or keys; this happens when they are prepared, so a cache contains rotated keys."""
         return x

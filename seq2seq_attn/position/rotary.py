@@ -55,7 +55,7 @@ class Rotation(RelativeEncoding):
         self.register_buffer("pair", torch.arange(head_dim // 2), persistent=False)
 
     def rotate(
-        self, x: Float[Tensor, "batch heads length width"], position: Int[Tensor, "length"]
+        self, x: Float[Tensor, "batch heads length width"], position: Int[Tensor, " length"]
     ) -> Float[Tensor, "batch heads length width"]:
         wide = at_least_float32(x)
         frequency = self.base ** (self.pair.to(wide.dtype) * (-2 / x.shape[-1]))

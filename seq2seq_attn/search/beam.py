@@ -176,7 +176,7 @@ class BeamSearch(Search):
 
 def coverage_penalty(
     attention_received: Float[Tensor, "hypotheses source"], mask: Bool[Tensor, "hypotheses source"], beta: int | float
-) -> Float[Tensor, "hypotheses"]:
+) -> Float[Tensor, " hypotheses"]:
     """Return beta * sum over the source of log(min(attention received, 1)). Wu et al. 2016, eq. 14.
 
     It is 0 if every source token, the end token included, receives at least one token's worth of attention.

@@ -52,7 +52,7 @@ def best_tokens(
     return values[:, :count], token_ids[:, :count]
 
 
-def likeliest_token(log_probs: Float[Tensor, "rows vocabulary"]) -> tuple[Float[Tensor, "rows"], Int[Tensor, "rows"]]:
+def likeliest_token(log_probs: Float[Tensor, "rows vocabulary"]) -> tuple[Float[Tensor, " rows"], Int[Tensor, " rows"]]:
     """Return what `max` would for rows without NaN, ties to the lower id.
 
     The maximum is in the first chunk with the largest maximum.

@@ -49,7 +49,7 @@ class Constraints:
         self,
         log_probs: Float[Tensor, "rows vocabulary"],
         tokens: Int[Tensor, "rows tokens"],
-        sentences: Int[Tensor, "rows"],
+        sentences: Int[Tensor, " rows"],
     ) -> Float[Tensor, "rows vocabulary"]:
         """Set the log-probability of each forbidden token to -inf, in place; at least one token stays allowed.
 
@@ -86,9 +86,9 @@ def forbid_repetition(log_probs: Float[Tensor, "rows vocabulary"], tokens: Int[T
 
 def allow_only(
     log_probs: Float[Tensor, "rows vocabulary"],
-    where: Bool[Tensor, "rows"],
+    where: Bool[Tensor, " rows"],
     token_id: Tensor | int,
-    value: Float[Tensor, "rows"],
+    value: Float[Tensor, " rows"],
 ) -> None:
     """In the rows `where`, set all tokens to -inf, in place, except `token_id`, which gets `value`."""
     (rows,) = where.nonzero(as_tuple=True)

@@ -121,7 +121,7 @@ class DiverseBeamSearch(Search):
             len(source) * self.num_groups, num_best=share, max_finished=float(max_finished), device=source.device
         )
 
-    def _group_rows(self, sentences: Int[Tensor, "sentences"]) -> Int[Tensor, "groups"]:
+    def _group_rows(self, sentences: Int[Tensor, " sentences"]) -> Int[Tensor, " groups"]:
         """Return the rows, in the record of finished hypotheses, of the groups of these sentences."""
         offsets = torch.arange(self.num_groups, device=sentences.device)
         return (sentences[:, None] * self.num_groups + offsets).flatten()
@@ -140,7 +140,7 @@ class DiverseBeamSearch(Search):
         self,
         log_probs: Float[Tensor, "rows vocabulary"],
         totals: Float[Tensor, "sentences width"],
-        free: Bool[Tensor, "sentences"],
+        free: Bool[Tensor, " sentences"],
         eos_id: int,
     ) -> Candidates:
         """Return the candidates of each group, chosen one group after another.
@@ -192,7 +192,7 @@ class DiverseBeamSearch(Search):
         hypotheses = map(Hypothesis, beam.tokens[rows, 1:].tolist(), unpenalised[group, rank].tolist(), scores.tolist())
         finished.add(groups[group].tolist(), list(hypotheses))
 
-    def _join_groups(self, active: Candidates, settled: Bool[Tensor, "groups"], beam: Hypotheses) -> Candidates:
+    def _join_groups(self, active: Candidates, settled: Bool[Tensor, " groups"], beam: Hypotheses) -> Candidates:
         """Join the candidates of the groups of each sentence, with -inf for those of settled groups."""
         totals = active.totals.masked_fill(settled[:, None], -torch.inf)
         first = torch.arange(0, beam.width, beam.width // self.num_groups, device=totals.device)

@@ -48,8 +48,8 @@ class Finished:
         return best[-1].score if len(best) == self.num_best else -math.inf
 
     def settled(
-        self, sentences: Int[Tensor, "sentences"], bound: Float[Tensor, "sentences"]
-    ) -> Bool[Tensor, "sentences"]:
+        self, sentences: Int[Tensor, " sentences"], bound: Float[Tensor, " sentences"]
+    ) -> Bool[Tensor, " sentences"]:
         """Return which sentences are settled: no unfinished hypothesis can still change their best ones.
 
         Args:

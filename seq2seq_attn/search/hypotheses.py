@@ -25,7 +25,7 @@ class Hypotheses:
         state: the decoder's state after the tokens before the last.
     """
 
-    sentences: Int[Tensor, "sentences"]
+    sentences: Int[Tensor, " sentences"]
     totals: Float[Tensor, "sentences width"]
     tokens: Int[Tensor, "rows tokens"]
     attention_received: Float[Tensor, "rows source"] | None
@@ -35,7 +35,7 @@ class Hypotheses:
     def width(self) -> int:
         return self.totals.shape[1]
 
-    def continued(self, candidates: Candidates, remaining: Int[Tensor, "remaining"]) -> Hypotheses:
+    def continued(self, candidates: Candidates, remaining: Int[Tensor, " remaining"]) -> Hypotheses:
         """Return the hypotheses that the candidates make of the sentences `remaining`."""
         totals, parents, token_ids = (x[remaining] for x in candidates)
         rows = (remaining[:, None] * self.width + parents).flatten()

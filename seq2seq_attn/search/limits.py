@@ -15,8 +15,8 @@ from seq2seq_attn.errors import UserError
 class Lengths(NamedTuple):
     """Least and greatest number of tokens of each translation, without the end token."""
 
-    least: Int[Tensor, "batch"]
-    most: Int[Tensor, "batch"]
+    least: Int[Tensor, " batch"]
+    most: Int[Tensor, " batch"]
 
 
 @final

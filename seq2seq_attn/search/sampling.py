@@ -98,7 +98,7 @@ class SamplingSearch(Search):
         drawn = [uniform(self.seed, row, number, steps) for row in read for number in range(self.num_samples)]
         return torch.from_numpy(np.stack(drawn))
 
-    def _draw(self, log_probs: Tensor, uniforms: Float64[Tensor, "rows"]) -> Int[Tensor, "rows 1"]:
+    def _draw(self, log_probs: Tensor, uniforms: Float64[Tensor, " rows"]) -> Int[Tensor, "rows 1"]:
         """Draw tokens by inverting their cumulative distribution in the order of ids."""
         mass = (log_probs - log_probs.amax(-1, keepdim=True)).div_(self.temperature).exp_()
         mass = only_likeliest(mass, self.top_k, self.top_p)
@@ -120,7 +120,7 @@ def check_settings(num_samples: int, temperature: float, top_k: int, top_p: floa
         )
 
 
-def uniform(seed: int, token_ids: Sequence[int], number: int, steps: int) -> Float64[np.ndarray, "steps"]:
+def uniform(seed: int, token_ids: Sequence[int], number: int, steps: int) -> Float64[np.ndarray, " steps"]:
     """Return numbers in (0, 1] for one sample, from a counter-based generator: step t's does not depend on `steps`."""
     digest = hashlib.sha256(" ".join(map(str, [seed, *token_ids])).encode()).digest()
     generator = np.random.Philox(key=np.frombuffer(digest[:16], "<u8"), counter=[0, 0, 0, number])
@@ -161,7 +161,7 @@ def nucleus(
 
 
 def ranked(
-    token_ids: Int[Tensor, "rows steps"], totals: Float64[Tensor, "rows"], num_samples: int, eos_id: int
+    token_ids: Int[Tensor, "rows steps"], totals: Float64[Tensor, " rows"], num_samples: int, eos_id: int
 ) -> list[list[Hypothesis]]:
     """Return the samples of each sentence, best first; ties go to the one drawn first."""
     drawn = [

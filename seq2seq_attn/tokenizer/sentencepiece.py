@@ -19,6 +19,7 @@ from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
 from seq2seq_attn.tokenizer.sentencepiece_model import (
     MODEL_TYPES,
     SPECIALS,
+    lack_for_sampling,
     load_model,
     read_model,
     sentinels,
@@ -72,6 +73,7 @@ class SentencePieceTokenizer:
     ) -> None:
         check_settings(model_type, vocab_size, sampling_alpha, min_count)
         self.model_type, self.vocab_size, self.joint = model_type, vocab_size, joint
+        self.target_model_type = model_type  # given models may have two
         self.sampling_alpha, self.split_by_unicode_script = float(sampling_alpha), split_by_unicode_script
         self.cache_dir = None if cache_dir is None else given_path(cache_dir, "tokenizer.cache_dir") / "tokenizer"
         self.input_sentence_size = input_sentence_size
@@ -176,6 +178,7 @@ class SentencePieceTokenizer:
         source = as_tensor(self.source_model)
         return {
             "model_type": self.model_type,
+            "target_model_type": self.target_model_type,
             "vocab_size": self.vocab_size,
             "joint": self.joint,
             "sampling_alpha": self.sampling_alpha,
@@ -188,6 +191,7 @@ class SentencePieceTokenizer:
         """Return the trained tokenizer whose state this is."""
         settings = {name: state[name] for name in ("model_type", "vocab_size", "joint", "sampling_alpha")}
         tokenizer = cls(**settings, cache_dir=None)
+        tokenizer.target_model_type = state.get("target_model_type", tokenizer.model_type)
         source = load_model(state["source_model"].numpy().tobytes())
         target = source if tokenizer.joint else load_model(state["target_model"].numpy().tobytes())
         tokenizer._set_models(source, target)
@@ -197,9 +201,15 @@ class SentencePieceTokenizer:
         """Load the given models, with the special tokens at the ids that they have here."""
         contents, types = zip(*(read_model(given_path(file, "tokenizer.model")) for file in self.files), strict=True)
         models = [load_model(content) for content in contents]
-        self.joint, self.model_type, self.vocab_size = len(models) == 1, types[0], models[0].get_piece_size()
-        for model_type in types:
+        self.joint, self.vocab_size = len(models) == 1, models[0].get_piece_size()
+        self.model_type, self.target_model_type = types[0], types[-1]
+        for file, model_type, content in zip(self.files, types, contents, strict=True):
             check_settings(model_type, self.vocab_size, self.sampling_alpha)
+            if self.sampling_alpha > 0.0 and (lack := lack_for_sampling(content)):
+                raise UserError(
+                    f"tokenizer.sampling_alpha={self.sampling_alpha} cannot draw segmentations of a model that {lack}, "
+                    f"as {file}; use tokenizer.sampling_alpha=0"
+                )
         if self.sampling_alpha > 0.0 and len(set(types)) > 1:
             raise UserError(
                 f"tokenizer.sampling_alpha={self.sampling_alpha} needs models of one type, and tokenizer.model= names "

@@ -53,7 +53,8 @@ def train_model(
             pass  # damaged: train again and replace it
     if min_count > 1:  # the trainer takes the most frequent words
         frequent = num_frequent_words(sentences, min_count, language)
-        vocab_size = min(frequent, MOST_AUTO[model_type] if vocab_size == "auto" else vocab_size)
+        most = MOST_AUTO[model_type] + num_sentinels if vocab_size == "auto" else vocab_size
+        vocab_size = min(frequent + num_sentinels, most)
     if vocab_size == "auto":
         model = fit_auto(sentences, model_type, split_by_unicode_script, language, num_sentinels)
     else:
@@ -110,6 +111,21 @@ def read_model(file: Path) -> tuple[bytes, str]:
     return model.SerializeToString(), type(spec).ModelType.Name(spec.model_type).lower()
 
 
+def lack_for_sampling(content: bytes) -> str | None:
+    """Return why segmentations of a model are not those of single words, as SegmentationSampler draws them, or None."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto.FromString(content)  # type: ignore[attr-defined]
+    if not model.normalizer_spec.add_dummy_prefix or model.trainer_spec.treat_whitespace_as_suffix:
+        return "puts no mark before the first word"
+    is_bpe = model.trainer_spec.model_type == model.trainer_spec.BPE  # whose merges are drawn here
+    if is_bpe and model.trainer_spec.byte_fallback:
+        return "writes unknown characters as bytes"
+    if is_bpe and any(piece.type == model.SentencePiece.USER_DEFINED for piece in model.pieces):
+        return "has user-defined symbols"
+    return None
+
+
 def fit(
     sentences: list[str], model_type: str, vocab_size: int, split: bool, language: str, num_sentinels: int = 0
 ) -> bytes:
@@ -119,6 +135,11 @@ def fit(
         UserError: if the text has too few tokens, or more characters than the vocabulary has tokens.
     """
     check_text(sentences, language)
+    if vocab_size <= len(SPECIALS) + num_sentinels:
+        raise UserError(
+            f"tokenizer.vocab_size={vocab_size} has no place for tokens of {language} beside the {num_sentinels} "
+            f"sentinels and {len(SPECIALS)} special tokens; use a larger one"
+        )
     try:
         return run_trainer(sentences, model_type, vocab_size, split, num_sentinels)
     except RuntimeError as error:

@@ -31,8 +31,8 @@ class Loss(NamedTuple):
 
     smoothed: Float[Tensor, ""]
     nll: Float[Tensor, ""]
-    token_nll: Float[Tensor, "tokens"]
-    loss_by_token: Float[Tensor, "tokens"]
+    token_nll: Float[Tensor, " tokens"]
+    loss_by_token: Float[Tensor, " tokens"]
     tokens: int
     correct: Int[Tensor, ""] | None = None
 
@@ -40,8 +40,8 @@ class Loss(NamedTuple):
 def label_smoothed_cross_entropy(
     hidden: Float[Tensor, "tokens dim"],
     weight: Float[Tensor, "vocabulary dim"],
-    bias: Float[Tensor, "vocabulary"],
-    target: Int[Tensor, "tokens"],
+    bias: Float[Tensor, " vocabulary"],
+    target: Int[Tensor, " tokens"],
     smoothing: float,
     *,
     count_correct: bool = False,

@@ -21,8 +21,8 @@ def twice(batch: Batch) -> Batch:
 def r_drop_cross_entropy(
     hidden: Float[Tensor, "tokens_twice dim"],
     weight: Float[Tensor, "vocabulary dim"],
-    bias: Float[Tensor, "vocabulary"],
-    target: Int[Tensor, "tokens_twice"],
+    bias: Float[Tensor, " vocabulary"],
+    target: Int[Tensor, " tokens_twice"],
     smoothing: float,
     alpha: float,
 ) -> Loss:
@@ -83,7 +83,7 @@ class ChunkedRDrop(GradientTakenForward):
 
 def symmetric_divergence(
     log_p: Float[Tensor, "rows vocabulary"], log_q: Float[Tensor, "rows vocabulary"]
-) -> tuple[Float[Tensor, "rows"], list[Float[Tensor, "rows vocabulary"]]]:
+) -> tuple[Float[Tensor, " rows"], list[Float[Tensor, "rows vocabulary"]]]:
     """Return KL(p, q) + KL(q, p) of each row, in nats, and its gradients by the logits of p and of q."""
     p, q, ratio = log_p.exp(), log_q.exp(), log_p - log_q
     forward, backward = (p * ratio).sum(-1, keepdim=True), -(q * ratio).sum(-1, keepdim=True)

@@ -37,10 +37,10 @@ class Reinforce(nn.Module):
 
     def forward(
         self,
-        reward: Float[Tensor, "batch"],
-        tokens: Int[Tensor, "batch"],
-        log_prob: Float[Tensor, "batch"],
-        entropy: Float[Tensor, "batch"],
+        reward: Float[Tensor, " batch"],
+        tokens: Int[Tensor, " batch"],
+        log_prob: Float[Tensor, " batch"],
+        entropy: Float[Tensor, " batch"],
     ) -> Float[Tensor, ""]:
         """Return the term to add to the summed loss; in training mode, add the batch to the running mean.
 
@@ -57,14 +57,14 @@ class Reinforce(nn.Module):
             self._update(reward, tokens)
         return -(advantage * log_prob + entropy).sum()
 
-    def _update(self, reward: Float[Tensor, "batch"], tokens: Int[Tensor, "batch"]) -> None:
+    def _update(self, reward: Float[Tensor, " batch"], tokens: Int[Tensor, " batch"]) -> None:
         sums = torch.stack([of.sum().to(self.running_reward.dtype) for of in (reward, tokens)])
         for running, total in zip((self.running_reward, self.running_tokens), sum_over_ranks(sums), strict=True):
             running.lerp_(total, 1 - self.momentum)
 
 
 def drawn_loss(
-    reinforce: Reinforce, batch: Batch, loss_by_token: Float[Tensor, "tokens"], decoded: Decoded
+    reinforce: Reinforce, batch: Batch, loss_by_token: Float[Tensor, " tokens"], decoded: Decoded
 ) -> Float[Tensor, ""] | None:
     """Return the term of a batch that a model has read; None: nothing was drawn.
 
@@ -84,7 +84,7 @@ def drawn_loss(
 
 def sum_by_sentence(
     batch: Batch, target: Float[Tensor, "batch target"] | None, source: Float[Tensor, "batch source"] | None
-) -> Float[Tensor, "batch"] | None:
+) -> Float[Tensor, " batch"] | None:
     """Return the sums over the real positions of both sides; None where neither has any."""
     sides = [(target, batch.target_mask), (source, batch.source_mask)]
     sums = [(x * mask).sum(1) for x, mask in sides if x is not None]

@@ -26,7 +26,7 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 log = logging.getLogger(__name__)
 
 WORD_START = "▁"
-Vectors = dict[bytes, Float32[np.ndarray, "dim"]]
+Vectors = dict[bytes, Float32[np.ndarray, " dim"]]
 
 
 def copy_word_vectors(model: EncoderDecoder, tokenizer: SentencePieceTokenizer, options: dict[str, Any]) -> None:
@@ -101,7 +101,7 @@ def read_vectors(file: Path, wanted: set[bytes], dim: int) -> Vectors:
     return vectors
 
 
-def vector_of(values: bytes, file: Path, number: int) -> Float32[np.ndarray, "dim"]:
+def vector_of(values: bytes, file: Path, number: int) -> Float32[np.ndarray, " dim"]:
     try:
         vector = np.array(values.split(b" "), dtype=np.float32)
     except ValueError as error:

@@ -20,6 +20,7 @@ from training.test_tables import TINY, write_captions
 from scripts.benchmarks import home_runs, home_tables
 from scripts.benchmarks import homes as script
 from scripts.benchmarks.home_runs import HOMES, Job
+from seq2seq_attn.alignment.gold import AlignedPair
 
 RESULTS = {"test/loss": 2.5, "test/bleu_signature": "nrefs:1", "test/chrf_signature": "nrefs:1|nc:6"}
 FEW = ("bahdanau", "hard", "none", "luong_dot", "multihead", "sparse")

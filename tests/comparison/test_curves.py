@@ -22,9 +22,9 @@ def test_points_are_validations_after_their_updates_by_the_name_given(tmp_path: 
     script.main([str(first), f"second={second}", "--output", str(tmp_path / "made" / "both.png")])
     assert (tmp_path / "made" / "both.tsv").read_text(encoding="utf-8").splitlines() == [
         "run\tupdates\tval/bleu",
-        "1\t10\t20.000",
-        "1\t20\t60.000",
-        "second\t5\t5.500",
+        "1\t10\t20",
+        "1\t20\t60",
+        "second\t5\t5.5",
     ]
     with Image.open(tmp_path / "made" / "both.png") as picture:
         assert len(picture.convert("RGB").getcolors(1 << 24)) > 2

@@ -12,6 +12,7 @@ from comparison.made_runs import bleu_of, only_group, spoilt, write_run
 
 from seq2seq_attn.comparison import read
 from seq2seq_attn.comparison import runs as script
+from seq2seq_attn.comparison.maps import best_maps
 from seq2seq_attn.errors import UserError
 
 
@@ -93,6 +94,40 @@ def test_what_is_left_out_is_told_on_the_page_in_the_table_and_on_the_screen(
     assert f"left out: runs/1: {reason}\n" in capsys.readouterr().err
     assert f"\n- runs/1: {reason}\n" in output.with_suffix(".md").read_text(encoding="utf-8")
     assert f"<b>runs/1</b>: {reason}</li>" in output.read_text(encoding="utf-8")
+
+
+def test_a_page_of_the_users_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))
+    page = tmp_path / "page.html"
+    typed = [str(tmp_path / "runs"), "--output", str(page), "--resamples", "50"]
+    script.main(typed)
+    script.main(typed)  # its own
+    page.write_text("<p>mine</p>", encoding="utf-8")
+    with pytest.raises(SystemExit, match="2"):
+        script.main(typed)
+    assert page.read_text(encoding="utf-8") == "<p>mine</p>"
+    assert f"{page} is there already and no page of compare runs; give another --output" in capsys.readouterr().err
+
+
+def test_a_run_behind_a_link_is_found_once_and_a_link_around_itself_ends(tmp_path: Path) -> None:
+    write_run(tmp_path / "elsewhere" / "a", "sparse", spoilt(4))
+    write_run(tmp_path / "runs" / "b", "local", spoilt(4))
+    (tmp_path / "runs" / "a").symlink_to(tmp_path / "elsewhere" / "a")
+    (tmp_path / "runs" / "again").symlink_to(tmp_path / "runs" / "b")
+    (tmp_path / "runs" / "c").mkdir()
+    (tmp_path / "runs" / "c" / "around").symlink_to(tmp_path / "runs")
+    runs, left_out = read.read_runs([tmp_path / "runs"])
+    assert sorted(run.name for run in runs) in (["runs/a", "runs/again"], ["runs/a", "runs/b"])
+    assert not left_out
+
+
+def test_files_beside_the_folders_of_maps_are_not_maps(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))
+    (run / "attention_maps" / "step_000050.old").mkdir(parents=True)
+    (run / "attention_maps" / "step_000060.zip").touch()
+    (run / "attention_maps" / "step_000070").touch()
+    ([found], _) = read.read_runs([run])
+    assert best_maps(found) is None
 
 
 def test_a_job_that_never_began_is_named(sweep: Path) -> None:

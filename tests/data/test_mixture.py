@@ -147,6 +147,10 @@ def test_what_is_not_a_mixture_is_one_sentence(corpora: Any, tmp_path: Path) -> 
         "data.corpora: a has the key val; a corpus takes train, path, name, split, source_column, target_column"
     )
     assert refused({"a": {}}).startswith("data.corpora: a needs train: FILE, or path: FOLDER of a data set")
+    (tmp_path / "twice.yaml").write_text("a: {train: x.tsv}\nb: {train: y.tsv}\na: {train: z.tsv}\n")
+    assert "twice.yaml cannot be read (the key a is given twice, again in line 3); " in refused(
+        str(tmp_path / "twice.yaml")
+    )
     assert refused({"a": {"train": 3}}) == "data.corpora: a has train: 3, which is no file, or list of files"
     assert "a has train: [], which" in refused({"a": {"train": []}})
     assert "a has path: null, which is no folder" in refused({"a": {"path": None}})

@@ -201,6 +201,24 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     )
 
 
+def test_sides_are_paired_by_what_their_wildcards_stand_for(tmp_path: Path) -> None:
+    """By their names, news.en comes before news.extra.en, but news.fr after news.extra.fr."""
+    for name, pairs in (("news", PAIRS[:15]), ("news.extra", PAIRS[15:])):
+        for side, language in enumerate(("en", "fr")):
+            write(tmp_path / f"{name}.{language}", [f"{pair[side]}" for pair in pairs])
+    sides = [str(tmp_path / "n?ws*.en"), str(tmp_path / "[n]ews*.fr")]
+    with pytest.raises(UserError, match=r"news\S*\.(en|fr) has no partner among .*; the wildcards of both sides"):
+        parallel(sides)
+    corpus = parallel([str(tmp_path / "n?ws*.en"), str(tmp_path / "n?ws*.fr")])
+    found = [zip(split.sources, split.targets, strict=True) for split in corpus.splits.values()]
+    assert sorted(pair for pairs in found for pair in pairs) == sorted(PAIRS)
+    (tmp_path / "news.extra.fr").rename(tmp_path / "news.other.fr")
+    assert message_of(lambda: parallel([str(tmp_path / "*.en"), str(tmp_path / "*.fr")])) == (
+        f"data.train: {tmp_path / 'news.extra.en'} has no partner among {tmp_path / '*.fr'}; the wildcards of both "
+        "sides stand for the same text, as in [en/*.en,fr/*.fr]"
+    )
+
+
 @pytest.mark.parametrize("given", ["val", "test"])
 def test_a_split_that_is_not_given_is_held_out_of_train(given: str, tmp_path: Path) -> None:
     """A source of the given split is not held out for the other split."""

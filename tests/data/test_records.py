@@ -187,6 +187,14 @@ def test_zst_and_gz_hold_what_the_plain_file_holds(tmp_path: Path) -> None:
     assert read(packed) == read(plain)
 
 
+def test_one_json_field_for_both_sides_is_refused(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "a.jsonl", '{"en": "a", "fr": "b"}')
+    assert refused(file, "fr", None) == (
+        "a.jsonl: source and target are both the field fr (fields: en, fr); set data.source_column and "
+        "data.target_column to two of them"
+    )
+
+
 def test_fields_inside_of_fields_are_found_and_named(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "a.jsonl", *map(json.dumps, NESTED))
     origins = ("field translation.en", "field translation.fr")

@@ -48,3 +48,12 @@ def test_no_file_and_a_file_that_is_not_there_are_refused_with_the_way_out(files
         load(files)
     with pytest.raises(UserError, match=r"none\.txt"):
         load(files, f"data.train={files / 'none.txt'}")
+
+
+def test_json_lines_of_one_field_are_read_once_and_those_of_two_on_both_sides(tmp_path: Path) -> None:
+    (tmp_path / "one.jsonl").write_text("".join(f'{{"text": "line {n}"}}\n' for n in range(30)), "utf-8")
+    (tmp_path / "two.jsonl").write_text('{"en": "one", "fr": "un"}\n', "utf-8")
+    corpus = load(tmp_path, f"data.train={tmp_path / 'one.jsonl'}", "data.val_sentences=3")
+    assert corpus.report.counts["all: pairs read"] == 30
+    both = load(tmp_path, f"data.train=[{tmp_path / 'one.jsonl'},{tmp_path / 'two.jsonl'}]", "data.val_sentences=3")
+    assert both.report.counts["all: pairs read"] == 32

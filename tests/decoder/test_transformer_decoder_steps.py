@@ -53,7 +53,7 @@ def test_step_by_step_or_chunk_by_chunk_equals_all_at_once(
 class Aligned(Pattern):
     """A pattern in which each query attends to the key at its own position, if there is one."""
 
-    def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "batch target source"]:
+    def allowed(self, centre: Tensor, key_position: Int[Tensor, " source"]) -> Bool[Tensor, "batch target source"]:
         return centre[..., None] == key_position
 
 

@@ -193,6 +193,13 @@ def test_a_pair_too_long_for_the_model_is_named_and_not_cut(checkpoints: dict[st
         evaluate(config(str(checkpoints["transformer"]), tmp_path, f"score={file}"))
 
 
+def test_a_file_of_pairs_is_not_replaced_by_their_scores(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    pairs = write(tmp_path / "scores.tsv", ["a cat\tun chat"])
+    with pytest.raises(UserError, match=r"^score and paths\.run_dir are one file, .*scores\.tsv; give each its own"):
+        evaluate(config(str(checkpoints["rnn"]), tmp_path, f"score={pairs}"))
+    assert pairs.read_text() == "a cat\tun chat\n"
+
+
 def test_files_that_are_not_in_step_or_not_two_or_not_there_are_refused(
     checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
+from seq2seq_attn.alignment.forced_attention import marked_source_words, marked_words
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer import sentencepiece as tokenizer_module
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer, sample
@@ -277,9 +278,8 @@ def write_model(file: Path, **settings: Any) -> sentencepiece.SentencePieceProce
     sentencepiece.SentencePieceTrainer.train(
         input=str(file.parent / "private.txt"),
         model_prefix=str(file.with_suffix("")),
-        vocab_size=80,
         minloglevel=9,
-        **settings,
+        **({"vocab_size": 80} | settings),
     )
     return sentencepiece.SentencePieceProcessor(model_file=str(file))
 
@@ -374,3 +374,49 @@ def test_a_cached_model_is_of_one_number_of_sentinels_and_one_least_count() -> N
 
     keys = [key(), key(min_count=32), key(num_sentinels=32), key(min_count=32, num_sentinels=32)]
     assert len(set(keys)) == 4
+
+
+@pytest.mark.parametrize("vocab_size", ["auto", 60])
+def test_sentinels_take_no_place_of_words_that_are_frequent_enough(vocab_size):
+    words = [f"w{number}" for number in range(30)]
+    tokenizer = SentencePieceTokenizer("word", vocab_size, True, 0.0, None, min_count=2, num_sentinels=10)
+    tokenizer.train([], [" ".join(words)] * 3)
+    assert tokenizer.target_vocab_size == 4 + 10 + 30
+    assert tokenizer.unk_id not in {i for row in tokenizer.encode_target(words) for i in row}
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe", "char", "word"])
+def test_a_vocabulary_of_sentinels_alone_is_refused(model_type):
+    tokenizer = SentencePieceTokenizer(model_type, 36, True, 0.0, None, num_sentinels=32)
+    with pytest.raises(UserError, match=r"^tokenizer.vocab_size=36 has no place for tokens of the text beside the 32"):
+        tokenizer.train([], TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("options", "lack"),
+    [
+        ({"model_type": "unigram", "add_dummy_prefix": False}, "puts no mark before the first word"),
+        ({"model_type": "bpe", "byte_fallback": True, "vocab_size": 330}, "writes unknown characters as bytes"),
+        ({"model_type": "bpe", "user_defined_symbols": ["<2fr>"]}, "has user-defined symbols"),
+    ],
+)
+def test_sampling_is_refused_for_a_model_whose_segmentations_it_would_not_draw(options, lack, tmp_path):
+    file = str(tmp_path / "m.model")
+    write_model(tmp_path / "m.model", **options)
+    given_tokenizer(file)
+    with pytest.raises(
+        UserError, match=rf"cannot draw segmentations of a model that {lack}, as .*m\.model; use tokeni"
+    ):
+        given_tokenizer(file, 0.1)
+
+
+def test_two_given_models_keep_their_two_types(tmp_path):
+    for kind in ("bpe", "word"):
+        write_model(tmp_path / f"{kind}.model", model_type=kind, hard_vocab_limit=False)
+    tokenizer = given_tokenizer([str(tmp_path / "bpe.model"), str(tmp_path / "word.model")])
+    for one in (tokenizer, SentencePieceTokenizer.from_state(tokenizer.get_state())):
+        assert (one.model_type, one.target_model_type) == ("bpe", "word")
+        (ids,) = one.encode_target(["the unheard cat"])
+        assert marked_words(one, one.target_tokens(ids)) == ["▁the", "▁<unk>", "▁cat"]
+        (ids,) = one.encode_source(["the 北 cat"])
+        assert "▁<unk>" not in marked_source_words(one, one.source_tokens(ids))

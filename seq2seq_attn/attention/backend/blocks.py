@@ -203,7 +203,7 @@ def to_rows(x: Tensor, group: Sequence[AnyBlock], rows: int) -> Tensor:
     return F.pad(x, (0, 0, 0, 1)).index_select(2, order)
 
 
-def row_positions(group: Sequence[AnyBlock], device: torch.device) -> Int[Tensor, "rows"]:
+def row_positions(group: Sequence[AnyBlock], device: torch.device) -> Int[Tensor, " rows"]:
     return torch.cat([block.row_positions(device).flatten() for block in group])
 
 

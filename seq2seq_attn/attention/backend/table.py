@@ -64,7 +64,7 @@ class Group(NamedTuple):
     sentences: list[int] | slice
     rows: int
     keys: int
-    visible: Bool[Tensor, "keys"] | None
+    visible: Bool[Tensor, " keys"] | None
     values: Float[Tensor, "heads keys columns"]
 
     def covers(self, scores: Float[Tensor, "heads target source"]) -> bool:

@@ -31,7 +31,7 @@ class CosformerFeatureMap(FeatureMap):
         self.max_length = max_length
 
     def query_features(
-        self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, "target"]
+        self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, " target"]
     ) -> Float[Tensor, "batch heads target features"]:
         assert self.max_length is not None
         angle = (position.to(query.dtype) * (math.pi / 2 / self.max_length)).unsqueeze(-1)
@@ -39,6 +39,6 @@ class CosformerFeatureMap(FeatureMap):
         return torch.cat([positive * angle.cos(), positive * angle.sin()], -1)
 
     def key_features(
-        self, keys: Float[Tensor, "batch heads source width"], position: Int[Tensor, "source"]
+        self, keys: Float[Tensor, "batch heads source width"], position: Int[Tensor, " source"]
     ) -> Float[Tensor, "batch heads source features"]:
         return self.query_features(keys, position)

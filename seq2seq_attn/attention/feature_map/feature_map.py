@@ -28,13 +28,13 @@ class FeatureMap(nn.Module, ABC):
 
     @abstractmethod
     def query_features(
-        self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, "target"]
+        self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, " target"]
     ) -> Float[Tensor, "batch heads target features"]:
         """Return the features of projected queries, up to a factor for each query, which the division removes."""
 
     @abstractmethod
     def key_features(
-        self, keys: Float[Tensor, "batch heads source width"], position: Int[Tensor, "source"]
+        self, keys: Float[Tensor, "batch heads source width"], position: Int[Tensor, " source"]
     ) -> Float[Tensor, "batch heads source features"]:
         """Return the features of projected keys, up to a factor that all keys share."""
 

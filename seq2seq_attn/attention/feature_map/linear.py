@@ -21,13 +21,13 @@ class LinearFeatureMap(FeatureMap):
     """
 
     def query_features(
-        self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, "target"]
+        self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, " target"]
     ) -> Float[Tensor, "batch heads target features"]:
         features = self.key_features(query, position)
         return features / features.detach().amax(-1, keepdim=True)
 
     def key_features(
-        self, keys: Float[Tensor, "batch heads source width"], position: Int[Tensor, "source"]
+        self, keys: Float[Tensor, "batch heads source width"], position: Int[Tensor, " source"]
     ) -> Float[Tensor, "batch heads source features"]:
         # F.elu(x) + 1 would be 0 below -17 in float32
         return torch.where(keys > 0, keys + 1, keys.clamp(MIN_EXPONENT, 0.0).exp())

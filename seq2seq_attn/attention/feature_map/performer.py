@@ -49,13 +49,13 @@ class PerformerFeatureMap(FeatureMap):
         self.register_buffer("directions", directions.to(torch.get_default_dtype()))
 
     def query_features(
-        self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, "target"]
+        self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, " target"]
     ) -> Float[Tensor, "batch heads target features"]:
         exponent = (query * self.scale) @ self.directions.to(query.dtype).mT
         return (exponent - exponent.detach().amax(-1, keepdim=True)).exp()
 
     def key_features(
-        self, keys: Float[Tensor, "batch heads source width"], position: Int[Tensor, "source"]
+        self, keys: Float[Tensor, "batch heads source width"], position: Int[Tensor, " source"]
     ) -> Float[Tensor, "batch heads source features"]:
         scaled = keys * self.scale
         exponent = scaled @ self.directions.to(keys.dtype).mT - scaled.square().sum(-1, keepdim=True) / 2

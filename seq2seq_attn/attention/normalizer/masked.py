@@ -69,7 +69,7 @@ def cross_entropy(
 def masked_sink_softmax(
     scores: Float[Tensor, "*rows keys"],
     allowed: Bool[Tensor, "*#rows keys"] | None,
-    sink: Float[Tensor, "*#rows 1"] | Float[Tensor, "1"],
+    sink: Float[Tensor, "*#rows 1"] | Float[Tensor, " 1"],
 ) -> Float[Tensor, "*rows keys"]:
     """Return the softmax over the allowed keys and one more with the score `sink`, without the weight of that one."""
     wide = at_least_float32(scores)
@@ -81,7 +81,7 @@ def masked_sink_softmax(
 def sink_cross_entropy(
     scores: Float[Tensor, "*rows keys"],
     allowed: Bool[Tensor, "*#rows keys"] | None,
-    sink: Float[Tensor, "*#rows 1"] | Float[Tensor, "1"],
+    sink: Float[Tensor, "*#rows 1"] | Float[Tensor, " 1"],
     target: Float[Tensor, "*rows keys"],
 ) -> Float[Tensor, "*rows"]:
     """Return the cross-entropy of `masked_sink_softmax`: weight on the sink is lost, as the target has none there."""

@@ -44,7 +44,7 @@ class AtrousPattern(Pattern):
         return self.k, self.length_ratio
 
     def allowed(
-        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, "source"]
+        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, " source"]
     ) -> Bool[Tensor, "#batch target source"]:
         return (key_position - centre[..., None]) % self.k == 0
 

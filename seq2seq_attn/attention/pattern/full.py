@@ -17,5 +17,5 @@ class FullPattern(Pattern):
 
     sees_all: ClassVar[bool] = True
 
-    def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
+    def allowed(self, centre: Tensor, key_position: Int[Tensor, " source"]) -> Bool[Tensor, "#batch target source"]:
         return torch.ones(*centre.shape, key_position.shape[0], dtype=torch.bool, device=key_position.device)

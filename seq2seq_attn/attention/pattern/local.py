@@ -46,7 +46,7 @@ class LocalPattern(Pattern):
         return self.k, self.length_ratio
 
     def allowed(
-        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, "source"]
+        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, " source"]
     ) -> Bool[Tensor, "#batch target source"]:
         return (key_position - centre[..., None]).abs() <= self.k
 

@@ -44,7 +44,7 @@ class LocalPPattern(Pattern):
     def centre(
         self,
         query: Float[Tensor, "batch target query_dim"],
-        aligned: Int[Tensor, "target"],
+        aligned: Int[Tensor, " target"],
         end: Int[Tensor, "#batch target"],
     ) -> Float[Tensor, "batch target"]:
         logit = tanh(self.project_query(query)) @ self.vector[0]
@@ -52,7 +52,7 @@ class LocalPPattern(Pattern):
         return end * torch.sigmoid(at_least_float32(logit))
 
     def allowed(
-        self, centre: Float[Tensor, "#batch target"], key_position: Int[Tensor, "source"]
+        self, centre: Float[Tensor, "#batch target"], key_position: Int[Tensor, " source"]
     ) -> Bool[Tensor, "#batch target source"]:
         return (key_position - centre[..., None]).abs() <= self.k
 
@@ -60,7 +60,7 @@ class LocalPPattern(Pattern):
         self,
         weights: Float[Tensor, "batch heads target source"],
         centre: Float[Tensor, "#batch target"],
-        key_position: Int[Tensor, "source"],
+        key_position: Int[Tensor, " source"],
     ) -> Float[Tensor, "batch heads target source"]:
         deviations = (key_position - centre[..., None]) / (self.k / 2)  # (batch, target, source)
         return weights * torch.exp(-deviations.square() / 2).to(weights.dtype)[:, None]

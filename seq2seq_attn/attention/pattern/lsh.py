@@ -69,7 +69,7 @@ class LshPattern(Pattern):
         query: Float[Tensor, "batch heads target width"],
         keys: Float[Tensor, "batch heads source width"],
         visible: Bool[Tensor, "#batch #heads #target #source"] | None,
-        own: Int[Tensor, "target"] | None,
+        own: Int[Tensor, " target"] | None,
     ) -> Bool[Tensor, "batch heads target source"]:
         same = None
         for rotation in self.rotations:

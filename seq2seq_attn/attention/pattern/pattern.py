@@ -53,7 +53,7 @@ class Pattern(nn.Module, ABC):
     def centre(
         self,
         query: Float[Tensor, "batch target query_dim"],
-        aligned: Int[Tensor, "target"],
+        aligned: Int[Tensor, " target"],
         end: Int[Tensor, "#batch target"],
     ) -> Tensor:
         """Return the position at the centre of each query, (batch or 1, target): the aligned one, unless predicted."""
@@ -64,7 +64,7 @@ class Pattern(nn.Module, ABC):
         """What `allowed` depends on besides its arguments, so that equal patterns share a mask; None: not cached."""
         return None
 
-    def allowed(self, centre: Tensor, key_position: Int[Tensor, "source"]) -> Bool[Tensor, "#batch target source"]:
+    def allowed(self, centre: Tensor, key_position: Int[Tensor, " source"]) -> Bool[Tensor, "#batch target source"]:
         """Return which keys a query with this centre may attend to."""
         raise NotImplementedError(f"{type(self).__name__} defines no `allowed`")
 
@@ -73,7 +73,7 @@ class Pattern(nn.Module, ABC):
         query: Float[Tensor, "batch heads target width"],
         keys: Float[Tensor, "batch heads source width"],
         visible: Bool[Tensor, "#batch #heads #target #source"] | None,
-        own: Int[Tensor, "target"] | None,
+        own: Int[Tensor, " target"] | None,
     ) -> Bool[Tensor, "batch heads target source"]:
         """Return which keys each query selects. No gradient flows through the choice.
 
@@ -88,12 +88,12 @@ class Pattern(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} selects nothing by content; use `allowed`")
 
     def reweigh(
-        self, weights: Float[Tensor, "batch heads target source"], centre: Tensor, key_position: Int[Tensor, "source"]
+        self, weights: Float[Tensor, "batch heads target source"], centre: Tensor, key_position: Int[Tensor, " source"]
     ) -> Float[Tensor, "batch heads target source"]:
         """Return the weights, changed after the normalizer; a row may then sum to less than 1."""
         return weights
 
-    def window(self, position: int, source: int, causal: bool) -> slice | Int[Tensor, "keys"] | None:
+    def window(self, position: int, source: int, causal: bool) -> slice | Int[Tensor, " keys"] | None:
         """Return the positions of the keys that the query at `position` may attend to, or None: no window is known."""
         return None
 

@@ -48,12 +48,12 @@ class SparsePattern(Pattern):
         return self.k, self.length_ratio
 
     def allowed(
-        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, "source"]
+        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, " source"]
     ) -> Bool[Tensor, "#batch target source"]:
         distance = key_position - centre[..., None]
         return (distance.abs() <= self.k) | (distance % self.k == 0)
 
-    def window(self, position: int, source: int, causal: bool) -> Int[Tensor, "keys"] | None:
+    def window(self, position: int, source: int, causal: bool) -> Int[Tensor, " keys"] | None:
         centre = aligned_position(position, self.length_ratio)
         end = min(source, position + 1) if causal else source
         near = range(max(0, centre - self.k), min(end, centre + self.k + 1))

@@ -56,11 +56,11 @@ class TiledPattern(Pattern):
         """Return whether a query with this centre may attend to this key, for positions that broadcast."""
 
     def allowed(
-        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, "source"]
+        self, centre: Int[Tensor, "#batch target"], key_position: Int[Tensor, " source"]
     ) -> Bool[Tensor, "#batch target source"]:
         return self.sees(centre[..., None], key_position)
 
-    def window(self, position: int, source: int, causal: bool) -> Int[Tensor, "keys"] | None:
+    def window(self, position: int, source: int, causal: bool) -> Int[Tensor, " keys"] | None:
         keys = torch.arange(min(source, position + 1) if causal else source)
         seen = keys[self.sees(torch.tensor(aligned_position(position, self.length_ratio)), keys)]
         return seen if len(seen) > 0 else None

@@ -47,7 +47,7 @@ class TopBlocksPattern(Pattern):
         query: Float[Tensor, "batch heads target width"],
         keys: Float[Tensor, "batch heads source width"],
         visible: Bool[Tensor, "#batch #heads #target #source"] | None,
-        own: Int[Tensor, "target"] | None,
+        own: Int[Tensor, " target"] | None,
     ) -> Bool[Tensor, "batch heads target source"]:
         products = at_least_float32(query) @ at_least_float32(keys).mT  # their mean is that of query and mean key
         visible = torch.ones_like(products, dtype=torch.bool) if visible is None else visible.expand_as(products)

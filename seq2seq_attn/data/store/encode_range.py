@@ -18,7 +18,7 @@ def processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
 
 def encode_range(
     model: bytes, texts: Sequence[str], part: slice | None
-) -> tuple[Integer[np.ndarray, "tokens"], Int64[np.ndarray, "sentences"]]:
+) -> tuple[Integer[np.ndarray, " tokens"], Int64[np.ndarray, " sentences"]]:
     """Return the ids of these sentences, one after another, and their lengths."""
     encoder = processor(model)
     ids = encoder.encode(texts[part] if part is not None else texts)

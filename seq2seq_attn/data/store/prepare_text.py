@@ -144,12 +144,12 @@ def column(part: Part, name: str) -> np.ndarray:
     return read_table(part.file)[name].combine_chunks().to_numpy()
 
 
-def all_hashes(parts: list[Part]) -> UInt64[np.ndarray, "rows"]:
+def all_hashes(parts: list[Part]) -> UInt64[np.ndarray, " rows"]:
     """Return the hashes of all sources."""
     return np.concatenate([np.zeros(0, np.uint64), *(column(part, "source_hash") for part in parts)])
 
 
-def first_occurrences(parts: list[Part], folder: Path) -> list[Bool[np.ndarray, "_"]]:
+def first_occurrences(parts: list[Part], folder: Path) -> list[Bool[np.ndarray, " _"]]:
     """Return for each part which of its rows are not equal to an earlier one, by the hashes of the pairs."""
     rows = sum(part.rows for part in parts)
     new = np.ones(rows, bool)
@@ -168,7 +168,7 @@ def first_occurrences(parts: list[Part], folder: Path) -> list[Bool[np.ndarray, 
 
 def partitioned(
     parts: list[Part], starts: np.ndarray, bits: int, folder: Path
-) -> Iterator[tuple[UInt64[np.ndarray, "some"], np.ndarray]]:
+) -> Iterator[tuple[UInt64[np.ndarray, " some"], np.ndarray]]:
     """Yield hashes with the same first bits, and the rows they belong to, by way of one file for each."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{number:05d}.partition" for number in range(1 << bits)]
@@ -189,8 +189,8 @@ def partitioned(
 
 
 def choose_sources(
-    parts: list[Part], free: list[Bool[np.ndarray, "_"]], held_out: HeldOut
-) -> tuple[dict[str, UInt64[np.ndarray, "_"]], int]:
+    parts: list[Part], free: list[Bool[np.ndarray, " _"]], held_out: HeldOut
+) -> tuple[dict[str, UInt64[np.ndarray, " _"]], int]:
     """Return the hashes of the sources of each held-out set, the smallest in order, and the number of all sources.
 
     Larger numbers than those that matter are not counted.
@@ -209,10 +209,10 @@ class Block(NamedTuple):
 
     file: Path
     start: int
-    kept: Bool[np.ndarray, "rows"]
+    kept: Bool[np.ndarray, " rows"]
 
 
-def plan_shards(copies: list[tuple[Part, list[Bool[np.ndarray, "_"]]]]) -> list[list[Block]]:
+def plan_shards(copies: list[tuple[Part, list[Bool[np.ndarray, " _"]]]]) -> list[list[Block]]:
     """Spread rows over shards: in order in one, or, if there are more, blocks drawn from the whole corpus.
 
     Args:
@@ -239,8 +239,8 @@ def plan_shards(copies: list[tuple[Part, list[Bool[np.ndarray, "_"]]]]) -> list[
 
 
 def weigh(
-    parts: list[Part], kept: list[Bool[np.ndarray, "_"]], mixture: Mixture | None, counts: dict[str, int]
-) -> list[tuple[Part, list[Bool[np.ndarray, "_"]]]]:
+    parts: list[Part], kept: list[Bool[np.ndarray, " _"]], mixture: Mixture | None, counts: dict[str, int]
+) -> list[tuple[Part, list[Bool[np.ndarray, " _"]]]]:
     """Return which rows each copy of a part in an epoch has, and count the pairs of each corpus of a mixture.
 
     Raises:
@@ -314,7 +314,7 @@ def text_bytes(texts: pa.LargeStringArray) -> memoryview:
     return memoryview(data)[fences[0] : fences[1]]
 
 
-def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, "_"]], chosen: np.ndarray, file: Path) -> int:
+def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, " _"]], chosen: np.ndarray, file: Path) -> int:
     """Write one row for each chosen source, in this order, with all its translations; return the number of these."""
     versions: dict[str, list[Pair]] = {}
     by_hash: dict[int, str] = {}
@@ -438,12 +438,12 @@ def prepare_text(
 
 def hold_out(
     train: list[Part],
-    trained: list[Bool[np.ndarray, "_"]],
-    unseen: UInt64[np.ndarray, "_"],
+    trained: list[Bool[np.ndarray, " _"]],
+    unseen: UInt64[np.ndarray, " _"],
     held_out: HeldOut,
     folder: Path,
     counts: dict[str, dict[str, int]],
-) -> list[Bool[np.ndarray, "_"]]:
+) -> list[Bool[np.ndarray, " _"]]:
     """Write the held-out splits, count their pairs, and return which rows are left to train on.
 
     Args:
@@ -460,7 +460,7 @@ def hold_out(
 
 def keep_pairs(
     train: list[Part], cleaning: Cleaning, counts: dict[str, int], folder: Path
-) -> list[Bool[np.ndarray, "_"]]:
+) -> list[Bool[np.ndarray, " _"]]:
     """Return which rows of each part are trained on, were nothing held out, and count the duplicates.
 
     Raises:
@@ -525,14 +525,14 @@ def reject(folder: Path, split: str, rejected: list[tuple[str, int, str]], count
 
 
 def without(
-    parts: list[Part], kept: list[Bool[np.ndarray, "_"]], sources: UInt64[np.ndarray, "sources"]
-) -> list[Bool[np.ndarray, "_"]]:
+    parts: list[Part], kept: list[Bool[np.ndarray, " _"]], sources: UInt64[np.ndarray, " sources"]
+) -> list[Bool[np.ndarray, " _"]]:
     """Return `kept` without the rows that have one of these sources."""
     pairs = zip(parts, kept, strict=True)
     return [mask & ~np.isin(column(part, "source_hash"), sources) for part, mask in pairs]
 
 
-def num_shared(parts: list[Part], train: list[Part], trained: list[Bool[np.ndarray, "_"]]) -> int:
+def num_shared(parts: list[Part], train: list[Part], trained: list[Bool[np.ndarray, " _"]]) -> int:
     """Return how many rows have a source that is also among the trained rows."""
     ours = all_hashes(parts)
     shared = np.zeros(len(ours), bool)

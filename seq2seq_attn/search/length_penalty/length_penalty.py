@@ -12,5 +12,5 @@ class LengthPenalty(ABC):
     """A function that does not decrease with the length; a search relies on this to bound longer translations."""
 
     @abstractmethod
-    def __call__(self, length: Int[Tensor, "lengths"]) -> Float[Tensor, "lengths"]:
+    def __call__(self, length: Int[Tensor, " lengths"]) -> Float[Tensor, " lengths"]:
         """Return divisors greater than 0, in float64; `length` is in tokens, end token included, so at least 1."""

@@ -14,5 +14,5 @@ from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 class MeanPenalty(LengthPenalty):
     """The length itself."""
 
-    def __call__(self, length: Int[Tensor, "lengths"]) -> Float[Tensor, "lengths"]:
+    def __call__(self, length: Int[Tensor, " lengths"]) -> Float[Tensor, " lengths"]:
         return length.double()

@@ -30,5 +30,5 @@ class WuPenalty(LengthPenalty):
             )
         self.alpha = alpha
 
-    def __call__(self, length: Int[Tensor, "lengths"]) -> Float[Tensor, "lengths"]:
+    def __call__(self, length: Int[Tensor, " lengths"]) -> Float[Tensor, " lengths"]:
         return ((5 + length.double()) / 6) ** self.alpha

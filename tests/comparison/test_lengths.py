@@ -1,0 +1,59 @@
+"""Scores by the length of the source are those of the run's own metric and of all references."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from comparison.made_runs import REFERENCES, SOURCES, bleu_of, spoilt, write_run
+
+from seq2seq_attn.comparison import lengths as script
+from seq2seq_attn.metric.bleu import BLEU
+
+
+def say(run: Path, *lines: tuple[str, str, str]) -> None:
+    """Replace the source, reference and translation of each line of its test set."""
+    (run / "translations.references").unlink()
+    (run / "translations.tsv").write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def row_of(said: str, name: str) -> list[str]:
+    (line,) = [line for line in said.splitlines() if f" {name} " in line]
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_a_third_has_the_score_of_its_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "a", "sparse", spoilt(4))
+    write_run(tmp_path / "b", "none", spoilt(2))
+    script.main([str(tmp_path / "a"), str(tmp_path / "b")])
+    said = capsys.readouterr().out
+    rows = sorted(range(len(SOURCES)), key=lambda row: len(SOURCES[row].split()))
+    for name, every in (("sparse", 4), ("none", 2)):
+        hypotheses = spoilt(every)
+        expected = [bleu_of(hypotheses)]
+        for start, end in ((0, 8), (8, 16), (16, 25)):
+            third = rows[start:end]
+            expected.append(bleu_of([hypotheses[row] for row in third], [REFERENCES[row] for row in third]))
+        assert row_of(said, name) == [name, "bleu", *(f"{score:.1f}" for score in expected), ""]
+
+
+def test_the_metric_and_the_words_are_those_of_the_language(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    references = ["他们 在 公园 里 玩".replace(" ", ""), "猫" * 30, "一只狗在雪地里跑", "我们明天去"]
+    hypotheses = ["他们在公园玩", "猫" * 30, "一只狗在雪里跑", "我们今天去"]
+    sources = ["字" * count for count in (9, 3, 6, 12)]
+    metric = {"bleu": {"_target_": "seq2seq_attn.metric.bleu.BLEU", "lowercase": False, "tokenize": "zh"}}
+    run = write_run(tmp_path / "a", "sparse", spoilt(4), options={"metric": metric})
+    say(run, *zip(sources, references, hypotheses, strict=True))
+    script.main([str(run)])
+    scorer = BLEU(lowercase=False, tokenize="zh")
+    scorer.update(hypotheses, [[reference] for reference in references])
+    found = row_of(capsys.readouterr().out, "sparse")
+    assert found[2] == f"{scorer.compute().item():.1f}"
+    assert found[3] == "100.0"  # the shortest source
+
+
+def test_a_third_without_sentences_is_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = write_run(tmp_path / "a", "sparse", spoilt(4))
+    say(run, ("a b", "une phrase de six mots ici", "une phrase de six mots ici"))
+    script.main([str(run)])
+    assert row_of(capsys.readouterr().out, "sparse") == ["sparse", "bleu", "100.0", "", "", "100.0", ""]
