@@ -74,7 +74,7 @@ def pair_file(
             `french`, `translation.fr`) or side (`source`, `src`), and else those at `positions`.
         languages: of the source and the target.
         positions: the columns, from 0, where nothing else tells them.
-        one_side: whether a JSON field may be both sides, as of text in one language.
+        one_side: whether the sides are not told apart, so that a JSON field may be both.
 
     Raises:
         UserError: if the file cannot be read, or lacks a column.
@@ -218,10 +218,16 @@ class JsonLines(PairFile):
             raise UserError(f"{path}, line 1: {fields}; fix or remove the line")
         guessed = guess_columns(list(fields), choice.languages)
         defaults = choice.languages if guessed is None else [list(fields)[at] for at in guessed]
+        texts = [name for name in fields if not isinstance(text_of(fields, name), Reason)]
+        if choice.one_side and guessed is None and choice.languages[0] not in fields and len(texts) in (1, 2):
+            defaults = (texts[0], texts[-1])
         self.names = (str(choice.columns[0] or defaults[0]), str(choice.columns[1] or defaults[1]))
         for name, side in zip(self.names, SIDES, strict=True):
             if isinstance(reason := text_of(fields, name), Reason):
-                raise UserError(f"{path}, line 1: {reason}; set data.{side}_column to the name of the field")
+                way_out = f"set data.{side}_column to the name of the field"
+                if choice.one_side:
+                    way_out = f"leave one or two fields of text, or name one {name}"
+                raise UserError(f"{path}, line 1: {reason}; {way_out}")
         if self.names[0] == self.names[1] and not choice.one_side:
             listed = readable(", ".join(fields))
             raise UserError(

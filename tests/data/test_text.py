@@ -57,3 +57,6 @@ def test_json_lines_of_one_field_are_read_once_and_those_of_two_on_both_sides(tm
     assert corpus.report.counts["all: pairs read"] == 30
     both = load(tmp_path, f"data.train=[{tmp_path / 'one.jsonl'},{tmp_path / 'two.jsonl'}]", "data.val_sentences=3")
     assert both.report.counts["all: pairs read"] == 32
+    (tmp_path / "three.jsonl").write_text('{"a": "one", "b": "un", "c": "eins"}\n', "utf-8")
+    with pytest.raises(UserError, match=r"three.jsonl, line 1: .*; leave one or two fields of text, or name one text$"):
+        load(tmp_path, f"data.train={tmp_path / 'three.jsonl'}")
