@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +14,8 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.ft2font import FT2Font
+
+from seq2seq_attn.errors import UserError
 
 FONT = "DejaVu Sans"  # comes with Matplotlib and has the accents
 COLOURS = "magma_r"  # perceptually uniform, and darker is more in black and white too
@@ -65,6 +68,25 @@ def draw_attention(
         y = 1 - 0.5 * TITLE / height
         figure.suptitle(title, y=y, va="center", fontsize=11, fontfamily=FONT, parse_math=False)
     return figure
+
+
+def check_is_map(path_without_suffix: Path) -> None:
+    """Refuse to replace PATH.png and PATH.npz where these are files that `save_attention_map` has not written.
+
+    Raises:
+        UserError: if there is one of them that is none.
+    """
+    picture, arrays = (path_without_suffix.parent / f"{path_without_suffix.name}{end}" for end in (".png", ".npz"))
+    if not picture.exists() and not arrays.exists():
+        return
+    try:
+        with np.load(arrays, allow_pickle=False) as kept:
+            is_ours = set(kept.files) == {"weights", "source_tokens", "target_tokens"}
+    except (OSError, ValueError, EOFError, BadZipFile):
+        is_ours = False
+    if not is_ours:
+        there = picture if picture.exists() else arrays
+        raise UserError(f"{there} is there already and no map of attention; give another path for the pictures")
 
 
 def save_attention_map(

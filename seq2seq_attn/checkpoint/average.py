@@ -77,11 +77,17 @@ def validated(run: Path) -> dict[int, tuple[Path, float]]:
     for file in sorted(folder.glob("*.ckpt")):
         checkpoint = read_checkpoint(file)
         state = checkpoint.get("resume")
-        if state is not None and state["validated_step"] == checkpoint["global_step"]:
-            config = checkpoint["config"]
-            score = float(state["metrics"][config.get("monitor", "val/bleu")])
-            lower = config.get("monitor_mode") == "min"
-            scored_files.setdefault(checkpoint["global_step"], (file, -score if lower else score))
+        if state is None:
+            continue
+        try:
+            step, config = checkpoint["global_step"], checkpoint["config"]
+            if state["validated_step"] == step:
+                score = float(state["metrics"][config.get("monitor", "val/bleu")])
+                scored_files.setdefault(step, (file, -score if config.get("monitor_mode") == "min" else score))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{file} has a damaged state of its training ({error!r}); name the files to average instead"
+            ) from error
     return scored_files
 
 
@@ -117,3 +123,9 @@ def check_alike(a: Path, first: dict[str, Any], b: Path, other: dict[str, Any]) 
         raise UserError(f"{a} and {b} have different tokenizers; give checkpoints of one run")
     if first["config"]["model"] != other["config"]["model"]:
         raise UserError(f"{a} and {b} hold models of different options; give checkpoints of one run")
+    if shapes(first) != shapes(other):
+        raise UserError(f"{a} and {b} hold weights of different names or shapes; give checkpoints of one run")
+
+
+def shapes(checkpoint: dict[str, Any]) -> dict[str, torch.Size]:
+    return {name: weight.shape for name, weight in checkpoint["state_dict"].items()}

@@ -20,6 +20,7 @@ from seq2seq_attn.logger.csv_logger import CsvLogger
 
 log = logging.getLogger(__name__)
 NOTHING = {"ready": 0, "started": 0, "processed": 0, "completed": 0}
+EMA = "EMA"  # key of callback.ema.EMA among the states of callbacks
 BEGUN = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
 
 
@@ -56,6 +57,11 @@ class ExactResume(pl.Callback):
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         self._loaded = checkpoint["resume"]
+        averaged = checkpoint["callbacks"].get(EMA)
+        if averaged and not any(callback.state_key == EMA for callback in trainer.callbacks):
+            with torch.no_grad():  # the optimizer's state is that of the weights, and not of their average
+                for name, parameter in pl_module.named_parameters():
+                    parameter.copy_(averaged["raw"].get(name, parameter))
         if not is_own(trainer):  # the best files are another run's, which this one must not delete
             for callback in trainer.checkpoint_callbacks:
                 checkpoint["callbacks"].pop(callback.state_key, None)

@@ -14,7 +14,7 @@ from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.checkpoint.admitted import Trust, build
 from seq2seq_attn.checkpoint.load import read_tokenizer
 from seq2seq_attn.checkpoint.published import tokenizer_state
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.inference.engine import Engine
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.search.beam import BeamSearch
@@ -91,13 +91,18 @@ class CTranslate2Engine(Engine):
         self._suppressed = [[token] for token in banned]
         tokens = self.tokenizer.target_tokens(list(range(self.tokenizer.target_vocab_size)))
         self._ids = {token: i for i, token in enumerate(tokens)}
-        self._translator = ctranslate2.Translator(
-            str(folder),
-            device=device.type,
-            device_index=device.index or 0,
-            compute_type="float32",
-            intra_threads=num_threads or 0,
-        )
+        try:
+            self._translator = ctranslate2.Translator(
+                str(folder),
+                device=device.type,
+                device_index=device.index or 0,
+                compute_type="float32",
+                intra_threads=num_threads or 0,
+            )
+        except RuntimeError as error:
+            raise UserError(
+                f"ckpt_path={folder} cannot be loaded by CTranslate2 ({one_line(error)}); export the run again"
+            ) from error
 
     def __call__(
         self, sources: list[list[int]], search: Search, prefixes: list[list[int]] | None = None
@@ -169,6 +174,10 @@ def read_exported(folder: Path, trust: Trust = ()) -> Exported:
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
         state = tokenizer_state(settings["tokenizer"], folder)
+        config, positions = settings["config"], settings["positions"]
+        search, cleaning = config["search"], config["data"]["cleaning"]
+        if not isinstance(positions, int):
+            raise ValueError(f"positions are {positions!r}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"ckpt_path={folder} is not a folder of seq2seq-attn export ctranslate2 ({error}); write one with it, or "
@@ -178,10 +187,9 @@ def read_exported(folder: Path, trust: Trust = ()) -> Exported:
         raise UserError(
             f"{file} has format {settings.get('format')}, this version reads {FORMAT}; export the run again"
         )
-    config = settings["config"]
-    build(config["search"], "search", file, trust)
-    build(config["data"]["cleaning"], "cleaning", file, trust)
-    return Exported(read_tokenizer(state, file), config, settings["positions"])
+    build(search, "search", file, trust)
+    build(cleaning, "cleaning", file, trust)
+    return Exported(read_tokenizer(state, file), config, positions)
 
 
 def map_search(search: Search) -> MappedSearch:

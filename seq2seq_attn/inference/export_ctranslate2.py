@@ -57,6 +57,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     add_trust_option(parser)
     options = parser.parse_args(arguments)
+    if options.positions < 2:
+        parser.error(f"--positions {options.positions} leaves no place for a token and its end; give 2 or more")
     export(load(options.run, options.trust), options.folder, options.positions)
 
 

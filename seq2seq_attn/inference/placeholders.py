@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from seq2seq_attn.alignment.word_alignment import Link
 
 TAG = re.compile(r"</?[A-Za-z][^<>]*>")
-
+WORD = re.compile(r"\S+")
 NAME = re.compile(r"[\w:-]+")
 
 
@@ -42,23 +43,34 @@ def remove_placeholders(text: str) -> tuple[str, list[Placeholder]]:
 
     A line break or another tag without content (`<br>`, `<x/>`) between two letters leaves a blank.
     """
-    plain, placeholders, end = "", [], 0
+    untagged, plain, placeholders = TAG.sub("", text), "", []
+    ends_of_words = [word.end() for word in WORD.finditer(untagged)]
     matches = list(TAG.finditer(text))
     begins = pairs_of_tags([match[0] for match in matches])
+    end = num_tag_letters = num_words = word_start = 0
     for number, match in enumerate(matches):
-        plain += text[end : match.start()]
-        end = match.end()
-        rest = TAG.sub("", text[end:])
-        blank_before, blank_after = not plain or plain[-1].isspace(), not rest or rest[0].isspace()
-        closes, word, inside = match[0].startswith("</"), len(plain.split()), ""
+        piece = text[end : match.start()]
+        for found in WORD.finditer(piece):
+            if found.start() > 0 or not plain or plain[-1].isspace():
+                num_words, word_start = num_words + 1, len(plain) + found.start()
+        plain += piece
+        end, num_tag_letters = match.end(), num_tag_letters + len(match[0])
+        here = end - num_tag_letters  # in `untagged`
+        blank_before = not plain or plain[-1].isspace()
+        blank_after = here == len(untagged) or untagged[here].isspace()
+        closes, word, inside = match[0].startswith("</"), num_words, ""
         if blank_before or blank_after:
-            after = (closes or not blank_before) and bool(plain.strip()) and not (blank_before and not blank_after)
+            after = (closes or not blank_before) and num_words > 0 and not (blank_before and not blank_after)
         else:  # within a word
-            before_tag, after_tag = plain.split()[-1], rest.split()[0]
-            after = closes or (number not in begins and has_letters(before_tag))
-            inside = after_tag if after else before_tag
-            inside = "" if has_letters(inside) else inside
-            if plain[-1].isalnum() and rest[0].isalnum() and (match[0].endswith("/>") or name_of(match[0]) == "br"):
+            follows_letters = has_letters(plain, word_start, len(plain))
+            after = closes or (number not in begins and follows_letters)
+            if after:
+                stop = ends_of_words[bisect(ends_of_words, here)]
+                inside = "" if has_letters(untagged, here, stop) else untagged[here:stop]
+            elif not follows_letters:
+                inside = plain[word_start:]
+            lonely = match[0].endswith("/>") or name_of(match[0]) == "br"
+            if lonely and plain[-1].isalnum() and untagged[here].isalnum():
                 plain, inside = f"{plain} ", ""
             elif not after:
                 word -= 1
@@ -68,8 +80,8 @@ def remove_placeholders(text: str) -> tuple[str, list[Placeholder]]:
     return plain, placeholders
 
 
-def has_letters(text: str) -> bool:
-    return any(letter.isalnum() for letter in text)
+def has_letters(text: str, start: int, stop: int) -> bool:
+    return any(text[at].isalnum() for at in range(start, stop))
 
 
 def name_of(tag: str) -> str:

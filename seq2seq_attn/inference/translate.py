@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.guided import chosen_extraction
-from seq2seq_attn.alignment.word_alignment import Extraction, Link
+from seq2seq_attn.alignment.word_alignment import Extraction, Link, chosen_weights
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
@@ -64,6 +64,10 @@ def translate(config: DictConfig) -> None:
         heads = translator.guided_head
         others = "alignment_layer and alignment_head choose another"
         print(f"words are linked by {heads}, which guided alignment taught; {others}", file=sys.stderr)
+    if options["alignments"] or options["placeholders"]:
+        chosen_weights(attention("a", "a"), *heads)  # refuses what has no weights before anything is translated
+    elif options["maps"]:
+        attention("a", "a")
     extraction = chosen_extraction(options, translator.config)
     links: Callable[..., list[Link]] = partial(text_links, translator, heads=heads, extraction=extraction)
     if options["placeholders"]:

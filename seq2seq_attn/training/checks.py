@@ -45,6 +45,7 @@ def check_config(composed: DictConfig) -> None:
         check_slots(OmegaConf.to_yaml(composed.model, resolve=False), list(HydraConfig.get().overrides.task))
     check_metrics(composed.data, composed.get("metric") or {})
     check_loggers(composed.get("logger") or {})
+    check_best(composed)
     if is_one_sided(composed):
         check_one_sided(composed)
     if composed.init_from.tokenizer not in ("keep", "new"):
@@ -54,6 +55,24 @@ def check_config(composed: DictConfig) -> None:
             "init_from.run starts a new run from the weights of another, and ckpt_path continues that run with its "
             "optimizer; give one of them"
         )
+
+
+def check_best(composed: DictConfig) -> None:
+    """Refuse options with which best.ckpt, from which the test is run, would not be the best or not be there."""
+    checkpoint = (composed.get("callback") or {}).get("checkpoint")
+    if checkpoint is None or checkpoint.get("_target_") != "pytorch_lightning.callbacks.ModelCheckpoint":
+        return
+    if checkpoint.save_top_k not in (0, 1):
+        raise UserError(
+            f"callback.checkpoint.save_top_k={checkpoint.save_top_k} would write several checkpoints as best.ckpt; to "
+            "keep those of the last validations, give callback.history.save_top_k=5"
+        )
+    for option, usual in (("filename", "best"), ("dirpath", f"{composed.paths.run_dir}/checkpoints")):
+        if checkpoint[option] != usual:
+            raise UserError(
+                f"callback.checkpoint.{option}={checkpoint[option]} would hide the best checkpoint from its own test; "
+                f"leave {option} as it is, or add a ModelCheckpoint under another name"
+            )
 
 
 def check_loggers(loggers: Any) -> None:
@@ -250,7 +269,7 @@ def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
 
 def check_interval(trainer: Any, datamodule: Any) -> None:
     """Refuse more batches between validations than an epoch has, where each epoch counts anew."""
-    interval = trainer.val_check_interval
+    interval = getattr(trainer, "val_check_interval", None)  # a time has another attribute
     if not isinstance(interval, int) or trainer.check_val_every_n_epoch is None or not trainer.limit_val_batches:
         return
     datamodule.trainer = trainer
@@ -261,6 +280,23 @@ def check_interval(trainer: Any, datamodule: Any) -> None:
             f"trainer.val_check_interval={interval} is more than the {batches} batches of an epoch; give fewer, or add "
             "trainer.check_val_every_n_epoch=null, with which batches are counted through all epochs"
         )
+
+
+def check_shares(trainer: Any, datamodule: Any) -> None:
+    """Refuse a share of batches that is none of them, which Lightning finds when it reads the split."""
+    datamodule.trainer = trainer
+    for split in ("train", "val", "test"):
+        share = getattr(trainer, f"limit_{split}_batches")
+        if not isinstance(share, float) or not 0 < share < 1:
+            continue
+        loader = getattr(datamodule, f"{split}_dataloader")()
+        batches = min((len(one) for one in (loader if isinstance(loader, list) else [loader])), default=0)
+        if batches > 0 and share * batches < 1:
+            option = "overfit_batches" if trainer.overfit_batches else f"limit_{split}_batches"
+            raise UserError(
+                f"trainer.{option}={share} of {batches} batches is less than one; give {1 / batches:.2g} or more, or a "
+                "whole number of batches"
+            )
 
 
 def check_positions(model: nn.Module) -> None:

@@ -14,7 +14,7 @@ from seq2seq_attn.distributed.run_folder import announce
 from seq2seq_attn.distributed.sweep_job import sweep_job
 from seq2seq_attn.options import TRAIN, check_options
 from seq2seq_attn.training.build import build, build_trainer
-from seq2seq_attn.training.checks import check_config, check_interval, check_run
+from seq2seq_attn.training.checks import check_config, check_interval, check_run, check_shares
 from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.initialize import initialize
 from seq2seq_attn.training.monitor import choose_monitor
@@ -43,6 +43,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         announce(str(run_dir))  # the other ranks have waited for the caches to be filled
         trainer = build_trainer(module.config, run_dir)
         check_interval(trainer, datamodule)
+        check_shares(trainer, datamodule)
         trainer.callbacks.insert(0, RecordStart(run_dir))  # type: ignore[attr-defined]
         ckpt_path = None if resumed is None else resumed.file
         del resumed, parent  # their tensors

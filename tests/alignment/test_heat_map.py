@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from seq2seq_attn.alignment.heat_map import draw_attention, readable, save_attention_map
+from seq2seq_attn.alignment.heat_map import check_is_map, draw_attention, readable, save_attention_map
+from seq2seq_attn.errors import UserError
 
 SOURCE = ["▁A", "▁dog", "▁run", "s", "</s>"]
 TARGET = ["▁Un", "▁chien", "▁près", "▁d", "'", "un", "</s>"]
@@ -116,3 +118,19 @@ def test_wrong_shapes_and_names_are_refused(tmp_path):
 def test_drawing_needs_no_pyplot():
     code = "import sys, seq2seq_attn.alignment.heat_map; sys.exit('matplotlib.pyplot' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("there", ["map.npz", "map.png"])
+def test_files_that_are_no_map_are_not_replaced(there: str, tmp_path: Path) -> None:
+    check_is_map(tmp_path / "map")
+    save_attention_map(tmp_path / "map", some_weights(5, 5), SOURCE[:5], TARGET[:5])
+    check_is_map(tmp_path / "map")
+    for file in ("map.npz", "map.png"):
+        (tmp_path / file).unlink()
+    (tmp_path / there).write_bytes(b"mine")
+    with pytest.raises(UserError, match=rf"{there} is there already and no map of attention; give another path"):
+        check_is_map(tmp_path / "map")
+    (tmp_path / there).unlink()
+    np.savez(tmp_path / "map.npz", mine=np.zeros(3))
+    with pytest.raises(UserError, match=r"map.npz is there already"):
+        check_is_map(tmp_path / "map")

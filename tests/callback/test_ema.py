@@ -177,6 +177,17 @@ def test_a_run_that_was_stopped_and_resumed_has_the_same_average(
         assert all(torch.equal(states[0][part][name], tensor) for name, tensor in states[1][part].items())
 
 
+def test_a_run_that_is_resumed_without_the_average_goes_on_from_the_raw_weights(
+    averaged: Path, tmp_path: Path, pairs: list[str]
+) -> None:
+    options = [*pairs, EVERY_TWO, "trainer.max_epochs=2"]
+    with pytest.raises(KilledError):
+        run_here(tmp_path, *options, AVERAGED, "+callback.killed={_target_:small_run.Killed,hook:backward,step:9}")
+    run_here(tmp_path, "resume=auto", *options)
+    losses = [[row["train/loss"] for row in rows(folder) if row["train/loss"]] for folder in (averaged, tmp_path)]
+    assert losses[0] == losses[1]
+
+
 def test_saved_within_a_validation_the_raw_weights_are_still_the_raw_ones(tmp_path: Path) -> None:
     class Saves(pl.Callback):
         def on_validation_batch_end(self, trainer: pl.Trainer, *args: Any) -> None:

@@ -129,6 +129,21 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
         capsys, a, tmp_path / "words.ckpt", *out
     )
     assert f"{a} and {tmp_path / 'conv.ckpt'} hold models of diff" in refused(capsys, a, tmp_path / "conv.ckpt", *out)
+    short = with_bias(tmp_path / "short.ckpt", 1.0)
+    state = torch.load(short, weights_only=True)
+    state["state_dict"][BIAS] = state["state_dict"][BIAS][:1]
+    torch.save(state, short)
+    assert f"{a} and {short} hold weights of different names or shapes" in refused(capsys, a, short, *out)
+    del state["state_dict"][BIAS]
+    torch.save(state, short)
+    assert f"{a} and {short} hold weights of different names or shapes" in refused(capsys, a, short, *out)
+    for damaged in ({}, {"validated_step": 5, "metrics": {}}, 5):
+        torch.save(torch.load(a, weights_only=True) | {"global_step": 5, "resume": damaged}, run / "damaged.ckpt")
+        (tmp_path / "odd").mkdir(exist_ok=True)
+        (run / "damaged.ckpt").rename(tmp_path / "odd" / "damaged.ckpt")
+        said = refused(capsys, tmp_path / "odd", "--last", 2, *out)
+        assert "damaged.ckpt has a damaged state of its training (" in said
+        assert "name the files to average instead" in said
     assert "an average is of two files at least, all different" in refused(capsys, a, a, *out)
     assert f"--last and --best choose from one run folder, got {a}" in refused(capsys, a, "--last", 2, *out)
     few = refused(capsys, run, "--last", 3, *out)

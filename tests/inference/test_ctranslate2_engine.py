@@ -149,6 +149,15 @@ def test_a_folder_of_another_kind_or_version_is_refused(folder: str, ctranslate2
     (tmp_path / "seq2seq_attn.json").write_text(json.dumps({**settings, "format": 2}))
     with pytest.raises(UserError, match="has format 2, this version reads 1; export the run again"):
         engine_of(str(tmp_path))
+    for damaged in ({"positions": "x"}, {"config": {}}, {"config": {**settings["config"], "data": 3}}):
+        (tmp_path / "seq2seq_attn.json").write_text(json.dumps({**settings, **damaged}))
+        with pytest.raises(UserError, match=r"is not a folder of seq2seq-attn export ctranslate2"):
+            engine_of(str(tmp_path))
+    (tmp_path / "seq2seq_attn.json").write_text(json.dumps(settings))
+    (tmp_path / "model.bin").rename(tmp_path / "away")
+    with pytest.raises(UserError, match=r"cannot be loaded by CTranslate2 \(.*model.bin.*\); export the run again$"):
+        engine_of(str(tmp_path))
+    (tmp_path / "away").rename(tmp_path / "model.bin")
     settings["config"]["search"]["_target_"] = "os.system"
     (tmp_path / "seq2seq_attn.json").write_text(json.dumps(settings))
     with pytest.raises(UserError, match=r"asks for os.system, which is not a class of seq2seq_attn"):
@@ -159,7 +168,8 @@ def test_an_exported_folder_names_no_foreign_code(tmp_path: Path) -> None:
     for name in MODEL_FILES.values():
         (tmp_path / name).write_bytes(b"not read before the settings are")
     call = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}
-    settings = {"format": FORMAT, "tokenizer": {}, "config": {"search": {"limits": call}}, "positions": 7}
+    config = {"search": {"limits": call}, "data": {"cleaning": {}}}
+    settings = {"format": FORMAT, "tokenizer": {}, "config": config, "positions": 7}
     (tmp_path / SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
     with pytest.raises(UserError, match=r"asks for os.mkdir, which is not a class of seq2seq_attn for search; it was"):
         read_exported(tmp_path)

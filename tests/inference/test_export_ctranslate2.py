@@ -144,6 +144,15 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("positions", ["-1", "0", "1"])
+def test_fewer_positions_than_a_token_and_its_end_need_are_refused(
+    positions: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        script.main(["not read", str(tmp_path / "out"), "--positions", positions])
+    assert f"--positions {positions} leaves no place for a token and its end; give 2 or more" in capsys.readouterr().err
+
+
 def test_positions_are_those_of_the_table_that_has_fewest(tmp_path: Path) -> None:
     for name, overrides, positions in (
         ("learned", ("position=learned", "position.max_length=19"), 19),

@@ -6,7 +6,13 @@ from random import Random
 
 import pytest
 
-from seq2seq_attn.inference.placeholders import insert_placeholders, remove_placeholders
+from seq2seq_attn.inference.placeholders import (
+    TAG,
+    Placeholder,
+    insert_placeholders,
+    pairs_of_tags,
+    remove_placeholders,
+)
 
 SAME = [(word, word) for word in range(9)]
 BLACK_DOG = [(0, 0), (1, 2), (2, 1), (3, 3)]  # the black dog sleeps, le chien noir dort
@@ -111,3 +117,42 @@ def test_a_line_break_between_two_letters_leaves_a_blank_to_the_model() -> None:
 
 def test_signs_that_are_no_tags_stay() -> None:
     assert remove_placeholders("3 < 4 and 5 > 2") == ("3 < 4 and 5 > 2", [])
+
+
+def plainly_removed(text: str) -> tuple[str, list[Placeholder]]:
+    """Return what `remove_placeholders` does, with the text before and after each tag read anew."""
+
+    def has_letters(some: str) -> bool:
+        return any(letter.isalnum() for letter in some)
+
+    plain, placeholders, end = "", [], 0
+    matches = list(TAG.finditer(text))
+    begins = pairs_of_tags([match[0] for match in matches])
+    for number, match in enumerate(matches):
+        plain += text[end : match.start()]
+        end = match.end()
+        rest = TAG.sub("", text[end:])
+        blank_before, blank_after = not plain or plain[-1].isspace(), not rest or rest[0].isspace()
+        closes, word, inside = match[0].startswith("</"), len(plain.split()), ""
+        if blank_before or blank_after:
+            after = (closes or not blank_before) and bool(plain.strip()) and not (blank_before and not blank_after)
+        else:
+            before_tag, after_tag = plain.split()[-1], rest.split()[0]
+            after = closes or (number not in begins and has_letters(before_tag))
+            inside = after_tag if after else before_tag
+            inside = "" if has_letters(inside) else inside
+            if plain[-1].isalnum() and rest[0].isalnum() and (match[0].endswith("/>") or "br" in match[0]):
+                plain, inside = f"{plain} ", ""
+            elif not after:
+                word -= 1
+        joined = not blank_before if after else not blank_after
+        placeholders.append(Placeholder(match[0], word - after, after, joined, inside))
+    return plain + text[end:], placeholders
+
+
+def test_tags_are_found_in_one_pass_as_they_are_by_reading_all_anew() -> None:
+    parts = ["<b>", "</b>", "<x/>", "<br>", "<i>", "</i>", " ", "  ", "\u00a0", "dog", "it's", "(", ")", ".", "<", "é"]
+    random = Random(3)
+    for _ in range(5000):
+        text = "".join(random.choices(parts, k=random.randrange(12)))
+        assert remove_placeholders(text) == plainly_removed(text), text

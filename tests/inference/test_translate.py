@@ -172,6 +172,20 @@ def test_a_guided_run_aligns_by_its_guided_head_unless_another_is_chosen(
     assert "links.txt" not in (tmp_path / "published" / "config.json").read_text("utf-8")
 
 
+def test_what_has_no_weights_to_show_is_refused_before_anything_is_translated(file: Path, tmp_path: Path) -> None:
+    wanted = {
+        (f"alignments={tmp_path / 'links'}", "alignment_layer=7"): r"^alignment_layer=7 does not exist; choose from: ",
+        (f"alignments={tmp_path / 'links'}", "alignment_head=9"): r"^alignment_head=9 does not exist; choose from 0 to",
+        ("placeholders=true", "alignment_head=9"): r"^alignment_head=9 does not exist; choose from 0 to",
+    }
+    for overrides, sentence in wanted.items():
+        with pytest.raises(UserError, match=sentence):
+            run(tmp_path, file, text_of(SENTENCES), *overrides)
+    with pytest.raises(UserError, match=r"^maps, alignments and placeholders are of one model, not of an ensemble"):
+        run(tmp_path, f"[{file},{file}]", text_of(SENTENCES), f"maps={tmp_path / 'maps'}")  # type: ignore[arg-type]
+    assert not (tmp_path / "out.txt").exists()
+
+
 def test_an_alignment_is_the_mean_over_layers_and_heads_or_the_one_asked_for() -> None:
     first = np.array([[[0.9, 0.1, 0.0], [0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
     second = np.array([[[0.6, 0.4, 0.0], [0.0, 0.0, 1.0]], [[0.8, 0.2, 0.0], [0.0, 0.0, 1.0]]])

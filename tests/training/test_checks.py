@@ -11,9 +11,11 @@ from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.checks import (
+    check_best,
     check_interval,
     check_lengths,
     check_positions,
+    check_shares,
     check_slots,
     check_validation,
     slot_of,
@@ -128,5 +130,42 @@ def test_a_validation_after_more_batches_than_an_epoch_has_is_refused(limit: flo
     check(1.0)
     check(batches + 1, check_val_every_n_epoch=None)
     check(batches + 1, limit_val_batches=0)
+    check_interval(SimpleNamespace(_val_check_time_interval=5.0), datamodule)
     with pytest.raises(UserError, match=f"={batches + 1} is more than the {batches} batches of an epoch; give fewer"):
         check(batches + 1)
+
+
+@pytest.mark.parametrize(("split", "share"), [("train", 0.08), ("val", 0.19), ("test", 0.19)])
+def test_a_share_of_less_than_a_batch_is_refused_before_training(split: str, share: float) -> None:
+    loaders: dict[str, Any] = {"train": range(12), "val": range(5), "test": [range(7), range(5)]}
+    datamodule: Any = SimpleNamespace(**{f"{name}_dataloader": lambda one=one: one for name, one in loaders.items()})
+    limits = {f"limit_{name}_batches": 1.0 for name in loaders}
+
+    def check(**changed: float) -> None:
+        check_shares(SimpleNamespace(**({"overfit_batches": 0.0} | limits | changed)), datamodule)
+
+    check()
+    for enough in (1, 0.0, 1 / len(loaders[split][1] if split == "test" else loaders[split])):
+        check(**{f"limit_{split}_batches": enough})
+    batches = 12 if split == "train" else 5
+    with pytest.raises(
+        UserError, match=rf"^trainer.limit_{split}_batches={share} of {batches} batches is less than one"
+    ):
+        check(**{f"limit_{split}_batches": share})
+
+
+@pytest.mark.parametrize(
+    ("override", "way_out"),
+    [
+        ("callback.checkpoint.save_top_k=3", "give callback.history.save_top_k=5"),
+        ("callback.checkpoint.save_top_k=-1", "give callback.history.save_top_k=5"),
+        ("callback.checkpoint.filename=best_model", "leave filename as it is"),
+        ("callback.checkpoint.dirpath=elsewhere", "leave dirpath as it is"),
+    ],
+)
+def test_a_best_checkpoint_that_would_not_be_found_is_refused(override: str, way_out: str) -> None:
+    check_best(composed("paths.run_dir=here"))
+    check_best(composed("paths.run_dir=here", "callback.checkpoint.save_top_k=0"))
+    check_best(composed("paths.run_dir=here", "~callback.checkpoint"))
+    with pytest.raises(UserError, match=way_out):
+        check_best(composed("paths.run_dir=here", override))
