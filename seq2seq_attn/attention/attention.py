@@ -158,7 +158,7 @@ class Attention(AttentionLayer):
             check_no_history(self)
         if self.reads_history and self.mix is not None:
             raise UserError(
-                f"{type(self.mix).__name__} changes the weights that the next step would read; use attention/mix=null, "
+                f"{type(self.mix).__name__} changes the weights that the next step would read; use ~attention/mix, "
                 "or an attention that does not read the weights of the steps before"
             )
 
@@ -422,7 +422,7 @@ def check_parts(score: Score, pattern: Pattern, normalizer: Normalizer, mix: par
     if mix is not None and type(score).visible is not Score.visible:
         raise UserError(
             f"{mix.func.__name__} mixes the scores of all heads, and {name} hides positions of single heads; use "
-            "attention/mix=null, or attention/score=scaled_dot"
+            "~attention/mix, or attention/score=scaled_dot"
         )
 
 

@@ -69,7 +69,7 @@ def gru_step(
     two = 2 * hidden.shape[1]
     reset, update = torch.sigmoid(gates[:, :two] + recurrent[:, :two]).chunk(2, -1)
     new = tanh(torch.addcmul(gates[:, two:], reset, recurrent[:, two:]))
-    return (torch.lerp(new, hidden, update),)
+    return (torch.lerp(new, hidden.to(new.dtype), update),)  # under autocast an encoder's state is in 32 bits
 
 
 def lstm_step(

@@ -16,6 +16,7 @@ from seq2seq_attn.decoder.readout import build_readout
 from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
 from seq2seq_attn.decoder.stack import Stack
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.dropout import Dropout
 
 
@@ -70,6 +71,12 @@ class RNNDecoder(Decoder):
         )
         self.readout = build_readout(readout, dim + context_dim + input_dim, input_dim)
         self.reads_before = readout == "maxout"
+        if self.reads_before and (layer_norm or (residual and num_layers > 1)):
+            option = "layer_norm" if layer_norm else "residual"
+            raise UserError(
+                f"model.decoder.readout=maxout reads the last layer's state before the step, which has no {option}; "
+                f"use model.decoder.{option}=false, or readout=tanh"
+            )
         self.output_dim = dim if self.readout is None else input_dim
         self.dropout = Dropout(dropout)
 

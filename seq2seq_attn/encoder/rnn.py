@@ -69,8 +69,14 @@ class RNNEncoder(Encoder):
         need_weights: bool = False,
     ) -> Encoded:
         # Without packing, the backward direction would start in the padding.
-        lengths = mask.sum(-1).cpu()
-        packed = pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
+        positions = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+        lengths, ends = torch.stack([mask.sum(-1), (mask * positions).amax(-1)]).cpu()
+        if not torch.equal(lengths, ends):
+            raise UserError(
+                "an RNN encoder reads a sentence from its beginning: give a mask that is True for its tokens, and then "
+                "False for padding"
+            )
+        packed = pack_padded_sequence(embedded, lengths.clamp(min=1), batch_first=True, enforce_sorted=False)
         states = []
         for depth, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
             below = packed.data
@@ -80,6 +86,10 @@ class RNNEncoder(Encoder):
             risen = packed.data + below if self.residual and depth > 0 else packed.data
             packed = packed._replace(data=self.dropout(norm(risen)))
         output, _ = pad_packed_sequence(packed, batch_first=True, total_length=embedded.shape[1])
+        if not lengths.all():  # of nothing, nothing is known
+            output = output * mask.unsqueeze(-1)
+            some = mask.any(-1, keepdim=True)
+            states = [tuple(state * some for state in layer) for layer in states]
         return Encoded(output, output, mask, states[-1][0], states=tuple(states))
 
 

@@ -162,7 +162,7 @@ def check_attention(option: str, attention: AttentionLayer) -> None:
         if given is not None:
             raise UserError(
                 f"{option}.{part} is {type(given).__name__}, and CTranslate2 knows none; train with "
-                f"{option}/{part}=null, or translate without it"
+                f"~{option}/{part}, or translate without it"
             )
     for name in ("project_values", "project_output"):
         if getattr(attention, name) is None:

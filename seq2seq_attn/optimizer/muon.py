@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 
 LAYERS = (nn.Linear, nn.RNNBase)
@@ -48,6 +49,14 @@ class Muon(Optimizer):
         matrices, given = {id(matrix) for matrix in hidden_matrices}, list(params)
         groups = [{"params": [p for p in given if (id(p) in matrices) is hidden]} for hidden in (True, False)]
         super().__init__(groups, self._muon.defaults | self._adamw.defaults)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_muon": self._muon, "_adamw": self._adamw}
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        if len(self.param_groups) == 2:
+            raise UserError("Muon has two groups of parameters, those of Muon and of AdamW; make a new optimizer")
+        super().add_param_group(param_group)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]

@@ -64,12 +64,12 @@ class Limits:
             model_length: most tokens that the model can read, begin token included; None: any number.
         """
         source = source_mask.sum(-1)
-        most = (source * self.max_relative_length + self.max_extra_length).long().clamp(max=self.max_length)
+        most = (source * self.max_relative_length + self.max_extra_length).clamp(max=self.max_length).long()
         if source_mask.shape[1] == 0:
             most = torch.full_like(most, self.max_length)
         if prefixes is not None:
             most = most.maximum(torch.tensor([len(prefix) for prefix in prefixes], device=most.device))
         if model_length is not None:
             most = most.clamp(max=model_length - 1)
-        least = (source * self.min_relative_length).ceil().long().clamp(min=self.min_length)
+        least = (source * self.min_relative_length).ceil().clamp(self.min_length, self.max_length).long()
         return Lengths(least.minimum(most), most)

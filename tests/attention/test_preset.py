@@ -229,6 +229,7 @@ def test_the_code_of_the_page_runs() -> None:
             "normalizer=identity",
             "IdentityNormalizer gives weight to positive scores, and those of L2Score are never",
         ),
+        ("none", "normalizer=relu", "ReluNormalizer gives weight to positive scores, and those of UniformScore are "),
         ("l2", "pattern=lsh", "LshPattern selects keys by an inner product of queries and keys, which L2Score is not"),
         ("fixed_patterns", "mix=talking_heads", "TalkingHeadsMix mixes the scores of all heads, and FixedScore hides"),
     ],
@@ -236,6 +237,32 @@ def test_the_code_of_the_page_runs() -> None:
 def test_parts_that_give_no_weights_or_wrong_ones_together_are_refused(preset: str, other: str, sentence: str) -> None:
     with pytest.raises(UserError, match=rf"^{sentence}"):
         build_attention(preset, other, dim=16, num_heads=8)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "kind"),
+    [
+        (("attention/score=soft_cap", "attention/score@attention.score.score=l2"), "SoftCapScore"),
+        (
+            (
+                "attention/score=mixture",
+                "attention/score@attention.score.scores.first=l2",
+                "attention/score@attention.score.scores.second=uniform",
+            ),
+            "MixtureScore",
+        ),
+    ],
+)
+def test_a_score_of_scores_that_are_never_positive_never_is(overrides: tuple[str, ...], kind: str) -> None:
+    build_attention("multihead", *overrides, dim=16)
+    with pytest.raises(UserError, match=rf"and those of {kind} are never above 0; use attention/normalizer=softmax"):
+        build_attention("multihead", *overrides, "normalizer=relu", dim=16)
+
+
+def test_the_way_out_of_a_mix_that_does_not_fit_works() -> None:
+    with pytest.raises(UserError, match="use ~attention/mix, or"):
+        build_attention("fixed_patterns", "mix=talking_heads", dim=16, num_heads=8)
+    assert build_attention("talking_heads", "~attention/mix", dim=16).attention.mix is None
 
 
 def test_self_attention_with_a_history_is_refused_wherever_it_is_called() -> None:

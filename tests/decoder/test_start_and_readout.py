@@ -52,6 +52,33 @@ def test_an_encoder_with_other_layers_is_refused(overrides: list[str], sentence:
         model("rnn", "model.decoder.start=states", "attention.num_heads=1", *overrides)
 
 
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
+def test_states_of_the_encoder_start_a_decoder_in_half_precision(
+    decoder: str, cell: str, precision: torch.dtype
+) -> None:
+    cells = [f"model.{side}.cell={cell}" for side in ("encoder", "decoder")]
+    ours = model(decoder, "model.decoder.start=states", *cells)
+    source, target = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0]]), torch.tensor([[2, 4, 5], [2, 6, 0]])
+    exact = ours(source, source != 0, target).hidden
+    with torch.autocast("cpu", precision):
+        found = ours(source, source != 0, target).hidden
+    torch.testing.assert_close(found.float(), exact, rtol=0, atol=0.05)
+    found.float().sum().backward()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"), [(["layer_norm=true"], "layer_norm"), (["residual=true", "num_layers=2"], "residual")]
+)
+def test_the_papers_maxout_is_refused_with_what_its_state_would_not_have(options: list[str], named: str) -> None:
+    chosen = [f"model.decoder.{option}" for option in options]
+    with pytest.raises(InstantiationException, match=rf"which has no {named}; use model.decoder.{named}=false, or rea"):
+        model("rnn", "model.decoder.readout=maxout", *chosen)
+    model("rnn_conditional", "model.decoder.readout=maxout", *chosen)
+    model("rnn", "model.decoder.readout=maxout", "model.decoder.residual=true")
+
+
 def decoded(kind: str) -> tuple[Any, Encoded, Tensor, Any]:
     config = composed("model.decoder.dim=6", "attention=luong_general", f"model.decoder.readout={kind}")
     decoder = built(config.model.decoder)(input_dim=5, key_dim=7, value_dim=7, summary_dim=4).eval()

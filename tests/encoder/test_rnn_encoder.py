@@ -75,3 +75,20 @@ def test_residuals_and_norms_are_those_of_the_layers_outputs() -> None:
     found = rnn(x, torch.ones(1, 7, dtype=torch.bool))
     torch.testing.assert_close(found.keys, second)
     torch.testing.assert_close(found.summary, rnn.layers[1](first)[1].transpose(0, 1).flatten(1))
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_a_sentence_without_tokens_gives_zeros_and_leaves_the_others_alone(cell: str) -> None:
+    rnn, x, mask = encoder(cell, layer_norm=True), torch.randn(3, 5, 5), torch.arange(5) < torch.tensor([[4], [0], [2]])
+    found, alone = rnn(x, mask), rnn(x[[0, 2]], mask[[0, 2]])
+    assert (found.keys[1] == 0).all()
+    assert (found.summary[1] == 0).all()
+    assert all((state[1] == 0).all() for layer in found.states for state in layer)
+    torch.testing.assert_close(found.keys[[0, 2]], alone.keys)
+    torch.testing.assert_close(found.states[-1][0][[0, 2]], alone.states[-1][0])
+
+
+@pytest.mark.parametrize("mask", [[False, True, True], [True, False, True]])
+def test_a_mask_that_is_not_of_a_beginning_is_refused(mask: list[bool]) -> None:
+    with pytest.raises(UserError, match="reads a sentence from its beginning: give a mask that is True for its tokens"):
+        encoder("gru")(torch.randn(1, 3, 5), torch.tensor([mask]))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,6 +117,22 @@ def test_muon_is_torch_s_muon_for_hidden_matrices_and_torch_s_adamw_for_all_else
         muon.step()
         adamw.step()
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+
+
+def test_a_copy_of_muon_and_one_read_from_a_pickle_go_on_as_it_would() -> None:
+    whole = Problem()
+    optimizer = Muon(
+        whole.parameters(), hidden_matrices=[whole.hidden.weight], momentum=0.8, ns_steps=4, betas=[0.7, 0.9],
+        lr=0.03, weight_decay=0.1, eps=1e-9,
+    )  # fmt: skip
+    train(whole, optimizer, 2)
+    copies = [copy.deepcopy((whole, optimizer)), pickle.loads(pickle.dumps((whole, optimizer)))]
+    train(whole, optimizer, 2)
+    for model, own in copies:
+        train(model, own, 2)
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), whole.parameters(), strict=True))
+    with pytest.raises(UserError, match="Muon has two groups of parameters"):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
 
 
 def test_both_groups_of_muon_have_every_option_so_that_a_resumed_run_can_change_it() -> None:

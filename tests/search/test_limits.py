@@ -57,3 +57,9 @@ def test_limits_that_no_length_meets_are_refused(most: int, least: int) -> None:
     )
     with pytest.raises(UserError, match=sentence):
         limits(max_length=most, min_length=least)
+
+
+@pytest.mark.parametrize("huge", [1e18, 1e20, float("inf")])
+def test_a_huge_relative_limit_is_no_limit(huge: float) -> None:
+    assert pairs(*limits(max_length=12, max_relative_length=huge)(MASK, None, None)) == [(0, 12)] * 3
+    assert pairs(*limits(max_length=12, min_relative_length=huge)(MASK, None, None)) == [(12, 12)] * 3

@@ -28,7 +28,7 @@ class L2Score(PackableScore):
     """
 
     inner_product: ClassVar[bool] = True
-    never_positive: ClassVar[bool] = True
+    never_positive: bool = True
 
     def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ class Score(nn.Module, ABC):
     """
 
     inner_product: ClassVar[bool] = False
-    never_positive: ClassVar[bool] = False
+    never_positive: bool = False
     reads_query: bool = True
     max_length: int | None = None
     query_parts: int = 1
@@ -75,5 +75,6 @@ def check_max_length(score: Score, *lengths: int | None) -> None:
     if score.max_length is not None and longest > score.max_length:
         raise UserError(
             f"{type(score).__name__} has scores for {score.max_length} positions, but a sentence has {longest}; "
-            f"set attention.score.max_length={longest} or more (in a mixture, attention.score.scores.NAME.max_length)"
+            f"set attention.score.max_length={longest} or more (in a mixture "
+            "attention.score.scores.NAME.max_length, and in soft_cap attention.score.score.max_length)"
         )
