@@ -67,8 +67,9 @@ def check_best(composed: DictConfig) -> None:
             f"callback.checkpoint.save_top_k={checkpoint.save_top_k} would write several checkpoints as best.ckpt; to "
             "keep those of the last validations, give callback.history.save_top_k=5"
         )
-    for option, usual in (("filename", "best"), ("dirpath", f"{composed.paths.run_dir}/checkpoints")):
-        if checkpoint[option] != usual:
+    given: Any = OmegaConf.to_container(checkpoint, resolve=False)
+    for option, usual in (("filename", "best"), ("dirpath", "${paths.run_dir}/checkpoints")):
+        if given[option] != usual and checkpoint[option] != usual.replace("${paths.run_dir}", composed.paths.run_dir):
             raise UserError(
                 f"callback.checkpoint.{option}={checkpoint[option]} would hide the best checkpoint from its own test; "
                 f"leave {option} as it is, or add a ModelCheckpoint under another name"

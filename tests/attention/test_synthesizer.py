@@ -159,7 +159,8 @@ def test_a_sentence_beyond_the_last_position_is_refused(preset: str) -> None:
     attention(query, attention.prepare(keys[:, :4]))
     sentence = (
         rf"^{type(attention.score).__name__} has scores for 4 positions, but a sentence has 5; "
-        r"set attention.score.max_length=5 or more \(in a mixture, attention.score.scores.NAME.max_length\)$"
+        r"set attention.score.max_length=5 or more \(in a mixture attention.score.scores.NAME.max_length, and in "
+        r"soft_cap attention.score.score.max_length\)$"
     )
     with pytest.raises(UserError, match=sentence):
         attention(query, attention.prepare(keys))

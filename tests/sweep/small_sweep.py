@@ -35,6 +35,15 @@ class OddError(Exception):
         super().__init__(first + second)
 
 def task(config):
+    try:
+        work(config)
+    except (SystemExit, KeyboardInterrupt) as stopped:
+        time.sleep(0.5)
+        folder = pathlib.Path(HydraConfig.get().runtime.output_dir)
+        (folder / "saved.txt").write_text(type(stopped).__name__)
+        raise
+
+def work(config):
     folder = pathlib.Path(HydraConfig.get().runtime.output_dir)
     with (folder / "begun.txt").open("a") as file:
         file.write("once\\n")
@@ -45,13 +54,8 @@ def task(config):
         raise OddError("a ", "bug")
     if config.do == "die":
         os.kill(os.getpid(), signal.SIGKILL)
-    try:
-        while pathlib.Path("hold" + folder.name).exists():
-            time.sleep(0.05)
-    except BaseException as stopped:
-        time.sleep(0.5)
-        (folder / "saved.txt").write_text(type(stopped).__name__)
-        raise
+    while pathlib.Path("hold" + folder.name).exists():
+        time.sleep(0.05)
     told = {"argv": sys.argv[1:], "spec": repr(sys.modules["__main__"].__spec__), "pid": os.getpid()}
     results = {"test/bleu": 50 - 100 * abs(config.x - 0.3), **told}
     (folder / "metrics.csv").write_text("step,val/bleu\\n1,\\n2,%s\\n3,-99\\n" % results["test/bleu"])
