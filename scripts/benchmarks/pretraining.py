@@ -56,7 +56,8 @@ figures are sacreBLEU on test_2016_flickr, with greedy search and the weights th
 {table}
 
 Mean over seeds, ± the standard deviation. Gains are taken seed by seed. The last column is the gain minus that of
-`multihead`: below 0, the attention gains less. {finished} of {all} runs have finished.
+`multihead`: below 0, the attention gains less. A row of fewer than {seeds} seeds is neither better nor worse than
+another. {finished} of {all} runs have finished.
 
 - The text has both sides of all 29,000 training captions, those of the fine-tuning among them, in no order that
   pairs them.
@@ -207,6 +208,7 @@ def write_page(options: argparse.Namespace) -> None:
     text = PAGE.format(
         updates=UPDATES,
         table=gain_table(scored),
+        seeds=len(SEEDS),
         finished=len(rows),
         all=len(parents()) + len(children()),
         signature=", ".join(code(one) for one in sorted({row["bleu_signature"] for row in scored})),
