@@ -86,7 +86,7 @@ def check_is_map(path_without_suffix: Path) -> None:
         is_ours = False
     if not is_ours:
         there = picture if picture.exists() else arrays
-        raise UserError(f"{there} is there already and no map of attention; give another path for the pictures")
+        raise UserError(f"{there} already exists and is not an attention map; give another path for the pictures")
 
 
 def save_attention_map(

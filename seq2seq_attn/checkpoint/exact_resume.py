@@ -26,7 +26,7 @@ BEGUN = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
 
 @final
 class ExactResume(pl.Callback):
-    """A callback that comes before all others, since they save from within their hooks.
+    """A callback that comes before all that save, since they do so from within their hooks.
 
     A checkpoint is taken between two batches, before, within or after a validation. Lightning guesses from its counters
     which it was, and is wrong for the first two, so they are saved as it understands them. A validation that had begun

@@ -19,7 +19,7 @@ SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
     "prepare": ("cli.prepare", "read, clean and encode the data that a training reads"),
     "align": ("cli.align", "alignment error rate of attention or of given links"),
     "average": ("checkpoint.average", "average the weights of checkpoints"),
-    "compare lengths": ("comparison.lengths", "BLEU of runs by the length of the source"),
+    "compare lengths": ("comparison.lengths", "scores of runs by the length of the source"),
     "compare runs": ("comparison.runs", "one page with figures, curves and maps of runs"),
     "compare translations": ("comparison.translations", "test the difference of two evaluations"),
     "dashboard": ("comparison.dashboard", "a dashboard of runs in Weights & Biases"),

@@ -1,49 +1,69 @@
-"""Scores of runs on the short, middle and long third of a test set: `seq2seq-attn compare lengths RUN RUN ...`."""
+"""Scores of runs on the short, middle and long third of a test set: `seq2seq-attn compare lengths RUN RUN ...`.
+
+The metric is the one by which `compare runs` compares a run, and BLEU for a run that has none.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
-from seq2seq_attn.checkpoint.admitted import add_trust_option
-from seq2seq_attn.comparison.read import Run, read_runs
-from seq2seq_attn.comparison.significance import Counted, count_sentences
-from seq2seq_attn.comparison.translations import read_system
+from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option, build
+from seq2seq_attn.comparison.read import compared_metric, find_runs, parsed, text_of, unfinished
+from seq2seq_attn.comparison.translations import System, read_system
 from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.metric.bleu import BLEU
+from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.text import num_words, plain_console
 
 
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, help="run folders, or folders of them")
     add_trust_option(parser)
     given = parser.parse_args(arguments)
-    runs, left_out = read_runs(given.runs, given.trust)
     table = Table("attention", "metric")
     for column in ("test", "short third", "middle third", "long third", "unseen combinations"):
         table.add_column(column, justify="right")
-    for run in runs:
-        table.add_row(run.results["attention"], run.metric, *scores(run))
+    for run in find_runs(given.runs):
+        if reason := unfinished(run):
+            print(f"left out: {run}: {reason}", file=sys.stderr)
+            continue
+        results, config = json.loads(text_of(run / "results.json")), parsed(run / "config.yaml")
+        name = compared_metric(config, results) or "bleu"
+        table.add_row(results.get("attention", run.name), name, *scores(run, scorer_of(run, name, config, given.trust)))
     plain_console().print(table)
-    for name, reason in left_out:
-        print(f"left out: {name}: {reason}", file=sys.stderr)
 
 
-def scores(run: Run) -> Iterator[str]:
+def scorer_of(run: Path, name: str, config: dict[str, Any], trust: Trust) -> TextMetric:
+    if name not in config["metric"]:
+        return BLEU(lowercase=False, tokenize="13a")
+    scorer: TextMetric = build(config["metric"][name], "metric", run / "config.yaml", trust)
+    return scorer
+
+
+def scores(run: Path, scorer: TextMetric) -> Iterator[str]:
     """Yield the score of a run's test set, of its thirds, and of the unseen combinations if there are some."""
-    metric, counts = test = count_sentences(run)
-    yield f"{test.score():.1f}"
-    for third in thirds(run.system.sources):
-        yield f"{Counted(metric, counts[third]).score():.1f}" if third else ""
-    if (run.folder / "translations_unseen.tsv").exists():
-        unseen = run._replace(system=read_system(run.folder, "unseen"))
-        yield f"{count_sentences(unseen).score():.1f}"
+    test = read_system(run, "test")
+    for rows in (list(range(len(test.sources))), *thirds(test.sources)):
+        yield f"{score_of(test, rows, scorer):.1f}" if rows else ""
+    if (run / "translations_unseen.tsv").exists():
+        unseen = read_system(run, "unseen")
+        yield f"{score_of(unseen, list(range(len(unseen.sources))), scorer):.1f}"
+
+
+def score_of(system: System, rows: list[int], scorer: TextMetric) -> float:
+    hypotheses, sources = ([side[row] for row in rows] for side in (system.hypotheses, system.sources))
+    counts = scorer.sentence_counts(hypotheses, [system.references[row] for row in rows], sources)
+    return float(scorer.score([sum(column) for column in zip(*counts, strict=True)]))
 
 
 def thirds(sources: list[str]) -> list[list[int]]:

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,17 +86,19 @@ def read_runs(folders: Sequence[Path], trust: Trust = ()) -> tuple[list[Run], li
     return runs, left_out
 
 
-def find_runs(folders: Iterable[Path]) -> list[Path]:
+def find_runs(folders: Sequence[Path]) -> list[Path]:
     """Return run folders in natural order, each once, links too; folders inside a run are not searched."""
     runs: dict[Path, Path] = {}
     searched: set[Path] = set()
+    given = [folder.resolve() for folder in folders]
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"{folder} is not a folder; give run folders of train.py, or folders of them")
         for run, inner, files in os.walk(folder.resolve(), followlinks=True):
             place = Path(run).resolve()
             if any(mark in (*inner, *files) for mark in MARKERS):
-                runs.setdefault(place, Path(run))
+                within = any(place.is_relative_to(around) for around in given)
+                runs.setdefault(place, place if within else Path(run))  # a link to a run beside it renames none
                 inner.clear()
             elif place in searched:  # a link to a folder around it
                 inner.clear()

@@ -63,7 +63,7 @@ def compare(
 def check_page(page: Path) -> None:
     """Refuse to replace a page that this command has not written."""
     if page.is_file() and MADE_BY not in page.read_text(encoding="utf-8", errors="replace"):
-        raise UserError(f"{page} is there already and no page of compare runs; give another --output")
+        raise UserError(f"{page} already exists and is not a page of compare runs; give another --output")
 
 
 def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:

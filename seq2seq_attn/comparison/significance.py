@@ -62,7 +62,7 @@ class Counted(NamedTuple):
 
 def count_sentences(run: Run) -> Counted:
     """Return the counts of a run's translations, by the metric that it is compared by."""
-    counts = run.scorer.sentence_counts(run.system.hypotheses, run.system.references)
+    counts = run.scorer.sentence_counts(run.system.hypotheses, run.system.references, run.system.sources)
     return Counted(run.scorer, np.array(counts, dtype=float))
 
 

@@ -20,7 +20,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 
 KINDS = {
-    "train": "file, or list of files",
+    "train": "file or list of files",
     "path": "folder or name of a data set",
     "name": "name of a part of the data set",
     "split": "name of a split",
@@ -140,7 +140,7 @@ class EachKeyOnce(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
-        for key, _ in node.value:
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key.value} is given twice, again in line {key.start_mark.line + 1}"
@@ -149,11 +149,15 @@ class EachKeyOnce(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def is_pair_of_files(entry: Any) -> bool:
+    return isinstance(entry, list) and len(entry) == 2 and all(isinstance(side, str) for side in entry)
+
+
 def is_given_as(key: str, value: Any) -> bool:
     """Return whether the value of a corpus's key has its type."""
     if key == "train" and isinstance(value, list):
-        return bool(value) and all(isinstance(file, str) for file in value)
-    if key == "name" and value is None:
+        return bool(value) and all(isinstance(entry, str) or is_pair_of_files(entry) for entry in value)
+    if value is None and (key == "name" or key.endswith("_column")):
         return True
     types = (str, int) if key.endswith("_column") else (str,)
     return isinstance(value, types) and not isinstance(value, bool)
@@ -185,6 +189,6 @@ def read_corpora(given: Any) -> dict[str, dict[str, Any]]:
         for key, value in corpus.items():
             if not is_given_as(key, value):
                 raise UserError(
-                    f"{place}: {name} has {key}: {json.dumps(value, default=str)}, which is no {KINDS[key]}"
+                    f"{place}: {name} has {key}: {json.dumps(value, default=str)}, which is not a {KINDS[key]}"
                 )
     return {str(name): corpus for name, corpus in given.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import re
@@ -29,8 +30,9 @@ class ParallelCorpus(Corpus):
     Args:
         train, val, test: [SOURCE,TARGET], two line-aligned files; FILE, with pairs, as .tsv, .csv, .jsonl, .parquet or
             .arrow; [FILE,FILE,...]; or [[SOURCE,TARGET],[SOURCE,TARGET],...]. All but .parquet and .arrow may end in
-            .gz or .zst. `*` and `?` stand for several files, in the order of their names; two sides are paired by
-            what these stand for. Without `val` or `test`, that split is held out of `train` by source sentence.
+            .gz or .zst. `*` and `?` stand for several files, in the order of their names; those of two sides are
+            paired by what the wildcards stand for, in the order of that. Without `val` or `test`, that split is held
+            out of `train` by source sentence.
         source_language, target_language: names of the two sides; they also choose columns and fields that are named
             like them.
         source_column, target_column: number of a column, from 1, or the name of a column or JSON field, where
@@ -199,7 +201,7 @@ def aligned(sides: list[str], option: str) -> list[PairSource]:
             side = 0 if lonely[0] in by_text[0] else 1
             raise UserError(
                 f"{option}: {by_text[side][lonely[0]]} has no partner among {sides[1 - side]}; the wildcards of both "
-                "sides stand for the same text, as in [en/*.en,fr/*.fr]"
+                "sides stand for the same text, as in [en/*.en,fr/*.fr]; or list the pairs, [[a.en,a.fr],[b.en,b.fr]]"
             )
         sources, targets = ([files[text] for text in sorted(by_text[0])] for files in by_text)
     return [LineAlignedFiles(*files) for files in zip(sources, targets, strict=True)]
@@ -208,9 +210,8 @@ def aligned(sides: list[str], option: str) -> list[PairSource]:
 def matched_text(file: Path, pattern: str) -> tuple[str, ...]:
     """Return what each wildcard of a pattern stands for in the name of a file that matches it."""
     parts = re.split(r"(\*+|\?|\[!?\]?[^]]*\])", str(given_path(pattern, "data")))
-    wildcards = {"*": "(.*)", "?": "(.)"}
     for at in range(1, len(parts), 2):
-        parts[at] = wildcards.get(parts[at][:1], f"({parts[at].replace('[!', '[^')})")
+        parts[at] = "(.*)" if "*" in parts[at] else f"({fnmatch.translate(parts[at])[4:-3]})"  # without (?s: and )\Z
     regex = "".join(part if at % 2 else re.escape(part) for at, part in enumerate(parts))
     match = re.fullmatch(regex, str(file), re.DOTALL)
     return (str(file),) if match is None else match.groups()

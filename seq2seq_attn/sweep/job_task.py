@@ -19,10 +19,10 @@ from omegaconf import DictConfig
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.ranks import end_with
 from seq2seq_attn.distributed.run_lock import locked
-from seq2seq_attn.errors import causes, one_line, sentence_of
+from seq2seq_attn.errors import UserError, causes, one_line, sentence_of
 from seq2seq_attn.metric.names import score_of_test
 from seq2seq_attn.process import keep_freed_memory, leave, leave_on_signals
-from seq2seq_attn.sweep.job import COMPLETE, FAILED, RUNNING, STOPPED, Job
+from seq2seq_attn.sweep.job import COMPLETE, FAILED, RUNNING, STOPPED, WAITING, Job
 
 OUTPUT, TRACEBACK = "output.txt", "error.txt"
 
@@ -53,9 +53,15 @@ class JobTask:
             if os.getpid() != self.process:
                 around.enter_context(output_into(job.folder / OUTPUT))
                 become_the_command(self.arguments, self.process)
-            try:
-                if is_first():
+            if is_first():
+                try:
                     around.enter_context(locked(job.folder))
+                except UserError as refused:
+                    if job.status == WAITING:  # else the record is that of the process that holds the lock
+                        record(STOPPED, why=str(refused))
+                    print(f"job {job.number}: {refused}", file=sys.stderr, flush=True)
+                    return
+            try:
                 record(RUNNING)
                 self.task(config)
             except Exception as error:

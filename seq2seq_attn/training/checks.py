@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Container
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,17 +63,24 @@ def check_best(composed: DictConfig) -> None:
     checkpoint = (composed.get("callback") or {}).get("checkpoint")
     if checkpoint is None or checkpoint.get("_target_") != "pytorch_lightning.callbacks.ModelCheckpoint":
         return
-    if checkpoint.save_top_k not in (0, 1):
+    if not composed.trainer.enable_checkpointing:
+        return
+    if checkpoint.get("save_top_k", 1) not in (0, 1):
         raise UserError(
             f"callback.checkpoint.save_top_k={checkpoint.save_top_k} would write several checkpoints as best.ckpt; to "
             "keep those of the last validations, give callback.history.save_top_k=5"
         )
     given: Any = OmegaConf.to_container(checkpoint, resolve=False)
-    for option, usual in (("filename", "best"), ("dirpath", "${paths.run_dir}/checkpoints")):
-        if given[option] != usual and checkpoint[option] != usual.replace("${paths.run_dir}", composed.paths.run_dir):
+    is_usual = {
+        "filename": given.get("filename") == "best",
+        "dirpath": given.get("dirpath") == "${paths.run_dir}/checkpoints"
+        or Path(checkpoint.get("dirpath") or "") == Path(composed.paths.run_dir) / "checkpoints",
+    }
+    for option, usual in is_usual.items():
+        if not usual:
             raise UserError(
-                f"callback.checkpoint.{option}={checkpoint[option]} would hide the best checkpoint from its own test; "
-                f"leave {option} as it is, or add a ModelCheckpoint under another name"
+                f"callback.checkpoint.{option}={checkpoint.get(option)} would hide the best checkpoint from its own "
+                f"test; leave {option} as it is, or add a ModelCheckpoint under another name"
             )
 
 
@@ -293,9 +301,10 @@ def check_shares(trainer: Any, datamodule: Any) -> None:
         loader = getattr(datamodule, f"{split}_dataloader")()
         batches = min((len(one) for one in (loader if isinstance(loader, list) else [loader])), default=0)
         if batches > 0 and share * batches < 1:
-            option = "overfit_batches" if trainer.overfit_batches else f"limit_{split}_batches"
+            option = f"limit_{split}_batches" if split == "test" or not trainer.overfit_batches else "overfit_batches"
             raise UserError(
-                f"trainer.{option}={share} of {batches} batches is less than one; give {1 / batches:.2g} or more, or a "
+                f"trainer.{option}={share} of {batches} batches is less than one; give "
+                f"{math.ceil(1000 / batches) / 1000} or more, or a "
                 "whole number of batches"
             )
 

@@ -33,9 +33,9 @@ PER_PARAMETER = 4  # numbers while training: the weight, its gradient and the tw
 
 @final
 class RecordStart(pl.Callback):
-    """Replaces what is on record of the run, once a checkpoint that it continues has been taken up.
+    """Replaces what is on record of the run, once its checkpoint's weights and the state of its data are loaded.
 
-    Until then the run can be refused, and its folder is that of the run as it was.
+    Until then the run may be refused, and the records in its folder stay as they were.
     """
 
     def __init__(self, run_dir: Path) -> None:

@@ -128,9 +128,9 @@ def test_files_that_are_no_map_are_not_replaced(there: str, tmp_path: Path) -> N
     for file in ("map.npz", "map.png"):
         (tmp_path / file).unlink()
     (tmp_path / there).write_bytes(b"mine")
-    with pytest.raises(UserError, match=rf"{there} is there already and no map of attention; give another path"):
+    with pytest.raises(UserError, match=rf"{there} already exists and is not an attention map; give another path"):
         check_is_map(tmp_path / "map")
     (tmp_path / there).unlink()
     np.savez(tmp_path / "map.npz", mine=np.zeros(3))
-    with pytest.raises(UserError, match=r"map.npz is there already"):
+    with pytest.raises(UserError, match=r"map.npz already exists"):
         check_is_map(tmp_path / "map")

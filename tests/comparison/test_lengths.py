@@ -57,3 +57,28 @@ def test_a_third_without_sentences_is_empty(tmp_path: Path, capsys: pytest.Captu
     say(run, ("a b", "une phrase de six mots ici", "une phrase de six mots ici"))
     script.main([str(run)])
     assert row_of(capsys.readouterr().out, "sparse") == ["sparse", "bleu", "100.0", "", "", "100.0", ""]
+
+
+def test_a_metric_of_all_sentences_counts_those_of_a_third_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metric = {"distinct1": {"_target_": "seq2seq_attn.metric.distinct.Distinct", "n": 1, "tokenize": "words"}}
+    run = write_run(tmp_path / "a", "sparse", spoilt(4), options={"metric": metric}, **{"test/distinct1": 1.0})
+    said = ["a b", "a b", "a b c", "a b c", "a b c d", "a b c d"]
+    say(run, *((text, "x", text) for text in said))
+    script.main([str(run)])
+    found = row_of(capsys.readouterr().out, "sparse")
+    assert found[1] == "distinct1"
+    assert [float(cell) for cell in found[2:6]] == pytest.approx([400 / 18, 50, 50, 50], abs=0.05)
+
+
+def test_a_run_without_a_metric_of_which_more_is_better_has_bleu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "runs" / "a", "sparse", spoilt(4), options={"metric": {}})
+    (tmp_path / "runs" / "b").mkdir()
+    (tmp_path / "runs" / "b" / "config.yaml").write_text("seed: 1\n", encoding="utf-8")
+    script.main([str(tmp_path / "runs")])
+    said = capsys.readouterr()
+    assert row_of(said.out, "sparse")[1:3] == ["bleu", f"{bleu_of(spoilt(4)):.1f}"]
+    assert f"left out: {tmp_path / 'runs' / 'b'}: stopped before anything was logged" in said.err

@@ -151,10 +151,10 @@ def test_what_is_not_a_mixture_is_one_sentence(corpora: Any, tmp_path: Path) -> 
     assert "twice.yaml cannot be read (the key a is given twice, again in line 3); " in refused(
         str(tmp_path / "twice.yaml")
     )
-    assert refused({"a": {"train": 3}}) == "data.corpora: a has train: 3, which is no file, or list of files"
+    assert refused({"a": {"train": 3}}) == "data.corpora: a has train: 3, which is not a file or list of files"
     assert "a has train: [], which" in refused({"a": {"train": []}})
-    assert "a has path: null, which is no folder" in refused({"a": {"path": None}})
-    assert "a has source_column: [1], which is no name" in refused({"a": {"train": "x.tsv", "source_column": [1]}})
+    assert "a has path: null, which is not a folder" in refused({"a": {"path": None}})
+    assert "a has source_column: [1], which is not a name" in refused({"a": {"train": "x.tsv", "source_column": [1]}})
     assert refused(corpora, {"europarl": 0, "news": 0}) == (
         "data.weights leaves no pair of europarl, news to train on; give larger weights"
     )
@@ -174,3 +174,14 @@ def test_weights_of_any_name_compose_and_are_numbers() -> None:
     assert config.data.weights == {"a": 3, "b": 0.5}
     with pytest.raises(UserError, match=r"^data.weights.a=much must be float \| int in \[0, 1000\]"):
         check_options(compose("data.weights.a=much"), {"data": TRAIN["data"]})
+
+
+def test_a_corpus_may_be_pairs_of_files_and_may_undo_a_column_that_all_have(corpora: Any, tmp_path: Path) -> None:
+    for name, text in (("x.en", "a\nb\n"), ("x.fr", "c\nd\n")):
+        (tmp_path / name).write_text(text)
+    pairs = {"files": {"train": [[str(tmp_path / "x.en"), str(tmp_path / "x.fr")]]}}
+    undone = {"news": {**corpora["news"], "source_column": None, "target_column": None}}
+    assert len(mixture(pairs | undone, tmp_path).splits["train"]) >= 2
+    (tmp_path / "odd.yaml").write_text("{{name}}: {train: x.tsv}\n")
+    with pytest.raises(UserError, match=r"odd\.yaml cannot be read \("):
+        mixture(str(tmp_path / "odd.yaml"), tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -152,6 +153,11 @@ def test_a_share_of_less_than_a_batch_is_refused_before_training(split: str, sha
         UserError, match=rf"^trainer.limit_{split}_batches={share} of {batches} batches is less than one"
     ):
         check(**{f"limit_{split}_batches": share})
+    for few in (3, 7, 12, 1500):
+        datamodule = SimpleNamespace(**{f"{name}_dataloader": lambda few=few: range(few) for name in loaders})
+        with pytest.raises(UserError, match=r"give 0\.\d+ or more") as refused:
+            check(**{f"limit_{split}_batches": 0.9 / few})
+        check(**{f"limit_{split}_batches": float(re.findall(r"give (\S+) or more", str(refused.value))[0])})
 
 
 @pytest.mark.parametrize(
@@ -160,6 +166,7 @@ def test_a_share_of_less_than_a_batch_is_refused_before_training(split: str, sha
         ("callback.checkpoint.save_top_k=3", "give callback.history.save_top_k=5"),
         ("callback.checkpoint.save_top_k=-1", "give callback.history.save_top_k=5"),
         ("callback.checkpoint.filename=best_model", "leave filename as it is"),
+        ("~callback.checkpoint.filename", "leave filename as it is"),
         ("callback.checkpoint.dirpath=elsewhere", "leave dirpath as it is"),
     ],
 )
@@ -167,5 +174,8 @@ def test_a_best_checkpoint_that_would_not_be_found_is_refused(override: str, way
     check_best(composed("paths.run_dir=here"))
     check_best(composed("paths.run_dir=here", "callback.checkpoint.save_top_k=0"))
     check_best(composed("paths.run_dir=here", "~callback.checkpoint"))
+    check_best(composed("paths.run_dir=here", "~callback.checkpoint.save_top_k"))
+    check_best(composed("paths.run_dir=here", "callback.checkpoint.dirpath=here/checkpoints/"))
+    check_best(composed("paths.run_dir=here", override, "trainer.enable_checkpointing=false"))
     with pytest.raises(UserError, match=way_out):
         check_best(composed("paths.run_dir=here", override))
