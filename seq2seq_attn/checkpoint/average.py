@@ -123,9 +123,9 @@ def check_alike(a: Path, first: dict[str, Any], b: Path, other: dict[str, Any]) 
         raise UserError(f"{a} and {b} have different tokenizers; give checkpoints of one run")
     if first["config"]["model"] != other["config"]["model"]:
         raise UserError(f"{a} and {b} hold models of different options; give checkpoints of one run")
-    if shapes(first) != shapes(other):
+    if shapes(first["state_dict"]) != shapes(other["state_dict"]):
         raise UserError(f"{a} and {b} hold weights of different names or shapes; give checkpoints of one run")
 
 
-def shapes(checkpoint: dict[str, Any]) -> dict[str, torch.Size]:
-    return {name: weight.shape for name, weight in checkpoint["state_dict"].items()}
+def shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in state.items()}

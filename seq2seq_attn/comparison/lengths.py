@@ -16,9 +16,18 @@ from typing import Any
 from rich.table import Table
 
 from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option, build
-from seq2seq_attn.comparison.read import compared_metric, find_runs, parsed, text_of, unfinished
+from seq2seq_attn.comparison.read import (
+    LeftOut,
+    compared_metric,
+    find_runs,
+    first_line,
+    no_finished_run,
+    parsed,
+    text_of,
+    unfinished,
+)
 from seq2seq_attn.comparison.translations import System, read_system
-from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.text import num_words, plain_console
@@ -33,23 +42,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = Table("attention", "metric")
     for column in ("test", "short third", "middle third", "long third", "unseen combinations"):
         table.add_column(column, justify="right")
-    left_out = []
+    left_out: list[LeftOut] = []
     for run in find_runs(given.runs):
         if reason := unfinished(run):
-            left_out.append(f"{run}: {reason}")
+            left_out.append(LeftOut(str(run), reason))
             continue
-        results, config = json.loads(text_of(run / "results.json")), parsed(run / "config.yaml")
-        name = compared_metric(config, results) or "bleu"
+        try:
+            results, config = json.loads(text_of(run / "results.json")), parsed(run / "config.yaml")
+            name = compared_metric(config, results) or "bleu"
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            left_out.append(LeftOut(str(run), f"results.json or config.yaml is damaged ({first_line(error)})"))
+            continue
         table.add_row(results.get("attention", run.name), name, *scores(run, scorer_of(run, name, config, given.trust)))
     if not table.row_count:
-        why = "; ".join(left_out[:3])
-        raise UserError(
-            f"there is no finished run in {', '.join(map(str, given.runs))}{f' ({why})' if why else ''}; give folders "
-            "of train.py"
-        )
+        raise no_finished_run(given.runs, left_out)
     plain_console().print(table)
-    for one in left_out:
-        print(f"left out: {one}", file=sys.stderr)
+    for folder, reason in left_out:
+        print(f"left out: {folder}: {reason}", file=sys.stderr)
 
 
 def scorer_of(run: Path, name: str, config: dict[str, Any], trust: Trust) -> TextMetric:

@@ -78,12 +78,17 @@ def read_runs(folders: Sequence[Path], trust: Trust = ()) -> tuple[list[Run], li
     runs = [run for run in outcomes if isinstance(run, Run)]
     left_out = [run for run in outcomes if isinstance(run, LeftOut)]
     if not runs:
-        why = "; ".join(f"{name}: {reason}" for name, reason in left_out[:3])
-        raise UserError(
-            f"there is no finished run in {', '.join(map(str, folders))}{f' ({why})' if why else ''}; give folders of "
-            "train.py"
-        )
+        raise no_finished_run(folders, left_out)
     return runs, left_out
+
+
+def no_finished_run(folders: Sequence[Path], left_out: Sequence[LeftOut]) -> UserError:
+    """Return the error of folders in which nothing can be compared, with the first reasons."""
+    why = "; ".join(f"{name}: {reason}" for name, reason in left_out[:3])
+    return UserError(
+        f"there is no finished run in {', '.join(map(str, folders))}{f' ({why})' if why else ''}; give folders of "
+        "train.py"
+    )
 
 
 def find_runs(folders: Sequence[Path]) -> list[Path]:

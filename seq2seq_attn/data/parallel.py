@@ -208,7 +208,7 @@ def aligned(sides: list[str], option: str) -> list[PairSource]:
 
 
 def matched_text(file: Path, pattern: str) -> tuple[str, ...]:
-    """Return what each wildcard of a pattern stands for in the name of a file that matches it."""
+    """Return the parts of a file's name that the wildcards of its pattern match."""
     parts = re.split(r"(\*+|\?|\[!?\]?[^]]*\])", str(given_path(pattern, "data")))
     for at in range(1, len(parts), 2):
         parts[at] = "(.*)" if "*" in parts[at] else f"({fnmatch.translate(parts[at])[4:-3]})"  # without (?s: and )\Z

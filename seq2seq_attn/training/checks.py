@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.checkpoint.average import shapes
 from seq2seq_attn.checkpoint.resume import LIMITS, Change, Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
@@ -205,10 +206,6 @@ def check_same_model(resumed: Resumed, module: TranslationModule) -> None:
 
 def is_equal(saved: Any, current: Tensor) -> bool:
     return isinstance(saved, Tensor) and saved.dtype == current.dtype and torch.equal(saved, current)
-
-
-def shapes(state: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in state.items()}
 
 
 def may_change_shapes(change: Change) -> bool:

@@ -1,4 +1,4 @@
-"""OpenNMT's timed training and its translations, with stand-ins for its trainer and its translator."""
+"""Timed training and translation with OpenNMT-py, in which stand-ins train and translate."""
 
 from __future__ import annotations
 

@@ -78,7 +78,10 @@ def test_a_run_without_a_metric_of_which_more_is_better_has_bleu(
     write_run(tmp_path / "runs" / "a", "sparse", spoilt(4), options={"metric": {}})
     (tmp_path / "runs" / "b").mkdir()
     (tmp_path / "runs" / "b" / "config.yaml").write_text("seed: 1\n", encoding="utf-8")
+    damaged = write_run(tmp_path / "runs" / "c", "none", spoilt(4))
+    (damaged / "results.json").write_text("{", encoding="utf-8")
     script.main([str(tmp_path / "runs")])
     said = capsys.readouterr()
+    assert f"left out: {damaged}: results.json or config.yaml is damaged (" in said.err
     assert row_of(said.out, "sparse")[1:3] == ["bleu", f"{bleu_of(spoilt(4)):.1f}"]
     assert f"left out: {tmp_path / 'runs' / 'b'}: stopped before anything was logged" in said.err
