@@ -31,8 +31,8 @@ class ParallelCorpus(Corpus):
         train, val, test: [SOURCE,TARGET], two line-aligned files; FILE, with pairs, as .tsv, .csv, .jsonl, .parquet or
             .arrow; [FILE,FILE,...]; or [[SOURCE,TARGET],[SOURCE,TARGET],...]. All but .parquet and .arrow may end in
             .gz or .zst. `*` and `?` stand for several files, in the order of their names; those of two sides are
-            paired by what the wildcards stand for, in the order of that. Without `val` or `test`, that split is held
-            out of `train` by source sentence.
+            paired by the text that the wildcards match. Without `val` or `test`, that split is held out of `train` by
+            source sentence.
         source_language, target_language: names of the two sides; they also choose columns and fields that are named
             like them.
         source_column, target_column: number of a column, from 1, or the name of a column or JSON field, where
@@ -201,9 +201,9 @@ def aligned(sides: list[str], option: str) -> list[PairSource]:
             side = 0 if lonely[0] in by_text[0] else 1
             raise UserError(
                 f"{option}: {by_text[side][lonely[0]]} has no partner among {sides[1 - side]}; the wildcards of both "
-                "sides stand for the same text, as in [en/*.en,fr/*.fr]; or list the pairs, [[a.en,a.fr],[b.en,b.fr]]"
+                "sides must match the same text, as in [en/*.en,fr/*.fr]; or list the pairs, [[a.en,a.fr],[b.en,b.fr]]"
             )
-        sources, targets = ([files[text] for text in sorted(by_text[0])] for files in by_text)
+        targets = [by_text[1][text] for text in by_text[0]]
     return [LineAlignedFiles(*files) for files in zip(sources, targets, strict=True)]
 
 

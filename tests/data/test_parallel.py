@@ -215,7 +215,7 @@ def test_sides_are_paired_by_what_their_wildcards_stand_for(tmp_path: Path) -> N
     (tmp_path / "news.extra.fr").rename(tmp_path / "news.other.fr")
     assert message_of(lambda: parallel([str(tmp_path / "*.en"), str(tmp_path / "*.fr")])) == (
         f"data.train: {tmp_path / 'news.extra.en'} has no partner among {tmp_path / '*.fr'}; the wildcards of both "
-        "sides stand for the same text, as in [en/*.en,fr/*.fr]; or list the pairs, [[a.en,a.fr],[b.en,b.fr]]"
+        "sides must match the same text, as in [en/*.en,fr/*.fr]; or list the pairs, [[a.en,a.fr],[b.en,b.fr]]"
     )
 
 
