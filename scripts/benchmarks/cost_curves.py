@@ -53,7 +53,7 @@ OUT_OF_MEMORY, TOO_SLOW = "out of memory", "too slow"
 FAMILIES = ("scores", "synthesizers", "normalizers", "patterns", "feature maps", "mixes and gates")
 GIB, MIB = 2**30, 2**20
 TEXT = """\
-# The cost of every attention
+# {title}
 
 Seconds and memory of one step of self-attention, forward and backward: {batch} × n positions of width {width}, {heads}
 heads, float32, {processor}, torch {torch}. **×** is the time of `multihead`, which is torch's fused attention and its
@@ -303,7 +303,8 @@ def draw(figures: Figures, output: Path) -> Path:
         sections += ["## Not measured\n", *(f"- `{preset}`: {reason}" for preset, reason in sorted(refused.items()))]
     page = output.with_suffix(".md")
     commands = " and ".join(f"`{one}`" for one in figures.commands)
-    text = TEXT.format(**figures.about, sections="\n".join(sections).rstrip(), commands=commands)
+    title = "The cost of every attention" if "scores" in families.values() else "The cost of long sequences"
+    text = TEXT.format(**figures.about, title=title, sections="\n".join(sections).rstrip(), commands=commands)
     page.write_text(text, encoding="utf-8")
     return page
 

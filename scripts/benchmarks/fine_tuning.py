@@ -82,6 +82,7 @@ when it no longer rose."""
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
+    check_same(options)
     write_captions(options.data, options.runs / "data", options.pairs)
     scores: dict[str, list[float]] = {name: [] for name in ROWS}
     for seed, parent in zip(options.seeds, options.parents, strict=True):
@@ -109,6 +110,26 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         raise UserError(f"--seeds names {len(options.seeds)} and --parents {len(options.parents)}; give one for each")
     options.epochs = epochs_of(options.parents)
     return options
+
+
+def check_same(options: argparse.Namespace) -> None:
+    """Refuse to reuse runs of other settings; asked.json in the folder of the runs has those of earlier calls.
+
+    Raises:
+        UserError: if a setting differs.
+    """
+    asked = {"--pairs": options.pairs, "--override": options.override, "--threads": options.threads}
+    for seed, parent in zip(options.seeds, options.parents, strict=True):
+        asked[f"the parent of seed {seed}"] = str(parent.resolve())
+    file = options.runs / "asked.json"
+    before: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    for name, value in asked.items():
+        if before.get(name, value) != value:
+            raise UserError(
+                f"{options.runs} has runs with {name} {before[name]}, not {value}; give another folder of --runs"
+            )
+    options.runs.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(before | asked, indent=2) + "\n", encoding="utf-8")
 
 
 def write_captions(data: Path, folder: Path, pairs: int) -> None:

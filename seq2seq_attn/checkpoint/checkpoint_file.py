@@ -22,12 +22,13 @@ from pytorch_lightning.plugins.io import CheckpointIO
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor
 
+from seq2seq_attn.distributed.run_lock import BEST as BEST
+from seq2seq_attn.distributed.run_lock import LAST, PREVIOUS
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sync
 
 log = logging.getLogger(__name__)
 
-BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"  # previous: the one that last has replaced
 UNREADABLE = "is not a readable checkpoint (truncated, damaged or of another program)"
 
 
@@ -148,21 +149,6 @@ def read_latest(folder: Path) -> tuple[Path, Any] | None:
 @rank_zero_only
 def warn(sentence: str) -> None:
     log.warning(sentence)
-
-
-def check_is_new(run_dir: Path) -> None:
-    """Refuse to start a run where there is one, whose checkpoints would be overwritten.
-
-    Raises:
-        UserError: if the folder holds results or checkpoints.
-    """
-    folder = run_dir / "checkpoints"
-    files = [run_dir / "results.json", *(folder / name for name in (BEST, LAST, PREVIOUS)), *folder.glob("step=*.ckpt")]
-    if any(file.exists() for file in files):
-        raise UserError(
-            f"{run_dir} holds a run; resume=auto continues it, and another hydra.run.dir starts a new one (or delete "
-            "the folder)"
-        )
 
 
 @rank_zero_only

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.checkpoint.checkpoint_file import check_is_new, read_latest
+from seq2seq_attn.checkpoint.checkpoint_file import read_latest
 from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
 from seq2seq_attn.distributed.run_folder import is_first
+from seq2seq_attn.distributed.run_lock import check_is_new
 
 log = logging.getLogger(__name__)
 LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")

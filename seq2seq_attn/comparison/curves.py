@@ -95,11 +95,15 @@ def write(curves: dict[str, Curve], figure: str, file: Path) -> None:
 def draw(curves: dict[str, Curve], figure: str, lowest: float | None, file: Path) -> None:
     picture = Figure(figsize=(6, 3.4), layout="constrained")
     axes = picture.add_subplot()
-    for (name, curve), line in zip(curves.items(), itertools.cycle(LINES)):
-        axes.plot(*zip(*curve, strict=True), line, linewidth=1.4, label=name)
-    axes.set(xlabel="updates", ylabel=figure, xlim=(0, None))
+    lines = [
+        axes.plot(*zip(*curve, strict=True), line, linewidth=1.4)[0]
+        for curve, line in zip(curves.values(), itertools.cycle(LINES))
+    ]
+    axes.set(xlabel="updates", xlim=(0, None))
+    axes.set_ylabel(figure, parse_math=False)
     axes.set_ylim(bottom=lowest)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    for text in axes.legend(lines, list(curves), frameon=False).get_texts():
+        text.set_parse_math(False)
     picture.savefig(file, dpi=150)

@@ -109,7 +109,7 @@ def scatter(figures: Figures, key: str) -> str:
     number_ticks(axes.xaxis, bins=7, least=0.0)
     number_ticks(axes.yaxis, bins=7, least=0.0)
     axes.set_xlabel(column.title, fontsize=LABEL + 1)
-    axes.set_ylabel(figures.score, fontsize=LABEL + 1)
+    axes.set_ylabel(figures.score, fontsize=LABEL + 1, parse_math=False)
     axes.grid(color="0.92", linewidth=0.6)
     axes.tick_params(labelsize=LABEL, length=2)
     points = [(figures.mean(row, key) / column.unit, figures.mean(row, main), row.label, row in front) for row in rows]
@@ -222,7 +222,7 @@ def panels(rows: Sequence[Row], key: str, title: str, name: str) -> dict[str, st
     axes.add_collection(LineCollection(everything, colors=GREY, linewidths=0.6))
     axes.set(xlim=(0, right), ylim=(0, high))
     axes.set_xlabel("updates", fontsize=TICK, labelpad=1)
-    axes.set_ylabel(title, fontsize=TICK, labelpad=1)
+    axes.set_ylabel(title, fontsize=TICK, labelpad=1, parse_math=False)
     axes.tick_params(labelsize=TICK - 0.5, length=2, pad=1.5)
     axes.locator_params(nbins=4)
     shared = svg(back, name)

@@ -49,6 +49,9 @@ class Mean(NamedTuple):
     sd: float | None
 
 
+FEWEST_SEEDS = 3  # of every row, before one is called better than another
+
+
 class Figures(NamedTuple):
     """The figures of one group; those of a row are under its label.
 
@@ -222,18 +225,24 @@ def lead(figures: Figures) -> str:
 
 
 def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
-    """Return which rows are significantly better or worse than the baseline, and which are not."""
+    """Return which rows differ significantly from the baseline, and which do not.
+
+    None is called better or worse before all have `FEWEST_SEEDS`: the test covers the sentences, not the seeds.
+    """
+    certain = min(len(row.runs) for row in figures.rows) >= FEWEST_SEEDS
     by_label = figures.differences
     better = [row.label for row in others if by_label[row.label].significant and by_label[row.label].value > 0]
     open_ = [row.label for row in others if not by_label[row.label].significant]
     worse = len(others) - len(better) - len(open_)
-    parts = [f"better: {listed(better)}"] if better else []
+    above, below = ("better", "worse") if certain else ("higher", "lower")
+    parts = [f"{above}: {listed(better)}"] if better else []
     parts += [f"no significant difference: {listed(open_)}"] if open_ else []
     if worse == len(others):
         whom = others[0].label if worse == 1 else f"all {worse} others"
-        return f"{figures.baseline} is better than {whom} beyond the chance of the sentences."
-    parts += [f"worse: the other {worse}"] if worse else []
-    return f"Against {figures.baseline}: {'; '.join(parts)}."
+        best = f"{figures.baseline} is better than" if certain else f"{figures.baseline} scores higher than"
+        return f"{best} {whom} beyond the chance of the sentences{'' if certain else ', with these seeds'}."
+    parts += [f"{below}: the other {worse}"] if worse else []
+    return f"Against {figures.baseline}{'' if certain else ', with these seeds'}: {'; '.join(parts)}."
 
 
 def efficient(figures: Figures, rows: Sequence[Row], key: str, lower: bool) -> list[Row]:

@@ -27,7 +27,7 @@ from seq2seq_attn.comparison.read import (
     unfinished,
 )
 from seq2seq_attn.comparison.translations import System, read_system
-from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.text import num_words, plain_console
@@ -53,7 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             left_out.append(LeftOut(str(run), f"results.json or config.yaml is damaged ({first_line(error)})"))
             continue
-        table.add_row(results.get("attention", run.name), name, *scores(run, scorer_of(run, name, config, given.trust)))
+        scorer = scorer_of(run, name, config, given.trust)
+        try:
+            row = list(scores(run, scorer))
+        except UserError as error:
+            left_out.append(LeftOut(str(run), str(error).partition(";")[0]))
+            continue
+        table.add_row(results.get("attention", run.name), name, *row)
     if not table.row_count:
         raise no_finished_run(given.runs, left_out)
     plain_console().print(table)

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
+from seq2seq_attn.alignment.page import digest
 from seq2seq_attn.comparison.draw import forest, panels, scatter
 from seq2seq_attn.comparison.figures import Figures, about_test, cells_of, counted, head_of, shown, verdict
 from seq2seq_attn.comparison.maps import KINDS, Map, draw_map, draw_scale, maps_of
@@ -16,7 +17,7 @@ from seq2seq_attn.markdown import literal
 
 STYLE = Path(__file__).with_name("page.css")
 # The browser refuses to load anything else.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:"
 SORT = """\
 for (const head of document.querySelectorAll("table.sortable thead th")) head.onclick = () => {
   const table = head.closest("table"), rows = [...table.tBodies[0].rows], old = head.ariaSort;
@@ -63,7 +64,7 @@ def html_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], sentence: 
         body += section(group, number, sentence)
     return PAGE.format(
         title=title_of(groups),
-        policy=POLICY,
+        policy=POLICY.format(script=digest(f"\n{SORT}")),
         made_by=MADE_BY,
         style=STYLE.read_text(encoding="utf-8"),
         body="\n".join(body),
@@ -94,7 +95,7 @@ def section(figures: Figures, number: int, sentence: int) -> Iterator[str]:
     yield from figure_table(figures)
     plots = [boxed(scatter(figures, key)) for key in COSTS if worth_a_plot(figures, key)]
     if plots:
-        yield f"<h3>{figures.score} against size, decoding and entropy</h3>"
+        yield f"<h3>{escape(figures.score)} against size, decoding and entropy</h3>"
         yield note(
             f"Black: no other has more {figures.score} for as few parameters, or as fast. Entropy is that of the "
             "weights of a target token over the source, mean of layers and heads, in nats: at 0 it looks at one token "
@@ -125,7 +126,7 @@ def overview(figures: Figures) -> Iterator[str]:
         yield f"<div><h3>Difference from the baseline</h3>{note(about_test(figures))}"
         yield f"{boxed(forest(figures), 'narrow')}</div>"
     if worth_a_plot(figures, "tokens_per_second"):
-        yield f"<div><h3>{figures.score} against speed of training</h3>"
+        yield f"<div><h3>{escape(figures.score)} against speed of training</h3>"
         yield note(f"Black: no other trains as fast with more {figures.score}. Lines: standard deviation over seeds.")
         yield f"{boxed(scatter(figures, 'tokens_per_second'))}</div>"
     yield "</div>"
@@ -195,7 +196,7 @@ def small_plots(drawn: dict[str, str]) -> Iterator[str]:
 
 
 def length_table(figures: Figures) -> Iterator[str]:
-    yield f"<h3>{figures.score} by sentence length</h3>"
+    yield f"<h3>{escape(figures.score)} by sentence length</h3>"
     yield note("By words of the source; mean over seeds. The darker, the lower.")
     heads = [f"{words} words ({counted(number, 'sentence')})" for words, number in figures.lengths.items()]
     yield table_head(["attention", *heads])

@@ -25,6 +25,7 @@ from seq2seq_attn.text import plain_console, printable
 
 METRICS: dict[str, Callable[[], Any]] = {"bleu": lambda: BLEU(force=True), "chrf": CHRF, "ter": TER}
 METHODS = {"randomisation": "ar", "bootstrap": "bs"}
+FEWEST_RESAMPLES = 40  # so that 95 % leave out one on each side
 INTERVAL_RESAMPLES = 1000  # of the intervals beside the p-values of randomisation
 ALPHA = 0.05
 LEAST_BLEU, LEAST_DIFFERENCE = 1.0, 0.05  # below these no difference of BLEU is called significant
@@ -179,8 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--resamples", type=int, default=0, help="0: 10,000 trials of randomisation, 1,000 of bootstrap"
     )
     given = parser.parse_args(arguments)
+    if given.resamples != 0 and given.resamples < FEWEST_RESAMPLES:
+        parser.error(f"--resamples {given.resamples} gives no interval of 95 %; give {FEWEST_RESAMPLES} or more, or 0")
     systems = [read_system(path, given.split) for path in (given.baseline, *given.systems)]
-    comparison = compare(systems, given.metrics, given.method, given.resamples)
+    comparison = compare(systems, list(dict.fromkeys(given.metrics)), given.method, given.resamples)
     console = plain_console()
     say = partial(console.print, highlight=False, soft_wrap=True)
     say(f"{len(systems[0].sources):,} sentences; the baseline is {systems[0].name}")

@@ -17,6 +17,10 @@ from seq2seq_attn.errors import UserError
 
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MOST_BYTES = 1 << 24  # size of a chunk; a line may not fill a whole chunk
+OTHER_FORMATS = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet; save it as CSV"),
+    **dict.fromkeys((".zip", ".bz2", ".xz", ".7z"), "compressed; decompress it, or compress it with gzip"),
+}
 
 
 def read_lines(path: Path) -> list[str]:
@@ -28,7 +32,7 @@ def read_lines(path: Path) -> list[str]:
     """
     text = "".join(decoded_chunks(path))
     if not text:
-        raise UserError(f"{path} is empty; check data.path or get the file again")
+        raise UserError(f"{path} is empty; give a file with text, or get it again")
     lines = text.removesuffix("\n").split("\n")
     if len(lines) == 1 and "\r" in lines[0].removesuffix("\r"):
         raise UserError(f"{path} ends its lines with carriage returns alone; convert them to line feeds")
@@ -70,6 +74,8 @@ def opened(path: Path, compressed: bool = True) -> Iterator[IO[bytes]]:
     Args:
         compressed: whether to decompress it.
     """
+    if compressed:
+        check_format(path)
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise UserError(f"{path} is a pipe or a device, not a file; save its content to a file first")
     try:
@@ -86,6 +92,18 @@ def opened(path: Path, compressed: bool = True) -> Iterator[IO[bytes]]:
         raise UserError(
             f"{path} cannot be read ({why}); check data.path, or data.train, data.val and data.test"
         ) from error
+
+
+def check_format(path: Path) -> None:
+    """Refuse a file that is no text, by its name.
+
+    Raises:
+        UserError: for a spreadsheet, and for an archive of another kind than .gz and .zst.
+    """
+    name = path.name.removesuffix(".gz").removesuffix(".zst")
+    for suffix, advice in OTHER_FORMATS.items():
+        if name.endswith(suffix):
+            raise UserError(f"{path} is {advice}")
 
 
 @contextmanager

@@ -43,10 +43,6 @@ LANGUAGE_NAMES = {
     "sv": "swedish", "sw": "swahili", "th": "thai", "tr": "turkish", "uk": "ukrainian", "vi": "vietnamese",
     "zh": "chinese",
 }  # fmt: skip
-OTHER_FORMATS = {
-    **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet; save it as CSV"),
-    **dict.fromkeys((".zip", ".bz2", ".xz", ".7z"), "compressed; decompress it, or compress it with gzip"),
-}
 
 
 class Choice(NamedTuple):
@@ -80,9 +76,6 @@ def pair_file(
         UserError: if the file cannot be read, or lacks a column.
     """
     name = path.name.removesuffix(".gz").removesuffix(".zst")
-    for suffix, advice in OTHER_FORMATS.items():
-        if name.endswith(suffix):
-            raise UserError(f"{path} is {advice}")
     kinds = {
         ".parquet": ParquetFile,
         ".arrow": ArrowFile,
@@ -208,10 +201,10 @@ class JsonLines(PairFile):
             if isinstance(column, int):
                 raise UserError(f"data.{side}_column={column} is a number, and {path} has named fields; give a name")
         first = decoded_lines(next(line_blocks(path))[0].partition(b"\n")[0])[0][0]
-        if first.strip() in ("[", "{"):
+        if first.lstrip().startswith("[") or first.strip() == "{":
             raise UserError(
-                f"{path}, line 1: not JSON lines, but one JSON text over several lines; write one object per line, for "
-                "example by `jq -c '.[]'`"
+                f"{path}, line 1: not JSON lines, but one JSON text; write one object per line, for example by "
+                "`jq -c '.[]'`"
             )
         fields = read_fields(first)
         if isinstance(fields, Reason):
@@ -263,7 +256,7 @@ def read_fields(line: str) -> dict[str, Any] | Reason:
     """Return the fields of a JSON object, or why it is none."""
     try:
         record = json.loads(line)
-        return leaf_fields(record) if isinstance(record, dict) else {}
+        return leaf_fields(record) if isinstance(record, dict) else Reason("not a JSON object")
     except (ValueError, RecursionError) as error:  # also for a number that is too long, or nesting too deep
         return Reason(f"not JSON ({getattr(error, 'msg', error)})")
 

@@ -1,4 +1,4 @@
-"""One process at a time in a run folder: a lock that the system releases however its holder ends."""
+"""One process at a time in a run folder, and one run: a lock that the system releases however its holder ends."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.errors import EXIT_CODE, UserError
 
 LOCK = "run.lock"
+BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"  # previous: the one that last has replaced
 HELD: set[Path] = set()  # by this process
 UNTIL_EXIT = ExitStack()  # of the command
 
@@ -77,7 +78,8 @@ def lock(folder: Path) -> IO[str]:
 class RunLock(Callback):
     """A callback of Hydra's that takes the lock before Hydra writes into the folder; rank 0 holds it for all ranks.
 
-    A new folder into which the task has written nothing, because its start has failed, is removed at the end.
+    The folder of a run is refused to all but its continuation, before its .hydra is overwritten. A new folder into
+    which the task has written nothing, because its start has failed, is removed at the end.
     """
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
@@ -88,11 +90,47 @@ class RunLock(Callback):
         new = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
         try:
             UNTIL_EXIT.enter_context(locked(folder))
+            check_folder(config, folder)
         except UserError as error:  # Hydra would turn it into a warning
             print(error, file=sys.stderr)
             sys.exit(EXIT_CODE)
         configs = {subfolder, *(subfolder / f"{name}.yaml" for name in ("config", "hydra", "overrides"))}
         UNTIL_EXIT.callback(remove_unused, new, {Path(LOCK), Path(f"{config.hydra.job.name}.log"), *configs})
+
+
+def check_folder(config: DictConfig, folder: Path) -> None:
+    """Refuse the folder of a run to what does not continue it: another training, or an evaluation.
+
+    Raises:
+        UserError: if the folder holds results or checkpoints.
+    """
+    if "resume" not in config:  # it is of evaluate.py
+        if holds_run(folder):
+            raise UserError(f"{folder} holds a run, whose files would be replaced; give another hydra.run.dir")
+    elif config.resume is None:
+        named = Path(config.ckpt_path or ".").expanduser().resolve()
+        if config.ckpt_path is None or folder.resolve() not in (named, *named.parents):
+            check_is_new(folder)
+
+
+def check_is_new(folder: Path) -> None:
+    """Refuse to start a run where there is one, whose checkpoints would be overwritten.
+
+    Raises:
+        UserError: if the folder holds results or checkpoints.
+    """
+    if holds_run(folder):
+        raise UserError(
+            f"{folder} holds a run; resume=auto continues it, and another hydra.run.dir starts a new one (or delete "
+            "the folder)"
+        )
+
+
+def holds_run(folder: Path) -> bool:
+    """Return whether a folder has results or checkpoints of a training."""
+    checkpoints = folder / "checkpoints"
+    files = [folder / "results.json", *(checkpoints / name for name in (BEST, LAST, PREVIOUS))]
+    return any(file.exists() for file in (*files, *checkpoints.glob("step=*.ckpt")))
 
 
 def remove_unused(folders: list[Path], known: set[Path]) -> None:

@@ -26,6 +26,7 @@ from seq2seq_attn.text import printable
 
 DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 STANDARD_STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+UNWRITTEN = (".zst", ".bz2", ".xz", ".zip", ".7z")
 MODEL_SUFFIXES = (".ckpt", ".safetensors", ".model")  # of the files that a run or a published folder is rebuilt from
 BARS = "&#124;" * 3  # as Moses escapes them in a text
 
@@ -112,6 +113,8 @@ def written(option: str, path: str | None, standard: Any = None) -> Iterator[Any
     if path is None:
         yield standard
         return
+    if path.endswith(UNWRITTEN):
+        raise UserError(f"{option}={path} would not be compressed; end its name in .gz, or leave the ending out")
     with naming(option, path):
         raw, part, final_name = open_raw(option, path)
     try:

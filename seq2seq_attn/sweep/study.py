@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from hydra.core.override_parser.types import IntervalSweep, Override, Transformer
+from hydra.core.override_parser.types import IntervalSweep, Override
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.sweep.job import Job
-from seq2seq_attn.sweep.sweep import Sweep
+from seq2seq_attn.sweep.sweep import Sweep, check_number
 
 DATABASE = ("study.db", "study.db-journal", "study.db-wal", "study.db-shm")
 
@@ -37,6 +37,9 @@ class Study:
     def run(self, sweep: Sweep) -> None:
         """Search the overrides that name several values, as `choice(...)` or `interval(...)`."""
         optuna = import_optuna()
+        check_number("n_trials", self.n_trials, 1)
+        check_number("n_jobs", self.n_jobs, 1)
+        check_number("n_startup_trials", self.n_startup_trials, 0)
         if self.direction not in ("maximize", "minimize"):
             raise UserError(f"hydra.sweeper.direction={self.direction} is unknown; use maximize or minimize")
         space = {key: distribution(override) for key, override in sweep.varied.items()}
@@ -114,9 +117,10 @@ def distribution(override: Override) -> Any:
     optuna = import_optuna()
     values = override.value()
     if not isinstance(values, IntervalSweep):
-        return optuna.distributions.CategoricalDistribution(
-            list(override.sweep_iterator(transformer=Transformer.encode))
-        )
+        return optuna.distributions.CategoricalDistribution(list(override.sweep_string_iterator()))
+    if values.start > values.end:
+        key = override.get_key_element()
+        raise UserError(f"{key}=interval({values.start},{values.end}) begins above its end; swap the two")
     whole = isinstance(values.start, int) and isinstance(values.end, int)
     kind = optuna.distributions.IntDistribution if whole else optuna.distributions.FloatDistribution
     return kind(values.start, values.end, log="log" in values.tags)

@@ -57,6 +57,8 @@ class Sweep:
 
     def run_grid(self, max_batch_size: int | None) -> None:
         """Run a job for each combination of values; all of them are checked before the first is run."""
+        if max_batch_size is not None:
+            check_number("max_batch_size", max_batch_size, 1)
         values = [[f"{key}={value}" for value in o.sweep_string_iterator()] for key, o in self.varied.items()]
         jobs = [self.job(number, [*self.fixed, *drawn]) for number, drawn in enumerate(product(*values))]
         self.make_folder()
@@ -137,6 +139,11 @@ class Sweep:
                 f"{len(failed)} of {len(self.jobs)} jobs failed ({', '.join(failed)}); repeat the command with "
                 f"hydra.sweep.dir={self.folder} resume=auto: {repeated if repeats_failed else kept}"
             )
+
+
+def check_number(name: str, value: Any, least: int) -> None:
+    if type(value) is not int or value < least:
+        raise UserError(f"hydra.sweeper.{name}={value} must be a whole number from {least}")
 
 
 def print_table(folder: Path, jobs: Sequence[Job]) -> None:

@@ -79,6 +79,11 @@ def test_complete_runs_are_not_repeated_and_the_page_has_means_and_gains(
     with pytest.raises(SystemExit):
         script.main([*given[:1], *parents[1:], *given[3:]])
     assert "the parents were trained for [5, 6] epochs; give runs of equal length" in capsys.readouterr().err
+    for option in (["--pairs", "5"], ["--override", "optimizer.lr=0.1"], ["--seeds", "2", "1"]):
+        with pytest.raises(SystemExit):
+            script.main([*given, *option, "--output", str(tmp_path / "page.md")])
+    assert f"{tmp_path / 'runs'} has runs with --pairs 4, not 5; give another" in capsys.readouterr().err
+    assert len(started) == 6
     monkeypatch.setattr(script.subprocess, "run", lambda *_, **__: Namespace(returncode=2))
     (tmp_path / "runs" / "tuned_2" / "results.json").unlink()
     with pytest.raises(SystemExit):

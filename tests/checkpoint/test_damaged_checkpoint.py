@@ -10,13 +10,8 @@ import pytest
 import torch
 from checkpoint.test_checkpoint_file import NAMES, flip_bit, latest, names, save, step_of
 
-from seq2seq_attn.checkpoint.checkpoint_file import (
-    check_is_new,
-    forget_results,
-    prepare_run_folder,
-    read_or_reason,
-    read_tensors,
-)
+from seq2seq_attn.checkpoint.checkpoint_file import forget_results, prepare_run_folder, read_or_reason, read_tensors
+from seq2seq_attn.distributed.run_lock import check_is_new
 from seq2seq_attn.errors import UserError
 
 

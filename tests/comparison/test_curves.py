@@ -119,3 +119,11 @@ def test_nothing_is_lost_silently(
         script.main([*(str(tmp_path / run) for run in runs), "--output", str(tmp_path / output)])
     assert said in " ".join(capsys.readouterr().err.split())
     assert not list(tmp_path.glob("x*"))
+
+
+def test_every_name_is_in_the_legend_as_it_is_given(tmp_path: Path) -> None:
+    run = written(tmp_path / "run", (9, 20.0))
+    names = ["_plain", r"a $\foo$"]
+    script.main([*(f"{name}={run}" for name in names), "--output", str(tmp_path / "made.svg")])
+    drawn = (tmp_path / "made.svg").read_text(encoding="utf-8")
+    assert all(f"<!-- {name} -->" in drawn for name in names)

@@ -85,3 +85,13 @@ def test_a_run_without_a_metric_of_which_more_is_better_has_bleu(
     assert f"left out: {damaged}: results.json or config.yaml is damaged (" in said.err
     assert row_of(said.out, "sparse")[1:3] == ["bleu", f"{bleu_of(spoilt(4)):.1f}"]
     assert f"left out: {tmp_path / 'runs' / 'b'}: stopped before anything was logged" in said.err
+
+
+def test_a_run_without_translations_is_left_out_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "a", "sparse", spoilt(4))
+    other = write_run(tmp_path / "b", "none", spoilt(2))
+    (other / "translations.tsv").unlink()
+    script.main([str(tmp_path)])
+    said = capsys.readouterr()
+    assert row_of(said.out, "sparse")[2] == f"{bleu_of(spoilt(4)):.1f}"
+    assert said.err.startswith(f"left out: {other}: {other / 'translations.tsv'} cannot be read")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
-from comparison.made_runs import runs_of, spoilt, write_log, write_map, write_run, write_sweep
+from comparison.made_runs import METRIC, runs_of, spoilt, write_log, write_map, write_run, write_sweep
 from configs import CONF, options
 from hydra import compose, initialize_config_dir
 from markdown_it import MarkdownIt
@@ -169,6 +171,9 @@ def test_no_value_of_a_run_becomes_markup_in_the_page_or_its_table(tmp_path: Pat
     assert Checker(text).open == []
     assert re.findall("<script.*?>", text, re.DOTALL) == ["<script>"]  # the page's own, which sorts
     assert not re.search(r"<(b|i|a|img)\b", text.replace("<b>runs/[2](x)</b>", ""))
+    (policy,) = re.findall("script-src '(.*?)'", text)
+    (script_text,) = re.findall("<script>(.*?)</script>", text, re.DOTALL)
+    assert policy == f"sha256-{b64encode(sha256(script_text.encode()).digest()).decode()}"
     table = output.with_suffix(".md").read_text(encoding="utf-8")
     assert "alert(1)" in table
     html = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(table)
@@ -176,6 +181,20 @@ def test_no_value_of_a_run_becomes_markup_in_the_page_or_its_table(tmp_path: Pat
     assert set(re.findall(r"<(\w+)", html)) == set(known)
     assert re.findall("<a .*?>", html) == ['<a href="a%20%28b%29%20%3Ci%3E.html">']
     assert "<script" not in table
+
+
+def test_the_name_of_a_metric_becomes_no_markup(tmp_path: Path) -> None:
+    evil = "<img src=x>"
+    for number, every in enumerate((9, 4)):
+        options = {"metric": {evil: METRIC["bleu"]}}
+        write_run(
+            tmp_path / str(number), f"a{number}", spoilt(every), options=options,
+            **{f"test/{evil}": 1.0 + number, "tokens_per_second": 100.0 + number, "num_parameters": 10 * (number + 1)},
+        )  # fmt: skip
+    script.main([str(tmp_path), "--output", str(tmp_path / "page.html"), "--resamples", "50"])
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "&lt;img src=x&gt; by sentence length" in text
+    assert "<img" not in text
 
 
 def test_models_made_equally_large_are_not_plotted_by_size_nor_told_apart_by_it(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def test_a_baseline_that_is_repeated_has_no_p_value(tmp_path: Path) -> None:
     write_run(tmp_path / "b", "b", spoilt(4))
     group = only_group(tmp_path, baseline="a")
     assert group.differences["b"] == (0.0, 0.0, 0.0, None, False)
-    assert "Against a: no significant difference: b." in figures_of_group.verdict(group)
+    assert "Against a, with these seeds: no significant difference: b." in figures_of_group.verdict(group)
 
 
 def test_holm_stops_at_the_first_p_value_that_may_be_chance() -> None:
@@ -178,12 +179,22 @@ def test_rows_that_no_other_beats_at_both_are_the_front(tmp_path: Path) -> None:
     assert figures_of_group.verdict(group)[-1].endswith(": slow, middle and quick.")
 
 
-def test_the_verdict_tells_better_from_worse_and_from_neither(tmp_path: Path) -> None:
+def test_the_verdict_tells_better_from_worse_and_from_neither_once_there_are_three_seeds(tmp_path: Path) -> None:
     for name, hypotheses in {"good": REFERENCES, "base": spoilt(3), "near": spoilt(3, 1), "bad": spoilt(1)}.items():
-        write_run(tmp_path / name, name, hypotheses)
+        for seed in (1, 2, 3):
+            write_run(tmp_path / name / str(seed), name, hypotheses, seed=seed)
     first, second, _ = figures_of_group.verdict(only_group(tmp_path, baseline="base"))
     assert first == f"Highest BLEU: good, 100.0, {100 - bleu_of(spoilt(3, 1)):.1f} above near."
     assert second == "Against base: better: good; no significant difference: near; worse: the other 1."
+    good = figures_of_group.verdict(only_group(tmp_path / "good", tmp_path / "bad", baseline="good"))[1]
+    assert good == "good is better than bad beyond the chance of the sentences."
+    shutil.rmtree(tmp_path / "bad" / "3")
+    second = figures_of_group.verdict(only_group(tmp_path, baseline="base"))[1]
+    assert second == (
+        "Against base, with these seeds: higher: good; no significant difference: near; lower: the other 1."
+    )
+    good = figures_of_group.verdict(only_group(tmp_path / "good", tmp_path / "bad", baseline="good"))[1]
+    assert good == "good scores higher than bad beyond the chance of the sentences, with these seeds."
 
 
 def test_a_run_that_diverged_stands_last(tmp_path: Path) -> None:

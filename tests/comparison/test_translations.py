@@ -135,6 +135,18 @@ def test_the_table_has_a_row_for_each_system_and_marks_what_chance_would_hardly_
     assert "bleu: nrefs:2|bs:1000|ar:100|seed:12345|" in printed
 
 
+def test_a_metric_counts_once_and_too_few_resamples_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = [str(write(tmp_path / name, rows)) for name, rows in (("good", GOOD), ("bad", BAD))]
+    script.main([*typed, "--metrics", "chrf", "bleu", "chrf", "--resamples", "50"])
+    assert capsys.readouterr().out.count("│ p ") == 2
+    for number in ("-5", "1", "39"):
+        with pytest.raises(SystemExit, match="2"):
+            script.main([*typed, "--resamples", number])
+        assert f"--resamples {number} gives no interval of 95 %; give 40 or more, or 0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

@@ -66,7 +66,7 @@ def test_a_nul_byte_is_named_with_its_line(tmp_path):
 
 def test_an_empty_file_is_refused(tmp_path):
     for content in (b"", b"\xef\xbb\xbf"):
-        refuses(write(tmp_path, content), " is empty; check data.path or get the file again")
+        refuses(write(tmp_path, content), " is empty; give a file with text, or get it again")
 
 
 def test_what_is_not_a_file_is_refused(tmp_path):

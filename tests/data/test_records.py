@@ -136,8 +136,14 @@ def test_columns_are_chosen_by_number_or_name_with_and_without_a_header(tmp_path
         (
             "a.json",
             ["[", '{"en": "a", "fr": "b"}', "]"],
-            "line 1: not JSON lines, but one JSON text over several lines",
+            "line 1: not JSON lines, but one JSON text; write one object per line",
         ),
+        (
+            "a.json",
+            ['[{"en": "a", "fr": "b"}]'],
+            "line 1: not JSON lines, but one JSON text; write one object per line",
+        ),
+        ("a.jsonl", ["3"], "line 1: not a JSON object; fix or remove the line"),
         (
             "a.jsonl",
             ['{"t": {"en": "a", "de": "b"}}'],
@@ -160,7 +166,7 @@ def test_a_broken_file_is_named_with_its_line(name: str, lines: list[str], sente
         ("a.tsv", ["en\tfr", "e\tf", "a\tb\tc"], 3, "3 tab-separated columns, where the first line has 2"),
         ("a.jsonl", ['{"en": "e", "fr": "f"}', '{"en": "a"}'], 2, "no text in the field 'fr' (fields: en)"),
         ("a.jsonl", ['{"en": "e", "fr": "f"}', '{"en": 3, "fr": ""}'], 2, "no text in the field 'en' (fields: en, fr)"),
-        ("a.jsonl", ['{"en": "e", "fr": "f"}', "[1]"], 2, "no text in the field 'en' (fields: none)"),
+        ("a.jsonl", ['{"en": "e", "fr": "f"}', "[1]"], 2, "not a JSON object"),
         (
             "a.jsonl",
             ['{"en": "e", "fr": "f"}', '{"en": "\\ud800", "fr": ""}'],

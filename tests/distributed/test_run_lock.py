@@ -15,10 +15,11 @@ import pytest
 from child import done
 from configs import ROOT
 from forked import ended, forked
+from omegaconf import DictConfig
 from small_run import run_here
 
 from seq2seq_attn.distributed import run_lock
-from seq2seq_attn.distributed.run_lock import LOCK, is_locked, locked, remove_unused
+from seq2seq_attn.distributed.run_lock import LOCK, check_folder, is_locked, locked, remove_unused
 from seq2seq_attn.errors import UserError
 
 
@@ -59,6 +60,42 @@ def test_the_command_leaves_before_hydra_writes_into_the_folder_of_a_running_one
         assert everything(folder) == before
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr == f"another process is at work in {folder}; wait for it, or end it, or give another folder\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "way_out"),
+    [
+        (["train.py"], "holds a run; resume=auto continues it, and another hydra.run.dir starts a new one"),
+        (["evaluate.py", "ckpt_path={run}"], "holds a run, whose files would be replaced; give another hydra.run.dir"),
+    ],
+)
+def test_a_run_keeps_its_files_when_its_folder_is_given_to_another_command(
+    command: list[str], way_out: str, tmp_path: Path
+) -> None:
+    """Hydra would overwrite the overrides in .hydra before the command itself begins."""
+    for name in ("checkpoints/last.ckpt", ".hydra/overrides.yaml", "translations.tsv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    before = everything(tmp_path)
+    words = [word.format(run=tmp_path) for word in command[1:]]
+    answer = done(ROOT / command[0], *words, f"hydra.run.dir={tmp_path}", folder=ROOT)
+    assert {name: it for name, it in everything(tmp_path).items() if name != LOCK} == before
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith(f"{tmp_path} {way_out}")
+
+
+def test_a_run_may_be_continued_in_its_folder() -> None:
+    def asked(**options: str | None) -> None:
+        check_folder(DictConfig({"resume": None, "ckpt_path": None} | options), ROOT)
+
+    asked()  # it holds none
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_lock, "holds_run", lambda folder: True)
+        for options in ({"resume": "auto"}, {"ckpt_path": str(ROOT)}, {"ckpt_path": f"{ROOT}/checkpoints/last.ckpt"}):
+            asked(**options)
+        for options in ({}, {"ckpt_path": str(ROOT.parent / "other")}):
+            with pytest.raises(UserError, match="holds a run"):
+                asked(**options)
 
 
 @pytest.mark.parametrize("kept", [[], ["mine/note.txt"], ["mine/run/"]])

@@ -8,6 +8,7 @@ import os
 import warnings
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 
@@ -54,6 +55,23 @@ def test_a_line_beyond_all_bounds_is_cut_between_letters_and_the_next_is_whole(m
         Line(2, "abcdefg", []),
         Line(3, "abcdefgh", []),
     ]
+
+
+def test_files_in_zstandard_are_unpacked_and_other_formats_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.zst"
+    with pa.CompressedOutputStream(str(file), "zstd") as stream:
+        stream.write(b"un\ndeux\n" * 50_000 + b"trois")
+    with opened("input", str(file)) as stream:
+        found = list(read_lines(stream, str(file)))
+    assert [line.text for line in found] == ["un", "deux"] * 50_000 + ["trois"]
+    assert count_lines(str(file)) is None
+    file.write_bytes(file.read_bytes()[:-9])
+    with opened("input", str(file)) as stream, pytest.raises(UserError, match=r"a.zst cannot be read \(Truncated"):
+        list(read_lines(stream, str(file)))
+    with pytest.raises(UserError, match=r"a.txt.xz is compressed; decompress it, or compress it with gzip"):
+        opened("input", str(tmp_path / "a.txt.xz"))
+    with pytest.raises(UserError, match=r"^a.txt is UTF-16; convert it to UTF-8$"):
+        read("un\n".encode("utf-16"))
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "endless.gz"])

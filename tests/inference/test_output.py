@@ -77,6 +77,13 @@ def test_an_open_descriptor_is_written_behind_what_it_has_written(tmp_path: Path
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
+@pytest.mark.parametrize("name", ["a.zst", "a.txt.xz"])
+def test_a_format_that_is_not_written_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"^output={tmp_path / name} would not be compressed; end its name in .gz, or"):
+        write(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for path, why in (

@@ -140,3 +140,27 @@ def test_a_study_that_is_refused_changes_nothing_of_the_one_that_is_there(folder
         assert {file: file.read_bytes() for file in before} == before
     assert swept(folder, *command, "resume=auto")[0] == 0
     assert (folder / "sweep" / "study.db.backup").read_text() == "mine"
+
+
+def test_choices_are_run_as_they_are_written(folder: Path) -> None:
+    one_of = ("hydra/sweeper=optuna", "x=choice(0.99995,0.99999)", 'do=choice("wo,rk")', "hydra.sweeper.n_trials=1")
+    assert swept(folder, *one_of)[0] == 0
+    x, do = told(folder, 0)["overrides"][-2:]
+    assert x in ("x=0.99995", "x=0.99999")
+    assert do in ('do="wo,rk"', "do='wo,rk'")
+    assert best(folder)["params"]["x"] == x.removeprefix("x=")
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("hydra.sweeper.n_jobs=0", "hydra.sweeper.n_jobs=0 must be a whole number from 1"),
+        ("hydra.sweeper.n_trials=abc", "hydra.sweeper.n_trials=abc must be a whole number from 1"),
+        ("hydra.sweeper.n_startup_trials=-1", "hydra.sweeper.n_startup_trials=-1 must be a whole number from 0"),
+        ("x=interval(0.5,0.1)", "x=interval(0.5,0.1) begins above its end; swap the two"),
+    ],
+)
+def test_options_that_make_no_study_are_refused(folder: Path, option: str, sentence: str) -> None:
+    code, _, error = swept(folder, *STUDY, option)
+    assert (code, error[-1]) == (2, sentence)
+    assert not (folder / "sweep").exists()

@@ -206,3 +206,9 @@ def test_an_interval_is_no_grid(folder: Path) -> None:
     code, _, error = swept(folder, "x=interval(0,1)")
     assert (code, len(error), begun(folder)) == (2, 1, [])
     assert "IntervalSweep" in error[0] or "INTERVAL_SWEEP" in error[0]
+
+
+@pytest.mark.parametrize("size", ["-1", "0", "abc"])
+def test_a_batch_that_holds_no_job_is_refused(size: str, folder: Path) -> None:
+    code, _, error = swept(folder, "seed=1,2", f"hydra.sweeper.max_batch_size={size}")
+    assert (code, error[-1]) == (2, f"hydra.sweeper.max_batch_size={size} must be a whole number from 1")

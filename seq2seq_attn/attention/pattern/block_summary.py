@@ -1,4 +1,4 @@
-"""Block summary pattern: the own block, and the last c keys of every block. Child et al. 2019, 4.3 and eq. 8
+"""Block summary pattern: the own block, and the last c keys of every block. Child et al. 2019, 4.3 and eq. 7
 ("fixed"), arXiv:1904.10509.
 """
 

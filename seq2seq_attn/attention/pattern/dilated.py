@@ -1,5 +1,5 @@
 """Dilated pattern: keys of the query's own segment of w at multiples of r, for several (w, r). Ding et al. 2023,
-section 3.1, arXiv:2307.02486 (LongNet).
+section 2.2, arXiv:2307.02486 (LongNet).
 """
 
 from __future__ import annotations

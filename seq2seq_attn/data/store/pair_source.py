@@ -171,12 +171,12 @@ def line_blocks(file: Path, *, carriage_returns: bool = False) -> Iterator[tuple
             if len(held) - (int(ends[-1]) if len(ends) else 0) > MOST_BYTES:
                 raise UserError(f"{file} has a line of more than {MOST_BYTES:,} bytes; cut or remove the line")
         if head:
-            raise UserError(f"{file} is empty; check data.path or get the file again")
+            raise UserError(f"{file} is empty; give a file with text, or get it again")
         rest = len(ends) + (not held.endswith(b"\n"))
         if held:
             yield held, rest, read_of(stream)
         elif not yielded:  # a byte-order mark alone
-            raise UserError(f"{file} is empty; check data.path or get the file again")
+            raise UserError(f"{file} is empty; give a file with text, or get it again")
 
 
 def read_of(stream: Any) -> int:
