@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import UInt64
@@ -94,7 +94,7 @@ class Corpus(ABC):
         has_one_side: whether source and target are the same text, which is no translation to learn.
     """
 
-    has_one_side: ClassVar[bool] = False
+    has_one_side: bool = False
 
     @abstractmethod
     def load(self) -> LoadedCorpus: ...

@@ -37,6 +37,7 @@ class DocumentCorpus(Corpus):
             )
         self.corpus, self.min_words, self.max_words, self.seed = corpus, min_words, max_words, seed
         self.source_language, self.target_language = source_language, target_language
+        self.has_one_side = corpus.has_one_side
 
     def load(self) -> LoadedCorpus:
         loaded = self.corpus.load()

@@ -186,6 +186,11 @@ def read_corpora(given: Any) -> dict[str, dict[str, Any]]:
             raise UserError(f"{place}: {name} has the key {wrong[0]}; a corpus takes {', '.join(KEYS)}")
         if not isinstance(corpus, dict) or ("train" in corpus) == ("path" in corpus):
             raise UserError(f"{place}: {name} needs train: FILE, or path: FOLDER of a data set; give one of them")
+        if "train" in corpus and (lost := [key for key in ("name", "split") if key in corpus]):
+            raise UserError(
+                f"{place}: {name} has {lost[0]}:, which chooses a part of a data set of path:; leave it out, or give "
+                "path: instead of train:"
+            )
         for key, value in corpus.items():
             if not is_given_as(key, value):
                 raise UserError(

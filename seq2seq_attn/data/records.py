@@ -35,6 +35,7 @@ LINE_END = re.compile(r"[\r\n]+")
 SIDES = ("source", "target")
 DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon"}
 SIDE_NAMES = (("source", "src", "input"), ("target", "tgt", "trg", "output"))  # of columns, whatever the language
+TEXT_NAMES = ("text", "sentence", "content")  # of the column of a text without translations
 LANGUAGE_NAMES = {
     "ar": "arabic", "bn": "bengali", "cs": "czech", "da": "danish", "de": "german", "el": "greek", "en": "english",
     "es": "spanish", "fa": "persian", "fi": "finnish", "fr": "french", "he": "hebrew", "hi": "hindi", "hu": "hungarian",
@@ -124,6 +125,14 @@ class Table(PairFile):
 
     def _choose(self, choice: Choice, line: int, first: list[str]) -> None:
         kind = DELIMITERS[self.delimiter]
+        if choice.one_side and (at := text_column(first)) is not None:
+            self.width, self.positions, self.has_header = (
+                len(first),
+                (at, at),
+                first[at].strip().casefold() in TEXT_NAMES,
+            )
+            self.origins = (f"column {at + 1}",) * 2
+            return
         if len(first) < 2:
             raise UserError(
                 f"{self.path}, line {line}: {len(first)} {kind}-separated column{'s' * (len(first) != 1)}, and a pair "
@@ -283,9 +292,15 @@ class ColumnarFile(PairFile):
         with self._open() as (schema, batches):
             names = leaf_names(schema)
             guessed = guess_columns(names, choice.languages)
-            self.positions = choose_columns(path, choice.columns, guessed or choice.positions, names, has_names=True)
+            at = text_column(names) if choice.one_side else None
+            if at is None:
+                positions = guessed or choice.positions
+                self.positions = choose_columns(path, choice.columns, positions, names, has_names=True)
+            else:
+                self.positions = (at, at)
             self.names = [names[at] for at in self.positions]
-            table, _ = next(equal_tables(batches(self.names), self.names), (None, 0))
+            self.columns = list(dict.fromkeys(self.names))
+            table, _ = next(equal_tables(batches(self.columns), self.columns), (None, 0))
         if table is None:
             raise UserError(f"{path} has no rows; get the file again")
         self._check_types(table)
@@ -294,7 +309,7 @@ class ColumnarFile(PairFile):
     def chunks(self) -> Iterator[RawChunk]:
         first = 1
         with self._open() as (_, batches):
-            for table, read in equal_tables(batches(self.names), self.names):
+            for table, read in equal_tables(batches(self.columns), self.columns):
                 yield RawChunk(first, read, packed(table))
                 first += len(table)
 
@@ -402,7 +417,7 @@ def flat(batch: Any) -> Any:
 
 
 def table_pairs(table: Any, file: str, first: int) -> Parsed:
-    """Return the pairs of a table with two columns of text; rows with a null or a NUL byte are rejected.
+    """Return the pairs of a table with two columns of text, or one for both; rows with a null or a NUL are rejected.
 
     Raises:
         UserError: if a text is not UTF-8.
@@ -426,7 +441,7 @@ def table_pairs(table: Any, file: str, first: int) -> Parsed:
         ):
             bad |= dict.fromkeys(np.flatnonzero(wrong.to_numpy()).tolist(), f"{what} in the column '{name}'")
         texts.append(pc.replace_substring_regex(column, r"[\r\n]+", " ").to_pylist())
-    pairs = list(zip(*texts, strict=True))
+    pairs = list(zip(texts[0], texts[-1], strict=True))
     rejected = [(file, first + row, reason) for row, reason in sorted(bad.items())]
     return Parsed([pair for row, pair in enumerate(pairs) if row not in bad] if bad else pairs, rejected)
 
@@ -502,6 +517,13 @@ def guess_columns(names: Sequence[str], languages: tuple[str, str]) -> tuple[int
     return None if source is None or target is None or source == target else (source, target)
 
 
+def text_column(names: Sequence[str]) -> int | None:
+    """Return the position of the only text of a file without pairs: the column named so, or the only one; or None."""
+    plain = [name.strip().casefold() for name in names]
+    named = next((plain.index(name) for name in TEXT_NAMES if name in plain), None)
+    return 0 if named is None and len(names) == 1 else named
+
+
 def choose_columns(
     path: Path, columns: tuple[Column, Column], guessed: tuple[int, int], names: Sequence[str], has_names: bool
 ) -> tuple[int, int]:
@@ -514,6 +536,8 @@ def choose_columns(
             at = exact.index(column) if column in exact else len(names)
         else:
             at = guess if column is None else column - 1
+        if column is None and not 0 <= at < len(names):
+            raise UserError(f"{path} has one column ({listed}), and a pair needs two")
         if not 0 <= at < len(names):
             raise UserError(
                 f"{path} has no column {column} (columns: {listed}); set data.{side}_column to the name or number of "

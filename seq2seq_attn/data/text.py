@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, final
+from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.parallel import matching_files
-from seq2seq_attn.data.records import JsonLines, is_pair_file, pair_file
+from seq2seq_attn.data.records import JsonLines, PairFile, is_pair_file, pair_file
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource, Parsed, RawChunk
 from seq2seq_attn.data.store.prepare_text import HeldOut
 from seq2seq_attn.data.store.text_store import stored_corpus
@@ -21,8 +21,9 @@ class TextCorpus(Corpus):
 
     Args:
         train, val, test: a text file with a sentence or paragraph in each line, or several; plain, .gz or .zst. `*` and
-            `?` stand for several files. A file of pairs, such as .tsv, gives the lines of both of its sides. Without
-            `val` or `test`, that split is held out of `train`.
+            `?` stand for several files. A file of pairs, such as .tsv, gives the lines of both of its sides; in a table
+            with one column, or one named text, sentence or content, that column is the text. Without `val` or `test`,
+            that split is held out of `train`.
         source_language, target_language: name of the language, or of several.
         val_sentences, test_sentences: lines of the held-out splits; None: 1,000, at most a tenth of all.
         seed: of the choice of these lines.
@@ -32,7 +33,7 @@ class TextCorpus(Corpus):
         UserError: if the files do not make a corpus.
     """
 
-    has_one_side: ClassVar[bool] = True
+    has_one_side: bool = True
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class TextCorpus(Corpus):
 class BothSides(PairSource):
     """The lines of both sides of a file of pairs, each paired with itself; of one field each line once."""
 
-    def __init__(self, pairs: PairSource) -> None:
+    def __init__(self, pairs: PairFile) -> None:
         self.pairs, self.files = pairs, pairs.files
 
     def chunks(self) -> Any:
@@ -98,7 +99,8 @@ class BothSides(PairSource):
 
     def parse(self, chunk: RawChunk) -> Parsed:
         parsed = self.pairs.parse(chunk)
-        sides = 1 if isinstance(self.pairs, JsonLines) and len(set(self.pairs.names)) == 1 else 2
+        names = self.pairs.names if isinstance(self.pairs, JsonLines) else self.pairs.positions
+        sides = len(set(names))
         return Parsed([(side, side) for pair in parsed.pairs for side in pair[:sides]], parsed.rejected)
 
     def options(self) -> list[Any]:

@@ -118,12 +118,14 @@ def distribution(override: Override) -> Any:
     values = override.value()
     if not isinstance(values, IntervalSweep):
         return optuna.distributions.CategoricalDistribution(list(override.sweep_string_iterator()))
-    if values.start > values.end:
-        key = override.get_key_element()
-        raise UserError(f"{key}=interval({values.start},{values.end}) begins above its end; swap the two")
-    whole = isinstance(values.start, int) and isinstance(values.end, int)
+    start, end = values.start, values.end
+    assert start is not None
+    assert end is not None
+    if start > end:
+        raise UserError(f"{override.get_key_element()}=interval({start},{end}) begins above its end; swap the two")
+    whole = isinstance(start, int) and isinstance(end, int)
     kind = optuna.distributions.IntDistribution if whole else optuna.distributions.FloatDistribution
-    return kind(values.start, values.end, log="log" in values.tags)
+    return kind(start, end, log="log" in values.tags)
 
 
 def shown(value: Any) -> Any:

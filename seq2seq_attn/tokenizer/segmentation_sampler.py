@@ -15,6 +15,8 @@ from sentencepiece import SentencePieceProcessor
 
 NBEST = 64  # candidate segmentations of a word; l of Kudo 2018, which counts those of a sentence
 
+MOST_TABLES = 1 << 14  # words whose segmentations are kept, about 10 KB each; those used last
+
 
 @final
 class SegmentationSampler:
@@ -42,9 +44,11 @@ class SegmentationSampler:
         return [[i for word in s.split(" ") if word for i in self._draw(word, random)] for s in sentences]
 
     def _draw_unigram(self, word: str, random: Random) -> list[int]:
-        if word not in self._tables:
-            self._tables[word] = self._tabulate(word)
-        cumulative, segmentations = self._tables[word]
+        table = self._tables.pop(word, None) or self._tabulate(word)
+        self._tables[word] = table  # the last one used
+        if len(self._tables) > MOST_TABLES:
+            del self._tables[next(iter(self._tables))]
+        cumulative, segmentations = table
         return segmentations[bisect(cumulative, random.random() * cumulative[-1], hi=len(cumulative) - 1)]
 
     def _tabulate(self, word: str) -> tuple[list[float], list[list[int]]]:

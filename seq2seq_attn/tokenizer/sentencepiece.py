@@ -203,19 +203,33 @@ class SentencePieceTokenizer:
         models = [load_model(content) for content in contents]
         self.joint, self.vocab_size = len(models) == 1, models[0].get_piece_size()
         self.model_type, self.target_model_type = types[0], types[-1]
-        for file, model_type, content in zip(self.files, types, contents, strict=True):
-            check_settings(model_type, self.vocab_size, self.sampling_alpha)
-            if self.sampling_alpha > 0.0 and (lack := lack_for_sampling(content)):
-                raise UserError(
-                    f"tokenizer.sampling_alpha={self.sampling_alpha} cannot draw segmentations of a model that {lack}, "
-                    f"as {file}; use tokenizer.sampling_alpha=0"
-                )
-        if self.sampling_alpha > 0.0 and len(set(types)) > 1:
-            raise UserError(
-                f"tokenizer.sampling_alpha={self.sampling_alpha} needs models of one type, and tokenizer.model= names "
-                f"{' and '.join(types)}; use tokenizer.sampling_alpha=0"
-            )
+        self._source, self._target = models[0], models[-1]
+        self.check_sampling()
         self._set_models(models[0], models[-1])
+
+    def check_sampling(self) -> None:
+        """Refuse to sample from given or kept models whose segmentations would not be drawn.
+
+        Raises:
+            UserError: if `sampling_alpha` is above 0, and a model has no several segmentations, or other ones.
+        """
+        if self.sampling_alpha == 0.0:
+            return
+        types = (self.model_type, self.target_model_type)
+        for model_type, model, file in zip(
+            types, (self.source_model, self.target_model), [*self.files[:1], *self.files[-1:]] or ["", ""], strict=True
+        ):
+            check_settings(model_type, self.vocab_size, self.sampling_alpha)
+            if lack := lack_for_sampling(model.serialized_model_proto()):
+                raise UserError(
+                    f"tokenizer.sampling_alpha={self.sampling_alpha} cannot draw segmentations of a model that {lack}"
+                    f"{file and f', as {file}'}; use tokenizer.sampling_alpha=0"
+                )
+        if len(set(types)) > 1:
+            raise UserError(
+                f"tokenizer.sampling_alpha={self.sampling_alpha} needs models of one type, and those of the two "
+                f"languages are {' and '.join(types)}; use tokenizer.sampling_alpha=0"
+            )
 
     def _train(self, sentences: list[str], language: str) -> sentencepiece.SentencePieceProcessor:
         file = None if self.cache_dir is None else self.cache_dir / f"{self._cache_key(sentences)}.model"

@@ -58,6 +58,7 @@ def build(
     else:
         sampling = {"sampling_alpha": composed.tokenizer.sampling_alpha}
         tokenizer = SentencePieceTokenizer.from_state(kept_tokenizer | sampling)
+        tokenizer.check_sampling()
     composed.tokenizer.vocab_size = tokenizer.vocab_size
     composed.model.source_vocab_size = tokenizer.source_vocab_size
     composed.model.target_vocab_size = tokenizer.target_vocab_size

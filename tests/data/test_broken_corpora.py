@@ -193,10 +193,11 @@ def test_messages_name_the_line_and_the_fault(tmp_path: Path) -> None:
             "a NUL or half a surrogate pair in the field 'en', so this is not plain text; set data.source_column to "
             "the name of the field",
         ),
+        (b"[" * 100_000, "not JSON lines, but one JSON text; write one object per line, for example by `jq -c '.[]'`"),
         (
-            b"[" * 100_000,
-            "not JSON (maximum recursion depth exceeded while decoding a JSON array from a unicode string); fix or "
-            "remove the line",
+            b'{"a":' * 100_000,
+            "not JSON (maximum recursion depth exceeded while decoding a JSON object from a unicode string); fix "
+            "or remove the line",
         ),
         (
             b'{"\\n": 1, "' + b"f" * 500 + b'": 2}',

@@ -152,6 +152,10 @@ def test_what_is_not_a_mixture_is_one_sentence(corpora: Any, tmp_path: Path) -> 
         str(tmp_path / "twice.yaml")
     )
     assert refused({"a": {"train": 3}}) == "data.corpora: a has train: 3, which is not a file or list of files"
+    assert refused({"a": {"train": "x.tsv", "split": "test"}}) == (
+        "data.corpora: a has split:, which chooses a part of a data set of path:; leave it out, or give path: instead "
+        "of train:"
+    )
     assert "a has train: [], which" in refused({"a": {"train": []}})
     assert "a has path: null, which is not a folder" in refused({"a": {"path": None}})
     assert "a has source_column: [1], which is not a name" in refused({"a": {"train": "x.tsv", "source_column": [1]}})

@@ -265,6 +265,14 @@ def test_a_file_of_a_byte_order_mark_alone_is_empty(tmp_path: Path) -> None:
         assert message_of(partial(parallel, files)).startswith(f"{file} is empty")
 
 
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_given_set_without_a_pair_is_refused(split: str, tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", ["\t".join(pair) for pair in PAIRS])
+    empty = write(tmp_path / "empty.tsv", ["en\tfr"])
+    message = message_of(partial(parallel, train, **{split: empty}))
+    assert message == f"{empty} has nothing for data.{split}; give a file with text, or leave data.{split} out"
+
+
 def test_an_evaluation_needs_no_training_file(tmp_path: Path) -> None:
     file = write(tmp_path / "new.tsv", ["\t".join(pair) for pair in PAIRS])
     found = parallel(None, test=file)

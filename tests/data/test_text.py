@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from configs import built, compose_train
 
 from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.records import pair_file
 from seq2seq_attn.errors import UserError
 
 
@@ -60,3 +63,32 @@ def test_json_lines_of_one_field_are_read_once_and_those_of_two_on_both_sides(tm
     (tmp_path / "three.jsonl").write_text('{"a": "one", "b": "un", "c": "eins"}\n', "utf-8")
     with pytest.raises(UserError, match=r"three.jsonl, line 1: .*; leave one or two fields of text, or name one text$"):
         load(tmp_path, f"data.train={tmp_path / 'three.jsonl'}")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "csv", "tsv"])
+@pytest.mark.parametrize("beside", [{}, {"id": list(range(30))}, {"url": [f"http://x/{n}" for n in range(30)]}])
+def test_the_column_of_the_text_is_read_alone_and_once(kind: str, beside: dict[str, list[Any]], tmp_path: Path) -> None:
+    columns, file = beside | {"text": [f"line {n}" for n in range(30)]}, tmp_path / f"a.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table(columns), file)
+    elif kind == "arrow":
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, pa.table(columns).schema) as writer:
+            writer.write_table(pa.table(columns))
+    else:
+        rows = [list(columns), *(list(map(str, row)) for row in zip(*columns.values(), strict=True))]
+        file.write_text("".join(("," if kind == "csv" else "\t").join(row) + "\n" for row in rows), encoding="utf-8")
+    corpus = load(tmp_path, f"data.train={file}", "data.val_sentences=3", "data.test_sentences=3")
+    lines = [line for split in corpus.splits.values() for line in split.sources]
+    assert sorted(lines) == sorted(columns["text"])
+
+
+def test_a_file_of_one_column_is_no_file_of_pairs(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"en": ["one"]}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a.parquet has one column \(en\), and a pair needs two$"):
+        pair_file(tmp_path / "a.parquet", (None, None), ("en", "fr"))
+
+
+def test_documents_of_one_sided_text_have_one_side(tmp_path: Path) -> None:
+    for name, one_side in (("text", True), ("demo", False)):
+        config = compose_train("data=documents", f"data@data.corpus={name}", f"paths.cache_dir={tmp_path}")
+        assert built(config.data).has_one_side == one_side

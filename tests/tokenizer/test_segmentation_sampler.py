@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from seq2seq_attn.tokenizer import segmentation_sampler
 from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
 from seq2seq_attn.tokenizer.sentencepiece_model import train_model
 
@@ -91,3 +92,14 @@ def test_another_process_draws_the_same(request):
     }
     assert len(runs) == 1
     assert len(runs.pop().split()) == 2
+
+
+def test_the_segmentations_that_are_kept_are_bounded_and_change_no_draw(monkeypatch):
+    unigram = model("unigram")
+    words = [f"{a}{b}" for a in "abcdefgh" for b in "abcdefgh"] * 2
+    free = SegmentationSampler(unigram, "unigram", 0.3)
+    expected = [free([word], seed) for seed, word in enumerate(words)]
+    monkeypatch.setattr(segmentation_sampler, "MOST_TABLES", 5)
+    bounded = SegmentationSampler(unigram, "unigram", 0.3)
+    assert [bounded([word], seed) for seed, word in enumerate(words)] == expected
+    assert list(bounded._tables) == words[-5:]

@@ -408,6 +408,9 @@ def test_sampling_is_refused_for_a_model_whose_segmentations_it_would_not_draw(o
         UserError, match=rf"cannot draw segmentations of a model that {lack}, as .*m\.model; use tokeni"
     ):
         given_tokenizer(file, 0.1)
+    kept = SentencePieceTokenizer.from_state(given_tokenizer(file).get_state() | {"sampling_alpha": 0.1})
+    with pytest.raises(UserError, match=f"cannot draw segmentations of a model that {lack}; use tokenizer.sampling_al"):
+        kept.check_sampling()
 
 
 def test_two_given_models_keep_their_two_types(tmp_path):

@@ -418,6 +418,9 @@ def prepare_text(
     counts = {label if split == "train" else split: steps for split, steps in counts.items()}
     shards: dict[str, list[tuple[int, str]]] = {}
     for split in given:
+        if not any(part.rows for part in parts[split]):
+            names = ", ".join(str(file) for source in sources[split] for file in source.files)
+            raise UserError(f"{names} has nothing for data.{split}; give a file with text, or leave data.{split} out")
         write_given(parts[split], shard_file(folder, split, 0))
     if "train" in parts:
         train, trained = parts["train"], keep_pairs(parts["train"], cleaning, counts[label], temporary)
