@@ -26,15 +26,16 @@ class GridSweeper(Sweeper):
         params: overrides by key; those of the command line replace them.
     """
 
-    def __init__(self, *, max_batch_size: int | None, params: DictConfig | None) -> None:
+    def __init__(self, *, max_batch_size: Any, params: DictConfig | None) -> None:
         self.max_batch_size = max_batch_size
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.given = (hydra_context, task_function, config)
 
     def sweep(self, arguments: list[str]) -> None:
-        from seq2seq_attn.sweep.sweep import Sweep
+        from seq2seq_attn.sweep.sweep import Sweep, check_numbers
 
+        check_numbers({"max_batch_size": self.max_batch_size})
         Sweep(*self.given, arguments).run_grid(self.max_batch_size)
 
 
@@ -43,14 +44,14 @@ class OptunaSweeper(Sweeper):
     """Trials of an Optuna study; `seq2seq_attn.sweep.study.Study` has its options."""
 
     def __init__(self, *, params: DictConfig | None, **options: Any) -> None:
-        from seq2seq_attn.sweep.study import Study
-
-        self.study = Study(**options)
+        self.options = options
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         self.given = (hydra_context, task_function, config)
 
     def sweep(self, arguments: list[str]) -> None:
-        from seq2seq_attn.sweep.sweep import Sweep
+        from seq2seq_attn.sweep.study import Study
+        from seq2seq_attn.sweep.sweep import Sweep, check_numbers
 
-        self.study.run(Sweep(*self.given, arguments))
+        check_numbers(self.options)
+        Study(**self.options).run(Sweep(*self.given, arguments))

@@ -55,24 +55,24 @@ def opened(option: str, path: str | None, standard: Any = None) -> AbstractConte
 
 
 def read_lines(stream: Any, name: str) -> Iterator[Line]:
-    """Yield lines, which end at line feeds only; single bytes that are not UTF-8 are replaced.
+    """Yield lines, which end at line feeds only; bytes that are not UTF-8 are replaced.
 
     Args:
         stream: a file open for bytes, or the buffer of standard input.
 
     Raises:
-        UserError: if it is UTF-16, a compressed file is broken, a line has no end, or reading fails.
+        UserError: if a compressed file is broken, a line has no end, or reading fails.
     """
     try:
         for number in count(1):
             raw = stream.readline(MOST_BYTES)
             if not raw:
                 return
-            if number == 1 and raw.startswith(UTF_16):
-                raise UserError(f"{name} is UTF-16; convert it to UTF-8")
             cut = not raw.endswith(b"\n") and skip_line(stream, f"{name}, line {number}")
             raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
             text, notes = decode(raw.removesuffix(b"\n").removesuffix(b"\r"), whole=not cut)
+            if number == 1 and raw.startswith(UTF_16):
+                notes = ["UTF-16, not UTF-8; convert the text"]
             if cut:
                 notes.append(f"longer than {MOST_BYTES:,} bytes; the rest is left out")
             yield Line(number, text, notes)

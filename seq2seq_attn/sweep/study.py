@@ -13,7 +13,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.sweep.job import Job
-from seq2seq_attn.sweep.sweep import Sweep, check_number
+from seq2seq_attn.sweep.sweep import Sweep
 
 DATABASE = ("study.db", "study.db-journal", "study.db-wal", "study.db-shm")
 
@@ -37,9 +37,6 @@ class Study:
     def run(self, sweep: Sweep) -> None:
         """Search the overrides that name several values, as `choice(...)` or `interval(...)`."""
         optuna = import_optuna()
-        check_number("n_trials", self.n_trials, 1)
-        check_number("n_jobs", self.n_jobs, 1)
-        check_number("n_startup_trials", self.n_startup_trials, 0)
         if self.direction not in ("maximize", "minimize"):
             raise UserError(f"hydra.sweeper.direction={self.direction} is unknown; use maximize or minimize")
         space = {key: distribution(override) for key, override in sweep.varied.items()}

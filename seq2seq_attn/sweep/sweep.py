@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, final
@@ -23,6 +23,7 @@ from seq2seq_attn.sweep.stopping import stopping_jobs
 from seq2seq_attn.text import plain_console
 
 POLL_SECONDS = 0.5
+LEAST = {"max_batch_size": 1, "n_trials": 1, "n_jobs": 1, "n_startup_trials": 0}
 
 
 @final
@@ -57,8 +58,6 @@ class Sweep:
 
     def run_grid(self, max_batch_size: int | None) -> None:
         """Run a job for each combination of values; all of them are checked before the first is run."""
-        if max_batch_size is not None:
-            check_number("max_batch_size", max_batch_size, 1)
         values = [[f"{key}={value}" for value in o.sweep_string_iterator()] for key, o in self.varied.items()]
         jobs = [self.job(number, [*self.fixed, *drawn]) for number, drawn in enumerate(product(*values))]
         self.make_folder()
@@ -141,9 +140,16 @@ class Sweep:
             )
 
 
-def check_number(name: str, value: Any, least: int) -> None:
-    if type(value) is not int or value < least:
-        raise UserError(f"hydra.sweeper.{name}={value} must be a whole number from {least}")
+def check_numbers(options: Mapping[str, Any]) -> None:
+    """Check the options of a sweeper that are numbers; `max_batch_size` may be None.
+
+    Raises:
+        UserError: for one that is no whole number, or too small.
+    """
+    for name, least in LEAST.items():
+        value = options.get(name, least)
+        if (type(value) is not int or value < least) and not (name == "max_batch_size" and value is None):
+            raise UserError(f"hydra.sweeper.{name}={value} must be a whole number from {least}")
 
 
 def print_table(folder: Path, jobs: Sequence[Job]) -> None:

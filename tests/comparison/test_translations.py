@@ -140,7 +140,8 @@ def test_a_metric_counts_once_and_too_few_resamples_are_refused(
 ) -> None:
     typed = [str(write(tmp_path / name, rows)) for name, rows in (("good", GOOD), ("bad", BAD))]
     script.main([*typed, "--metrics", "chrf", "bleu", "chrf", "--resamples", "50"])
-    assert capsys.readouterr().out.count("│ p ") == 2
+    said = capsys.readouterr().out
+    assert said.count("chrf: nrefs:2|") == said.count("bleu: nrefs:2|") == 1
     for number in ("-5", "1", "39"):
         with pytest.raises(SystemExit, match="2"):
             script.main([*typed, "--resamples", number])

@@ -147,7 +147,7 @@ def test_choices_are_run_as_they_are_written(folder: Path) -> None:
     assert swept(folder, *one_of)[0] == 0
     x, do = told(folder, 0)["overrides"][-2:]
     assert x in ("x=0.99995", "x=0.99999")
-    assert do in ('do="wo,rk"', "do='wo,rk'")
+    assert do == "do=wo\\,rk"  # one value, whose comma is escaped
     assert best(folder)["params"]["x"] == x.removeprefix("x=")
 
 
