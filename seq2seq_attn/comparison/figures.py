@@ -229,7 +229,9 @@ def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
 
     None is called better or worse before all have `FEWEST_SEEDS`: the test covers the sentences, not the seeds.
     """
-    certain = min(len(row.runs) for row in figures.rows) >= FEWEST_SEEDS
+    fewest = min(len(row.runs) for row in figures.rows)
+    certain = fewest >= FEWEST_SEEDS
+    seeds = "" if certain else ", with one seed" if fewest == 1 else ", with these seeds"
     by_label = figures.differences
     better = [row.label for row in others if by_label[row.label].significant and by_label[row.label].value > 0]
     open_ = [row.label for row in others if not by_label[row.label].significant]
@@ -240,9 +242,9 @@ def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
     if worse == len(others):
         whom = others[0].label if worse == 1 else f"all {worse} others"
         best = f"{figures.baseline} is better than" if certain else f"{figures.baseline} scores higher than"
-        return f"{best} {whom} beyond the chance of the sentences{'' if certain else ', with these seeds'}."
+        return f"{best} {whom} beyond the chance of the sentences{seeds}."
     parts += [f"{below}: the other {worse}"] if worse else []
-    return f"Against {figures.baseline}{'' if certain else ', with these seeds'}: {'; '.join(parts)}."
+    return f"Against {figures.baseline}{seeds}: {'; '.join(parts)}."
 
 
 def efficient(figures: Figures, rows: Sequence[Row], key: str, lower: bool) -> list[Row]:

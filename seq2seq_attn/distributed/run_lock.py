@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -108,8 +109,9 @@ def check_folder(config: DictConfig, folder: Path) -> None:
         if holds_run(folder):
             raise UserError(f"{folder} holds a run, whose files would be replaced; give another hydra.run.dir")
     elif config.resume is None:
-        named = Path(config.ckpt_path or ".").expanduser().resolve()
-        if config.ckpt_path is None or folder.resolve() not in (named, *named.parents):
+        given = config.ckpt_path
+        named = Path(os.path.expanduser(given)).resolve() if isinstance(given, str) else None
+        if named is None or not named.exists() or folder.resolve() not in (named, *named.parents):
             check_is_new(folder)
 
 

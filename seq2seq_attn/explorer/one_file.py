@@ -44,11 +44,13 @@ def read_sentences(file: str) -> dict[int, str]:
     """Return the lines of a file that are not blank, by their numbers.
 
     Raises:
-        UserError: if there are none, or too many for a page.
+        UserError: if there are none, or too many for a page, or one cannot be read.
     """
     sentences: dict[int, str] = {}
     with opened("input", file) as stream:
         for line in read_lines(stream, file):
+            if line.notes:
+                raise UserError(f"input={file}, line {line.number}: {line.notes[0]}")
             if line.text.strip():
                 sentences[line.number] = line.text
             if len(sentences) > MOST_SENTENCES:

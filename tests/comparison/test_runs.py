@@ -71,7 +71,7 @@ def test_a_baseline_that_is_repeated_has_no_p_value(tmp_path: Path) -> None:
     write_run(tmp_path / "b", "b", spoilt(4))
     group = only_group(tmp_path, baseline="a")
     assert group.differences["b"] == (0.0, 0.0, 0.0, None, False)
-    assert "Against a, with these seeds: no significant difference: b." in figures_of_group.verdict(group)
+    assert "Against a, with one seed: no significant difference: b." in figures_of_group.verdict(group)
 
 
 def test_holm_stops_at_the_first_p_value_that_may_be_chance() -> None:

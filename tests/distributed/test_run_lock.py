@@ -84,18 +84,22 @@ def test_a_run_keeps_its_files_when_its_folder_is_given_to_another_command(
     assert answer.stderr.startswith(f"{tmp_path} {way_out}")
 
 
-def test_a_run_may_be_continued_in_its_folder() -> None:
-    def asked(**options: str | None) -> None:
-        check_folder(DictConfig({"resume": None, "ckpt_path": None} | options), ROOT)
+def test_a_run_may_be_continued_in_its_folder(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+
+    def asked(**options: str | list[str] | None) -> None:
+        check_folder(DictConfig({"resume": None, "ckpt_path": None} | options), run)
 
     asked()  # it holds none
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_lock, "holds_run", lambda folder: True)
-        for options in ({"resume": "auto"}, {"ckpt_path": str(ROOT)}, {"ckpt_path": f"{ROOT}/checkpoints/last.ckpt"}):
-            asked(**options)
-        for options in ({}, {"ckpt_path": str(ROOT.parent / "other")}):
-            with pytest.raises(UserError, match="holds a run"):
-                asked(**options)
+    last, other = run / "checkpoints/last.ckpt", tmp_path / "other.ckpt"
+    for file in (last, other):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    for options in ({"resume": "auto"}, {"ckpt_path": str(run)}, {"ckpt_path": str(last)}):
+        asked(**options)
+    for refused in (None, str(other), str(run / "none.ckpt"), "~nobody/x", [str(last), str(other)]):
+        with pytest.raises(UserError, match="holds a run"):
+            asked(ckpt_path=refused)
 
 
 @pytest.mark.parametrize("kept", [[], ["mine/note.txt"], ["mine/run/"]])

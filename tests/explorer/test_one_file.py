@@ -73,6 +73,9 @@ def test_sentences_are_the_lines_that_are_not_blank(tmp_path: Path) -> None:
     file = tmp_path / "english.txt"
     file.write_text("one\n\n  \ntwo\n")
     assert read_sentences(str(file)) == {1: "one", 4: "two"}
+    (tmp_path / "utf16.txt").write_bytes("one\n".encode("utf-16"))
+    with pytest.raises(UserError, match=r"utf16.txt, line 1: UTF-16, not UTF-8; convert the text$"):
+        read_sentences(str(tmp_path / "utf16.txt"))
     file.write_text("\n")
     with pytest.raises(UserError, match=r"english.txt has no sentence; write one a line$"):
         read_sentences(str(file))
