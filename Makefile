@@ -11,7 +11,7 @@ export TEXT
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help train translate test test-slow test-others lint types check check-page docs nightly dist format clean
+.PHONY: help train translate test test-slow test-gpu test-others lint types check check-page docs nightly dist format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 18
@@ -27,7 +27,10 @@ test: $(VENV)/.installed-dev ## run all tests but the slow ones
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 test-slow: $(VENV)/.installed-dev ## run the tests that take minutes
-	$(VENV)/bin/python -m pytest -m slow
+	$(VENV)/bin/python -m pytest -m 'slow and not gpu'
+
+test-gpu: $(VENV)/.installed-dev ## run the tests that need a GPU
+	$(VENV)/bin/python -m pytest -m gpu
 
 test-others: $(VENV)/.installed-others ## compare attentions with packages that others wrote, which it installs
 	$(VENV)/bin/python -m pytest tests/attention/others

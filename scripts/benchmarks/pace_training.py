@@ -38,21 +38,21 @@ class Pace:
         orders, answers = (int(number) for number in os.environ[PIPES].split(","))
         return cls(open(orders), open(answers, "w"))
 
-    def updated(self, tokens: int, padded: int) -> None:
+    def updated(self, tokens: Any, padded: int) -> None:
         """Count an update; at the end of a turn, report it and wait for the next one.
 
         Args:
-            tokens: real tokens of source and target, end tokens included.
+            tokens: real tokens of source and target, end tokens included; a tensor is read at the end of the turn.
             padded: tokens including padding.
         """
         self.tokens, self.padded, self.left = self.tokens + tokens, self.padded + padded, self.left - 1
         if self.left > 0:
             return
+        read = {"tokens": int(self.tokens), "padded_tokens": int(self.padded)}  # on a GPU this waits for the last step
         figures = {
             "seconds": time.perf_counter() - self.seconds,
             "cpu_seconds": time.process_time() - self.cpu_seconds,
-            "tokens": self.tokens,
-            "padded_tokens": self.padded,
+            **read,
             "time": time.time(),
             "peak_memory_bytes": peak_memory_bytes(),
         }
