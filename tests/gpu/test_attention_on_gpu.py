@@ -14,8 +14,9 @@ from torch import Tensor
 
 pytestmark = pytest.mark.gpu
 AT_ONCE = attentions_at_once()
-# Which keys they see depends on the order of scores, so rounding may change it.
-ORDERED = {"lsh", "top_blocks", "top_k", "hard", "sparsemax", "entmax15", "monotonic"}
+# Which keys they see depends on the order of scores or on a predicted place, so rounding may change it.
+ORDERED = {"lsh", "top_blocks", "top_k", "hard", "sparsemax", "entmax15", "monotonic", "local_p"}
+ROUGH = {"differential": 3.0}  # a difference of two softmaxes loses digits
 SMOOTH = [preset for preset in AT_ONCE if preset not in ORDERED]
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 LENGTHS = torch.tensor([[67], [31], [1]])
@@ -68,7 +69,9 @@ def test_less_precision_is_near_float64(preset: str, causal: bool, dtype: torch.
     expected = gradients(theirs, x.double(), mask, causal)
     found = gradients(ours, x, mask, causal)
     for one, other in zip(found, expected, strict=True):
-        assert (one - other).abs().max() <= TOLERANCES[dtype] * max(1.0, float(other.abs().max()))
+        assert (one - other).abs().max() <= ROUGH.get(preset, 1.0) * TOLERANCES[dtype] * max(
+            1.0, float(other.abs().max())
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, *TOLERANCES])

@@ -1,6 +1,6 @@
 """Attention by fused kernels, which never hold the scores: softmax(query keys^T) values under a pattern.
 
-Scaled dot-product attention of torch, for a dense mask or block by block; kernel/ for blocks on a CPU.
+Scaled dot-product attention of torch, for a dense mask or block by block; kernel/ for blocks on a CPU or a GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from seq2seq_attn.attention.backend.blocks import flatten_blocks, gather, to_rows
 from seq2seq_attn.attention.backend.dense import allowed_pairs
 from seq2seq_attn.attention.backend.kernel.block_product import block_product
+from seq2seq_attn.attention.backend.kernel.gpu_product import gpu_product
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
@@ -78,6 +79,9 @@ def fused_attention(
     if sink is not None and source >= pattern.blocks_from:
         return None
     if sink is None and source >= pattern.fused_from:
+        context = gpu_product(query, keys, values, mask, pattern, causal)
+        if context is not None:
+            return context
         if pattern.gathers:
             return portable_product(query, keys, values, mask, pattern.gathered_blocks(target, source, causal))
         context = block_product(
