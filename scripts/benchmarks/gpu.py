@@ -13,9 +13,10 @@ import argparse
 import json
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -34,8 +35,8 @@ from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.markdown import code
 
 OUTPUT = ROOT / "docs/benchmarks/gpu.json"
-WIDTH, HEADS, POSITIONS = 512, 8, 16384  # positions of all sequences together
-LENGTHS = (128, 512, 2048, 8192)
+WIDTH, HEADS = 512, 8
+LENGTHS = (512, 2048, 8192, 32768)
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 PRECISIONS = ("32-true", "bf16-mixed")
 GPU_SIZES: dict[str, tuple[dict[str, Any], int]] = {  # the model, and the tokens of a batch
@@ -81,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sections", nargs="+", default=list(SECTIONS), choices=SECTIONS)
     parser.add_argument("--presets", nargs="+", default=presets(), choices=presets(), metavar="PRESET")
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS))
+    parser.add_argument("--positions", type=int, default=65536, help="of all sequences together (%(default)s)")
     parser.add_argument("--dtypes", nargs="+", default=["bfloat16"], choices=DTYPES)
     parser.add_argument("--sizes", nargs="+", default=list(GPU_SIZES), choices=GPU_SIZES)
     parser.add_argument("--precisions", nargs="+", default=list(PRECISIONS), choices=PRECISIONS)
@@ -96,24 +98,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not torch.cuda.is_available():
             raise UserError("torch finds no GPU here; --draw writes the page of figures that are there")
         for section in options.sections:
-            figures |= {"about": about(), section: SECTIONS[section](options)}
-            options.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+            figures |= {"about": about(options), section: []}
+            for row in SECTIONS[section](options):
+                figures[section].append(row)
+                options.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     page = options.output.with_suffix(".md")
     page.write_text(page_text(figures), encoding="utf-8")
     print(f"wrote {options.output} and {page}")
 
 
-def about() -> dict[str, str]:
-    return {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "python": platform.python_version()}
+def about(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "positions": options.positions,
+    }
 
 
-def layers(options: argparse.Namespace) -> list[dict[str, Any]]:
-    return [
-        measured_layer(preset, dtype, length, options)
-        for dtype in options.dtypes
-        for preset in options.presets
-        for length in options.lengths
-    ]
+def layers(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for dtype, preset, length in product(options.dtypes, options.presets, options.lengths):
+        yield measured_layer(preset, dtype, length, options)
 
 
 def measured_layer(preset: str, dtype: str, length: int, options: argparse.Namespace) -> dict[str, Any]:
@@ -121,7 +126,7 @@ def measured_layer(preset: str, dtype: str, length: int, options: argparse.Names
     row: dict[str, Any] = {"preset": preset, "dtype": dtype, "length": length}
     sizes: Any = SimpleNamespace(width=WIDTH, heads=HEADS)
     torch.manual_seed(1)
-    shape = (max(1, POSITIONS // length), length, WIDTH)
+    shape = (max(1, options.positions // length), length, WIDTH)
     x = torch.randn(shape, device="cuda", dtype=DTYPES[dtype], requires_grad=True)
     try:
         layers = {
@@ -143,8 +148,7 @@ def measured_layer(preset: str, dtype: str, length: int, options: argparse.Names
     return row
 
 
-def training(options: argparse.Namespace) -> list[dict[str, Any]]:
-    rows = []
+def training(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for size in options.sizes:
@@ -157,8 +161,9 @@ def training(options: argparse.Namespace) -> list[dict[str, Any]]:
                 settings["precision"] = precision
                 given.override = ["trainer=gpu", f"trainer.precision={precision}"]
                 commands = all_commands(size, settings, given, {}, folder / size / precision, data)  # type: ignore[arg-type]
-                rows += in_turns(commands, folder / size / precision, options, {"size": size, "precision": precision})
-    return rows
+                yield from in_turns(
+                    commands, folder / size / precision, options, {"size": size, "precision": precision}
+                )
 
 
 def in_turns(
@@ -199,7 +204,7 @@ def page_text(figures: dict[str, Any]) -> str:
     text = {
         "layers": "".join(
             LAYERS.format(
-                positions=POSITIONS,
+                positions=figures["about"]["positions"],
                 width=WIDTH,
                 heads=HEADS,
                 dtype=dtype,

@@ -16,8 +16,9 @@ from torch.autograd.function import once_differentiable
 from seq2seq_attn.attention.backend.kernel.work_list import WorkList, work_list
 from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern
+from seq2seq_attn.attention.pattern.tiled import TiledPattern
 
-ROWS = 64  # of a piece
+ROWS = 64  # of a piece, at most
 KEYS = {torch.bfloat16: 64, torch.float16: 64, torch.float32: 32}  # read at once: more do not fit into every GPU
 NARROWEST, WIDEST = 16, 128  # of a head: what a tensor core takes at least, and what fits beside the rest
 MOST_HEADS = 65535  # of all sentences: the most that the second dimension of a grid has
@@ -66,12 +67,17 @@ def kept_work(pattern: Pattern, target: int, source: int, causal: bool, device: 
         else:
             groups = pattern.block_groups(target, source, causal)
         with torch.inference_mode(False):  # made in validation, it may serve training
-            work = work_list(groups, target, source, ROWS).to(device)
+            work = work_list(groups, target, source, most_rows(pattern)).to(device)
     if pattern.options is not None:
         CACHED_LISTS[key] = work
         if len(CACHED_LISTS) > MAX_CACHED_LISTS:
             CACHED_LISTS.popitem(last=False)
     return work
+
+
+def most_rows(pattern: Pattern) -> int:
+    """Return the rows of a piece, a power of two: those of a tile, if there are tiles, or more would be empty."""
+    return min(ROWS, padded_width(pattern.tile)) if isinstance(pattern, TiledPattern) else ROWS
 
 
 @final
@@ -149,7 +155,7 @@ def constants(query: Tensor, values: Tensor, work: WorkList, mask: Tensor | None
         "value_width": value_width,
         "WIDTH": padded_width(width),
         "VALUE_WIDTH": padded_width(value_width),
-        "ROWS": ROWS,
+        "ROWS": work.most_rows,
         "KEYS": KEYS[query.dtype],
         "LISTED": work.listed_keys is not None,
         "MASKED": mask is not None,
@@ -157,5 +163,5 @@ def constants(query: Tensor, values: Tensor, work: WorkList, mask: Tensor | None
 
 
 def padded_width(width: int) -> int:
-    """Return the next power of two."""
+    """Return the power of two that the kernels compute with."""
     return max(NARROWEST, 1 << (width - 1).bit_length())

@@ -50,11 +50,13 @@ class WorkList(NamedTuple):
 
     Attributes:
         groups: number of block groups.
+        most_rows: rows of a piece, at most.
         listed_keys, pairs: of the pieces whose keys are listed; None: none are.
     """
 
     pieces: Int[Tensor, "pieces columns"]
     groups: int
+    most_rows: int
     listed_keys: Int[Tensor, " listed"] | None = None
     pairs: Bool[Tensor, " pairs"] | None = None
 
@@ -63,7 +65,7 @@ class WorkList(NamedTuple):
         tensors = (self.pieces, self.listed_keys, self.pairs)
         pieces, *moved = (x if x is None else x.pin_memory().to(device, non_blocking=True) for x in tensors)
         assert pieces is not None
-        return WorkList(pieces, self.groups, *moved)
+        return WorkList(pieces, self.groups, self.most_rows, *moved)
 
 
 def work_list(groups: Sequence[Sequence[AnyBlock]], target: int, source: int, most_rows: int) -> WorkList:
@@ -93,8 +95,8 @@ def work_list(groups: Sequence[Sequence[AnyBlock]], target: int, source: int, mo
     pieces.sort(key=lambda piece: -piece.keys)  # the longest do not start last
     table = torch.tensor(pieces, dtype=torch.int32).view(-1, len(Piece._fields))
     if not lists:
-        return WorkList(table, len(groups))
-    return WorkList(table, len(groups), torch.cat(lists).int(), torch.cat(pairs))
+        return WorkList(table, len(groups), most_rows)
+    return WorkList(table, len(groups), most_rows, torch.cat(lists).int(), torch.cat(pairs))
 
 
 def window_pieces(rows: int, source: int, band: Band, most_rows: int, group: int) -> Iterator[Piece]:
