@@ -46,8 +46,8 @@ def test_there_are_commands_to_try() -> None:
     assert all(f"`trainer={name}`" in PAGE for name in options("trainer"))
 
 
-def test_page_help_and_preset_say_that_fsdp_is_untested() -> None:
-    assert "`trainer=fsdp` (untested)" in PAGE
+def test_page_help_and_preset_say_that_fsdp_is_untested_on_several_gpus() -> None:
+    assert "`trainer=fsdp` (untested on several GPUs)" in PAGE
     for file in ("conf/train.yaml", "conf/trainer/fsdp.yaml"):
         lines = (ROOT / file).read_text("utf-8").splitlines()
         assert any("ddp" in line and "untested" in line.lower() for line in lines), file

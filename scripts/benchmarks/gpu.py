@@ -3,8 +3,8 @@
 `layers` measures a training step of self-attention of every preset, forward and backward, at equally many positions in
 sequences of several lengths. Each takes turns with `multihead`; the fastest turn counts. `training` measures `train.py`
 and the plain PyTorch loop of `train_plainly.py` on the captions of Multi30k, with the same batches; they are processes
-that take turns. Figures are written to `docs/benchmarks/gpu.json` and their page next to it; a section that is not
-measured keeps its figures.
+that take turns. Figures are written to `docs/benchmarks/gpu.json` as they are measured, page and plot next to it;
+figures that are not measured again are kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import shlex
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +25,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from scripts.benchmarks.attention import fastest, peak
 from scripts.benchmarks.cost_curves import FAMILIES, REFERENCE, build, family, step
+from scripts.benchmarks.figures_file import read_figures
 from scripts.benchmarks.pace_training import Program
 from scripts.benchmarks.peer_data import write_data
 from scripts.benchmarks.presets import presets
@@ -47,19 +52,29 @@ GPU_SIZES: dict[str, tuple[dict[str, Any], int]] = {  # the model, and the token
 PROGRAMS = {"ours": "train.py", "plain_chunked": "plain loop, our loss", "plain_cross_entropy": "plain loop, PyTorch's"}
 MIB = 2**20
 OUT_OF_MEMORY = "out of memory"
+CASE = ("preset", "dtype", "length", "size", "precision", "program")
 PAGE = """\
 # On a GPU
 
 Measured on one {device}, torch {torch}, Python {python}.
 {layers}{training}
-Made by {commands}.
+Made by these commands:
+
+```
+{commands}
+```
 """
 LAYERS = """
 ## Every attention
 
-A training step of self-attention, forward and backward: {positions:,} positions of width {width} in sequences of n,
-{heads} heads, {dtype}. Each cell has the time in ms, in parentheses how many times as fast as `multihead` it is (above
-1 is faster, measured in turns), and the memory that the step holds at most beyond weights and inputs, in MiB.
+A training step of self-attention with its projections, forward and backward, without a causal mask: {positions:,}
+positions of width {width} in sequences of n, {heads} heads, {dtype}, the presets' own options. Each cell has the time
+in ms, in parentheses how many times as fast as `multihead` it is (above 1 is faster, measured in turns), and the memory
+that the step holds at most beyond weights and inputs, in MiB. `multihead` is PyTorch's fused attention. The patterns
+are computed by the kernels of seq2seq_attn/attention/backend/kernel/triton_kernels.py, but up to a few hundred
+positions by PyTorch's fused attention under a mask.
+
+![Time of a step by length](gpu.png)
 
 {table}
 """
@@ -93,18 +108,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--draw", action="store_true", help="write the page of figures that are there")
     options = parser.parse_args(arguments)
-    figures = json.loads(options.output.read_text(encoding="utf-8")) if options.output.is_file() else {}
+    figures = read_figures(options.output, "about") if options.output.is_file() else {}
     if not options.draw:
         if not torch.cuda.is_available():
             raise UserError("torch finds no GPU here; --draw writes the page of figures that are there")
+        figures |= {"about": about(options), "commands": [*figures.get("commands", []), command(arguments)]}
         for section in options.sections:
-            figures |= {"about": about(options), section: []}
             for row in SECTIONS[section](options):
-                figures[section].append(row)
+                figures[section] = replaced(figures.get(section, []), row)
                 options.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if not figures:
+        raise UserError(f"{options.output} is not there; measure first, on a machine with a GPU")
+    if "layers" in figures:
+        plot(figures["layers"], options.output.with_suffix(".png"))
     page = options.output.with_suffix(".md")
     page.write_text(page_text(figures), encoding="utf-8")
     print(f"wrote {options.output} and {page}")
+
+
+def command(arguments: Sequence[str] | None) -> str:
+    """Return the command without folders of this machine."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for name in ("--data", "--output"):
+        if name in words:
+            words[words.index(name) : words.index(name) + 2] = ["--data", "FOLDER"] if name == "--data" else []
+    return shlex.join(["python", "-m", "scripts.benchmarks.gpu", *words])
+
+
+def replaced(rows: Sequence[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows with this one in place of an older one of the same case."""
+    return [old for old in rows if any(old.get(name) != row.get(name) for name in CASE)] + [row]
 
 
 def about(options: argparse.Namespace) -> dict[str, Any]:
@@ -217,7 +250,30 @@ def page_text(figures: dict[str, Any]) -> str:
     if "training" in figures:
         turns = len(figures["training"][0]["turns"])
         text["training"] = TRAINING.format(turns=turns, table=training_table(figures["training"]))
-    return PAGE.format(**figures["about"], **text, commands="`python -m scripts.benchmarks.gpu --data FOLDER`")
+    return PAGE.format(**figures["about"], **text, commands="\n".join(figures["commands"]))
+
+
+def plot(rows: Sequence[dict[str, Any]], file: Path) -> None:
+    """Draw the time of each preset by length, `multihead` in grey."""
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for preset in dict.fromkeys(row["preset"] for row in rows):
+        line = sorted(
+            (row for row in rows if row["preset"] == preset and "seconds" in row), key=lambda row: row["length"]
+        )
+        style: dict[str, Any] = {"color": "0.7", "linewidth": 4} if preset == REFERENCE else {}
+        axes.plot(
+            [row["length"] for row in line], [1e3 * row["seconds"] for row in line], marker=".", label=preset, **style
+        )
+    axes.set(xscale="log", yscale="log", xlabel="positions of a sequence", ylabel="ms of a step")
+    axes.set_xticks(sorted({row["length"] for row in rows}))
+    axes.set_yticks([1, 2, 5, 10, 20, 50, 100])
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(ScalarFormatter())
+        axis.set_minor_locator(NullLocator())
+    axes.grid(color="0.9")
+    figure.legend(loc="outside right upper")
+    figure.savefig(file, dpi=120)
 
 
 def layer_table(rows: Sequence[dict[str, Any]]) -> str:

@@ -39,9 +39,9 @@ def gpu_product(
     They serve half precision and float32 on a GPU with Triton. They sum gradients in no fixed order, so not where
     deterministic algorithms are asked for, and not within torch.compile, which has kernels of its own.
     """
-    if not (query.is_cuda and has_triton() and query.dtype in KEYS and query.dtype == keys.dtype == values.dtype):
+    if torch.compiler.is_compiling() or not query.is_cuda or torch.are_deterministic_algorithms_enabled():
         return None
-    if torch.are_deterministic_algorithms_enabled() or torch.compiler.is_compiling():
+    if not (has_triton() and query.dtype in KEYS and query.dtype == keys.dtype == values.dtype):
         return None
     if max(query.shape[-1], values.shape[-1]) > WIDEST or len(query) * query.shape[1] > MOST_HEADS:
         return None

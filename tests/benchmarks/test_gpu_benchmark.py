@@ -1,0 +1,71 @@
+"""The benchmark on a GPU: its page, which rows are kept, and what it says where there is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from scripts.benchmarks import gpu
+
+ABOUT = {"device": "some GPU", "torch": "2", "python": "3", "positions": 4096}
+
+
+def layer(preset: str, length: int, seconds: float) -> dict[str, Any]:
+    row = {"preset": preset, "dtype": "bfloat16", "length": length}
+    return row | {"seconds": seconds, "reference_seconds": 0.004, "memory": 3 * 2**20}
+
+
+def turns(*tokens: int) -> list[dict[str, Any]]:
+    return [{"tokens": count, "seconds": 2.0} for count in tokens]
+
+
+def test_the_page_has_times_ratios_and_memory(tmp_path: Path) -> None:
+    rows = [layer("multihead", 512, 0.004), layer("local", 512, 0.002), layer("multihead", 2048, 0.004)]
+    rows.append({"preset": "local", "dtype": "bfloat16", "length": 2048, "outcome": gpu.OUT_OF_MEMORY})
+    programs = {
+        "ours": turns(80, 100, 120),
+        "plain_chunked": turns(40, 50, 60),
+        "plain_cross_entropy": turns(10, 10, 10),
+    }
+    training = [
+        {"size": "small", "precision": "32-true", "program": name, "turns": taken} for name, taken in programs.items()
+    ]
+    file = tmp_path / "gpu.json"
+    file.write_text(json.dumps({"about": ABOUT, "commands": ["python"], "layers": rows, "training": training}))
+    gpu.main(["--draw", "--output", str(file)])
+    page = file.with_suffix(".md").read_text(encoding="utf-8")
+    assert "| patterns | `local` | 2.00 (2.00 ×), 3 | out of memory |" in page
+    assert "| small | 32-true | 50 | 25 | 5 | 2.00 × |" in page
+    assert "some GPU" in page
+    assert file.with_suffix(".png").is_file()
+
+
+def test_a_row_takes_the_place_of_an_older_one_of_its_case() -> None:
+    rows = [layer("local", 512, 0.002), layer("local", 2048, 0.002), layer("sparse", 512, 0.002)]
+    found = gpu.replaced(rows, layer("local", 512, 0.001))
+    assert [(row["preset"], row["length"], row["seconds"]) for row in found] == [
+        ("local", 2048, 0.002),
+        ("sparse", 512, 0.002),
+        ("local", 512, 0.001),
+    ]
+
+
+def test_the_command_names_no_folder_of_a_machine() -> None:
+    words = ["--sections", "training", "--data", "/home/me/data", "--output", "/tmp/x.json", "--turns", "3"]
+    expected = "python -m scripts.benchmarks.gpu --sections training --data FOLDER --turns 3"
+    assert gpu.command(words) == expected
+
+
+def test_a_machine_without_a_gpu_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for words, said in (([], "finds no GPU"), (["--draw"], "is not there; measure first")):
+        with pytest.raises(SystemExit):
+            gpu.main([*words, "--output", str(tmp_path / "gpu.json")])
+        assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
