@@ -118,7 +118,12 @@ def check_same(options: argparse.Namespace) -> None:
     Raises:
         UserError: if a setting differs.
     """
-    asked = {"--pairs": options.pairs, "--override": options.override, "--threads": options.threads}
+    asked = {
+        "--data": str(options.data.resolve()),
+        "--pairs": options.pairs,
+        "--override": options.override,
+        "--threads": options.threads,
+    }
     for seed, parent in zip(options.seeds, options.parents, strict=True):
         asked[f"the parent of seed {seed}"] = str(parent.resolve())
     file = options.runs / "asked.json"

@@ -53,7 +53,8 @@ measured by `python -m scripts.benchmarks.attention` and `python -m scripts.benc
 {torch}, batch {batch}, {heads} heads of {width}. Unless stated otherwise, only the core softmax(Q Kᵀ) V is measured.
 All implementations of a case took turns in one process, and the fastest turn of each counts. **×** is the time of
 `F.scaled_dot_product_attention` over all pairs (causal, if the pattern is) divided by the time of the implementation:
-above 1 is faster. Memory is the peak allocation beyond the inputs, in units of the query tensor (q).
+above 1 is faster. Memory is the peak allocation beyond the inputs, in units of the query tensor (q). What is *required*
+or *desired* are goals that we set before the work.
 
 Arguments for the core: {arguments}{note}
 """

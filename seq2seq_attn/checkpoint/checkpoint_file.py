@@ -22,7 +22,6 @@ from pytorch_lightning.plugins.io import CheckpointIO
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor
 
-from seq2seq_attn.distributed.run_lock import BEST as BEST
 from seq2seq_attn.distributed.run_lock import LAST, PREVIOUS
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sync

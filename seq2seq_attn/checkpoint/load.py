@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from seq2seq_attn.checkpoint.admitted import Trust, build, check_targets
-from seq2seq_attn.checkpoint.checkpoint_file import BEST, LAST, is_stored, read_tensors
+from seq2seq_attn.checkpoint.checkpoint_file import is_stored, read_tensors
 from seq2seq_attn.checkpoint.published import WEIGHTS, read_published
 from seq2seq_attn.data.cleaning import cleaning_options
+from seq2seq_attn.distributed.run_lock import BEST, LAST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path

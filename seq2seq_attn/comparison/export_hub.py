@@ -20,13 +20,13 @@ from typing import Any
 
 import yaml
 
-from seq2seq_attn.checkpoint.checkpoint_file import BEST
 from seq2seq_attn.checkpoint.load import PUBLISHED_OPTIONS, check_saved_options, find_checkpoint, read_checkpoint
 from seq2seq_attn.checkpoint.published import check_empty, without_folders, write_published
 from seq2seq_attn.comparison.curves import draw
 from seq2seq_attn.comparison.model_card import CONFIGURATION, OPTIONS, Known, card
 from seq2seq_attn.comparison.read import curve_of, natural, read_log
 from seq2seq_attn.comparison.translations import read_system
+from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.markdown import one_line
 

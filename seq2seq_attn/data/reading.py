@@ -95,10 +95,10 @@ def opened(path: Path, compressed: bool = True) -> Iterator[IO[bytes]]:
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file that is no text, by its name.
+    """Refuse a file that is not text, judged by its name.
 
     Raises:
-        UserError: for a spreadsheet, and for an archive of another kind than .gz and .zst.
+        UserError: for a spreadsheet, and for an archive other than .gz and .zst.
     """
     name = path.name.removesuffix(".gz").removesuffix(".zst")
     for suffix, advice in OTHER_FORMATS.items():

@@ -537,7 +537,8 @@ def choose_columns(
         else:
             at = guess if column is None else column - 1
         if column is None and not 0 <= at < len(names):
-            raise UserError(f"{path} has one column ({listed}), and a pair needs two")
+            many = f"one column ({listed})" if names else "no column"
+            raise UserError(f"{path} has {many}, and a pair needs two")
         if not 0 <= at < len(names):
             raise UserError(
                 f"{path} has no column {column} (columns: {listed}); set data.{side}_column to the name or number of "

@@ -20,7 +20,7 @@ from seq2seq_attn.data.batch_sampler import Lengths, TokenBatchSampler
 from seq2seq_attn.data.cleaning import Cleaning, cleaning_options
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines
+from seq2seq_attn.inference.lines import UTF_16_NOTE, Line, count_lines, line_count, opened, read_lines
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.inference.output import refuse_one_file, written
 from seq2seq_attn.inference.translator import CONTROL
@@ -156,8 +156,9 @@ def read(file: str) -> Iterator[Line]:
     with opened("score", file) as stream:
         for line in read_lines(stream, file):
             if line.notes:
-                what = line.notes[0].partition(";")[0]
-                raise UserError(f"{file}, line {line.number}: {what}; mend or remove the line")
+                what, _, way_out = line.notes[0].partition("; ")
+                way_out = way_out if what == UTF_16_NOTE else "mend or remove the line"
+                raise UserError(f"{file}, line {line.number}: {what}; {way_out}")
             yield line
 
 

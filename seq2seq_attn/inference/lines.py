@@ -22,6 +22,7 @@ from seq2seq_attn.text import plain_console
 MOST_BYTES = 1 << 20  # of a line; the rest is left out
 MOST_SKIPPED = 1 << 30  # bytes left out of a line, after which the file is taken to be endless, as /dev/zero is
 MOST_CHARACTERS = 1 << 21  # of a window
+UTF_16_NOTE = "UTF-16, not UTF-8"
 
 
 class Line(NamedTuple):
@@ -72,7 +73,7 @@ def read_lines(stream: Any, name: str) -> Iterator[Line]:
             raw = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
             text, notes = decode(raw.removesuffix(b"\n").removesuffix(b"\r"), whole=not cut)
             if number == 1 and raw.startswith(UTF_16):
-                notes = ["UTF-16, not UTF-8; convert the text"]
+                notes = [f"{UTF_16_NOTE}; convert the text"]
             if cut:
                 notes.append(f"longer than {MOST_BYTES:,} bytes; the rest is left out")
             yield Line(number, text, notes)

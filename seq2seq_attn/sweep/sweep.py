@@ -144,12 +144,12 @@ def check_numbers(options: Mapping[str, Any]) -> None:
     """Check the options of a sweeper that are numbers; `max_batch_size` may be None.
 
     Raises:
-        UserError: for one that is no whole number, or too small.
+        UserError: for one that is not a whole number, or is too small.
     """
     for name, least in LEAST.items():
         value = options.get(name, least)
         if (type(value) is not int or value < least) and not (name == "max_batch_size" and value is None):
-            raise UserError(f"hydra.sweeper.{name}={value} must be a whole number from {least}")
+            raise UserError(f"hydra.sweeper.{name}={value} must be a whole number of at least {least}")
 
 
 def print_table(folder: Path, jobs: Sequence[Job]) -> None:

@@ -211,7 +211,8 @@ class SentencePieceTokenizer:
         """Refuse to sample from given or kept models whose segmentations would not be drawn.
 
         Raises:
-            UserError: if `sampling_alpha` is above 0, and a model has no several segmentations, or other ones.
+            UserError: if `sampling_alpha` is above 0, and a model has one segmentation of each text, or draws others
+                than ours.
         """
         if self.sampling_alpha == 0.0:
             return

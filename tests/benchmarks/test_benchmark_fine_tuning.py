@@ -79,10 +79,17 @@ def test_complete_runs_are_not_repeated_and_the_page_has_means_and_gains(
     with pytest.raises(SystemExit):
         script.main([*given[:1], *parents[1:], *given[3:]])
     assert "the parents were trained for [5, 6] epochs; give runs of equal length" in capsys.readouterr().err
-    for option in (["--pairs", "5"], ["--override", "optimizer.lr=0.1"], ["--seeds", "2", "1"]):
+    for option in (
+        ["--data", str(tmp_path)],
+        ["--override", "optimizer.lr=0.1"],
+        ["--seeds", "2", "1"],
+        ["--pairs", "5"],
+    ):
         with pytest.raises(SystemExit):
             script.main([*given, *option, "--output", str(tmp_path / "page.md")])
-    assert f"{tmp_path / 'runs'} has runs with --pairs 4, not 5; give another" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert f"{tmp_path / 'runs'} has runs with " in said, option
+    assert "runs with --pairs 4, not 5; give another" in said
     assert len(started) == 6
     monkeypatch.setattr(script.subprocess, "run", lambda *_, **__: Namespace(returncode=2))
     (tmp_path / "runs" / "tuned_2" / "results.json").unlink()

@@ -270,7 +270,7 @@ def test_a_given_set_without_a_pair_is_refused(split: str, tmp_path: Path) -> No
     train = write(tmp_path / "train.tsv", ["\t".join(pair) for pair in PAIRS])
     empty = write(tmp_path / "empty.tsv", ["en\tfr"])
     message = message_of(partial(parallel, train, **{split: empty}))
-    assert message == f"{empty} has nothing for data.{split}; give a file with text, or leave data.{split} out"
+    assert message == f"{empty} has no text for the split {split}; give a file or a split that has some, or none"
 
 
 def test_an_evaluation_needs_no_training_file(tmp_path: Path) -> None:

@@ -86,6 +86,9 @@ def test_a_file_of_one_column_is_no_file_of_pairs(tmp_path: Path) -> None:
     pq.write_table(pa.table({"en": ["one"]}), tmp_path / "a.parquet")
     with pytest.raises(UserError, match=r"a.parquet has one column \(en\), and a pair needs two$"):
         pair_file(tmp_path / "a.parquet", (None, None), ("en", "fr"))
+    pq.write_table(pa.table({}), tmp_path / "empty.parquet")
+    with pytest.raises(UserError, match=r"empty.parquet has no column, and a pair needs two$"):
+        pair_file(tmp_path / "empty.parquet", (None, None), ("en", "fr"))
 
 
 def test_documents_of_one_sided_text_have_one_side(tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ def test_no_more_than_a_window_is_read_ahead(
         (b"a\tb\nc\n", "line 2: 1 tab-separated column instead of 2 or 3 (source, target, anything); mend or remove"),
         (b"a\tb\tc\td\n", "line 1: 4 tab-separated columns instead of 2 or 3"),
         (b"a\tb\na\tb\na\t\xff\n", "line 3: not UTF-8; mend or remove the line"),
+        ("\ufeffa\tb\n".encode("utf-16-le"), "line 1: UTF-16, not UTF-8; convert the text"),
         (b"", "is empty; give a file with a source and a target on each line"),
     ],
 )

@@ -154,9 +154,9 @@ def test_choices_are_run_as_they_are_written(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ("hydra.sweeper.n_jobs=0", "hydra.sweeper.n_jobs=0 must be a whole number from 1"),
-        ("hydra.sweeper.n_trials=abc", "hydra.sweeper.n_trials=abc must be a whole number from 1"),
-        ("hydra.sweeper.n_startup_trials=-1", "hydra.sweeper.n_startup_trials=-1 must be a whole number from 0"),
+        ("hydra.sweeper.n_jobs=0", "hydra.sweeper.n_jobs=0 must be a whole number of at least 1"),
+        ("hydra.sweeper.n_trials=abc", "hydra.sweeper.n_trials=abc must be a whole number of at least 1"),
+        ("hydra.sweeper.n_startup_trials=-1", "hydra.sweeper.n_startup_trials=-1 must be a whole number of at least 0"),
         ("x=interval(0.5,0.1)", "x=interval(0.5,0.1) begins above its end; swap the two"),
     ],
 )

@@ -211,4 +211,4 @@ def test_an_interval_is_no_grid(folder: Path) -> None:
 @pytest.mark.parametrize("size", ["-1", "0", "abc"])
 def test_a_batch_that_holds_no_job_is_refused(size: str, folder: Path) -> None:
     code, _, error = swept(folder, "seed=1,2", f"hydra.sweeper.max_batch_size={size}")
-    assert (code, error[-1]) == (2, f"hydra.sweeper.max_batch_size={size} must be a whole number from 1")
+    assert (code, error[-1]) == (2, f"hydra.sweeper.max_batch_size={size} must be a whole number of at least 1")

@@ -420,7 +420,7 @@ def prepare_text(
     for split in given:
         if not any(part.rows for part in parts[split]):
             names = ", ".join(str(file) for source in sources[split] for file in source.files)
-            raise UserError(f"{names} has nothing for data.{split}; give a file with text, or leave data.{split} out")
+            raise UserError(f"{names} has no text for the split {split}; give a file or a split that has some, or none")
         write_given(parts[split], shard_file(folder, split, 0))
     if "train" in parts:
         train, trained = parts["train"], keep_pairs(parts["train"], cleaning, counts[label], temporary)
