@@ -100,7 +100,8 @@ def test_what_the_kernels_do_not_serve_is_left_to_others(monkeypatch: pytest.Mon
     assert gpu_product(query, keys, values, None, pattern, False) is not None
     assert gpu_product(query.double(), keys.double(), values.double(), None, pattern, False) is None
     assert gpu_product(query.cpu(), keys.cpu(), values.cpu(), None, pattern, False) is None
-    wide = torch.randn(2, 2, 70, 129, device="cuda")
-    assert gpu_product(wide, wide, wide, None, pattern, False) is None
+    for width, dtype in ((129, torch.bfloat16), (65, torch.float32)):
+        wide = torch.randn(2, 2, 70, width, device="cuda", dtype=dtype)
+        assert gpu_product(wide, wide, wide, None, pattern, False) is None
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
     assert gpu_product(query, keys, values, None, pattern, False) is None

@@ -20,7 +20,9 @@ from seq2seq_attn.attention.pattern.tiled import TiledPattern
 
 ROWS = 64  # of a piece, at most
 KEYS = {torch.bfloat16: 64, torch.float16: 64, torch.float32: 32}  # read at once: more do not fit into every GPU
-NARROWEST, WIDEST = 16, 128  # of a head: what a tensor core takes at least, and what fits beside the rest
+NARROWEST = 16  # head that a tensor core takes; a narrower one is filled up with zeros
+WIDEST = {torch.bfloat16: 128, torch.float16: 128, torch.float32: 64}  # head that fits into 99 KiB with the rest
+LEAST_CAPABILITY = (8, 0)  # of the GPU: earlier ones have no bfloat16
 MOST_HEADS = 65535  # of all sentences: the most that the second dimension of a grid has
 MAX_CACHED_LISTS = 32
 CACHED_LISTS: OrderedDict[Hashable, WorkList] = OrderedDict()  # the last used at the end
@@ -36,14 +38,15 @@ def gpu_product(
 ) -> Float[Tensor, "batch heads target value_width"] | None:
     """Return the context, or None where the kernels do not serve.
 
-    They serve half precision and float32 on a GPU with Triton. They sum gradients in no fixed order, so not where
-    deterministic algorithms are asked for, and not within torch.compile, which has kernels of its own.
+    They serve half precision and float32 on an NVIDIA GPU with Triton, from Ampere on. They sum gradients in no fixed
+    order, so they do not serve where deterministic algorithms are asked for; nor within torch.compile, which makes
+    kernels of its own.
     """
     if torch.compiler.is_compiling() or not query.is_cuda or torch.are_deterministic_algorithms_enabled():
         return None
-    if not (has_triton() and query.dtype in KEYS and query.dtype == keys.dtype == values.dtype):
+    if not (runs_kernels(query.device) and query.dtype in KEYS and query.dtype == keys.dtype == values.dtype):
         return None
-    if max(query.shape[-1], values.shape[-1]) > WIDEST or len(query) * query.shape[1] > MOST_HEADS:
+    if max(query.shape[-1], values.shape[-1]) > WIDEST[query.dtype] or len(query) * query.shape[1] > MOST_HEADS:
         return None
     if 0 in query.shape or 0 in values.shape:
         return None
@@ -52,8 +55,11 @@ def gpu_product(
 
 
 @cache
-def has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
+def runs_kernels(device: torch.device) -> bool:
+    """Return whether this is an NVIDIA GPU that is new enough, and Triton is installed."""
+    if torch.version.hip is not None or importlib.util.find_spec("triton") is None:
+        return False
+    return torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY
 
 
 def kept_work(pattern: Pattern, target: int, source: int, causal: bool, device: torch.device) -> WorkList:
