@@ -65,27 +65,27 @@ Made by these commands:
 ```
 """
 LAYERS = """
-## Every attention
+## Self-attention, {dtype}
 
 A training step of self-attention with its projections, forward and backward, without a causal mask: {positions:,}
 positions of width {width} in sequences of n, {heads} heads, {dtype}, the presets' own options. Each cell has the time
 in ms, in parentheses how many times as fast as `multihead` it is (above 1 is faster, measured in turns), and the memory
 that the step holds at most beyond weights and inputs, in MiB. `multihead` is PyTorch's fused attention. The patterns
-are computed by the kernels of seq2seq_attn/attention/backend/kernel/triton_kernels.py, but up to a few hundred
-positions by PyTorch's fused attention under a mask.
+are computed by the kernels of seq2seq_attn/attention/backend/kernel/triton_kernels.py, which sum gradients in float32,
+and therefore hold more, but up to a few hundred positions by PyTorch's fused attention under a mask.{notes}
 
-![Time of a step by length](gpu.png)
+![Time of a step by length, {dtype}]({plot})
 
 {table}
 """
 TRAINING = """
 ## Training
 
-Tokens of source and target a second, without padding, on captions of Multi30k with 8,000 pieces; all programs read the
-same batches in turns, and the median turn of {turns} counts. `train.py` runs with its defaults, without validation. The
-plain loop is scripts/benchmarks/train_plainly.py: PyTorch's own modules without logging, schedule or checkpoints.
-**small** has four layers of width 128 on each side, **base** six of width 512, **rnn** a bidirectional GRU and a GRU
-decoder of width 256 with additive attention.
+Tokens of source and target a second, without padding, on captions of Multi30k with 8,000 tokens in the vocabulary;
+all programs read the same batches in turns, and the median turn of {turns} counts. `train.py` runs with its defaults,
+without validation. The plain loop is scripts/benchmarks/train_plainly.py: PyTorch's own modules without logging,
+schedule or checkpoints. **small** has four layers of width 128 on each side, **base** six of width 512, **rnn** a
+bidirectional GRU and a GRU decoder of width 256 with additive attention.
 
 {table}
 """
@@ -112,6 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not options.draw:
         if not torch.cuda.is_available():
             raise UserError("torch finds no GPU here; --draw writes the page of figures that are there")
+        if figures and figures["about"] != about(options):
+            raise UserError(f"{options.output} has figures of another GPU, torch or --positions; give another --output")
         figures |= {"about": about(options), "commands": [*figures.get("commands", []), command(arguments)]}
         for section in options.sections:
             for row in SECTIONS[section](options):
@@ -119,10 +121,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 options.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     if not figures:
         raise UserError(f"{options.output} is not there; measure first, on a machine with a GPU")
-    if "layers" in figures:
-        plot(figures["layers"], options.output.with_suffix(".png"))
+    for dtype, rows in by_dtype(figures).items():
+        plot(rows, plot_file(options.output, dtype))
     page = options.output.with_suffix(".md")
-    page.write_text(page_text(figures), encoding="utf-8")
+    page.write_text(page_text(figures, options.output), encoding="utf-8")
     print(f"wrote {options.output} and {page}")
 
 
@@ -232,25 +234,30 @@ def speed(turns: Sequence[dict[str, Any]]) -> float:
     return median(turn["tokens"] / turn["seconds"] for turn in turns)
 
 
-def page_text(figures: dict[str, Any]) -> str:
-    dtypes = list(dict.fromkeys(row["dtype"] for row in figures.get("layers", ())))
-    text = {
-        "layers": "".join(
-            LAYERS.format(
-                positions=figures["about"]["positions"],
-                width=WIDTH,
-                heads=HEADS,
-                dtype=dtype,
-                table=layer_table([row for row in figures["layers"] if row["dtype"] == dtype]),
-            )
-            for dtype in dtypes
-        ),
-        "training": "",
-    }
+def by_dtype(figures: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of layers by their type of numbers."""
+    rows = figures.get("layers", ())
+    return {dtype: [row for row in rows if row["dtype"] == dtype] for dtype in dict.fromkeys(r["dtype"] for r in rows)}
+
+
+def plot_file(output: Path, dtype: str) -> Path:
+    return output.with_name(f"{output.stem}_{dtype}.png")
+
+
+def page_text(figures: dict[str, Any], output: Path) -> str:
+    about, training = figures["about"], ""
+    notes = "".join(f" {note}" for note in figures.get("notes", ()))
+    layers = "".join(
+        LAYERS.format(
+            positions=about["positions"], width=WIDTH, heads=HEADS, dtype=dtype, notes=notes,
+            plot=plot_file(output, dtype).name, table=layer_table(rows),
+        )
+        for dtype, rows in by_dtype(figures).items()
+    )  # fmt: skip
     if "training" in figures:
         turns = len(figures["training"][0]["turns"])
-        text["training"] = TRAINING.format(turns=turns, table=training_table(figures["training"]))
-    return PAGE.format(**figures["about"], **text, commands="\n".join(figures["commands"]))
+        training = TRAINING.format(turns=turns, table=training_table(figures["training"]))
+    return PAGE.format(**about, layers=layers, training=training, commands="\n".join(figures["commands"]))
 
 
 def plot(rows: Sequence[dict[str, Any]], file: Path) -> None:

@@ -14,7 +14,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO, final
+from typing import TYPE_CHECKING, Any, TextIO, final
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 PIPES = "PACE_TRAINING"  # environment variable with the numbers of both pipes
 
@@ -38,7 +41,7 @@ class Pace:
         orders, answers = (int(number) for number in os.environ[PIPES].split(","))
         return cls(open(orders), open(answers, "w"))
 
-    def updated(self, tokens: Any, padded: int) -> None:
+    def updated(self, tokens: int | Tensor, padded: int) -> None:
         """Count an update; at the end of a turn, report it and wait for the next one.
 
         Args:

@@ -41,7 +41,7 @@ def test_the_page_has_times_ratios_and_memory(tmp_path: Path) -> None:
     assert "| patterns | `local` | 2.00 (2.00 ×), 3 | out of memory |" in page
     assert "| small | 32-true | 50 | 25 | 5 | 2.00 × |" in page
     assert "some GPU" in page
-    assert file.with_suffix(".png").is_file()
+    assert (tmp_path / "gpu_bfloat16.png").is_file()
 
 
 def test_a_row_takes_the_place_of_an_older_one_of_its_case() -> None:
@@ -52,6 +52,18 @@ def test_a_row_takes_the_place_of_an_older_one_of_its_case() -> None:
         ("sparse", 512, 0.002),
         ("local", 512, 0.001),
     ]
+
+
+def test_figures_of_another_gpu_are_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "gpu.json"
+    file.write_text(json.dumps({"about": ABOUT, "commands": [], "layers": []}))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "another GPU")
+    with pytest.raises(SystemExit):
+        gpu.main(["--output", str(file)])
+    assert "has figures of another GPU, torch or --positions; give another --output" in capsys.readouterr().err
 
 
 def test_the_command_names_no_folder_of_a_machine() -> None:

@@ -24,10 +24,7 @@ both = pytest.mark.parametrize("causal", [False, True])
 
 
 @pytest.fixture
-def never_waits() -> Iterator[None]:
-    """Raise an error where the program would wait for the GPU."""
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
+def restored_debug_mode() -> Iterator[None]:
     yield
     torch.cuda.set_sync_debug_mode("default")
 
@@ -105,12 +102,11 @@ def test_one_step_at_a_time_equals_all_at_once(preset: str) -> None:
 
 
 @pytest.mark.parametrize("preset", AT_ONCE)
-def test_nothing_waits_for_the_gpu(preset: str, never_waits: None) -> None:
-    torch.cuda.set_sync_debug_mode("default")  # to make the layer may wait
+def test_nothing_waits_for_the_gpu(preset: str, restored_debug_mode: None) -> None:
     layer = by_blocks(self_layer(preset)).cuda().train()
     x = torch.randn(2, 67, WIDTH, device="cuda", requires_grad=True)
     mask = (torch.arange(67) < LENGTHS[:2]).cuda()
     layer(x, mask, causal=True).context.sum().backward()  # kernels are loaded, tables made
-    torch.cuda.set_sync_debug_mode("error")
+    torch.cuda.set_sync_debug_mode("error")  # of torch, where the program would wait for the GPU
     for causal in (False, True):
         layer(x, mask, causal=causal).context.sum().backward()

@@ -9,6 +9,7 @@ import torch
 from attention.layers import self_layer
 from torch import Tensor
 
+from seq2seq_attn.attention.backend.kernel import gpu_product as module
 from seq2seq_attn.attention.backend.kernel.gpu_product import gpu_product
 from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
@@ -84,6 +85,22 @@ def test_another_sequence_is_read_as_well(name: str) -> None:
         check(PATTERNS[name](), inputs(target, source, (32, 48), (2, 2), torch.float32), None, False)
 
 
+@pytest.mark.parametrize("name", ["local", "sparse"])
+def test_a_head_of_128_is_read_with_fewer_stages(name: str) -> None:
+    check(PATTERNS[name](), inputs(211, 211, (128, 128), (2, 2), torch.bfloat16), None, True)
+
+
+@pytest.mark.parametrize("name", ["local", "sparse"])
+def test_a_context_may_be_changed_in_place(name: str) -> None:
+    query, keys, values = inputs(211, 211, (16, 16), (2, 2), torch.float32)
+    found = gpu_product(query, keys, values, None, PATTERNS[name](), False)
+    assert found is not None
+    found.mul_(2)
+    found.sum().backward()
+    assert query.grad is not None
+    assert query.grad.isfinite().all()
+
+
 def test_large_scores_stay_finite() -> None:
     tensors = inputs(211, 211, (64, 64), (2, 2), torch.bfloat16)
     query, keys, values = (x.detach() * 100 for x in tensors)
@@ -103,5 +120,9 @@ def test_what_the_kernels_do_not_serve_is_left_to_others(monkeypatch: pytest.Mon
     for width, dtype in ((129, torch.bfloat16), (65, torch.float32)):
         wide = torch.randn(2, 2, 70, width, device="cuda", dtype=dtype)
         assert gpu_product(wide, wide, wide, None, pattern, False) is None
+    assert gpu_product(query, keys.half(), values, None, pattern, False) is None
+    monkeypatch.setattr(module, "MOST_HEADS", 3)
+    assert gpu_product(query, keys, values, None, pattern, False) is None  # two sentences of two heads
+    monkeypatch.undo()
     monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
     assert gpu_product(query, keys, values, None, pattern, False) is None
