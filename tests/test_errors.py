@@ -18,6 +18,7 @@ TYPED = {
     "average": ["PLACE", "--last", "2", "--output", "NEW.ckpt"],
     "scripts.benchmarks.cost_curves": ["--draw", "--output", "PLACE"],
     "scripts.benchmarks.decoding": ["PLACE", "--output", "NEW"],
+    "scripts.benchmarks.gpu": ["--draw", "--output", "PLACE"],
     "scripts.benchmarks.homes": ["run", "--data", "PLACE", "--runs", "NEW"],
     "scripts.benchmarks.documents": ["page", "--runs", "NEW", "--page", "PLACE"],
     "scripts.benchmarks.minutes": ["--data", "PLACE", "--runs", "NEW", "--environments", "NEW", "--output", "NEW"],
