@@ -33,6 +33,21 @@ PAGES = 4 * 8 * 10**6 // 4096  # of one step
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
 
 
+STARTED = "from seq2seq_attn.process import peak_resident_bytes; print(peak_resident_bytes())"
+STARTER = """
+import subprocess, sys, numpy as np
+held = np.ones(4 * 10**7)
+print(subprocess.run([sys.executable, "-c", sys.argv[1]], capture_output=True, text=True, check=True).stdout)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc, from which the peak is read")
+def test_the_peak_of_a_process_is_not_that_of_the_one_that_started_it() -> None:
+    starting = [sys.executable, "-c", STARTER, STARTED]
+    done = subprocess.run(starting, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert 10**6 < int(done.stdout) < 2 * 10**8  # of 320 MB that the other held
+
+
 def run(how: str, **variables: str) -> tuple[str, int]:
     own = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
     done = subprocess.run(

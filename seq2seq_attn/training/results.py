@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +15,7 @@ from seq2seq_attn.checkpoint.admitted import other_packages
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.errors import command
 from seq2seq_attn.files import replacing
+from seq2seq_attn.process import peak_resident_bytes
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -95,8 +94,7 @@ def peak_memory_bytes() -> int:
     """Return the peak of this process: of the GPU where there is one, else resident memory."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+    return peak_resident_bytes()
 
 
 def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedCorpus) -> None:
