@@ -20,5 +20,5 @@ class Paced(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
-        tokens = batch.source_lengths.sum() + batch.target_lengths.sum()
+        tokens = int(batch.source_lengths.sum() + batch.target_lengths.sum())
         self.pace.updated(tokens, batch.source.numel() + batch.target_output.numel())

@@ -14,10 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, final
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from typing import Any, TextIO, final
 
 PIPES = "PACE_TRAINING"  # environment variable with the numbers of both pipes
 
@@ -41,21 +38,21 @@ class Pace:
         orders, answers = (int(number) for number in os.environ[PIPES].split(","))
         return cls(open(orders), open(answers, "w"))
 
-    def updated(self, tokens: int | Tensor, padded: int) -> None:
+    def updated(self, tokens: int, padded: int) -> None:
         """Count an update; at the end of a turn, report it and wait for the next one.
 
         Args:
-            tokens: real tokens of source and target, end tokens included; a tensor is read at the end of the turn.
+            tokens: real tokens of source and target, end tokens included.
             padded: tokens including padding.
         """
         self.tokens, self.padded, self.left = self.tokens + tokens, self.padded + padded, self.left - 1
         if self.left > 0:
             return
-        read = {"tokens": int(self.tokens), "padded_tokens": int(self.padded)}  # on a GPU this waits for the last step
         figures = {
             "seconds": time.perf_counter() - self.seconds,
             "cpu_seconds": time.process_time() - self.cpu_seconds,
-            **read,
+            "tokens": self.tokens,
+            "padded_tokens": self.padded,
             "time": time.time(),
             "peak_memory_bytes": peak_memory_bytes(),
         }

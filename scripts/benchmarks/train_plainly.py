@@ -33,17 +33,13 @@ POSITIONS = 1024
 def main(folder: Path, loss: str) -> None:
     settings = json.loads((folder / "settings.json").read_text())
     torch.manual_seed(settings["seed"])
-    device = settings.get("device", "cpu")
-    half = settings.get("precision") == "bf16-mixed"
-    model = MODELS[settings["model"]](settings).to(device)
+    model = MODELS[settings["model"]](settings)
     optimizer = torch.optim.Adam(model.parameters(), settings["lr"], betas=(0.9, 0.98), eps=1e-9, fused=True)
     pace = Pace.of_benchmark()
     model.train()
-    for batch in (one.to(device) for one in batches(folder, settings)):
+    for batch in batches(folder, settings):
         optimizer.zero_grad()
-        with torch.autocast(device, torch.bfloat16, enabled=half):
-            value = LOSSES[loss](model, batch, settings["smoothing"])
-        value.backward()
+        LOSSES[loss](model, batch, settings["smoothing"]).backward()
         nn.utils.clip_grad_norm_(model.parameters(), settings["clip"])
         optimizer.step()
         paced(pace, batch)
@@ -63,9 +59,8 @@ def batches(folder: Path, settings: dict[str, Any]) -> Iterator[Batch]:
 
 
 def paced(pace: Pace, batch: Batch) -> None:
-    pace.updated(
-        batch.source_lengths.sum() + batch.target_lengths.sum(), batch.source.numel() + batch.target_output.numel()
-    )
+    tokens = int(batch.source_lengths.sum() + batch.target_lengths.sum())
+    pace.updated(tokens, batch.source.numel() + batch.target_output.numel())
 
 
 @final
@@ -153,7 +148,7 @@ class Recurrent(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         packed = pack_padded_sequence(
-            self.dropout(self.embed(batch.source)), batch.source_lengths.cpu(), batch_first=True, enforce_sorted=False
+            self.dropout(self.embed(batch.source)), batch.source_lengths, batch_first=True, enforce_sorted=False
         )
         packed, last = self.encoder(packed)
         values = self.dropout(pad_packed_sequence(packed, batch_first=True)[0])

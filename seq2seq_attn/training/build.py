@@ -126,5 +126,5 @@ def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
             _convert_="all",
         )
     except Exception as error:
-        cause = error.__cause__ or error
-        raise UserError(f"Lightning's Trainer refuses its options: {cause}; mend the trainer.… override") from error
+        cause = str(error.__cause__ or error).rstrip(".!")
+        raise UserError(f"Lightning's Trainer refuses its options: {cause}; choose other options of trainer") from error

@@ -21,13 +21,13 @@ GATHERED = ["global_local", "bigbird", "dilated", "block_summary"]
 
 
 def of_group(tiles: TileList, group: int) -> list[Tile]:
-    return [tile for numbers in tiles.tiles.tolist() if (tile := Tile(*numbers)).group == group]
+    return [tile for numbers in tiles.table.tolist() if (tile := Tile(*numbers)).group == group]
 
 
 def times_seen(tiles: TileList, target: int, source: int) -> Tensor:
     """Return how many tiles hold each pair, reading the table as the kernels do."""
     counts = torch.zeros(target, source, dtype=torch.long)
-    for numbers in tiles.tiles.tolist():
+    for numbers in tiles.table.tolist():
         tile = Tile(*numbers)
         assert 0 < tile.rows <= ROWS
         rows = tile.row + tile.spacing * torch.arange(tile.rows)
@@ -86,7 +86,7 @@ def test_blocks_that_a_band_does_not_join_stay_apart() -> None:
 
 def test_tiles_with_the_most_keys_are_first() -> None:
     blocks = self_layer("global_local").attention.pattern.gathered_blocks(300, 300, False)
-    keys = tiles_of_gathered(blocks, ROWS).tiles[:, 3]
+    keys = tiles_of_gathered(blocks, ROWS).table[:, 3]
     assert keys[0] == 300
     assert (keys[1:] <= keys[:-1]).all()
 

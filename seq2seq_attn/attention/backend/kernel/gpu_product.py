@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seq2seq_attn.attention.backend.kernel.tile_list import TileList, num_pairs, tiles_of_blocks, tiles_of_gathered
+from seq2seq_attn.attention.backend.kernel.tile_list import TileList, tiles_of_blocks, tiles_of_gathered
 from seq2seq_attn.attention.block import Block
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.pattern.tiled import TiledPattern
@@ -87,7 +87,7 @@ def cached_tiles(pattern: Pattern, target: int, source: int, causal: bool, devic
         with torch.inference_mode(False):  # made in validation, they may serve training
             if pattern.gathers:
                 blocks = pattern.gathered_blocks(target, source, causal)
-                if num_pairs(blocks) > MOST_PAIRS:
+                if sum(block.pairs.numel() for block in blocks) > MOST_PAIRS:
                     return None
                 tiles = tiles_of_gathered(blocks, most_rows(pattern)).to(device)
             else:
@@ -124,9 +124,9 @@ class TileAttention(torch.autograd.Function):
         dtype = torch.float32 if groups else query.dtype
         context = query.new_zeros(*groups, batch, heads, target, values.shape[-1], dtype=dtype)
         log_sum_exp = query.new_full((*groups, batch, heads, target), -torch.inf, dtype=torch.float32)
-        if len(tiles.tiles) > 0:
+        if len(tiles.table) > 0:
             with torch.cuda.device_of(query):  # where Triton starts kernels
-                forward_kernel[len(tiles.tiles), batch * heads](
+                forward_kernel[len(tiles.table), batch * heads](
                     query, keys, values, context, log_sum_exp, *lists(tiles, mask, query),
                     heads, heads // keys.shape[1], target, 0 if mask is None else mask.stride(0),
                     *query.stride(), *keys.stride(), *values.stride(), context.stride(0), log_sum_exp.stride(0),
@@ -151,9 +151,9 @@ class TileAttention(torch.autograd.Function):
         upstream = upstream.contiguous()
         inner = (upstream.float() * context.float()).sum(-1)
         gradients = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in (query, keys, values)]
-        if len(tiles.tiles) > 0:
+        if len(tiles.table) > 0:
             with torch.cuda.device_of(query):
-                backward_kernel[len(tiles.tiles), batch * heads](
+                backward_kernel[len(tiles.table), batch * heads](
                     query, keys, values, upstream, log_sum_exp, inner, *gradients, *lists(tiles, mask, query),
                     heads, heads // keys.shape[1], target, keys.shape[2], 0 if mask is None else mask.stride(0),
                     *query.stride(), *keys.stride(), *values.stride(),
@@ -166,8 +166,8 @@ def lists(tiles: TileList, mask: Tensor | None, query: Tensor) -> tuple[Tensor, 
     """Return what the kernels read besides the inputs; a missing tensor is replaced by one that they do not read."""
     listed, pairs = tiles.listed_keys, tiles.pairs
     return (
-        tiles.tiles,
-        tiles.tiles if listed is None else listed,
+        tiles.table,
+        tiles.table if listed is None else listed,
         query if pairs is None else pairs.view(torch.uint8),
         query if mask is None else mask.view(torch.uint8),
     )

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from seq2seq_attn.attention.block import AnyBlock, Band, Block, GatheredBlock, window_blocks
+from seq2seq_attn.attention.block import Band, Block, GatheredBlock, window_blocks
 
 ANY_DISTANCE = 2**30  # of a tile without a band
 
@@ -49,13 +49,14 @@ class TileList(NamedTuple):
     """All tiles of a pattern at some length, those with the most keys first, so that none of them starts last.
 
     Attributes:
+        table: a row for each `Tile`.
         groups: number of block groups.
         most_rows: rows of a tile, at most.
         listed_keys: positions of the keys of the tiles whose keys are listed; None: of all tiles they are not.
         pairs: whether a row sees a listed key, by tile, row and key.
     """
 
-    tiles: Int[Tensor, "tiles columns"]
+    table: Int[Tensor, "tiles columns"]
     groups: int
     most_rows: int
     listed_keys: Int[Tensor, " listed"] | None = None
@@ -63,14 +64,14 @@ class TileList(NamedTuple):
 
     def to(self, device: torch.device) -> TileList:
         """Return it on a GPU, without waiting for it."""
-        tensors = (self.tiles, self.listed_keys, self.pairs)
-        tiles, *moved = (x if x is None else x.pin_memory().to(device, non_blocking=True) for x in tensors)
-        assert tiles is not None
-        return TileList(tiles, self.groups, self.most_rows, *moved)
+        tensors = (self.table, self.listed_keys, self.pairs)
+        table, *moved = (x if x is None else x.pin_memory().to(device, non_blocking=True) for x in tensors)
+        assert table is not None
+        return TileList(table, self.groups, self.most_rows, *moved)
 
     @property
     def num_bytes(self) -> int:
-        tensors = (self.tiles, self.listed_keys, self.pairs)
+        tensors = (self.table, self.listed_keys, self.pairs)
         return sum(x.numel() * x.element_size() for x in tensors if x is not None)
 
 
@@ -88,7 +89,7 @@ def tiles_of_blocks(groups: Sequence[Sequence[Block]], target: int, source: int,
             tiles += window_tiles(target, source, band, most_rows, number)  # fewer of them than the blocks have
         else:
             tiles += (tile for block in blocks for tile in block_tiles(block, most_rows, number))
-    return TileList(table(tiles), len(groups), most_rows)
+    return TileList(as_table(tiles), len(groups), most_rows)
 
 
 def tiles_of_gathered(blocks: Sequence[GatheredBlock], most_rows: int) -> TileList:
@@ -101,10 +102,10 @@ def tiles_of_gathered(blocks: Sequence[GatheredBlock], most_rows: int) -> TileLi
         first_pair += block.pairs.numel()
     listed = torch.cat([torch.zeros(0, dtype=torch.int32), *(block.keys_of_tile.flatten().int() for block in blocks)])
     pairs = torch.cat([torch.zeros(0, dtype=torch.bool), *(block.pairs.flatten() for block in blocks)])
-    return TileList(table(tiles), 1, most_rows, listed, pairs)
+    return TileList(as_table(tiles), 1, most_rows, listed, pairs)
 
 
-def table(tiles: list[Tile]) -> Int[Tensor, "tiles columns"]:
+def as_table(tiles: list[Tile]) -> Int[Tensor, "tiles columns"]:
     ordered = sorted(tiles, key=lambda tile: -tile.keys)
     return torch.tensor(ordered, dtype=torch.int32).view(-1, len(Tile._fields))
 
@@ -151,8 +152,3 @@ def gathered_tiles(block: GatheredBlock, most_rows: int, first_listed: int, firs
                     first_pair=first_pair + (number * block.rows + first) * block.keys,
                     pairs_of_row=block.keys,
                 )
-
-
-def num_pairs(blocks: Sequence[AnyBlock]) -> int:
-    """Return how many pairs blocks that list their keys have, seen or not."""
-    return sum(block.pairs.numel() for block in blocks if isinstance(block, GatheredBlock))

@@ -16,8 +16,25 @@ COLUMNS = tl.constexpr(12)  # of the table of tiles: tile_list.Tile
 
 @triton.jit
 @no_type_check
+def vectors_at(
+    start, positions, exists, of_position, of_number, width: tl.constexpr, WIDTH: tl.constexpr
+):  # fmt: skip
+    """Return the vectors at these positions of one head, filled up with zeros.
+
+    Args:
+        start: address of the head's first number.
+        exists: which of the positions there are.
+        of_position, of_number: strides from one position, and from one number, to the next.
+    """
+    numbers = tl.arange(0, WIDTH)
+    addresses = start + positions.to(tl.int64)[:, None] * of_position + numbers[None, :] * of_number
+    return tl.load(addresses, mask=exists[:, None] & (numbers < width)[None, :], other=0.0)
+
+
+@triton.jit
+@no_type_check
 def seen_scores(
-    q, rows, row_exists, j, tile, keys_start, keys_position, keys_width, listed, pairs, mask_start,
+    q, rows, row_exists, j, tile, keys_start, of_position, of_number, listed, pairs, mask_start,
     width: tl.constexpr, WIDTH: tl.constexpr, LISTED: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """Return the positions of some keys, the keys, the scores, and which pairs are seen."""
@@ -28,12 +45,7 @@ def seen_scores(
         positions = tl.load(listed + tl.load(tile + 9) + j, mask=exists, other=0)
     else:
         positions = key + spacing * j
-    numbers = tl.arange(0, WIDTH)
-    there = exists[:, None] & (numbers < width)[None, :]
-    k = tl.load(
-        keys_start + positions.to(tl.int64)[:, None] * keys_position + numbers[None, :] * keys_width,
-        mask=there, other=0.0,
-    )  # fmt: skip
+    k = vectors_at(keys_start, positions, exists, of_position, of_number, width, WIDTH)
     scores = tl.dot(q, tl.trans(k), input_precision="ieee")
     distance = positions[None, :] - rows[:, None]
     seen = row_exists[:, None] & exists[None, :] & (distance >= -before) & (distance <= after)
@@ -64,13 +76,10 @@ def forward_kernel(
     sentence, head = tl.program_id(1) // heads, tl.program_id(1) % heads
     row, count, spacing, group = tl.load(tile), tl.load(tile + 2), tl.load(tile + 4), tl.load(tile + 8)
     key_count = tl.load(tile + 3)
-    i, numbers, value_numbers = tl.arange(0, ROWS), tl.arange(0, WIDTH), tl.arange(0, VALUE_WIDTH)
+    i, value_numbers = tl.arange(0, ROWS), tl.arange(0, VALUE_WIDTH)
     rows, row_exists = row + spacing * i, i < count
-    q = tl.load(
-        query + sentence.to(tl.int64) * q_batch + head * q_head
-        + rows.to(tl.int64)[:, None] * q_position + numbers[None, :] * q_width,
-        mask=row_exists[:, None] & (numbers < width)[None, :], other=0.0,
-    )  # fmt: skip
+    query_start = query + sentence.to(tl.int64) * q_batch + head * q_head
+    q = vectors_at(query_start, rows, row_exists, q_position, q_width, width, WIDTH)
     keys_start = keys + sentence.to(tl.int64) * k_batch + (head // members) * k_head
     values_start = values + sentence.to(tl.int64) * v_batch + (head // members) * v_head
     largest = tl.full((ROWS,), float("-inf"), tl.float32)
@@ -86,10 +95,7 @@ def forward_kernel(
         larger = tl.maximum(largest, tl.max(scores, 1))
         finite = tl.where(larger == float("-inf"), 0.0, larger)  # of a row that has seen nothing yet
         weights, kept = tl.exp(scores - finite[:, None]), tl.exp(largest - finite)
-        v = tl.load(
-            values_start + positions.to(tl.int64)[:, None] * v_position + value_numbers[None, :] * v_width,
-            mask=(j < key_count)[:, None] & (value_numbers < value_width)[None, :], other=0.0,
-        )  # fmt: skip
+        v = vectors_at(values_start, positions, j < key_count, v_position, v_width, value_width, VALUE_WIDTH)
         sum_of_weights = sum_of_weights * kept + tl.sum(weights, 1)
         sum_of_values = sum_of_values * kept[:, None] + tl.dot(weights.to(v.dtype), v, input_precision="ieee")
         largest = larger
@@ -123,16 +129,10 @@ def backward_kernel(
     i, numbers, value_numbers = tl.arange(0, ROWS), tl.arange(0, WIDTH), tl.arange(0, VALUE_WIDTH)
     rows, row_exists = row + spacing * i, i < count
     row_numbers = row_exists[:, None] & (numbers < width)[None, :]
-    q = tl.load(
-        query + sentence.to(tl.int64) * q_batch + head * q_head
-        + rows.to(tl.int64)[:, None] * q_position + numbers[None, :] * q_width,
-        mask=row_numbers, other=0.0,
-    )  # fmt: skip
+    query_start = query + sentence.to(tl.int64) * q_batch + head * q_head
+    q = vectors_at(query_start, rows, row_exists, q_position, q_width, width, WIDTH)
     at = (sentence.to(tl.int64) * heads + head) * target + rows
-    up = tl.load(
-        upstream + at[:, None] * value_width + value_numbers[None, :],
-        mask=row_exists[:, None] & (value_numbers < value_width)[None, :], other=0.0,
-    )  # fmt: skip
+    up = vectors_at(upstream, at, row_exists, value_width, 1, value_width, VALUE_WIDTH)
     row_log_sum_exp = tl.load(log_sum_exp + at, mask=row_exists, other=float("inf"))
     row_inner = tl.load(inner + at, mask=row_exists, other=0.0)
     key_head = sentence.to(tl.int64) * (heads // members) + head // members
@@ -149,10 +149,7 @@ def backward_kernel(
         exists = j < key_count
         key_numbers = exists[:, None] & (numbers < width)[None, :]
         value_exists = exists[:, None] & (value_numbers < value_width)[None, :]
-        v = tl.load(
-            values_start + positions.to(tl.int64)[:, None] * v_position + value_numbers[None, :] * v_width,
-            mask=value_exists, other=0.0,
-        )  # fmt: skip
+        v = vectors_at(values_start, positions, exists, v_position, v_width, value_width, VALUE_WIDTH)
         index = key_head * source + positions
         v_grad = tl.dot(tl.trans(weights.to(up.dtype)), up, input_precision="ieee")
         tl.atomic_add(
