@@ -28,7 +28,8 @@ myst_heading_anchors = 4
 myst_url_schemes = {"http": None, "https": None, "mailto": None, "site": "{{path}}"}
 apidoc_modules = [
     {"path": str(ROOT / "seq2seq_attn"), "destination": "api", "max_depth": 2, "module_first": True,
-     "automodule_options": {"members", "ignore-module-all"}}
+     "automodule_options": {"members", "ignore-module-all"},
+     "exclude_patterns": [str(ROOT / "seq2seq_attn/*/triton_kernels.py")]}  # Triton comes with torch for a GPU only
 ]  # fmt: skip
 autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False  # those of torch and Lightning are for their own pages
