@@ -176,11 +176,28 @@ def described(kind: Any, interval: str | None) -> str:
     if kind is object or get_origin(kind) is partial:
         return f"a group with _target_ and _partial_={str(kind is not object).lower()}"
     text = "null" if kind is NoneType else inspect.formatannotation(kind).replace("typing.", "")
+    if choices := choices_of(kind):
+        *most, last = choices
+        return f"{', '.join(most)} or {last}" if most else last
     if get_origin(kind) in (Union, UnionType):
         # sorted: Python caches a union, so its order is that of the first equal one
         inner = sorted(get_args(kind), key=lambda one: (one is NoneType, str(one)))
         text = " | ".join(described(one, None) for one in inner)
     return f"{text} in {interval}" if interval else text
+
+
+def choices_of(kind: Any) -> list[str]:
+    """Return the values of a type that is a choice, the numbers first; empty for any other type."""
+    if get_origin(kind) is Literal:
+        return [str(choice) for choice in sorted(get_args(kind), key=lambda choice: isinstance(choice, str))]
+    if get_origin(kind) not in (Union, UnionType):
+        return []
+    inner = [one for one in get_args(kind) if one is not NoneType]
+    found = [choices_of(one) for one in inner]
+    if not all(found):
+        return []
+    names = sorted({name for names in found for name in names}, key=lambda name: (not name.isdigit(), name))
+    return names + ["null"] * (NoneType in get_args(kind))
 
 
 def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:

@@ -69,3 +69,11 @@ def given_text(path: str, option: str) -> Path:
     if file.is_file() and not file.stat().st_size:
         raise UserError(f"{option}={path} is empty; give another file")
     return file
+
+
+def display_path(path: Path) -> str:
+    """Return the path relative to the working directory if it is inside."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

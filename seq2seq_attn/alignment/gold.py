@@ -66,10 +66,15 @@ def read_aligned_pairs(
             links, or no pair has a link.
     """
     texts = list(read_texts(pairs, with_links=gold is None, prefix=prefix))
+    for first, second, _, location in texts:
+        check_words((first.split(), second.split()), location, start)
     if gold is not None:
         link_lines = read_lines(gold)
         check_length(len(link_lines), len(texts), gold)
-        texts = [(*text[:2], links, text[3]) for text, links in zip(texts, link_lines, strict=True)]
+        texts = [
+            (*text[:2], links, f"{gold}, line {number}")
+            for number, (text, links) in enumerate(zip(texts, link_lines, strict=True), start=1)
+        ]
     aligned = [aligned_pair(*text, start=start, target_first=target_first, prefix=prefix) for text in texts]
     if not any(pair.possible for pair in aligned):
         raise UserError(
@@ -118,14 +123,15 @@ def aligned_pair(
 ) -> AlignedPair:
     """Return the pair of a line and its links."""
     words = first.split(), second.split()
-    check_words(words, location, start)
     by_sureness: dict[bool, set[Link]] = {True: set(), False: set()}
     for link in links.split():
         match = GOLD_LINK.fullmatch(link)
         if match is None:
             raise UserError(f"{location}: '{link}' is no link; write 0-0 for a sure link, 0p0 for a possible one")
         positions = int(match[1]) - start, int(match[3]) - start
-        check_link(positions, words, link, location, start, f"set {prefix}gold_start to {1 - start}, or ")
+        shifted = positions[0] + 2 * start - 1, positions[1] + 2 * start - 1  # as counted from the other start
+        way_out = f"set {prefix}gold_start to {1 - start}, or " if is_within(shifted, words) else ""
+        check_link(positions, words, link, location, start, way_out)
         by_sureness[match[2] == "-"].add(positions[::-1] if target_first else positions)
     source, target = words[::-1] if target_first else words
     return AlignedPair(source, target, frozenset(by_sureness[True]), frozenset(by_sureness[True] | by_sureness[False]))

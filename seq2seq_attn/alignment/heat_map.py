@@ -117,8 +117,14 @@ def save_attention_map(
 
 def readable(token: str) -> str:
     """Return `·chat` for `▁chat`, with a box for each letter that the font lacks."""
-    text = token.replace(WORD_MARK, "·") or "∅"
-    return "".join(letter if letter.isprintable() and has_glyph(letter) else "□" for letter in text)
+    text, boxes = token.replace(WORD_MARK, "·") or "∅", without_glyph(token)
+    return "".join("□" if letter in boxes else letter for letter in text)
+
+
+def without_glyph(token: str) -> set[str]:
+    """Return the letters of a token that are drawn as boxes."""
+    letters = token.replace(WORD_MARK, "")
+    return {letter for letter in letters if not (letter.isprintable() and has_glyph(letter))}
 
 
 @cache

@@ -11,8 +11,6 @@ import torch
 from pytorch_lightning.profilers import PassThroughProfiler, Profiler
 from torch.profiler import record_function
 
-from seq2seq_attn.errors import UserError
-
 log = logging.getLogger(__name__)
 
 
@@ -34,8 +32,6 @@ class Profile(pl.Callback):
         self._profiler: torch.profiler.profile | None = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        if not isinstance(trainer.profiler, PassThroughProfiler):
-            raise UserError("callback=profile and trainer.profiler measure the same steps; leave out one of the two")
         trainer.profiler = HookRanges()
         ready = self._write if trainer.is_global_zero else None
         self._profiler = torch.profiler.profile(schedule=self._schedule, on_trace_ready=ready)

@@ -58,7 +58,8 @@ class ValidationLine(pl.Callback):
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         if trainer.state.fn == "fit" and isinstance(exception, Exception):
             what = one_line(exception) or type(exception).__name__
-            log.error(f"The training fails {position(trainer, pl_module)}: {what}")
+            began = f"fails {position(trainer, pl_module)}" if self._began else "does not start"
+            log.error(f"The training {began}: {what}")
 
     def _shown(self, trainer: Any) -> dict[str, str]:
         """Return the cells after the epoch, by column."""
@@ -96,6 +97,8 @@ def position(trainer: Any, pl_module: Any) -> str:
 
 def reason(trainer: Any) -> str:
     """Return what has ended the training."""
+    if trainer.limit_train_batches == 0:
+        return "trainer.limit_train_batches=0 leaves nothing to train on"
     if trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps:
         return f"trainer.max_steps={trainer.max_steps} is reached"
     if trainer.max_epochs not in (None, -1) and trainer.current_epoch >= trainer.max_epochs:

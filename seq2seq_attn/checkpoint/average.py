@@ -36,8 +36,13 @@ def main(arguments: list[str] | None = None) -> None:
         raise UserError(f"{options.output} is there already; give a new file, or delete it")
     files = chosen(options.paths, options.last, options.best)
     average = averaged(files)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    write_checkpoint(average, options.output)
+    try:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(average, options.output)
+    except (OSError, UserError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        why = cause.strerror if isinstance(cause, OSError) else cause
+        raise UserError(f"{options.output} cannot be written ({why}); give another --output, or make room") from error
     print(f"{options.output} is the average of", *files, sep="\n  ")
 
 
@@ -60,8 +65,9 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
     assert count is not None
     if not 2 <= count <= len(ranks):
         raise UserError(
-            f"{paths[0]} has {len(ranks)} checkpoints of different validations, and --last or --best takes 2 at least "
-            f"and no more than these, got {count}; a run keeps its last five with callback.history.save_top_k=5"
+            f"--{'best' if last is None else 'last'} {count} is not possible: {paths[0]} has {len(ranks)} checkpoints "
+            "of different validations, and an average is of two at least; a run keeps its last five with "
+            "callback.history.save_top_k=5"
         )
     return [saved[step][0] for step in sorted(sorted(ranks, key=ranks.__getitem__)[-count:])]
 

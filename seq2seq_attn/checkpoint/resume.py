@@ -14,9 +14,14 @@ from seq2seq_attn.checkpoint.checkpoint_file import read_latest
 from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
 from seq2seq_attn.distributed.run_folder import is_first
 from seq2seq_attn.distributed.run_lock import check_is_new
+from seq2seq_attn.errors import UserError
 
 log = logging.getLogger(__name__)
 LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
+FIXED = (  # of which a checkpoint holds a state of another kind
+    "seed", "optimizer._target_", "optimizer.amsgrad", "optimizer.centered", "freeze", "tokenizer.model",
+)  # fmt: skip
+OF_MODEL = ("model", "attention", "position", "feed_forward", "self_attention", "cross_attention")
 UNTRAINED = {  # options that change nothing of what is trained
     "choices", "ckpt_path", "init_from", "log_text", "logger", "num_threads", "paths", "resume", "task_name", "trust",
 }  # fmt: skip
@@ -57,6 +62,9 @@ def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] |
     """Return what a complete run left, and say so; None: it is to be run.
 
     It is also to be resumed if the options now let it train longer, or with another patience.
+
+    Raises:
+        UserError: for another seed, optimizer or model, whose results these are not.
     """
     file, recorded = run_dir / "results.json", run_dir / "config.yaml"
     if composed.resume is None or not file.exists():
@@ -66,6 +74,12 @@ def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] |
     except ValueError:  # it was being written
         return None
     changed = changes(plain(OmegaConf.load(recorded)), plain(composed)) if recorded.exists() else []
+    for change in changed:
+        if change.key in FIXED or (change.key.split(".")[0] in OF_MODEL and not isinstance(change.new, float)):
+            raise UserError(
+                f"{run_dir} is complete and was trained with other options: {change}; give them as they were, or "
+                "start a new run in another hydra.run.dir"
+            )
     if any(change.key in (*LIMITS, "callback.early_stopping.patience") for change in changed):
         return None
     idle = (
@@ -116,9 +130,15 @@ def changes(saved: dict[str, Any], config: dict[str, Any]) -> list[Change]:
     changed = [change for change in differences(old, new) if not change.key.endswith(unchanged)]
     changed = [change for change in changed if not (change.key == "tokenizer.vocab_size" and change.new == "auto")]
     changed = [change for change in changed if not change.key.startswith(UNTRAINED_CALLBACKS)]
-    # a part is an option of its own and, by reference, one or more of the model
+    # a part is an option of its own and, by reference, one or more of the model; so is the seed one of a callback
+    first = [change for change in changed if "." not in change.key]
     parts = [change for change in changed if not change.key.startswith("model.")]
-    return [change for change in changed if change in parts or not any(change.repeats(part) for part in parts)]
+    repeated = {"model": parts, "callback": first}
+    return [
+        change
+        for change in changed
+        if not any(change.repeats(other) for other in repeated.get(change.key.partition(".")[0], []) if other != change)
+    ]
 
 
 def differences(old: Any, new: Any, key: str = "") -> Iterator[Change]:

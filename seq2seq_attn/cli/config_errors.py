@@ -39,6 +39,7 @@ SYNONYMS = {  # names that other toolkits have for an option, by its last word
     "vocab vocab_size src_vocab_size": "tokenizer.vocab_size=...",
     "train train_data train_file train_path dataset": "data=parallel data.train=FILE",
     "valid valid_data valid_file validation_file dev dev_file val_file": "data=parallel data.val=FILE",
+    "test test_data test_file": "data=parallel data.test=FILE",
     "src_lang source_lang": "data.source_language=...",
     "tgt_lang trg_lang target_lang": "data.target_language=...",
     "output_dir save_dir out_dir": "hydra.run.dir=FOLDER",
@@ -97,6 +98,8 @@ def sentence_of_composition(
         meant = CHOICES.get(group, {}).get(name)
         hint = f"did you mean {group}={meant}?" if meant else closest_choice(name, choices)
         return f"There is no {group or 'config'} '{name}'; {hint}"
+    if sentence := sentence_of_override(error, config_name, overrides):
+        return sentence
     if isinstance(error, OSError) and error.filename:  # Hydra makes the run folder before the job
         folder = "hydra.sweep.dir" if {"-m", "--multirun"} & set(sys.argv) else "hydra.run.dir"
         return f"{error.filename} cannot be made ({error.strerror}); give another {folder}"
@@ -114,12 +117,47 @@ def sentence_of_composition(
             callback = match[1].removeprefix("callback.").partition(".")[0]
             files = [folder / "callback" / f"{callback}.yaml" for folder in folders]
             if f"callback.{callback}" not in names and any(file.is_file() for file in files):
-                return f"'{callback}' is a callback that is not chosen; add it with callback=[default,{callback}]"
+                chosen = [word.partition("=")[2].strip("[]") for word in overrides if word.startswith("callback=")]
+                names_chosen = [name for name in (chosen[-1].split(",") if chosen else []) if name != "default"]
+                added = ",".join(["default", *names_chosen, callback])
+                return f"'{callback}' is a callback that is not chosen; add it with callback=[{added}]"
             return (
                 f"There is no option '{match[1]}'; {closest_option(match[1], names)}`{command()} --cfg job` lists them."
             )
     where = "" if isinstance(error, HydraException) else f"Hydra cannot read {' '.join(overrides) or config_name}: "
     return f"{where}{message.rstrip('.')}; `{command()} --help` lists the choices, `{command()} --cfg job` the options"
+
+
+def sentence_of_override(error: Exception, config_name: str, overrides: Sequence[str]) -> str | None:
+    """Return the sentence for a mistake whose message by Hydra names neither the option nor a way out."""
+    message = " ".join(str(cause) for cause in causes(error))
+    if "Config group override must be a string or a list" in message:
+        group = next((word.partition("=")[0] for word in overrides if word.endswith("=null")), "GROUP")
+        return f"{group}=null is no choice; {group}=[] chooses none, where a group takes several, and ~{group} drops it"
+    if "ValueType.INTERVAL_SWEEP" in message:
+        word = next((word for word in overrides if "interval(" in word), "an interval")
+        return f"{word} names no values to try; sweep=optuna searches it, or give values, such as range(1,6) or 0.1,0.2"
+    if match := re.search(r"Error parsing override '([^=']*)'\s+missing EQUAL", message):
+        return f"'{match[1]}' is no option; write OPTION=VALUE, such as ckpt_path={match[1]} for a run or a checkpoint"
+    match = re.search(r"Could not (?:override|find) '(?:attention/)?([\w/@.]+?)'", message)
+    if match is None:
+        return None
+    chooses_search = config_name == "train" or any(word.startswith("search=") for word in overrides)
+    if match[1].startswith("search.limits.") and not chooses_search:
+        return (
+            f"There is no option '{match[1]}' until a search is chosen, since without one it is the run's; choose it "
+            "too, as search=greedy or search=beam"
+        )
+    slot = re.fullmatch(r"(self_attention|cross_attention)/(\w+)", match[1])
+    if slot:
+        return f"A part of a slot is written attention/{slot[2]}@{slot[1]}.{slot[2]}=NAME"
+    slot = re.fullmatch(r"(?:\w+@)?(self_attention)\.\w+", match[1])
+    if slot and not any(word.startswith(f"attention@{slot[1]}=") for word in overrides):
+        return (
+            f"'{match[1]}' belongs to the slot {slot[1]}, which is not chosen; choose it with "
+            f"attention@{slot[1]}=NAME, or set the option of attention, which the slot takes otherwise"
+        )
+    return None
 
 
 def closest_choice(name: str, choices: Sequence[str]) -> str:

@@ -55,6 +55,8 @@ def read(given: list[str], figure: str) -> dict[str, Curve]:
         if position.endswith(".tsv"):
             points |= read_points(Path(position), figure)
             continue
+        if not Path(position).exists():
+            raise UserError(f"{position} does not exist; give run folders of train.py, or NAME=RUN")
         log = read_log(Path(position) / "metrics.csv")
         curve = curve_of(log, figure)
         if not curve:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -32,6 +33,8 @@ from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.text import num_words, plain_console
 
+WIDTH = 200  # of a table in a file or a pipe, which no terminal cuts
+
 
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,11 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", nargs="+", type=Path, help="run folders, or folders of them")
     add_trust_option(parser)
     given = parser.parse_args(arguments)
-    table = Table("attention", "metric")
+    table = Table("run", "attention", "metric")
     for column in ("test", "short third", "middle third", "long third", "unseen combinations"):
         table.add_column(column, justify="right")
     left_out: list[LeftOut] = []
-    for run in find_runs(given.runs):
+    first: tuple[Path, list[str]] | None = None
+    runs = find_runs(given.runs)
+    common = os.path.commonpath([run.parent for run in runs]) if runs else ""
+    for run in runs:
         if reason := unfinished(run):
             left_out.append(LeftOut(str(run), reason))
             continue
@@ -55,14 +61,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         scorer = scorer_of(run, name, config, given.trust)
         try:
+            sources = read_system(run, "test").sources
             row = list(scores(run, scorer))
         except UserError as error:
             left_out.append(LeftOut(str(run), str(error).partition(";")[0]))
             continue
-        table.add_row(results.get("attention", run.name), name, *row)
+        first = first or (run, sources)
+        if sources != first[1]:
+            left_out.append(LeftOut(str(run), f"its test set is not that of {first[0]}"))
+            continue
+        table.add_row(os.path.relpath(run, common), results.get("attention", run.name), name, *row)
     if not table.row_count:
         raise no_finished_run(given.runs, left_out)
-    plain_console().print(table)
+    console = plain_console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    console.print(table)
     for folder, reason in left_out:
         print(f"left out: {folder}: {reason}", file=sys.stderr)
 

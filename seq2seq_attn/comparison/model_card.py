@@ -64,7 +64,9 @@ class Known(NamedTuple):
 
     @property
     def languages(self) -> list[str]:
-        """That of the source and that of the target, or the one of both."""
+        """That of the source and that of the target, or the one of both; a language model has that of its text."""
+        if self.config["model"].get("encoder") is None:
+            return [self.config["data"]["target_language"]]
         return list(dict.fromkeys(self.config["data"][f"{side}_language"] for side in ("source", "target")))
 
     @property

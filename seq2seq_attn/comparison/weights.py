@@ -72,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     add_trust_option(parser)
     chosen = parser.parse_args(arguments)
+    if not chosen.sentence.strip():
+        parser.error("--sentence is empty, so there is nothing to draw")
     pictures: dict[str, list[Map]] = {}
     left_out = []
     for run in chosen.runs:
@@ -84,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise UserError(f"{run} is a second run of attention={preset}; give one run for each preset")
         pictures[preset] = maps
     if not pictures:
-        raise UserError(f"there is nothing to draw ({'; '.join(left_out)}); give runs that have finished")
+        raise UserError(f"there is nothing to draw ({'; '.join(left_out)}); give other runs, or other --maps")
     for why in left_out:
         print(f"left out: {why}", file=sys.stderr)
     chosen.output.mkdir(parents=True, exist_ok=True)

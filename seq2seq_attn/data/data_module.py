@@ -92,6 +92,7 @@ class TranslationDataModule(pl.LightningDataModule):
     def setup(self, stage: str | None = None) -> None:
         # Lightning recommends more workers however cheap a batch is.
         warnings.filterwarnings("ignore", ".*does not have many workers.*", PossibleUserWarning)
+        warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*", PossibleUserWarning)
         warnings.filterwarnings("ignore", "Total length of `list` across ranks is zero.*")  # there is no validation
 
     def encoded(self, name: str) -> EncodedSplit:

@@ -85,7 +85,7 @@ class ParallelCorpus(Corpus):
         if all(given is None for given in self.files.values()):
             raise UserError(
                 "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl, .parquet or "
-                ".arrow file"
+                ".arrow file; an evaluation needs data.test=FILE alone"
             )
         given = self.files["train"]
         return self.load_with([] if given is None else pair_sources(given, "data.train", self.columns, self.languages))

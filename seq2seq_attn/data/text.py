@@ -73,7 +73,8 @@ class TextCorpus(Corpus):
         }
         if not any(sources.values()):
             raise UserError("data=text needs data.train=FILE, or data.train=[FILE,FILE], with a sentence in each line")
-        missing = [split for split in self.held_out if "train" in sources and split not in sources]
+        has_train = "train" in sources
+        missing = [name for name, size in self.held_out.items() if has_train and name not in sources and size != 0]
         return stored_corpus(
             sources,
             self.cleaning,

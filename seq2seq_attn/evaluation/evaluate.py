@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
 from seq2seq_attn.training.build import build_metrics
 from seq2seq_attn.training.checks import check_metrics
-from seq2seq_attn.training.results import write_translations
+from seq2seq_attn.training.results import translation_files, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
 RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
@@ -67,6 +69,8 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
             "train.py init_from.run="
         )
     check_bootstrap(config.bootstrap)
+    run_dir = Path(config.paths.run_dir)
+    earlier = earlier_evaluation(run_dir, models.files)
     chosen = choose(config, models.config)
     if not models.model.reads_source:
         if metric_is_chosen():
@@ -79,12 +83,35 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     if not models.model.reads_source:
         corpus = corpus.one_sided()
     module, attention = run_tests(config, chosen, models, corpus)
-    run_dir = Path(config.paths.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
+    for name in earlier:
+        for file in translation_files(run_dir, name):
+            file.unlink(missing_ok=True)
     write_translations(run_dir, module, corpus)
     report = build_report(module, attention, models, corpus, chosen, config.bootstrap)
     record_report(run_dir, report)
     return report
+
+
+def earlier_evaluation(run_dir: Path, checkpoints: Sequence[Path]) -> list[str]:
+    """Return the splits of an evaluation of the same model in this folder, whose files are to be replaced.
+
+    Raises:
+        UserError: if the evaluation there is of another model.
+    """
+    try:
+        report = json.loads((run_dir / "evaluation.json").read_text("utf-8"))
+        known, splits = report["checkpoint"], list(report["splits"])
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError):
+        known, splits = "a file that cannot be read", []
+    if known not in (str(checkpoints[0]), list(map(str, checkpoints))):
+        raise UserError(
+            f"{run_dir} holds the evaluation of {known if isinstance(known, str) else ', '.join(map(str, known))}; "
+            "give another hydra.run.dir"
+        )
+    return splits
 
 
 def run_tests(

@@ -24,10 +24,9 @@ from seq2seq_attn.inference.lines import UTF_16_NOTE, Line, count_lines, line_co
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.inference.output import refuse_one_file, written
 from seq2seq_attn.inference.translator import CONTROL
-from seq2seq_attn.paths import given_path
+from seq2seq_attn.paths import display_path, given_path
 from seq2seq_attn.text import new_table, plain_console
 from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
-from seq2seq_attn.training.results import display_path
 
 WINDOW = 4096  # pairs read ahead, which are sorted by length into batches
 

@@ -20,9 +20,9 @@ from seq2seq_attn.metric.length_ratio import length_ratio
 from seq2seq_attn.metric.names import main_metric, title_of
 from seq2seq_attn.metric.repetition import repetition
 from seq2seq_attn.metric.text_metric import TextMetric
+from seq2seq_attn.paths import display_path
 from seq2seq_attn.text import new_table, plain_console
 from seq2seq_attn.training.provenance import provenance
-from seq2seq_attn.training.results import display_path
 from seq2seq_attn.training.translation_module import TranslationModule
 
 PERCENT = ("accuracy", "repetition", "attention_coverage")  # shares of 1

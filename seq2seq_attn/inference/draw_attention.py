@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-from seq2seq_attn.alignment.heat_map import check_is_map, save_attention_map
+from seq2seq_attn.alignment.heat_map import check_is_map, save_attention_map, without_glyph
 from seq2seq_attn.checkpoint.admitted import add_trust_option
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.inference.translator import Translator
@@ -19,14 +20,29 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="path of the pictures, without suffix")
     add_trust_option(parser)
     arguments = parser.parse_args()
-    if not arguments.output.name:
+    name = arguments.output.name.removesuffix(".png")
+    if not name:
         parser.error(f"{arguments.output} has no name for the pictures; give a path such as map")
+    if "=" in name:
+        parser.error(
+            f"{arguments.output} holds '=', as an option of translate.py does; give the path alone, such as map"
+        )
+    if not arguments.sentence.strip():
+        parser.error("the sentence is empty, so there is nothing to draw")
     translator = Translator.load(arguments.run, device="cpu", trust=arguments.trust)
     (best,) = translator.translate([arguments.sentence], maps=True)
-    name = arguments.output.name
+    for note in best.notes:
+        print(f"note: {note}", file=sys.stderr)
     names = [name if len(best.maps) == 1 else f"{name}_{one.slot.replace('/', '_')}" for one in best.maps]
     pictures = [arguments.output.with_name(one) for one in names]
     for picture in pictures:
         check_is_map(picture)
+    boxes = {letter for one in best.maps for token in (*one.columns, *one.rows) for letter in without_glyph(token)}
+    if boxes:
+        print(
+            f"note: {len(boxes)} letters are drawn as boxes, because the font of the pictures lacks them; the explorer "
+            f"shows them: seq2seq-attn explore ckpt_path={arguments.run}",
+            file=sys.stderr,
+        )
     for picture, (_, weights, source, target) in zip(pictures, best.maps, strict=True):
         print(save_attention_map(picture, weights, source, target))

@@ -68,4 +68,6 @@ def choose_device(name: str) -> torch.device:
     try:
         return torch.zeros((), device=name).device
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"device={name} cannot be used here; use auto, cpu, cuda or cuda:1") from error
+        raise UserError(
+            f"device={name} cannot be used here; use auto, which takes a GPU where there is one, or cpu"
+        ) from error

@@ -37,7 +37,10 @@ def most_heads(query_dim: int, value_dim: int) -> int:
 def check_heads(name: str, dim: int, num_heads: int, option: str = "num_heads") -> None:
     """Raise a UserError if the number of heads, the value of `option`, does not divide the width."""
     if dim % num_heads:
-        raise UserError(f"attention.{option}={num_heads} does not divide {name}={dim}; use a number of heads that does")
+        named = f"{name}={dim}"
+        if name.endswith("_dim") and "." not in name:  # an argument of the layer, which a model gives
+            named += ", in a model the width (dim) of its encoder or decoder"
+        raise UserError(f"attention.{option}={num_heads} does not divide {named}; use a number of heads that does")
 
 
 def matmul_groups(

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -32,10 +32,13 @@ class JobTask:
     """A task that records its failure instead of raising it: Hydra raises the first failure of a sweep alone.
 
     It is made in the command's process and pickled into those of launchers, with the command line.
+
+    Args:
+        fixed: overrides that all jobs share, which no line repeats.
     """
 
-    def __init__(self, task: Callable[[DictConfig], Any]) -> None:
-        self.task = task
+    def __init__(self, task: Callable[[DictConfig], Any], fixed: Collection[str] = ()) -> None:
+        self.task, self.fixed = task, set(fixed)
         self.arguments, self.process = list(sys.argv), os.getpid()
 
     def __call__(self, config: DictConfig) -> None:
@@ -72,7 +75,8 @@ class JobTask:
             score, minutes = score_of_test(job.results), f"{job.record['minutes']:.1f} min"
             figures = minutes if score is None else f"{score[0]} {score[1]:.1f}, {minutes}"
             how = figures if job.status == COMPLETE else f"failed: {job.record['why']}"
-            print(f"job {job.number} {' '.join(job.overrides)}: {how}", flush=True)
+            own = [override for override in job.overrides if override not in self.fixed]
+            print(f"job {' '.join([str(job.number), *own])}: {how}", flush=True)
 
 
 def reason(error: Exception, folder: Path) -> str:

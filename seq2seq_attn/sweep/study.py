@@ -120,6 +120,11 @@ def distribution(override: Override) -> Any:
     assert end is not None
     if start > end:
         raise UserError(f"{override.get_key_element()}=interval({start},{end}) begins above its end; swap the two")
+    if "log" in values.tags and start <= 0:
+        raise UserError(
+            f"{override.get_key_element()}=tag(log,interval({start},{end})) begins at or below 0, where there is no "
+            "logarithm; begin above it, such as at 1e-5"
+        )
     whole = isinstance(start, int) and isinstance(end, int)
     kind = optuna.distributions.IntDistribution if whole else optuna.distributions.FloatDistribution
     return kind(start, end, log="log" in values.tags)

@@ -50,7 +50,7 @@ class Sweep:
         self.fixed = [f"{key}={o.get_value_element_as_str()}" for key, o in last.items() if key not in self.varied]
         self.config, self.loader = config, hydra_context.config_loader
         self.launcher = Plugins.instance().instantiate_launcher(
-            hydra_context=hydra_context, task_function=JobTask(task_function), config=config
+            hydra_context=hydra_context, task_function=JobTask(task_function, self.fixed), config=config
         )
         self.resumes = OmegaConf.select(config, "resume") == "auto"
         self.folder = Path(str(config.hydra.sweep.dir))

@@ -127,4 +127,5 @@ def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
         )
     except Exception as error:
         cause = str(error.__cause__ or error).rstrip(".!")
-        raise UserError(f"Lightning's Trainer refuses its options: {cause}; choose other options of trainer") from error
+        way_out = "trainer=cpu needs no GPU" if "gpu" in cause.lower() else "choose other options of trainer"
+        raise UserError(f"Lightning's Trainer refuses its options: {cause}; {way_out}") from error

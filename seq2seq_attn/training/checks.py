@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.checkpoint.average import shapes
-from seq2seq_attn.checkpoint.resume import LIMITS, Change, Resumed
+from seq2seq_attn.checkpoint.resume import FIXED, LIMITS, OF_MODEL, Change, Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
+from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -32,10 +33,12 @@ SLOTS = {
 }
 BLEU, TOKENIZED_BLEU = "seq2seq_attn.metric.bleu.BLEU", "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU"
 PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
-FIXED = (  # of which a checkpoint holds a state of another kind
-    "seed", "optimizer._target_", "optimizer.amsgrad", "optimizer.centered", "freeze", "tokenizer.model",
+CHOOSING = (  # options by which Lightning knows the callback that has chosen best.ckpt
+    "monitor", "monitor_mode", *(f"callback.checkpoint.{name}" for name in (
+        "monitor", "mode", "every_n_train_steps", "every_n_epochs", "train_time_interval",
+    )),
 )  # fmt: skip
-OF_MODEL = ("data", "tokenizer", "model", "attention", "position", "feed_forward", "self_attention", "cross_attention")
+OF_SHAPES = ("data", "tokenizer", *OF_MODEL)
 TRAINING = {"loops", "callbacks", "optimizer_states", "lr_schedulers", "global_step", "resume"}
 NAMED = 4  # differences, at most
 
@@ -47,6 +50,7 @@ def check_config(composed: DictConfig) -> None:
         check_slots(OmegaConf.to_yaml(composed.model, resolve=False), list(HydraConfig.get().overrides.task))
     check_metrics(composed.data, composed.get("metric") or {})
     check_loggers(composed.get("logger") or {})
+    check_callbacks(composed.get("callback") or {}, composed.trainer)
     check_best(composed)
     if is_one_sided(composed):
         check_one_sided(composed)
@@ -83,6 +87,22 @@ def check_best(composed: DictConfig) -> None:
                 f"callback.checkpoint.{option}={checkpoint.get(option)} would hide the best checkpoint from its own "
                 f"test; leave {option} as it is, or add a ModelCheckpoint under another name"
             )
+
+
+def check_callbacks(callbacks: Any, trainer: Any) -> None:
+    """Warn of a choice that leaves out what every run needs, and refuse two profilers.
+
+    Args:
+        callbacks, trainer: their options, callbacks by name.
+    """
+    if callbacks and not {"seeding", "checkpoint", "autosave", "stop_on_signal"} & set(callbacks) and is_first():
+        names = ",".join(callbacks)
+        log.warning(
+            f"callback=[{names}] leaves out the default callbacks, among them those that save, resume exactly, choose "
+            f"the best checkpoint and print validations; callback=[default,{names}] adds to them"
+        )
+    if "profile" in callbacks and trainer.get("profiler") is not None:
+        raise UserError("callback=profile and trainer.profiler measure the same steps; leave out one of the two")
 
 
 def check_loggers(loggers: Any) -> None:
@@ -124,7 +144,7 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
     """Refuse what the model cannot read, or cannot resume from, before anything is written."""
     if resumed is not None:
         check_same_model(resumed, module)
-        check_changes(resumed)
+        check_changes(resumed, Path(module.config["paths"]["run_dir"]))
     check_validation(module.config, datamodule.corpus.splits)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
@@ -210,12 +230,19 @@ def is_equal(saved: Any, current: Tensor) -> bool:
 
 def may_change_shapes(change: Change) -> bool:
     """Whether it is an option of the model or its vocabulary; those with a fraction, as dropout, change no shape."""
-    return change.key.partition(".")[0] in OF_MODEL and not isinstance(change.new, float)
+    return change.key.partition(".")[0] in OF_SHAPES and not isinstance(change.new, float)
 
 
-def check_changes(resumed: Resumed) -> None:
+def check_changes(resumed: Resumed, run_dir: Path) -> None:
     """Refuse changed options that cannot take effect in a resumed run, and limits that it has passed."""
     file, checkpoint, changed = resumed
+    other_best = sorted((c for c in changed if c.key in CHOOSING), key=lambda change: CHOOSING.index(change.key))
+    if other_best and run_dir.resolve() in file.resolve().parents:
+        key, old, new = other_best[0]
+        raise UserError(
+            f"{key}={new} would replace {run_dir}/checkpoints/{BEST}, which was chosen with {key}={old}; give "
+            f"{key}={old}, or start a new run"
+        )
     for change in changed:
         kinds = {change.old, change.new} if change.key == "scheduler._target_" else set()
         if change.key in FIXED or PLATEAU in kinds:

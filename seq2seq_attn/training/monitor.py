@@ -12,6 +12,7 @@ from seq2seq_attn.errors import UserError
 OF_EVERY_RUN = {"val/loss": "min", "val/ppl": "min", "val/accuracy": "max"}
 ATTENTION_ENTROPY = "seq2seq_attn.callback.attention_entropy.AttentionEntropy"
 OF_ATTENTION_ENTROPY = {"val/attention_entropy": "min"}
+OF_LINKS = {"val/alignment_loss": "min"}
 OF_LANGUAGE_MODEL = {f"val/{name}": "min" for name in ("nats_per_token", "bits_per_token", "bits_per_character")}
 COUNTS = {"step": "max", "epoch": "max", "train/loss": "min"}
 
@@ -57,7 +58,8 @@ def validation_figures(composed: DictConfig) -> dict[str, str]:
     callbacks = (composed.get("callback") or {}).values()
     logs_entropy = translates and any(callback.get("_target_") == ATTENTION_ENTROPY for callback in callbacks)
     of_callback = OF_ATTENTION_ENTROPY if logs_entropy else {}
-    return metric_modes | OF_EVERY_RUN | of_callback | ({} if reads_source else OF_LANGUAGE_MODEL)
+    of_links = OF_LINKS if composed.guided_alignment.links is not None else {}
+    return metric_modes | OF_EVERY_RUN | of_callback | of_links | ({} if reads_source else OF_LANGUAGE_MODEL)
 
 
 def check_figure(option: str, figure: object, known: dict[str, str]) -> None:

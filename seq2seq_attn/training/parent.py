@@ -30,7 +30,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.checks import NAMED, OF_MODEL, may_change_shapes
+from seq2seq_attn.training.checks import NAMED, OF_SHAPES, may_change_shapes
 from seq2seq_attn.training.translation_module import TranslationModule
 
 log = logging.getLogger(__name__)
@@ -155,6 +155,8 @@ def tokenizer_options(checkpoint: dict[str, Any], file: Path) -> dict[str, Any]:
         "_target_": f"{SentencePieceTokenizer.__module__}.{SentencePieceTokenizer.__qualname__}",
         **{name: getattr(state, name) for name in (*SETTINGS, "sampling_alpha")},
         "split_by_unicode_script": bool(options.get("split_by_unicode_script", True)),
+        "input_sentence_size": options.get("input_sentence_size", 200_000),
+        "min_count": options.get("min_count", 1),
         "model": None,
         "cache_dir": "${paths.cache_dir}",
     }
@@ -274,7 +276,7 @@ def size_of(tensor: Tensor) -> str:
 
 def refusal(parent: Parent, config: dict[str, Any], misfits: dict[str, str]) -> str:
     """Return the sentence that names the options that differ, and the first of the weights that do not fit."""
-    changed = [c for c in changes(parent.loaded.config, config) if may_change_shapes(c) and c.key.startswith(OF_MODEL)]
+    changed = [c for c in changes(parent.loaded.config, config) if may_change_shapes(c) and c.key.startswith(OF_SHAPES)]
     changed = [change for change in changed if not change.key.startswith(("data", "tokenizer"))]
     by = f", by {', '.join(map(str, changed[:NAMED]))}" if changed else ""
     (name, reason), more = next(iter(misfits.items())), len(misfits) - 1

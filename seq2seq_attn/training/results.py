@@ -15,6 +15,7 @@ from seq2seq_attn.checkpoint.admitted import other_packages
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.errors import command
 from seq2seq_attn.files import replacing
+from seq2seq_attn.paths import display_path
 from seq2seq_attn.process import peak_resident_bytes
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -107,7 +108,7 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
     """
     for name in translated(module):
         rows = module.translations[name]
-        split, suffix = corpus.splits[name], "" if name == "test" else f"_{name.removeprefix('test_')}"
+        split = corpus.splits[name]
         most = max(len(split.references[row]) for row in rows)
         lines, hypotheses, versions = [], [], []
         for row in sorted(rows):
@@ -116,8 +117,14 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
             lines.append("\t".join(map(printable, columns)) + "\n")
             hypotheses.append(one_line(rows[row]) + "\n")
             versions.append("\t".join(references + references[:1] * (most - len(references))) + "\n")
-        for kind, content in (("tsv", lines), ("hypotheses", hypotheses), ("references", versions)):
-            (run_dir / f"translations{suffix}.{kind}").write_bytes("".join(content).encode())
+        for file, content in zip(translation_files(run_dir, name), (lines, hypotheses, versions), strict=True):
+            file.write_bytes("".join(content).encode())
+
+
+def translation_files(run_dir: Path, name: str) -> list[Path]:
+    """Return the table, the hypotheses and the references of a split."""
+    suffix = "" if name == "test" else f"_{name.removeprefix('test_')}"
+    return [run_dir / f"translations{suffix}.{kind}" for kind in ("tsv", "hypotheses", "references")]
 
 
 def log_translations(loggers: list[Any], module: TranslationModule, corpus: LoadedCorpus) -> None:
@@ -186,11 +193,3 @@ def example_of(module: TranslationModule) -> str:
     if not module.model.reads_source:
         return CONTINUED
     return EXAMPLE if module.translates else ""
-
-
-def display_path(path: Path) -> str:
-    """Return the path relative to the working directory if it is inside."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

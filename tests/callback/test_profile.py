@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from seq2seq_attn.callback.profile import Profile
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.build import build_trainer
+from seq2seq_attn.training.checks import check_config
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -82,9 +83,10 @@ def test_a_run_that_fails_leaves_no_profiler_running(tmp_path: Path) -> None:
     assert calls(tmp_path, "[Strategy]SingleDeviceStrategy.training_step") == 3  # the third fails after it
 
 
-def test_two_profilers_of_one_run_are_refused(tmp_path: Path) -> None:
+def test_two_profilers_of_one_run_are_refused() -> None:
+    config = composed("callback=[default,profile]", "trainer.profiler=simple")
     with pytest.raises(UserError, match=r"callback=profile and trainer\.profiler measure the same steps"):
-        trained(tmp_path, batches=2, profiler="simple")
+        check_config(config)
 
 
 def test_a_run_is_profiled_if_asked_into_its_folder(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_a_validation_is_a_line_of_80_characters_with_the_figures_of_metrics_csv
 def ended(**entries: Any) -> Any:
     """A trainer whose training is over."""
     default = {"max_steps": -1, "global_step": 5, "max_epochs": 9, "current_epoch": 3, "callbacks": []}
+    default["limit_train_batches"] = 1.0
     return SimpleNamespace(**default | entries)
 
 
@@ -70,6 +71,7 @@ def test_the_reason_is_the_limit_that_is_reached() -> None:
             ended(callbacks=[Timer(), patience]),
             "early stopping, val/bleu has not improved in 10 validations; its best is 34.10",
         ),
+        (ended(limit_train_batches=0), "trainer.limit_train_batches=0 leaves nothing to train on"),
         (ended(callbacks=[diverged]), "early stopping, val/bleu = nan is not finite."),
         (ended(callbacks=[EarlyStopping("val/bleu")]), "a callback has stopped it"),
     )
@@ -81,5 +83,5 @@ def test_a_failure_is_a_line_and_a_signal_is_not(caplog: pytest.LogCaptureFixtur
     trainer, module = ended(state=SimpleNamespace(fn="fit")), SimpleNamespace(epoch_number=4)
     for error in (SystemExit(143), ValueError("one\ntwo"), RuntimeError()):
         ValidationLine().on_exception(trainer, module, error)
-    where = "The training fails in epoch 4 after step 5"
+    where = "The training does not start"
     assert caplog.messages == [f"{where}: one", f"{where}: RuntimeError"]

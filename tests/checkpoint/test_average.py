@@ -147,8 +147,13 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
     assert "an average is of two files at least, all different" in refused(capsys, a, a, *out)
     assert f"--last and --best choose from one run folder, got {a}" in refused(capsys, a, "--last", 2, *out)
     few = refused(capsys, run, "--last", 3, *out)
-    assert f"{run} has 2 checkpoints of different validations" in few
-    assert "no more than these, got 3; a run keeps its last five with callback.history.save_top_k=5" in few
+    assert few.startswith(f"--last 3 is not possible: {run} has 2 checkpoints of different validations, and an average")
+    assert few.endswith("of two at least; a run keeps its last five with callback.history.save_top_k=5\n")
+    (tmp_path / "file").touch()
+    unwritable = tmp_path / "file" / "a.ckpt"
+    said = refused(capsys, run, "--last", 2, "--output", unwritable)
+    assert said.startswith(f"{unwritable} cannot be written (")
+    assert "give another --output" in said
     assert "is there already; give a new file, or delete it" in refused(capsys, run, "--last", 2, "--output", a)
     assert not (tmp_path / "out.ckpt").exists()
 

@@ -116,6 +116,19 @@ def test_changed_options_take_effect_are_named_and_are_on_record(
     [
         ("seed=2", r"^seed=2 cannot take effect in a resumed run: .*last.ckpt was trained with 1; leave"),
         ("optimizer=adamw", r"^optimizer._target_=torch.optim.AdamW cannot take effect .* torch.optim.Adam; "),
+        (
+            "monitor=val/loss",
+            r"^monitor=val/loss would replace .*best.ckpt, which was chosen with monitor=val/bleu; give monitor=val/b",
+        ),
+        (
+            "metric=[chrf,bleu]",
+            r"^monitor=val/chrf would replace .*best.ckpt, .* give monitor=val/bleu, or start a new",
+        ),
+        (
+            "callback.checkpoint.monitor=val/ppl callback.checkpoint.mode=min",
+            r"^callback.checkpoint.monitor=val/ppl would",
+        ),
+        ("+callback.checkpoint.every_n_epochs=2", r"^callback.checkpoint.every_n_epochs=2 would replace .*best.ckpt"),
         ("scheduler=plateau", r"^scheduler._target_=.*ReduceLROnPlateau cannot take effect"),
         (
             "trainer.max_epochs=0",
@@ -133,7 +146,7 @@ def test_what_cannot_take_effect_is_refused_before_the_old_run_is_touched(
     (run / "results.json").unlink()  # as if it had not come so far
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     with pytest.raises(UserError, match=sentence):
-        run_here(run, *pairs, *ONE_EPOCH, override, "resume=auto")
+        run_here(run, *pairs, *ONE_EPOCH, *override.split(), "resume=auto")
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
@@ -146,6 +159,31 @@ def test_a_complete_run_says_that_it_is_too_short_for_what_was_changed(
         f"{run} is complete; nothing is left to train with optimizer.lr 0.05 → 0.1; give a higher trainer.max_epochs, "
         "or callback.early_stopping.patience if it stopped early"
     ]
+
+
+def test_another_run_from_the_checkpoint_may_choose_its_best_by_another_figure(
+    run: Path, tmp_path: Path, pairs: list[str]
+) -> None:
+    other, given = tmp_path / "other", ["trainer.max_epochs=2", "scheduler=constant", "monitor=val/loss"]
+    run_here(other, *pairs, *given, f"ckpt_path={run / 'checkpoints' / 'last.ckpt'}")
+    assert read_checkpoint(other / "checkpoints" / "best.ckpt")["config"]["monitor"] == "val/loss"
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        ("seed=2", "seed 1 → 2"),
+        ("model.encoder.dim=16", "model.encoder.dim 12 → 16"),
+        ("optimizer=adamw", "optimizer Adam → AdamW"),
+    ],
+)
+def test_the_results_of_a_complete_run_are_not_those_of_another_seed_or_model(
+    override: str, named: str, run: Path, pairs: list[str]
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    with pytest.raises(UserError, match=f"^{run} is complete and was trained with other options: {named}; give them "):
+        run_here(run, *pairs, *ONE_EPOCH, override, "resume=auto")
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
 def test_a_shorter_run_ends_at_its_new_limit_and_says_so(
@@ -271,11 +309,16 @@ def test_a_part_is_named_once_and_folders_are_not() -> None:
         )
         for dropout, folder, added in (
             (0.1, "/runs/a", []),
-            (0.2, "/other/b", ["callback=[default,ema,profile,compile]"]),
+            (0.2, "/other/b", ["callback=[default,ema,profile,compile]", "seed=2", "monitor=val/loss"]),
         )
     )
     found = [str(change) for change in changes(saved, now)]
-    assert found == ["attention.dropout 0.1 → 0.2", "callback.ema none → EMA"]
+    assert sorted(found) == [
+        "attention.dropout 0.1 → 0.2",
+        "callback.ema none → EMA",
+        "monitor none → val/loss",
+        "seed 1 → 2",
+    ]
     assert instantiate(now["callback"]["ema"]).decay == 0.999
 
 

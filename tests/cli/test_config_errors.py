@@ -72,6 +72,52 @@ def test_an_option_of_another_name_is_answered_with_ours(override: str, meant: s
     assert f"; did you mean {meant}? `" in sentence(override)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (
+            ["callback=ema", "callback.profile.steps=3"],
+            "'profile' is a callback that is not chosen; add it with callback=[default,ema,profile]",
+        ),
+        (
+            ["model=transformer", "self_attention.dropout=0.1"],
+            "'self_attention.dropout' belongs to the slot self_attention, which is not chosen; choose it with "
+            "attention@self_attention=NAME, or set the option of attention, which the slot takes otherwise",
+        ),
+        (
+            ["model=transformer", "attention/mix@self_attention.mix=talking_heads"],
+            "'mix@self_attention.mix' belongs to the slot self_attention, which is not chosen; choose it with "
+            "attention@self_attention=NAME, or set the option of attention, which the slot takes otherwise",
+        ),
+        (
+            ["model=transformer", "cross_attention/gate=sigmoid"],
+            "A part of a slot is written attention/gate@cross_attention.gate=NAME",
+        ),
+        (
+            ["search.limits.max_length=3"],
+            "There is no option 'search.limits.max_length' until a search is chosen, since without one it is the run's;"
+            " choose it too, as search=greedy or search=beam",
+        ),
+        (
+            ["runs/mine"],
+            "'runs/mine' is no option; write OPTION=VALUE, such as ckpt_path=runs/mine for a run or a checkpoint",
+        ),
+        (
+            ["logger=null"],
+            "logger=null is no choice; logger=[] chooses none, where a group takes several, and ~logger drops it",
+        ),
+    ],
+)
+def test_a_mistake_in_a_slot_or_group_is_answered_with_what_to_type(overrides: list[str], said: str) -> None:
+    with (
+        initialize_config_dir(version_base="1.3", config_dir=str(CONF)),
+        pytest.raises(Exception, match=r".") as caught,
+    ):
+        compose(config := "translate" if overrides[0].startswith(("search", "runs")) else "train", overrides)
+    assert isinstance(caught.value, Exception)
+    assert sentence_of_composition(caught.value, CONF, config, overrides) == said
+
+
 def test_names_of_other_toolkits_are_answered_with_ours() -> None:
     names = option_names(compose_far(CONF, "train", []))
     for key, meant in (

@@ -74,7 +74,7 @@ def test_the_axis_begins_where_asked(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("", None, "has logged no val/chrf; --figure is one of train/loss, val/bleu"),
-        ("/nowhere", None, "/nowhere has logged no val/chrf; give run folders of train.py"),
+        ("/nowhere", None, "/nowhere does not exist; give run folders of train.py, or NAME=RUN"),
         ("/none.tsv", None, "none.tsv does not hold curves (No such file or directory)"),
         ("/other.tsv", "a\tb\n", "its header is not run, updates, val/chrf"),
         ("/cut.tsv", "run\tupdates\tval/chrf\nx\t3\n", "cut.tsv does not hold curves"),

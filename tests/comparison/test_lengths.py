@@ -19,7 +19,7 @@ def say(run: Path, *lines: tuple[str, str, str]) -> None:
 
 def row_of(said: str, name: str) -> list[str]:
     (line,) = [line for line in said.splitlines() if f" {name} " in line]
-    return [cell.strip() for cell in line.strip("│").split("│")]
+    return [cell.strip() for cell in line.strip("│").split("│")][1:]  # without the run
 
 
 def test_a_third_has_the_score_of_its_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,3 +95,16 @@ def test_a_run_without_translations_is_left_out_alone(tmp_path: Path, capsys: py
     said = capsys.readouterr()
     assert row_of(said.out, "sparse")[2] == f"{bleu_of(spoilt(4)):.1f}"
     assert said.err.startswith(f"left out: {other}: {other / 'translations.tsv'} cannot be read")
+
+
+def test_rows_name_their_runs_and_another_test_set_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("here/a", "here/b", "there/a"):
+        write_run(tmp_path / folder, "sparse", spoilt(4))
+    say(tmp_path / "there" / "a", ("a b", "une phrase de six mots ici", "une phrase de six mots ici"))
+    script.main([str(tmp_path)])
+    said = capsys.readouterr()
+    assert [line.split("│")[1].strip() for line in said.out.splitlines() if "sparse" in line] == ["here/a", "here/b"]
+    first = tmp_path / "here" / "a"
+    assert said.err == f"left out: {tmp_path / 'there' / 'a'}: its test set is not that of {first}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import warnings
 from pathlib import Path
 
@@ -239,3 +240,16 @@ def test_a_metric_of_the_checkpoint_that_is_foreign_code_is_refused(run: Path, t
     ):
         evaluate(OmegaConf.create(config))
     assert not (tmp_path / "ran").exists()
+
+
+def test_an_evaluation_replaces_that_of_its_model_and_is_refused_where_another_is(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "evaluation"
+    evaluated(folder, f"ckpt_path={run}", "splits=[val,test]")
+    evaluated(folder, f"ckpt_path={run}", "splits=[test]")
+    assert not list(folder.glob("translations_val.*"))  # which no report describes
+    assert (folder / "translations.tsv").exists()
+    other = shutil.copytree(run, tmp_path / "other")
+    before = (folder / "evaluation.json").read_bytes()
+    with pytest.raises(UserError, match=rf"^{folder} holds the evaluation of {run}/.*; give another hydra.run.dir$"):
+        evaluated(folder, f"ckpt_path={other}")
+    assert (folder / "evaluation.json").read_bytes() == before

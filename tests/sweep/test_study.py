@@ -158,6 +158,11 @@ def test_choices_are_run_as_they_are_written(folder: Path) -> None:
         ("hydra.sweeper.n_trials=abc", "hydra.sweeper.n_trials=abc must be a whole number of at least 1"),
         ("hydra.sweeper.n_startup_trials=-1", "hydra.sweeper.n_startup_trials=-1 must be a whole number of at least 0"),
         ("x=interval(0.5,0.1)", "x=interval(0.5,0.1) begins above its end; swap the two"),
+        (
+            "x=tag(log,interval(0,0.1))",
+            "x=tag(log,interval(0.0,0.1)) begins at or below 0, where there is no logarithm; begin above it, such as "
+            "at 1e-5",
+        ),
     ],
 )
 def test_options_that_make_no_study_are_refused(folder: Path, option: str, sentence: str) -> None:

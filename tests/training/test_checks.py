@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.checks import (
     check_best,
+    check_config,
     check_interval,
     check_lengths,
     check_positions,
@@ -51,6 +52,15 @@ def test_what_the_model_reads_and_what_nobody_typed_is_let_pass(model: str) -> N
 def test_a_crossing_has_the_slots_of_its_parts() -> None:
     crossing = ["encoder@model.encoder=transformer", "position=rotary", "attention@self_attention=multihead"]
     check_slots(model_yaml(*crossing), crossing)
+
+
+def test_a_choice_without_the_default_callbacks_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    check_config(composed("callback=[default,ema]"))
+    assert not [line for line in caplog.messages if line.startswith("callback=")]
+    check_config(composed("callback=[ema,profile]"))
+    (warned,) = [line for line in caplog.messages if line.startswith("callback=")]
+    assert warned.startswith("callback=[ema,profile] leaves out the default callbacks, ")
+    assert warned.endswith("; callback=[default,ema,profile] adds to them")
 
 
 @pytest.mark.parametrize("option", ["scheduler=plateau", "optimized_metric=val/bleu"])

@@ -28,6 +28,7 @@ def chosen(*overrides: str) -> DictConfig:
         (["metric=[ter,bleu]"], "val/ter", "min"),
         (["metric=[comet,exact_match]"], "val/exact_match", "max"),
         (["metric=[]"], "val/loss", "min"),
+        (["guided_alignment.links=self", "monitor=val/alignment_loss"], "val/alignment_loss", "min"),
     ],
 )
 def test_one_option_is_followed_by_all_that_monitor(overrides: list[str], monitor: str, mode: str) -> None:

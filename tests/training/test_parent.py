@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import shutil
@@ -21,7 +22,8 @@ from seq2seq_attn.checkpoint.load import load, read_checkpoint
 from seq2seq_attn.cli.train import parent_choice
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
-from seq2seq_attn.training.parent import FRESH, choose_parent
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training.parent import FRESH, choose_parent, tokenizer_options
 from seq2seq_attn.training.run import train
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -155,6 +157,16 @@ def test_weights_that_do_not_fit_are_refused_by_name_or_drawn_anew(
     assert "Left out: embed_target.weight, output.weight" in caplog.messages  # one matrix here, two there
 
 
+def test_the_options_of_a_new_tokenizer_are_those_of_the_parent(trained_run: Path, tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(trained_run / "checkpoints" / "best.ckpt")
+    assert tokenizer_options(checkpoint, tmp_path)["min_count"] == 1
+    checkpoint["config"]["tokenizer"] |= {"min_count": 2, "input_sentence_size": 1000}
+    options = tokenizer_options(checkpoint, tmp_path)
+    assert (options["min_count"], options["input_sentence_size"]) == (2, 1000)
+    taken = inspect.signature(SentencePieceTokenizer).parameters.keys() - {"num_sentinels"}  # of an objective
+    assert options.keys() - {"_target_"} == taken
+
+
 def test_a_new_tokenizer_keeps_the_rows_of_the_tokens_that_both_vocabularies_have(
     trained_run: Path, pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -193,7 +205,7 @@ def test_a_resumed_run_is_exact_and_reads_its_parent_no_more(
     assert_same_run(tmp_path / "whole", tmp_path / "run")
     assert json.loads((tmp_path / "run" / "provenance.json").read_text())["init_from"].items() >= identity.items()
     with pytest.raises(
-        UserError, match=r"^freeze=\[\] cannot take effect in a resumed run: .+ was trained with \['enc"
+        UserError, match=r"/run is complete and was trained with other options: freeze \['encoder'\] → \[\]; give them"
     ):
         tune(tmp_path / "run", *options[:-3], "freeze=[]", "trainer.max_epochs=2", *options[-2:])
 
