@@ -155,12 +155,12 @@ PLANS = {
         {
             "multi30k_best": (),
             "bpe_dropout": DROPPED_MERGES,
-            "r_drop": ("r_drop_alpha=5",),
             "fixed_in_encoder": (
                 *("attention=multihead", "attention.num_heads=8", "attention@self_attention=fixed_patterns"),
                 "model.decoder.self_attention=${attention}",
             ),
             "smaller_vocabulary": ("tokenizer.vocab_size=6000",),
+            "r_drop": ("r_drop_alpha=5",),
             "bpe_dropout_longer": (*DROPPED_MERGES, "trainer.max_epochs=60", "trainer.max_steps=12000"),
         },
         {"val_tokenized_bleu": "BLEU, val"},
