@@ -141,10 +141,11 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
 def check_columns(path: Path, columns: list[int]) -> None:
     """Refuse lines with two columns among lines with three, or the reverse: a stray tab would misalign the pair."""
     lines = Counter(columns)
-    if lines[2] != lines[3] and lines[2] and lines[3]:
-        rare, common = sorted((2, 3), key=lambda number: lines[number])
+    if lines[2] and lines[3]:
+        rare, common = sorted((2, 3), key=lambda number: (lines[number], number == columns[0]))
+        others = "half of the lines have" if lines[2] == lines[3] else "most lines have"
         raise UserError(
-            f"{path}, line {columns.index(rare) + 1}: {rare} tab-separated columns, where most lines have {common}; a "
+            f"{path}, line {columns.index(rare) + 1}: {rare} tab-separated columns, where {others} {common}; a "
             "tab inside a sentence, or a missing one, would pair the wrong texts: fix or remove the line"
         )
 

@@ -24,8 +24,21 @@ def refuses(file: Path, sentence: str) -> None:
 
 
 def test_a_third_column_is_ignored(tmp_path):
-    file = write(tmp_path, b"Go.\tVa !\nRun!\tCours !\tCC-BY 2.0 (France) #1\n")
+    file = write(tmp_path, b"Go.\tVa !\tCC-BY 2.0 (France) #3\nRun!\tCours !\tCC-BY 2.0 (France) #1\n")
     assert read_pairs(file) == [("Go.", "Va !"), ("Run!", "Cours !")]
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "fault"),
+    [
+        ("a\tb\nc \td\te\n", 2, "3 tab-separated columns, where half of the lines have 2"),
+        ("a\tb\tc\nd\te\n", 2, "2 tab-separated columns, where half of the lines have 3"),
+        ("a \tb\tc\nd\te\nf\tg\n", 1, "3 tab-separated columns, where most lines have 2"),
+    ],
+)
+def test_two_and_three_columns_in_one_file_are_refused(tmp_path, lines, line, fault):
+    way_out = "a tab inside a sentence, or a missing one, would pair the wrong texts: fix or remove the line"
+    refuses(write(tmp_path, lines.encode()), f", line {line}: {fault}; {way_out}")
 
 
 def test_windows_line_ends_and_a_byte_order_mark_are_removed(tmp_path):
