@@ -8,10 +8,11 @@ import os
 import re
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, final
 
 from seq2seq_attn.alignment.attention_links import Heads
@@ -28,6 +29,7 @@ DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 STANDARD_STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 UNWRITTEN = (".zst", ".bz2", ".xz", ".zip", ".7z")
 MODEL_SUFFIXES = (".ckpt", ".safetensors", ".model")  # of the files that a run or a published folder is rebuilt from
+LONGEST = 255  # bytes of a name
 BARS = "&#124;" * 3  # as Moses escapes them in a text
 
 
@@ -63,9 +65,9 @@ class TranslationFiles:
             except OSError as error:
                 raise UserError(f"maps={maps} cannot be made ({error.strerror})") from error
         self._attention, self._links, self._maps = attention, links, maps
-        self._output = stack.enter_context(written("output", output, standard))
-        self._nbest = stack.enter_context(written("nbest", nbest))
-        self._alignments = stack.enter_context(written("alignments", alignments))
+        self._output = stack.enter_context(written("output", output, standard, keeps_part=True))
+        self._nbest = stack.enter_context(written("nbest", nbest, keeps_part=True))
+        self._alignments = stack.enter_context(written("alignments", alignments, keeps_part=True))
         self._shown = printable if self._output.isatty() else str
 
     def write(self, lines: Sequence[Line], translations: Sequence[Translation]) -> None:
@@ -103,12 +105,14 @@ def best_links(maps: Sequence[SlotMap], heads: Heads, extraction: Extraction) ->
 
 
 @contextmanager
-def written(option: str, path: str | None, standard: Any = None) -> Iterator[Any]:
+def written(option: str, path: str | None, standard: Any = None, *, keeps_part: bool = False) -> Iterator[Any]:
     """Open a byte stream, packed if the name ends in gz; None is the standard stream, which stays open.
 
-    A regular file is written under a temporary name and renamed at the end, with the permissions of the file that it
-    replaces: an error or an interrupt leaves that file as it was. Pipes, devices and open descriptors are written
-    directly.
+    A regular file is written as NAME.part and renamed at the end, with the permissions of the file that it replaces: an
+    error or an interrupt leaves that file as it was. Pipes, devices and open descriptors are written directly.
+
+    Args:
+        keeps_part: whether an error or an interrupt leaves NAME.part if it has a line, and says how many it has.
     """
     if path is None:
         yield standard
@@ -128,9 +132,21 @@ def written(option: str, path: str | None, standard: Any = None) -> Iterator[Any
             with naming(option, path):
                 part.replace(final_name)
     except BaseException:
-        if part is not None:
+        lines = num_lines(part, packed=path.endswith(".gz")) if part is not None and keeps_part else 0
+        if part is not None and lines == 0:
             part.unlink(missing_ok=True)
+        if lines:
+            print(f"{option}={path} is not finished; its first {lines:,} lines are in {part}", file=sys.stderr)
         raise
+
+
+def num_lines(file: Path, *, packed: bool) -> int:
+    """Return the number of whole lines in a file, which may be cut off."""
+    lines = 0
+    with suppress(OSError, EOFError), gzip.open(file) if packed else file.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            lines += block.count(b"\n")
+    return lines
 
 
 @contextmanager
@@ -168,11 +184,22 @@ def open_raw(option: str, path: str) -> tuple[OutputFile, Path | None, Path]:
         if not stat.S_ISREG(replaced.st_mode):
             return OutputFile(option, path, path, "w"), None, final_name
         final_name.open("r+b").close()  # a read-only file is not replaced
-    part = final_name.with_name(f".{token_hex(8)}.part")
-    raw = OutputFile(option, path, part, "x")
+    raw, part = new_part(option, path, final_name)
     if replaced is not None:
         shutil.copymode(path, part)
     return raw, part, final_name
+
+
+def new_part(option: str, path: str, final_name: Path) -> tuple[OutputFile, Path]:
+    """Return NAME.part, or NAME.2.part if there is one of an earlier command, and so on."""
+    name = os.fsdecode(os.fsencode(final_name.name)[: LONGEST - len(".999.part")])
+    for number in count(1):
+        part = final_name.with_name(f"{name}.part" if number == 1 else f"{name}.{number}.part")
+        try:
+            return OutputFile(option, path, part, "x"), part
+        except FileExistsError:
+            continue
+    raise AssertionError
 
 
 def model_files(path: str, option: str) -> list[str]:

@@ -140,6 +140,6 @@ def test_a_run_of_two_processes_leaves_one_folder_and_speaks_once(start: str, tm
 def test_each_job_of_a_sweep_on_two_processes_has_its_folder(tmp_path: Path) -> None:
     said = outcome(started(tmp_path, "lightning", "seed=1,2", "-m"))
     (sweep,) = (tmp_path / "runs" / "debug").iterdir()
-    assert {path.name for path in sweep.iterdir()} == {"0", "1", "multirun.yaml"}
+    assert {path.name for path in sweep.iterdir()} == {"0", "1", "multirun.yaml", "run.lock"}
     assert [check_whole(sweep / job)["seed"] for job in ("0", "1")] == [1, 2]
     assert said.count("Run folder:") == 2

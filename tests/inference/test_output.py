@@ -34,6 +34,28 @@ def test_what_is_interrupted_leaves_the_file_of_before_and_nothing_beside(
     assert os.listdir(tmp_path) == [name]
 
 
+@pytest.mark.parametrize("name", ["out.txt", "out.txt.gz", "n" * 252])
+def test_lines_that_were_translated_before_an_interrupt_are_kept_beside_and_counted(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(b"old")
+    parts = [f"{name[:246]}.part", f"{name[:246]}.2.part"]
+    for part in parts:
+        with pytest.raises(KeyboardInterrupt), written("output", str(tmp_path / name), keeps_part=True) as stream:  # noqa: PT012
+            stream.write(b"one\ntwo\n")
+            raise KeyboardInterrupt
+        said = f"output={tmp_path / name} is not finished; its first 2 lines are in {tmp_path / part}\n"
+        assert capsys.readouterr().err == said
+        content = (tmp_path / part).read_bytes()
+        assert (gzip.decompress(content) if name.endswith("gz") else content) == b"one\ntwo\n"
+        with pytest.raises(KeyboardInterrupt), written("output", str(tmp_path / name), keeps_part=True):
+            raise KeyboardInterrupt
+    assert (tmp_path / name).read_bytes() == b"old"
+    assert sorted(os.listdir(tmp_path)) == sorted([name, *parts])
+    write(tmp_path / name)
+    assert sorted(os.listdir(tmp_path)) == sorted([name, *parts])
+
+
 def test_a_file_is_replaced_with_its_permissions_and_a_link_stays_one(tmp_path: Path) -> None:
     file, link = tmp_path / "out.txt", tmp_path / "link"
     file.write_bytes(b"longer than what is new\n")

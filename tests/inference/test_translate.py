@@ -376,8 +376,8 @@ def test_a_checkpoint_inside_the_run_that_is_read_is_no_output(file: Path, tmp_p
     assert best.read_bytes() == file.read_bytes()
 
 
-def test_an_interrupted_translation_leaves_the_files_of_before(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_translation_leaves_the_files_of_before_and_its_lines_beside(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ("out.txt", "nbest", "links.gz")
     for name in names:
@@ -395,7 +395,16 @@ def test_an_interrupted_translation_leaves_the_files_of_before(
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, file, text_of(SENTENCES[:5]), "batch_sentences=1", "read_ahead=1", "search=greedy", *wanted)
     assert {name: (tmp_path / name).read_bytes() for name in names} == dict.fromkeys(names, b"before")
-    assert {path.name for path in tmp_path.iterdir()} == {*names, "in.txt"}
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "in.txt", *(f"{name}.part" for name in names)}
+    said = capsys.readouterr().err
+    monkeypatch.undo()
+    run(tmp_path, file, text_of(SENTENCES[:2]), "batch_sentences=1", "read_ahead=1", "search=greedy", *wanted)
+    for name in names:
+        assert f"{tmp_path / name} is not finished; its first 2 lines are in {tmp_path / name}.part" in said
+        kept, whole_file = ((tmp_path / one).read_bytes() for one in (f"{name}.part", name))
+        assert (gzip.decompress(kept) if name.endswith("gz") else kept) == (
+            gzip.decompress(whole_file) if name.endswith("gz") else whole_file
+        )
 
 
 @pytest.mark.parametrize(
