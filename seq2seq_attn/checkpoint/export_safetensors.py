@@ -25,3 +25,4 @@ def main(arguments: list[str] | None = None) -> None:
     checkpoint = read_checkpoint(file)
     check_saved_options(checkpoint["config"], PUBLISHED_OPTIONS, file)
     write_published(checkpoint, options.folder)
+    print(f"Wrote {options.folder}, which is accepted wherever a run is: ckpt_path={options.folder}")

@@ -23,9 +23,9 @@ from seq2seq_attn.comparison.figures import Figures, figures_of, find_row
 from seq2seq_attn.comparison.page import MADE_BY, html_page, markdown_page
 from seq2seq_attn.comparison.read import LeftOut, read_runs
 from seq2seq_attn.comparison.rows import Group, grouped
-from seq2seq_attn.comparison.translations import FEWEST_RESAMPLES
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import check_beside
+from seq2seq_attn.metric.confidence import FEWEST_RESAMPLES
 
 
 @reports_user_errors

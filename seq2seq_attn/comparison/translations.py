@@ -20,12 +20,12 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
 
 from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.metric.confidence import FEWEST_RESAMPLES
 from seq2seq_attn.metric.corpus import reference_streams
 from seq2seq_attn.text import plain_console, printable
 
 METRICS: dict[str, Callable[[], Any]] = {"bleu": lambda: BLEU(force=True), "chrf": CHRF, "ter": TER}
 METHODS = {"randomisation": "ar", "bootstrap": "bs"}
-FEWEST_RESAMPLES = 40  # so that 95 % leave out one on each side
 INTERVAL_RESAMPLES = 1000  # of the intervals beside the p-values of randomisation
 ALPHA = 0.05
 LEAST_BLEU, LEAST_DIFFERENCE = 1.0, 0.05  # below these no difference of BLEU is called significant

@@ -60,6 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.positions < 2:
         parser.error(f"--positions {options.positions} leaves no place for a token and its end; give 2 or more")
     export(load(options.run, options.trust), options.folder, options.positions)
+    print(f"Wrote {options.folder}, for programs that use CTranslate2")
 
 
 def export(loaded: Loaded, folder: Path, positions: int = POSITIONS) -> None:

@@ -14,6 +14,8 @@ from jaxtyping import Int
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.text_metric import TextMetric
 
+FEWEST_RESAMPLES = 40  # so that 95 % leave out one on each side
+
 
 class Confidence(NamedTuple):
     """95 % of the resampled test sets score about mean - margin to mean + margin.
@@ -64,6 +66,6 @@ def seed() -> str:
 
 
 def check_bootstrap(resamples: int) -> None:
-    """Refuse a number of resamples that has no interval; 0 asks for none."""
-    if resamples < 0 or resamples == 1:
-        raise UserError(f"bootstrap={resamples} resamples give no interval; use 1000, or 0 for none")
+    """Refuse a number of resamples that has no interval of 95 %; 0 asks for none."""
+    if resamples != 0 and resamples < FEWEST_RESAMPLES:
+        raise UserError(f"bootstrap={resamples} resamples give no interval of 95 %; use 1000, or 0 for none")
