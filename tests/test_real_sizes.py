@@ -34,7 +34,7 @@ RUN = "runs/train/2026-01-31_12-00-00"
 FEW = {
     "batch_tokens": 200, "trainer.max_steps": 1, "trainer.limit_val_batches": 1, "trainer.limit_test_batches": 1,
     "trainer.enable_progress_bar": False, "tokenizer.vocab_size": 150, "data.val_sentences": 3,
-    "data.test_sentences": 3, "search.limits.max_length": 3, "logger.wandb.offline": True, "bootstrap": 10,
+    "data.test_sentences": 3, "search.limits.max_length": 3, "logger.wandb.offline": True, "bootstrap": 40,
     "search.num_samples": 3, "search.candidates.num_samples": 3,
 }  # fmt: skip
 PAIRS = {"train": 150, "val": 3, "test": 3, "unseen": 3}  # the shortest of the demo corpus

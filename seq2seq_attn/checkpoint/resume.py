@@ -21,6 +21,12 @@ LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
 FIXED = (  # of which a checkpoint holds a state of another kind
     "seed", "optimizer._target_", "optimizer.amsgrad", "optimizer.centered", "freeze", "tokenizer.model",
 )  # fmt: skip
+CHOOSING = (  # options by which Lightning knows the callback that has chosen best.ckpt
+    "monitor", "monitor_mode", *(f"callback.checkpoint.{name}" for name in (
+        "monitor", "mode", "every_n_train_steps", "every_n_epochs", "train_time_interval",
+    )),
+)  # fmt: skip
+OF_VOCABULARY = ("tokenizer.vocab_size", "tokenizer.model_type", "tokenizer.joint")
 OF_MODEL = ("model", "attention", "position", "feed_forward", "self_attention", "cross_attention")
 UNTRAINED = {  # options that change nothing of what is trained
     "choices", "ckpt_path", "init_from", "log_text", "logger", "num_threads", "paths", "resume", "task_name", "trust",
@@ -74,8 +80,8 @@ def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] |
     except ValueError:  # it was being written
         return None
     changed = changes(plain(OmegaConf.load(recorded)), plain(composed)) if recorded.exists() else []
-    for change in changed:
-        if change.key in FIXED or (change.key.split(".")[0] in OF_MODEL and not isinstance(change.new, float)):
+    for change in sorted(changed, key=lambda change: "." in change.key):  # the option before those that refer to it
+        if makes_another_run(change):
             raise UserError(
                 f"{run_dir} is complete and was trained with other options: {change}; give them as they were, or "
                 "start a new run in another hydra.run.dir"
@@ -88,6 +94,16 @@ def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] |
     )
     log.info(f"{run_dir} is complete; nothing is left to train{idle if changed else ''}")
     return results
+
+
+def makes_another_run(change: Change) -> bool:
+    """Whether the results of a run are those of another with this option; one that it did not have yet is none."""
+    if change.old is None:
+        return False
+    if change.key in (*FIXED, *CHOOSING, *OF_VOCABULARY):
+        return True
+    is_share = isinstance(change.old, float) or isinstance(change.new, float)  # such as dropout
+    return change.key.partition(".")[0] in OF_MODEL and not is_share and not change.key.endswith(".backend")
 
 
 def plain(config: Any) -> dict[str, Any]:

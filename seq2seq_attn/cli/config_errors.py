@@ -1,5 +1,6 @@
 """User errors in a command line: Hydra's message as one sentence, with the closest name that there is."""
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -132,18 +133,21 @@ def sentence_of_override(error: Exception, config_name: str, overrides: Sequence
     """Return the sentence for a mistake whose message by Hydra names neither the option nor a way out."""
     message = " ".join(str(cause) for cause in causes(error))
     if "Config group override must be a string or a list" in message:
-        group = next((word.partition("=")[0] for word in overrides if word.endswith("=null")), "GROUP")
-        return f"{group}=null is no choice; {group}=[] chooses none, where a group takes several, and ~{group} drops it"
+        nulls = [word.partition("=")[0] for word in overrides if word.endswith("=null")]
+        group = next((name for name in nulls if name in ("callback", "logger", "metric")), None)
+        if group is not None:
+            return f"{group}=null is no choice; {group}=[] chooses none"
     if "ValueType.INTERVAL_SWEEP" in message:
         word = next((word for word in overrides if "interval(" in word), "an interval")
         return f"{word} names no values to try; sweep=optuna searches it, or give values, such as range(1,6) or 0.1,0.2"
     if match := re.search(r"Error parsing override '([^=']*)'\s+missing EQUAL", message):
-        return f"'{match[1]}' is no option; write OPTION=VALUE, such as ckpt_path={match[1]} for a run or a checkpoint"
+        example = f", such as ckpt_path={match[1]}" if os.path.exists(match[1]) else ""
+        return f"'{match[1]}' lacks '=' and a value; write OPTION=VALUE{example}"
     match = re.search(r"Could not (?:override|find) '(?:attention/)?([\w/@.]+?)'", message)
     if match is None:
         return None
-    chooses_search = config_name == "train" or any(word.startswith("search=") for word in overrides)
-    if match[1].startswith("search.limits.") and not chooses_search:
+    chooses_search = any(word.startswith("search=") for word in overrides)
+    if config_name in ("translate", "evaluate") and match[1].startswith("search.limits.") and not chooses_search:
         return (
             f"There is no option '{match[1]}' until a search is chosen, since without one it is the run's; choose it "
             "too, as search=greedy or search=beam"

@@ -33,7 +33,7 @@ from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.text import num_words, plain_console
 
-WIDTH = 200  # of a table in a file or a pipe, which no terminal cuts
+WIDTH = 200  # columns of a table that is not on a terminal
 
 
 @reports_user_errors

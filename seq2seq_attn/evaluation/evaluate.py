@@ -24,6 +24,7 @@ from seq2seq_attn.data.splitting import with_test_set
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, record_report
+from seq2seq_attn.files import sha256
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
@@ -99,19 +100,18 @@ def earlier_evaluation(run_dir: Path, checkpoints: Sequence[Path]) -> list[str]:
     Raises:
         UserError: if the evaluation there is of another model.
     """
-    try:
-        report = json.loads((run_dir / "evaluation.json").read_text("utf-8"))
-        known, splits = report["checkpoint"], list(report["splits"])
-    except FileNotFoundError:
+    file = run_dir / "evaluation.json"
+    if not file.exists():
         return []
-    except (ValueError, KeyError, TypeError):
-        known, splits = "a file that cannot be read", []
-    if known not in (str(checkpoints[0]), list(map(str, checkpoints))):
-        raise UserError(
-            f"{run_dir} holds the evaluation of {known if isinstance(known, str) else ', '.join(map(str, known))}; "
-            "give another hydra.run.dir"
-        )
-    return splits
+    try:
+        report = json.loads(file.read_text("utf-8"))
+        known, digests, splits = (report[name] for name in ("checkpoint", "sha256", "splits"))
+        known, digests = ([one] if isinstance(one, str) else sorted(one) for one in (known, digests))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file} is damaged; delete it, or give another hydra.run.dir") from error
+    if digests != sorted(map(sha256, checkpoints)):
+        raise UserError(f"{run_dir} holds the evaluation of {', '.join(known)}; give another hydra.run.dir")
+    return list(splits)
 
 
 def run_tests(

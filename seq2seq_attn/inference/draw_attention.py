@@ -23,7 +23,7 @@ def main() -> None:
     name = arguments.output.name.removesuffix(".png")
     if not name:
         parser.error(f"{arguments.output} has no name for the pictures; give a path such as map")
-    if "=" in name:
+    if "=" in name or str(arguments.output).startswith("output="):
         parser.error(
             f"{arguments.output} holds '=', as an option of translate.py does; give the path alone, such as map"
         )
@@ -40,8 +40,8 @@ def main() -> None:
     boxes = {letter for one in best.maps for token in (*one.columns, *one.rows) for letter in without_glyph(token)}
     if boxes:
         print(
-            f"note: {len(boxes)} letters are drawn as boxes, because the font of the pictures lacks them; the explorer "
-            f"shows them: seq2seq-attn explore ckpt_path={arguments.run}",
+            f"note: letters that the font of the pictures lacks are drawn as boxes ({len(boxes)}); the explorer shows "
+            f"them: seq2seq-attn explore ckpt_path={arguments.run}",
             file=sys.stderr,
         )
     for picture, (_, weights, source, target) in zip(pictures, best.maps, strict=True):

@@ -136,7 +136,7 @@ def written(option: str, path: str | None, standard: Any = None, *, keeps_part: 
         if part is not None and lines == 0:
             part.unlink(missing_ok=True)
         if lines:
-            print(f"{option}={path} is not finished; its first {lines:,} lines are in {part}", file=sys.stderr)
+            print(f"{option}={path} is not finished; what was written is in {part} (lines: {lines:,})", file=sys.stderr)
         raise
 
 
@@ -192,7 +192,7 @@ def open_raw(option: str, path: str) -> tuple[OutputFile, Path | None, Path]:
 
 def new_part(option: str, path: str, final_name: Path) -> tuple[OutputFile, Path]:
     """Return NAME.part, or NAME.2.part if there is one of an earlier command, and so on."""
-    name = os.fsdecode(os.fsencode(final_name.name)[: LONGEST - len(".999.part")])
+    name = os.fsencode(final_name.name)[: LONGEST - len(".999.part")].decode(errors="ignore")
     for number in count(1):
         part = final_name.with_name(f"{name}.part" if number == 1 else f"{name}.{number}.part")
         try:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.checkpoint.average import shapes
-from seq2seq_attn.checkpoint.resume import FIXED, LIMITS, OF_MODEL, Change, Resumed
+from seq2seq_attn.checkpoint.resume import CHOOSING, FIXED, LIMITS, OF_MODEL, Change, Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.run_lock import BEST
@@ -33,11 +33,6 @@ SLOTS = {
 }
 BLEU, TOKENIZED_BLEU = "seq2seq_attn.metric.bleu.BLEU", "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU"
 PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
-CHOOSING = (  # options by which Lightning knows the callback that has chosen best.ckpt
-    "monitor", "monitor_mode", *(f"callback.checkpoint.{name}" for name in (
-        "monitor", "mode", "every_n_train_steps", "every_n_epochs", "train_time_interval",
-    )),
-)  # fmt: skip
 OF_SHAPES = ("data", "tokenizer", *OF_MODEL)
 TRAINING = {"loops", "callbacks", "optimizer_states", "lr_schedulers", "global_step", "resume"}
 NAMED = 4  # differences, at most
@@ -240,8 +235,9 @@ def check_changes(resumed: Resumed, run_dir: Path) -> None:
     if other_best and run_dir.resolve() in file.resolve().parents:
         key, old, new = other_best[0]
         raise UserError(
-            f"{key}={new} would replace {run_dir}/checkpoints/{BEST}, which was chosen with {key}={old}; give "
-            f"{key}={old}, or start a new run"
+            f"{key}={new} would replace {run_dir}/checkpoints/{BEST}, which was chosen "
+            + (f"without it; leave {key} out" if old is None else f"with {key}={old}; give {key}={old}")
+            + ", or start a new run"
         )
     for change in changed:
         kinds = {change.old, change.new} if change.key == "scheduler._target_" else set()

@@ -324,7 +324,8 @@ def test_values_that_are_projected_need_no_width_that_the_heads_divide() -> None
             "bahdanau",
             ["attention.num_heads=2"],
             (4, 5, 5),
-            "attention.num_heads=2 does not divide value_dim=5; use a number of heads that does",
+            "attention.num_heads=2 does not divide value_dim=5, in a model the width (dim) of its encoder or decoder; "
+            "use a number of heads that does",
         ),
         (
             "bahdanau",

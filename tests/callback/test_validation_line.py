@@ -83,5 +83,8 @@ def test_a_failure_is_a_line_and_a_signal_is_not(caplog: pytest.LogCaptureFixtur
     trainer, module = ended(state=SimpleNamespace(fn="fit")), SimpleNamespace(epoch_number=4)
     for error in (SystemExit(143), ValueError("one\ntwo"), RuntimeError()):
         ValidationLine().on_exception(trainer, module, error)
-    where = "The training does not start"
-    assert caplog.messages == [f"{where}: one", f"{where}: RuntimeError"]
+    began = ValidationLine()
+    began.on_train_start(trainer, module)
+    began.on_exception(trainer, module, RuntimeError("late"))
+    where, late = "The training does not start", "The training fails in epoch 4 after step 5: late"
+    assert caplog.messages == [f"{where}: one", f"{where}: RuntimeError", late]

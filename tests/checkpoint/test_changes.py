@@ -175,6 +175,8 @@ def test_another_run_from_the_checkpoint_may_choose_its_best_by_another_figure(
         ("seed=2", "seed 1 → 2"),
         ("model.encoder.dim=16", "model.encoder.dim 12 → 16"),
         ("optimizer=adamw", "optimizer Adam → AdamW"),
+        ("monitor=val/loss", "monitor val/bleu → val/loss"),
+        ("tokenizer.vocab_size=39", "tokenizer.vocab_size 40 → 39"),
     ],
 )
 def test_the_results_of_a_complete_run_are_not_those_of_another_seed_or_model(
@@ -184,6 +186,18 @@ def test_the_results_of_a_complete_run_are_not_those_of_another_seed_or_model(
     with pytest.raises(UserError, match=f"^{run} is complete and was trained with other options: {named}; give them "):
         run_here(run, *pairs, *ONE_EPOCH, override, "resume=auto")
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
+
+
+def test_a_complete_run_stays_complete_with_options_of_no_effect_and_after_an_upgrade(
+    run: Path, pairs: list[str]
+) -> None:
+    recorded = OmegaConf.load(run / "config.yaml")
+    del recorded.attention.backend, recorded.attention.qkv_bias  # as if they had come later
+    OmegaConf.save(recorded, run / "config.yaml")
+    for given in ([], ["model.dropout=0"], ["optimizer.lr=0.1"]):
+        assert run_here(run, *pairs, *ONE_EPOCH, *given, "resume=auto")["steps"] == 7
+    OmegaConf.save(OmegaConf.merge(recorded, {"attention": {"backend": "auto"}}), run / "config.yaml")
+    assert run_here(run, *pairs, *ONE_EPOCH, "attention.backend=dense", "resume=auto")["steps"] == 7
 
 
 def test_a_shorter_run_ends_at_its_new_limit_and_says_so(

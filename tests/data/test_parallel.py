@@ -187,7 +187,7 @@ def test_a_few_broken_lines_are_rejected_and_listed_and_more_end_it(
 def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     assert message_of(lambda: parallel(None)) == (
         "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl, .parquet or .arrow "
-        "file"
+        "file; an evaluation needs data.test=FILE alone"
     )
     assert message_of(lambda: parallel(two_files(tmp_path)[:1])) == (
         "data.train has a list of 1 files; use [SOURCE,TARGET], [[SOURCE,TARGET],...], or files of pairs, which end in "

@@ -249,7 +249,16 @@ def test_an_evaluation_replaces_that_of_its_model_and_is_refused_where_another_i
     assert not list(folder.glob("translations_val.*"))  # which no report describes
     assert (folder / "translations.tsv").exists()
     other = shutil.copytree(run, tmp_path / "other")
+    evaluated(folder, f"ckpt_path={other}", "splits=[test]")  # the same model by another path
+    last = other / "checkpoints" / "last.ckpt"
+    torch.save(torch.load(last, weights_only=True) | {"global_step": 1}, last)
     before = (folder / "evaluation.json").read_bytes()
-    with pytest.raises(UserError, match=rf"^{folder} holds the evaluation of {run}/.*; give another hydra.run.dir$"):
-        evaluated(folder, f"ckpt_path={other}")
+    for another in (f"ckpt_path={last}", f"ckpt_path=[{other},{last}]"):
+        with pytest.raises(
+            UserError, match=rf"^{folder} holds the evaluation of {other}/.*; give another hydra.run.di"
+        ):
+            evaluated(folder, another)
     assert (folder / "evaluation.json").read_bytes() == before
+    (folder / "evaluation.json").write_bytes(before[:100])
+    with pytest.raises(UserError, match=r"/evaluation.json is damaged; delete it, or give another hydra.run.dir$"):
+        evaluated(folder, f"ckpt_path={run}")

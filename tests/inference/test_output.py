@@ -44,7 +44,7 @@ def test_lines_that_were_translated_before_an_interrupt_are_kept_beside_and_coun
         with pytest.raises(KeyboardInterrupt), written("output", str(tmp_path / name), keeps_part=True) as stream:  # noqa: PT012
             stream.write(b"one\ntwo\n")
             raise KeyboardInterrupt
-        said = f"output={tmp_path / name} is not finished; its first 2 lines are in {tmp_path / part}\n"
+        said = f"output={tmp_path / name} is not finished; what was written is in {tmp_path / part} (lines: 2)\n"
         assert capsys.readouterr().err == said
         content = (tmp_path / part).read_bytes()
         assert (gzip.decompress(content) if name.endswith("gz") else content) == b"one\ntwo\n"

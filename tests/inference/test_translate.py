@@ -400,7 +400,7 @@ def test_an_interrupted_translation_leaves_the_files_of_before_and_its_lines_bes
     monkeypatch.undo()
     run(tmp_path, file, text_of(SENTENCES[:2]), "batch_sentences=1", "read_ahead=1", "search=greedy", *wanted)
     for name in names:
-        assert f"{tmp_path / name} is not finished; its first 2 lines are in {tmp_path / name}.part" in said
+        assert f"{tmp_path / name} is not finished; what was written is in {tmp_path / name}.part (lines: 2)" in said
         kept, whole_file = ((tmp_path / one).read_bytes() for one in (f"{name}.part", name))
         assert (gzip.decompress(kept) if name.endswith("gz") else kept) == (
             gzip.decompress(whole_file) if name.endswith("gz") else whole_file

@@ -133,6 +133,6 @@ def test_a_run_reads_its_files_once_and_what_it_leaves_does_without_them(pairs: 
     export([str(last), str(tmp_path / "published")])
     assert str(tmp_path) not in (tmp_path / "published" / "config.json").read_text()
     with pytest.raises(
-        UserError, match=r"^tokenizer.model=other cannot take effect in a resumed run: .* was trained with /"
+        UserError, match=r"/run is complete and was trained with other options: tokenizer.model .* → other; give them"
     ):
         run_here(tmp_path / "run", *given, "tokenizer.model=other", "trainer.max_steps=2", "trainer.max_epochs=2")
