@@ -26,7 +26,6 @@ CHOOSING = (  # options by which Lightning knows the callback that has chosen be
         "monitor", "mode", "every_n_train_steps", "every_n_epochs", "train_time_interval",
     )),
 )  # fmt: skip
-OF_VOCABULARY = ("tokenizer.vocab_size", "tokenizer.model_type", "tokenizer.joint")
 OF_MODEL = ("model", "attention", "position", "feed_forward", "self_attention", "cross_attention")
 UNTRAINED = {  # options that change nothing of what is trained
     "choices", "ckpt_path", "init_from", "log_text", "logger", "num_threads", "paths", "resume", "task_name", "trust",
@@ -100,7 +99,7 @@ def makes_another_run(change: Change) -> bool:
     """Whether the results of a run are those of another with this option; one that it did not have yet is none."""
     if change.old is None:
         return False
-    if change.key in (*FIXED, *CHOOSING, *OF_VOCABULARY):
+    if change.key in (*FIXED, *CHOOSING):
         return True
     is_share = isinstance(change.old, float) or isinstance(change.new, float)  # such as dropout
     return change.key.partition(".")[0] in OF_MODEL and not is_share and not change.key.endswith(".backend")
