@@ -36,13 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise UserError(f"{options.output} is there already; give a new file, or delete it")
     files = chosen(options.paths, options.last, options.best)
     average = averaged(files)
-    try:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        write_checkpoint(average, options.output)
-    except (OSError, UserError) as error:
-        cause = error if isinstance(error, OSError) else error.__cause__
-        why = cause.strerror if isinstance(cause, OSError) else cause
-        raise UserError(f"{options.output} cannot be written ({why}); give another --output, or make room") from error
+    write_checkpoint(average, options.output, way_out="give another --output, or make room")
     print(f"{options.output} is the average of", *files, sep="\n  ")
 
 

@@ -31,11 +31,14 @@ log = logging.getLogger(__name__)
 UNREADABLE = "is not a readable checkpoint (truncated, damaged or of another program)"
 
 
-def write_checkpoint(checkpoint: dict[str, Any], file: Path, *, previous: Path | None = None) -> None:
+def write_checkpoint(
+    checkpoint: dict[str, Any], file: Path, *, previous: Path | None = None, way_out: str | None = None
+) -> None:
     """Replace `file`, or leave it as it was.
 
     Args:
         previous: where the file that is replaced is kept; None: nowhere.
+        way_out: from an error, for its sentence; None: to resume the run.
 
     Raises:
         UserError: if the disk is full or the folder cannot be written.
@@ -60,7 +63,7 @@ def write_checkpoint(checkpoint: dict[str, Any], file: Path, *, previous: Path |
         cause = error.__context__ if isinstance(error, RuntimeError) else error  # torch's own, after that of the disk
         if not isinstance(cause, OSError):
             raise
-        raise unwritable(file, cause) from error
+        raise unwritable(file, cause, way_out) from error
 
 
 def link_or_copy(file: Path, other: Path) -> None:
@@ -185,12 +188,13 @@ def part_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.part")
 
 
-def unwritable(path: Path, error: OSError) -> UserError:
-    way_out = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
-    return UserError(
-        f"{path} cannot be written ({error.strerror}); the checkpoints there are unchanged, so {way_out} and continue "
-        "with resume=auto, or give another hydra.run.dir"
-    )
+def unwritable(path: Path, error: OSError, way_out: str | None = None) -> UserError:
+    """Return the sentence for a file that cannot be written; the way out of a run is to be resumed."""
+    if way_out is None:
+        first = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "make it writable"
+        way_out = f"the checkpoints there are unchanged, so {first} and continue with resume=auto, or give another "
+        way_out += "hydra.run.dir"
+    return UserError(f"{path} cannot be written ({error.strerror}); {way_out}")
 
 
 @final

@@ -18,7 +18,7 @@ from seq2seq_attn.errors import UserError
 
 log = logging.getLogger(__name__)
 LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
-FIXED = (  # of which a checkpoint holds a state of another kind
+FIXED = (  # options that a run keeps: a checkpoint holds a state of another kind
     "seed", "optimizer._target_", "optimizer.amsgrad", "optimizer.centered", "freeze", "tokenizer.model",
 )  # fmt: skip
 CHOOSING = (  # options by which Lightning knows the callback that has chosen best.ckpt

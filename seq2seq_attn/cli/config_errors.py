@@ -118,10 +118,9 @@ def sentence_of_composition(
             callback = match[1].removeprefix("callback.").partition(".")[0]
             files = [folder / "callback" / f"{callback}.yaml" for folder in folders]
             if f"callback.{callback}" not in names and any(file.is_file() for file in files):
-                chosen = [word.partition("=")[2].strip("[]") for word in overrides if word.startswith("callback=")]
-                names_chosen = [name for name in (chosen[-1].split(",") if chosen else []) if name != "default"]
-                added = ",".join(["default", *names_chosen, callback])
-                return f"'{callback}' is a callback that is not chosen; add it with callback=[{added}]"
+                chosen = [word.partition("=")[2] for word in overrides if word.startswith("callback=")]
+                added = dict.fromkeys(["default", *re.findall(r"\w+", "".join(chosen)), callback])
+                return f"'{callback}' is a callback that is not chosen; add it with callback=[{','.join(added)}]"
             return (
                 f"There is no option '{match[1]}'; {closest_option(match[1], names)}`{command()} --cfg job` lists them."
             )

@@ -11,7 +11,6 @@ import stat
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from typing import Any, final
 
@@ -193,13 +192,13 @@ def open_raw(option: str, path: str) -> tuple[OutputFile, Path | None, Path]:
 def new_part(option: str, path: str, final_name: Path) -> tuple[OutputFile, Path]:
     """Return NAME.part, or NAME.2.part if there is one of an earlier command, and so on."""
     name = os.fsencode(final_name.name)[: LONGEST - len(".999.part")].decode(errors="ignore")
-    for number in count(1):
-        part = final_name.with_name(f"{name}.part" if number == 1 else f"{name}.{number}.part")
+    part, number = final_name.with_name(f"{name}.part"), 1
+    while True:
         try:
             return OutputFile(option, path, part, "x"), part
         except FileExistsError:
-            continue
-    raise AssertionError
+            number += 1
+            part = final_name.with_name(f"{name}.{number}.part")
 
 
 def model_files(path: str, option: str) -> list[str]:

@@ -6,6 +6,7 @@ The parts of the parent are choices of their groups, by the name `parent`, so th
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Collection, Sequence
 from copy import deepcopy
@@ -61,6 +62,7 @@ FRESH = {  # options of the model that a new run does not take over
     "target_embedding_file": None,
 }
 SETTINGS = ("model_type", "vocab_size", "joint")  # of a tokenizer, which its checkpoint determines
+OF_TRAINING = ("split_by_unicode_script", "input_sentence_size", "min_count")  # of a tokenizer, for a new one
 ROWS = {  # tensors with a row for each token, and the side of its vocabulary
     "embed_source.weight": "source",
     "embed_target.weight": "target",
@@ -151,12 +153,11 @@ def store_part(slot: str, group: str, name: str, node: dict[str, Any]) -> None:
 def tokenizer_options(checkpoint: dict[str, Any], file: Path) -> dict[str, Any]:
     """Return the options with which a tokenizer like the parent's is trained."""
     state, options = read_tokenizer(checkpoint["tokenizer"], file), checkpoint["config"].get("tokenizer", {})
+    defaults = inspect.signature(SentencePieceTokenizer).parameters
     return {
         "_target_": f"{SentencePieceTokenizer.__module__}.{SentencePieceTokenizer.__qualname__}",
         **{name: getattr(state, name) for name in (*SETTINGS, "sampling_alpha")},
-        "split_by_unicode_script": bool(options.get("split_by_unicode_script", True)),
-        "input_sentence_size": options.get("input_sentence_size", 200_000),
-        "min_count": options.get("min_count", 1),
+        **{name: options.get(name, defaults[name].default) for name in OF_TRAINING},
         "model": None,
         "cache_dir": "${paths.cache_dir}",
     }

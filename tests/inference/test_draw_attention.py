@@ -14,7 +14,7 @@ from seq2seq_attn.inference.draw_attention import main
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    write_checkpoint(tmp_path / "model.ckpt")
+    write_checkpoint(tmp_path / "model.ckpt", sentences=["a \u4e2d\u6587 cat sees the red house"])
     return tmp_path / "model.ckpt"
 
 
@@ -45,6 +45,7 @@ def test_a_picture_is_named_once_and_boxes_are_counted(
     said(monkeypatch, model, "a \u4e2d\u6587 cat", model.parent / "map.png")
     printed = capsys.readouterr()
     files = [Path(line) for line in printed.out.splitlines()]
+    assert "note: letters that the font of the pictures lacks are drawn as boxes (2); the explorer shows" in printed.err
     assert files
     assert all(file.is_file() and file.name.startswith("map") and file.name.count(".png") == 1 for file in files)
     assert without_glyph("\u2581\u4e2d\u6587a") == {"\u4e2d", "\u6587"}
