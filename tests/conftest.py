@@ -15,6 +15,7 @@ import faster_hydra
 import jaxtyping
 import pytest
 import torch
+from hydra.core.config_store import ConfigStore
 from shared_folder import shared_folder
 
 if TYPE_CHECKING:
@@ -48,6 +49,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_config_store() -> Iterator[None]:
+    """What the tests of a module store for Hydra, as `init_from.run=` does, is no choice in the next one."""
+    store = ConfigStore.instance()
+    before = groups_of(store.repo)
+    yield
+    store.repo = before
+
+
+def groups_of(node: Any) -> Any:
+    """Return a copy of the store's groups, which shares their configs."""
+    return {name: groups_of(child) for name, child in node.items()} if isinstance(node, dict) else node
 
 
 @pytest.fixture(scope="session", autouse=True)

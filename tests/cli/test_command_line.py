@@ -192,3 +192,20 @@ def test_the_command_names_its_version() -> None:
     assert (
         done(ROOT / "seq2seq_attn" / "__main__.py", "--version", folder=ROOT).stdout == f"seq2seq-attn {__version__}\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["export"], "'export'; choose from: export ctranslate2, export hub, export safetensors"),
+        (["draw", "curve"], "'draw curve'; choose from: draw attention, draw curves, draw weights"),
+        (["trian"], "'trian'; did you mean 'train'?"),
+    ],
+)
+def test_a_subcommand_that_is_not_there_is_answered_with_those_of_its_name(
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["seq2seq-attn", *words])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert f"There is no subcommand {said}" in capsys.readouterr().err

@@ -379,8 +379,9 @@ def known(*overrides: str, **fields: Any) -> Known:
 
 
 def test_the_card_of_a_language_model_generates_and_that_of_a_pre_trained_model_is_fine_tuned() -> None:
-    text = card(known("model=lm", "data=text", "choices.data=text", "data.target_language=fr"), {}, "folder", {})
+    text = card(known("model=lm", "data=text", "choices.data=text"), {}, "folder", {})
     assert "pipeline_tag: text-generation" in text
+    text = card(known("model=lm", "data=parallel", "choices.data=parallel", "choices.model=lm"), {}, "folder", {})
     assert yaml.safe_load(text.split("---")[1])["language"] == ["fr"]
     assert " to fr" not in text
     assert "search=sampling" in text

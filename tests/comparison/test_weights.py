@@ -188,3 +188,9 @@ def test_a_map_that_a_model_lacks_is_named_beside_those_that_it_has(runs: dict[s
         script.UserError, match=r"has no map encoder:2:0; it has encoder/0 with 3 heads, .+, cross/1 with 1 heads"
     ):
         script.read(runs["bahdanau"], SOURCE, TARGET, wanted("encoder:2:0"))
+
+
+def test_an_empty_sentence_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        script.main([str(tmp_path), "--sentence", " "])
+    assert "--sentence is empty, so there is nothing to draw" in capsys.readouterr().err

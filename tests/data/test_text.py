@@ -36,6 +36,11 @@ def test_every_line_is_in_one_split_once_and_its_own_target(files: Path) -> None
     assert len(corpus.splits["val"]) == 3
 
 
+def test_no_lines_are_held_out_where_none_are_wanted(files: Path) -> None:
+    corpus = load(files, f"data.train={files / 'a.txt'}", "data.val_sentences=0", "data.test_sentences=0")
+    assert (list(corpus.splits), len(corpus.splits["train"])) == (["train"], 30)
+
+
 def test_one_sided_text_has_the_targets_alone_and_another_fingerprint(files: Path) -> None:
     corpus = load(files, f"data.train={files / 'a.txt'}", "data.target_language=fr")
     one_sided = corpus.one_sided()

@@ -27,6 +27,8 @@ def said(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
     ("sentence", "output", "why"),
     [
         ("a cat", "output=map", "output=map holds '=', as an option of translate.py does; give the path alone"),
+        ("a cat", "output=maps/cat", "output=maps/cat holds '='"),
+        ("a cat", "beam=5", "beam=5 holds '='"),
         (" ", "map", "the sentence is empty, so there is nothing to draw"),
         ("a cat", ".png", ".png has no name for the pictures; give a path such as map"),
     ],
