@@ -236,6 +236,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(required=True)
     run = add_run(commands, run_queue)
     run.add_argument("--data", type=Path, help="folder with the folder multi30k, for plans that need it")
+    names = sorted({row for plan in PLANS.values() for row in plan.rows})
+    run.add_argument("--rows", nargs="+", default=names, choices=names, metavar="ROW", help="all rows of the plans")
     run.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), choices=SEEDS, metavar="SEED", help="1 2 3")
     page = commands.add_parser("page", help="write the pages of what has been trained")
     page.set_defaults(act=write_pages)
@@ -255,7 +257,8 @@ def run_queue(options: argparse.Namespace) -> None:
         corpus_of(plan, options)  # which refuses --data without it
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
-        runs = [run for plan in options.plan for run in planned(plan) if run.seed in options.seeds]
+        runs = [run for plan in options.plan for run in planned(plan)]
+        runs = [run for run in runs if run.row in options.rows and run.seed in options.seeds]
         runs.sort(key=lambda run: run.seed)
         failed = run_jobs(run_jobs(runs, options, run_one), options, run_one)
     if failed:

@@ -59,6 +59,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     trust = config.get("trust") or ()
     models = load_models(paths, config.device, trust if isinstance(trust, str) else list(trust))
     if config.get("score") is not None:
+        check_unread(config)
         given = {"trainer.precision": config.precision, "batch_tokens": config.batch_tokens}
         check_saved_options(models.config, {n: RUN_OPTIONS[n] for n, v in given.items() if not v}, models.files[0])
         trainer = build_trainer(models.device, config.precision or models.config["trainer"]["precision"])
@@ -92,6 +93,21 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     report = build_report(module, attention, models, corpus, chosen, config.bootstrap)
     record_report(run_dir, report)
     return report
+
+
+def check_unread(config: DictConfig) -> None:
+    """Refuse options that `score=FILE`, which translates nothing, does not read.
+
+    Raises:
+        UserError: if one is given.
+    """
+    given = [name for name in ("data", "search", "splits") if config.get(name) is not None]
+    given += ["metric"] if metric_is_chosen() else []
+    if given:
+        raise UserError(
+            f"score= reports the log-probabilities of the pairs in its file, and does not read {given[0]}=; leave one "
+            "of them out"
+        )
 
 
 def earlier_evaluation(run_dir: Path, checkpoints: Sequence[Path]) -> list[str]:

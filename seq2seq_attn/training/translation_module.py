@@ -123,6 +123,12 @@ class TranslationModule(pl.LightningModule):
         self.validated_step = -1
         self.parent: dict[str, Any] | None = None
 
+    def on_train_start(self) -> None:
+        """Log at least once an epoch and a training, however few updates it has."""
+        trainer: Any = self.trainer
+        updates = [-(-trainer.num_training_batches // trainer.accumulate_grad_batches), trainer.max_steps]
+        trainer.log_every_n_steps = min(trainer.log_every_n_steps, *(number for number in updates if number > 0))
+
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         batch = self.training_batch(batch)
         loss, decoded = self.loss(batch)

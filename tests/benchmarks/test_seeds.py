@@ -125,7 +125,9 @@ def test_the_first_seed_of_all_plans_runs_first(tmp_path: Path, monkeypatch: pyt
         (first, *_) = PLANS[name].rows.items()
         monkeypatch.setitem(PLANS, name, PLANS[name]._replace(rows=dict([first])))
     typed = ["run", "--plan", "summary", "dialogue", "--runs", str(tmp_path / "runs")]
-    script.main([*typed, "--seeds", "1", "2"])
+    script.main([*typed, "--rows", "synthesizer_random"])
+    assert not started
+    script.main([*typed, "--seeds", "1", "2", "--rows", *PLANS["summary"].rows])
     assert all(folder.name != "3" for folder in started)
     script.main(typed)
     assert [(folder.parts[0], folder.name) for folder in started] == [

@@ -216,3 +216,13 @@ def test_files_that_are_not_in_step_or_not_two_or_not_there_are_refused(
     ):
         with pytest.raises(UserError, match=sentence):
             evaluate(config(str(checkpoints["rnn"]), tmp_path, f"score={score}"))
+
+
+@pytest.mark.parametrize("unread", ["data=demo", "search=greedy", "splits=[val]"])
+def test_options_that_scoring_does_not_read_are_refused(
+    checkpoints: dict[str, Path], tmp_path: Path, unread: str
+) -> None:
+    pairs = write(tmp_path / "pairs.tsv", ["a cat\tun chat"])
+    with pytest.raises(UserError, match=rf"does not read {unread.partition('=')[0]}=; leave one of them out$"):
+        evaluate(config(str(checkpoints["rnn"]), tmp_path / "run", f"score={pairs}", unread))
+    assert not (tmp_path / "run").exists()

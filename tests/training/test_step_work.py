@@ -124,6 +124,12 @@ def test_the_bar_shows_what_was_logged_last(witnessed: Callable[..., Any], tmp_p
     assert all((speed is None) == (loss is None) for loss, speed in shown)
 
 
+@pytest.mark.parametrize("length", ["trainer.max_epochs=2", "trainer.max_steps=1"])
+def test_a_short_training_logs_its_losses(witnessed: Callable[..., Any], tmp_path: Path, length: str) -> None:
+    witnessed(Waits, *TRANSFORMER, length, "trainer.log_every_n_steps=1000", "batch_tokens=100000")
+    assert len(list(losses(tmp_path / "run" / "metrics.csv"))) == int(length[-1])
+
+
 def test_gradients_are_gone_when_the_next_batch_comes_unless_they_accumulate(witnessed: Callable[..., Any]) -> None:
     assert witnessed(Held, "trainer.max_steps=3").by_batch == [False] * 3
     accumulated = ("trainer.max_steps=2", "trainer.accumulate_grad_batches=2", "batch_tokens=200")
