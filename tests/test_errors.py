@@ -36,6 +36,7 @@ TYPED = {
     "scripts.benchmarks.draw_training": ["PLACE"],
     "scripts.benchmarks.draw_maps": ["PLACE", "--sentences", "A sentence.", "--output", "NEW.png"],
     "scripts.benchmarks.pretraining": ["run", "--data", "PLACE", "--runs", "NEW"],
+    "scripts.benchmarks.synthetic_pairs": ["run", "--data", "PLACE", "--runs", "NEW"],
     "scripts.benchmarks.seeds": ["page", "--runs", "NEW", "--pages", "PLACE"],
     "draw weights": ["PLACE", "--sentence", "A sentence.", "--output", "NEW"],
     "export ctranslate2": ["PLACE", "NEW"],
