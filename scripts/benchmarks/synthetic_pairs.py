@@ -2,10 +2,10 @@
 
 A Transformer learns from the first captions of Multi30k, and from them together with pairs of which a model wrote one
 side: distillation, self-training and back-translation. All runs have as many updates, and are on one thread. The models
-that write have no synthetic pairs; they are trained first. The queue may be killed at any time: the same command
-resumes it, and no finished run is repeated. rows.jsonl in the folder of the runs has a line for each finished run, and
-`page` writes the page of what has finished; on another machine `restore` brings the rows of that page back, without the
-runs themselves: a model is trained again if one that reads what it writes is left.
+that write have no synthetic pairs. The queue may be killed at any time: the same command resumes it, and no finished
+run is repeated. rows.jsonl in the folder of the runs has a line for each finished run, and `page` writes the page of
+what has finished; on another machine `restore` brings the rows of that page back, without the runs themselves: a model
+is trained again if one that reads what it writes is left.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -161,13 +162,11 @@ class Run(NamedTuple):
         return [Run(made.writer, seed) for seed in (SEEDS if made.ensemble else (self.seed,))]
 
 
-def writers() -> list[Run]:
-    return [Run(row, seed) for row in (PLAIN, REVERSE) for seed in SEEDS]
-
-
-def readers() -> list[Run]:
-    """Return the other runs, all rows of one seed before the next seed."""
-    return [Run(row, seed) for seed in SEEDS for row in (*SYNTHETIC, ALL)]
+def stages() -> list[list[Run]]:
+    """Return the runs in their order, seed by seed; a model that writes is in an earlier list than those that read it."""
+    single = [row for row, made in SYNTHETIC.items() if not made.ensemble]
+    lists = [[Run(row, seed) for row in rows] for seed in SEEDS for rows in ((PLAIN, REVERSE), (*single, ALL))]
+    return [*lists, [Run(row, seed) for row in SYNTHETIC if row not in single for seed in SEEDS]]
 
 
 def text(runs: Path, part: str, language: str) -> Path:
@@ -239,17 +238,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run_queue(options: argparse.Namespace) -> None:
-    """Run all that have no row: the models that write, then, seed by seed, those that read what they have written."""
+    """Run all that have no row, those of models that write before those that read what they have written."""
     captions = options.data / "multi30k"
     if not captions.is_dir():
         raise UserError(f"--data {options.data} has no folder multi30k; give the folder that contains it")
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
         write_texts(captions, options.runs)
-        left = unfinished(readers(), read_rows(options.runs / ROWS))
+        left = unfinished(chain(*stages()), read_rows(options.runs / ROWS))
         forget_lost({writer for run in left for writer in run.writers}, options.runs)
-        failed = run_jobs(writers(), options, run_one)
-        failed += run_jobs([run for run in readers() if not set(run.writers) & set(failed)], options, run_one)
+        failed: list[Run] = []
+        for runs in stages():
+            failed += run_jobs([run for run in runs if not set(run.writers) & set(failed)], options, run_one)
     if failed:
         sys.exit(failures(failed))
 
@@ -315,7 +315,7 @@ def write_page(options: argparse.Namespace) -> None:
         legend="\n".join(f"- {code(name)}: {about}" for name, about in ABOUT.items()),
         seeds=len(SEEDS),
         finished=len(rows),
-        all=len(writers()) + len(readers()),
+        all=sum(map(len, stages())),
         reverse=f"The models of French to English have {', '.join(f'{bleu:.1f}' for bleu in reverse) or 'no'} BLEU.",
         signature=", ".join(code(one) for one in sorted({row["bleu_signature"] for row in scored})),
         commits=short_commits(rows),

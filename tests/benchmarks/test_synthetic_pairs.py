@@ -72,6 +72,11 @@ def test_distillation_has_the_models_of_all_seeds_and_all_else_the_one_of_its_ow
     assert Run("self_trained", 2).writers == [Run(PLAIN, 2)]
     assert Run("back_translated_tagged", 2).writers == [Run(REVERSE, 2)]
     assert not Run(PLAIN, 2).writers
+    done: set[Run] = set()
+    for runs in script.stages():
+        assert all(set(run.writers) <= done for run in runs)
+        done |= set(runs)
+    assert done == {Run(row, seed) for row in (*ABOUT, REVERSE) for seed in SEEDS}
 
 
 def finish(overrides: Sequence[str], folder: Path) -> None:
@@ -113,7 +118,7 @@ def test_no_run_is_repeated_and_the_page_has_what_each_row_gains(
     script.main(typed("run", tmp_path))
     assert {name for name in started if started.count(name) > 1} == {failing}
     rows = read_rows(tmp_path / "runs" / ROWS)
-    assert len(rows) == len(started) - 1 == len(script.writers()) + len(script.readers())
+    assert len(rows) == len(started) - 1 == sum(map(len, script.stages()))
     assert len(translated) == 1 + 3 * len(SEEDS)  # distillation once for all; tags are put before what is there
 
     def lines(name: str) -> list[str]:
