@@ -33,7 +33,7 @@ from seq2seq_attn.paths import quoted
 CAPTIONS = 5_000  # pairs that are real; of the other captions one side alone is used
 UPDATES = 5_400
 COMMON = (
-    "experiment=regularisers", "data=mixture", "metric=[bleu,chrf]", "num_threads=1",
+    "experiment=regularisers", "data=mixture", "recipe=multi30k_transformer", "metric=[bleu,chrf]", "num_threads=1",
     "trainer.enable_progress_bar=false", "trainer.max_epochs=-1", f"trainer.max_steps={UPDATES}",
     "trainer.check_val_every_n_epoch=null", f"trainer.val_check_interval={UPDATES // 15}", "~callback.attention_map",
     "~callback.translation_table",
@@ -105,7 +105,7 @@ ABOUT[ALL] = "all 29,000 captions with their real translations, for comparison"
 PAGE = """\
 # What synthetic pairs gain
 
-A Transformer (`experiment=regularisers`: two layers on each side, width 256, English to French) is trained on the first
+A Transformer (`experiment=regularisers`: two layers on each side, width 128, English to French) is trained on the first
 {captions:,} captions of Multi30k, and on them together with pairs of which a model wrote one side
 ([synthetic_data.md](../synthetic_data.md)). Each model has {updates:,} updates. The scores are those of
 test_2016_flickr, with greedy search and the weights that were best in validation.
@@ -163,7 +163,7 @@ class Run(NamedTuple):
 
 
 def stages() -> list[list[Run]]:
-    """Return the runs in their order, seed by seed; a model that writes is in an earlier list than those that read it."""
+    """Return the runs in their order, seed by seed, a model that writes in an earlier list than those that read it."""
     single = [row for row, made in SYNTHETIC.items() if not made.ensemble]
     lists = [[Run(row, seed) for row in rows] for seed in SEEDS for rows in ((PLAIN, REVERSE), (*single, ALL))]
     return [*lists, [Run(row, seed) for row in SYNTHETIC if row not in single for seed in SEEDS]]

@@ -48,6 +48,7 @@ def test_a_run_reads_real_pairs_and_those_that_its_writers_have_made(run: Run) -
     config = composed(*script.command(run, runs), "paths.run_dir=run")
     choose_monitor(config)
     check_options(config, TRAIN)
+    assert config.model == composed("experiment=regularisers").model
     assert (config.seed, config.trainer.max_steps, config.data.val_sentences) == (2, script.UPDATES, None)
     direction = (config.data.source_language, config.data.target_language)
     assert direction == (("fr", "en") if run.row == REVERSE else ("en", "fr"))
