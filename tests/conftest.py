@@ -16,6 +16,7 @@ import jaxtyping
 import pytest
 import torch
 from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
 from shared_folder import shared_folder
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def own_config_store() -> Iterator[None]:
     """What the tests of a module store for Hydra, as `init_from.run=` does, is no choice in the next one."""
+    Plugins.instance()  # some of which store options, when they are first asked for
     store = ConfigStore.instance()
     before = groups_of(store.repo)
     yield

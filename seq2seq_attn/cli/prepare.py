@@ -9,7 +9,7 @@ from seq2seq_attn.cli.train import parent_choice
 
 
 def task(config: DictConfig) -> None:
-    """Prepare the data that a training with the same options reads, and print what it consists of."""
+    """Prepare the data that a training with the same options reads; print what it consists of, and some pairs."""
     with entry.importing():
         from seq2seq_attn.options import TRAIN, check_options
         from seq2seq_attn.process import quieten
@@ -17,7 +17,7 @@ def task(config: DictConfig) -> None:
         from seq2seq_attn.training.checks import check_config, check_run
         from seq2seq_attn.training.monitor import choose_monitor
         from seq2seq_attn.training.parent import kept_tokenizer, read_parent
-        from seq2seq_attn.training.provenance import print_data
+        from seq2seq_attn.training.provenance import print_data, print_examples
 
     check_options(config, {"metric": TRAIN["metric"]})
     choose_monitor(config)
@@ -30,6 +30,7 @@ def task(config: DictConfig) -> None:
     datamodule.prepare_data()
     check_run(module, datamodule, resumed=None)
     print_data(datamodule)
+    print_examples(datamodule)
     print(f"Cache of the vocabulary and the encoded splits: {config.paths.cache_dir}")
 
 

@@ -31,8 +31,9 @@ class ParallelCorpus(Corpus):
         train, val, test: [SOURCE,TARGET], two line-aligned files; FILE, with pairs, as .tsv, .csv, .jsonl, .parquet or
             .arrow; [FILE,FILE,...]; or [[SOURCE,TARGET],[SOURCE,TARGET],...]. All but .parquet and .arrow may end in
             .gz or .zst. `*` and `?` stand for several files, in the order of their names; those of two sides are
-            paired by the text that the wildcards match. Without `val` or `test`, that split is held out of `train` by
-            source sentence.
+            paired by the text that the wildcards match. `val` and `test` may be [SOURCE,REFERENCE,REFERENCE,...], too;
+            each of their rows is scored by its own references. Without `val` or `test`, that split is held out of
+            `train` by source sentence, which is scored by all its translations.
         source_language, target_language: names of the two sides; they also choose columns and fields that are named
             like them.
         source_column, target_column: number of a column, from 1, or the name of a column or JSON field, where
@@ -181,6 +182,8 @@ def normalized_chunks(sources: list[PairSource], cleaning: Cleaning) -> Iterator
 
 
 def aligned(sides: list[str], option: str) -> list[PairSource]:
+    if len(sides) > 2 and option in ("data.val", "data.test") and not any(glob.has_magic(side) for side in sides):
+        return [LineAlignedFiles(*(given_path(side, option) for side in sides))]
     if len(sides) != 2:
         raise UserError(
             f"{option} has a list of {len(sides)} files; use [SOURCE,TARGET], [[SOURCE,TARGET],...], or files "

@@ -44,7 +44,7 @@ def clean_splits(
             steps |= dropped
         else:
             check_lengths(name, cleaned)
-            splits[name] = held_out_split(cleaned)
+            splits[name] = one_reference_each(cleaned)
         label = "all" if list(raw) == ["train"] else name
         counts |= {f"{label}: {step}": count for step, count in steps.items()}
     given = list(splits)
@@ -54,7 +54,7 @@ def clean_splits(
         splits |= chosen
         counts |= taken
     if "train" in raw:
-        splits["train"] = training_split(training)
+        splits["train"] = one_reference_each(training)
         counts |= count_overlap(splits["train"], {name: splits[name] for name in given})
     order = [name for name in dict.fromkeys(["train", "val", "test", *splits]) if name in splits]
     return {name: splits[name] for name in order}, counts
@@ -148,13 +148,12 @@ def drop(pairs: list[Pair], cleaning: Cleaning) -> tuple[list[Pair], dict[str, i
     return kept, counts
 
 
-def training_split(pairs: list[Pair]) -> Split:
+def one_reference_each(pairs: list[Pair]) -> Split:
     return Split([p.source for p in pairs], [p.target for p in pairs], [[p.reference] for p in pairs])
 
 
-def held_out_split(pairs: list[Pair], versions: dict[str, list[Pair]] | None = None) -> Split:
+def held_out_split(pairs: list[Pair], versions: dict[str, list[Pair]]) -> Split:
     """Return one row per pair, with its own reference and then the others that `versions` has for its source."""
-    versions = group_by_source(pairs) if versions is None else versions
     references = [
         list(dict.fromkeys([pair.reference, *(other.reference for other in versions[pair.source])])) for pair in pairs
     ]

@@ -19,15 +19,16 @@ from torch import nn
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.checkpoint.checkpoint_file import forget_results
 from seq2seq_attn.data.corpus import LoadedCorpus
-from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.data_module import TranslationDataModule, evenly_spread
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.text import new_table, plain_console
+from seq2seq_attn.text import new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
 PACKAGES = (
     "torch", "pytorch-lightning", "torchmetrics", "hydra-core", "sentencepiece", "sacrebleu", "sacremoses", "numpy",
 )  # fmt: skip
 MEBIBYTE = 2**20
+EXAMPLES = 3  # training pairs that are printed
 PER_PARAMETER = 4  # numbers while training: the weight, its gradient and the two moments of Adam
 
 
@@ -71,6 +72,22 @@ def print_data(datamodule: TranslationDataModule) -> None:
     """Print the data table."""
     data = data_counts(datamodule)
     plain_console().print(new_table(("what", "count"), data.items(), f"Data: {datamodule.corpus.direction}"))
+
+
+def print_examples(datamodule: TranslationDataModule) -> None:
+    """Print the tokens of some training pairs, evenly spread: whether both sides are what they should be."""
+    corpus, tokenizer = datamodule.corpus, datamodule.tokenizer
+    train = corpus.splits["train"]
+    sides = (
+        (corpus.source_language, train.sources, tokenizer.encode_source, tokenizer.source_tokens),
+        (corpus.target_language, train.targets, tokenizer.encode_target, tokenizer.target_tokens),
+    )
+    lines = ["\nTraining pairs, as tokens (▁ is a blank):"]
+    for row in evenly_spread(EXAMPLES, len(train)).tolist():
+        for language, texts, encode, tokens in sides:
+            if text := texts[row]:  # a corpus of one side has no sources
+                lines.append(f"{row + 1:>9,} {language}  {printable(' '.join(tokens(encode([text])[0])))}")
+    print("\n".join(lines), end="\n\n")
 
 
 def data_counts(datamodule: TranslationDataModule) -> dict[str, str]:

@@ -37,9 +37,9 @@ def test_training_is_cleaned_and_nothing_is_dropped_from_the_other_splits(folder
     assert splits["val"].targets == ["Arrête !", "Stop !", "Vide"]
 
 
-def test_references_are_uncleaned_and_the_rows_own_comes_first(folder):
+def test_references_are_uncleaned_and_each_row_has_its_own(folder):
     references = load(folder).splits["val"].references
-    assert references == [["Arrête\u202f!", "Stop !"], ["Stop !", "Arrête\u202f!"], ["Vide"]]
+    assert references == [["Arrête\u202f!"], ["Stop !"], ["Vide"]]
 
 
 def test_every_step_is_counted_by_split_and_overlap_warned_of(folder, caplog):

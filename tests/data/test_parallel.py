@@ -361,3 +361,38 @@ def test_no_sentences_held_out_leaves_no_such_split(tmp_path: Path, val: int, te
     splits = parallel(file, val_sentences=val, test_sentences=test).splits
     assert list(splits) == ["train", *left]
     assert len(splits["train"]) == 31 - val
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_given_set_may_have_several_references(split: str, tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", ["\t".join(pair) for pair in PAIRS])
+    texts = {
+        "en": ["a cat", "a dog", "a cat"],
+        "0": ["un\u00a0chat", "un chien", "le chat"],
+        "1": ["chat", "un chien", ""],
+    }
+    files = [write(tmp_path / f"set.{end}", lines) for end, lines in texts.items()]
+    for given in (files, [files]):
+        found = parallel(train, **{split: given}).splits[split]
+        assert list(found.sources) == texts["en"]
+        assert list(found.targets) == ["un chat", "un chien", "le chat"]
+        assert list(found.references) == [["un\u00a0chat", "chat"], ["un chien"], ["le chat"]]
+    assert message_of(partial(parallel, files)).startswith("data.train has a list of 3 files; use [SOURCE,TARGET]")
+
+
+def test_references_of_another_length_and_broken_ones_are_named(tmp_path: Path) -> None:
+    files = [write(tmp_path / name, ["a", "b", "c"]) for name in ("set.en", "set.0")]
+    short = write(tmp_path / "set.1", ["a", "b"])
+    assert message_of(partial(parallel, None, test=[*files, short])) == (
+        f"{files[0]} has 3 lines and {short} has 2; parallel files need the same number, line for line"
+    )
+    Path(short).write_bytes(b"a\n\xff\nc\n")
+    found = parallel(None, test=[*files, short], max_rejected=0.5)
+    assert list(found.splits["test"].sources) == ["a", "c"]
+    assert found.report.counts["test: lines rejected"] == 1
+
+
+def test_rows_of_one_source_are_scored_as_other_toolkits_do(tmp_path: Path) -> None:
+    file = write(tmp_path / "set.tsv", ["Thank you.\tMerci.", "Hello.\tSalut.", "Thank you.\tJe vous remercie."])
+    references = parallel(None, test=file).splits["test"].references
+    assert list(references) == [["Merci."], ["Salut."], ["Je vous remercie."]]

@@ -42,10 +42,15 @@ class RawChunk:
 @final
 @dataclass(frozen=True)
 class Parsed:
-    """The pairs of a chunk, and (file, line, reason) of each line that holds none."""
+    """The pairs of a chunk, and (file, line, reason) of each line that holds none.
+
+    Attributes:
+        others: the further references of each pair; empty: there are none.
+    """
 
     pairs: list[tuple[str, str]]
     rejected: list[tuple[str, int, str]] = field(default_factory=list)
+    others: list[list[str]] = field(default_factory=list)
 
 
 class PairSource(ABC):
@@ -112,21 +117,21 @@ class PairList(PairSource):
 
 @final
 class LineAlignedFiles(PairSource):
-    """Two text files whose lines correspond, plain, .gz or .zst."""
+    """Text files whose lines correspond, plain, .gz or .zst: a source, a target, and further references, if any."""
 
-    def __init__(self, source: Path, target: Path) -> None:
-        self.files = (source, target)
+    def __init__(self, source: Path, target: Path, *others: Path) -> None:
+        self.files = (source, target, *others)
 
     def chunks(self) -> Iterator[RawChunk]:
         sides, end, first = tuple(line_blocks(file) for file in self.files), (b"", 0, 0), 1
         while True:
             blocks = [next(side, end) for side in sides]
             lines = [block[1] for block in blocks]
-            if lines[0] != lines[1]:
+            if other := next((at for at, number in enumerate(lines) if number != lines[0]), 0):
                 totals = [first - 1 + n + sum(rest[1] for rest in side) for n, side in zip(lines, sides, strict=True)]
                 raise UserError(
-                    f"{self.files[0]} has {totals[0]} lines and {self.files[1]} has {totals[1]}; parallel files need "
-                    "the same number, line for line"
+                    f"{self.files[0]} has {totals[0]} lines and {self.files[other]} has {totals[other]}; parallel "
+                    "files need the same number, line for line"
                 )
             if not lines[0]:
                 return
@@ -134,12 +139,18 @@ class LineAlignedFiles(PairSource):
             first += lines[0]
 
     def parse(self, chunk: RawChunk) -> Parsed:
-        (sources, bad_sources), (targets, bad_targets) = (decoded_lines(block) for block in chunk.content)
-        only_target = {number: reason for number, reason in bad_targets.items() if number not in bad_sources}
-        rejected = rejected_lines(self.files[0], chunk, bad_sources) + rejected_lines(self.files[1], chunk, only_target)
-        bad = bad_sources.keys() | only_target.keys()
-        pairs = list(zip(sources, targets, strict=True))
-        return Parsed([pair for number, pair in enumerate(pairs) if number not in bad] if bad else pairs, rejected)
+        sides = [decoded_lines(block) for block in chunk.content]
+        rejected: list[tuple[str, int, str]] = []
+        bad: set[int] = set()
+        for file, (_, bad_lines) in zip(self.files, sides, strict=True):
+            new = {number: reason for number, reason in bad_lines.items() if number not in bad}
+            rejected += rejected_lines(file, chunk, new)
+            bad |= new.keys()
+        rows = list(zip(*(lines for lines, _ in sides), strict=True))
+        rows = [row for number, row in enumerate(rows) if number not in bad] if bad else rows
+        if len(sides) == 2:
+            return Parsed(rows, rejected)
+        return Parsed([row[:2] for row in rows], rejected, [list(row[2:]) for row in rows])
 
 
 def line_blocks(file: Path, *, carriage_returns: bool = False) -> Iterator[tuple[bytes, int, int]]:

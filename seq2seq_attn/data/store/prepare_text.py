@@ -46,6 +46,7 @@ PART = pa.schema(
         ("source", pa.large_string()),
         ("target", pa.large_string()),
         ("reference", pa.large_string()),  # the uncleaned target; null: the target
+        ("others", pa.list_(pa.large_string())),  # further references of a given test set; null: none
         ("pair_hash", pa.uint64()),
         ("source_hash", pa.uint64()),
     ]
@@ -109,10 +110,11 @@ def clean_chunk(
     else:
         check_lengths(split, pairs, chunk.first)
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    columns = [
+    columns: list[Any] = [
         sources,
         targets,
         [None if pair.reference == pair.target else pair.reference for pair in pairs],
+        parsed.others or [None] * len(pairs),
         hashes(f"{source}\0{target}" for source, target, _ in pairs),
         hashes(f"{seed}\t{source}" for source in sources),
     ]
@@ -330,17 +332,11 @@ def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, " _"]], chosen
 
 
 def write_given(parts: list[Part], file: Path) -> None:
-    """Write all rows in order; the references of a source that occurs again are those of all its rows."""
-    values, counts = np.unique(all_hashes(parts), return_counts=True)
-    repeated = values[counts > 1]
-    versions: dict[str, list[str]] = {}
-    for part in parts:
-        for pair in read_pairs(part, np.flatnonzero(np.isin(column(part, "source_hash"), repeated))):
-            versions.setdefault(pair.source, []).append(pair.reference)
+    """Write all rows in order, each with its own references, even if its source occurs again: so others score, too."""
     rows = (
-        (pair.source, pair.target, unique([pair.reference, *versions.get(pair.source, [])]))
+        (pair.source, pair.target, unique([pair.reference, *filter(None, others or [])]))
         for part in parts
-        for pair in read_pairs(part)
+        for pair, others in zip(read_pairs(part), read_table(part.file)["others"].to_pylist(), strict=True)
     )
     write_rows(rows, file)
 
