@@ -33,7 +33,7 @@ def write_checkpoint(file: Path, *overrides: str, seed: int = 3, scale: float = 
         f"model.target_vocab_size={size}",
         "model.embedding_dim=16",
         "model.tie_embeddings=none",
-        "model.encoder.dim=16",
+        *(["model.encoder.dim=16"] if "model=lm" not in overrides else []),
         "model.decoder.dim=16",
         *overrides,
     )

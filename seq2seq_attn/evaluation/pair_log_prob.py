@@ -64,7 +64,7 @@ def score(config: DictConfig, models: Models, precision: Precision) -> dict[str,
         torch.inference_mode(),
         precision.test_step_context(),
     ):
-        pairs = read_given(files)
+        pairs = read_given(files, one_sided=not models.model.reads_source)
         while window := list(islice(pairs, WINDOW)):
             for log_prob, tokens in score_pairs(models, window, batch_tokens):
                 stream.write(f"{log_prob:.6f}\t{tokens}\t{log_prob / tokens:.6f}\n".encode())
@@ -128,8 +128,11 @@ def check_lengths(
             )
 
 
-def read_given(files: list[str]) -> Iterator[GivenPair]:
+def read_given(files: list[str], one_sided: bool = False) -> Iterator[GivenPair]:
     """Yield the pairs of one tab-separated file, or of two line-aligned files; each plain or gz.
+
+    Args:
+        one_sided: the model reads no source, so that a line may be a target alone.
 
     Raises:
         UserError: naming file and line, for a line that is no pair.
@@ -143,6 +146,8 @@ def read_given(files: list[str]) -> Iterator[GivenPair]:
             )
         if len(files) == 1:
             columns = columns[0].split("\t")
+            if len(columns) == 1 and one_sided:
+                columns = ["", *columns]
             if len(columns) not in (2, 3):
                 raise UserError(
                     f"{files[0]}, line {number}: {len(columns)} tab-separated column{'s' * (len(columns) > 1)} "
@@ -165,7 +170,7 @@ def print_sums(file: Path, sums: dict[str, Any]) -> None:
     """Print the sums, their mean over tokens and the perplexity."""
     per_token = sums["log_prob"] / sums["tokens"]
     rows = {
-        "pairs": f"{sums['pairs']:,}",
+        "lines": f"{sums['pairs']:,}",
         "tokens, end tokens included": f"{sums['tokens']:,}",
         "log_prob, nats": f"{sums['log_prob']:,.2f}",
         "log_prob of a token": f"{per_token:.4f}",
@@ -173,5 +178,5 @@ def print_sums(file: Path, sums: dict[str, Any]) -> None:
     }
     console = plain_console()
     console.print(new_table(["result", "value"], rows.items()))
-    console.print("\nlog_prob, tokens, log_prob of a token, a line for each pair:", highlight=False)
+    console.print("\nlog_prob, tokens, log_prob of a token, for each line:", highlight=False)
     console.print(display_path(file), highlight=False, soft_wrap=True)

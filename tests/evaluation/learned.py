@@ -45,9 +45,13 @@ def write(file: Path, pairs: Pairs) -> Path:
 def learn(folder: Path) -> Path:
     """A run that has learned a little; its test set has two references of every source, validation one."""
     pairs = clauses()
-    test = [pair for a, b in pairs[70:90] for pair in ((a, b), (a, f"Oui : {b}"))]
-    splits = {"train": pairs[:60] + pairs[100:], "val": pairs[60:70] + pairs[90:100], "test": test}
+    splits = {"train": pairs[:60] + pairs[100:], "val": pairs[60:70] + pairs[90:100]}
     files = [f"data.{name}={write(folder / f'{name}.tsv', found)}" for name, found in splits.items()]
+    test = [row for a, b in pairs[70:90] for row in ((a, b, f"Oui : {b}"), (a, f"Oui : {b}", b))]
+    columns = [folder / name for name in ("test.en", "test.fr", "other.fr")]
+    for file, texts in zip(columns, zip(*test, strict=True), strict=True):
+        file.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    files.append(f"data.test=[{','.join(map(str, columns))}]")
     options = [
         f"paths.run_dir={folder / 'run'}",
         *SMALL,

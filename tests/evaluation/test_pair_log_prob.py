@@ -37,6 +37,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         "rnn": write_checkpoint(folder / "rnn.ckpt"),
         "other": write_checkpoint(folder / "other.ckpt", seed=5),
+        "lm": write_checkpoint(folder / "lm.ckpt", "model=lm"),
         "transformer": write_checkpoint(
             folder / "transformer.ckpt", "model=transformer", "position=learned", "position.max_length=29"
         ),
@@ -145,9 +146,9 @@ def test_no_more_than_a_window_is_read_ahead(
     read, ahead = 0, []
     given, pairs = scoring.read_given, scoring.score_pairs
 
-    def counted(files: list[str]) -> Iterator[scoring.GivenPair]:
+    def counted(*files: list[str], one_sided: bool) -> Iterator[scoring.GivenPair]:
         nonlocal read
-        for pair in given(files):
+        for pair in given(*files, one_sided=one_sided):
             read += 1
             yield pair
 
@@ -226,3 +227,20 @@ def test_options_that_scoring_does_not_read_are_refused(
     with pytest.raises(UserError, match=rf"does not read {unread.partition('=')[0]}=; leave one of them out$"):
         evaluate(config(str(checkpoints["rnn"]), tmp_path / "run", f"score={pairs}", unread))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_language_model_scores_a_text_a_column_and_one_of_two_files_alike(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    texts = SENTENCES[:9]
+    one, other = write(tmp_path / "texts", texts), write(tmp_path / "others", [f"other {text}" for text in texts])
+    pairs = write(tmp_path / "pairs.tsv", [f"a source\t{text}" for text in texts])
+    found = []
+    for name, given in (("text", str(one)), ("pairs", str(pairs)), ("files", f"[{other},{one}]")):
+        sums = evaluate(config(str(checkpoints["lm"]), tmp_path / name, f"score={given}"))
+        assert sums["pairs"] == len(texts)
+        found.append([row[0] for row in rows(tmp_path / name)])
+    assert found[1] == pytest.approx(found[0], rel=1e-6)  # batches are cut by the lengths of both sides
+    assert found[2] == pytest.approx(found[0], rel=1e-6)
+    with pytest.raises(UserError, match=r"texts, line 1: 1 tab-separated column instead of 2 or 3"):
+        evaluate(config(str(checkpoints["rnn"]), tmp_path / "rnn", f"score={one}"))
