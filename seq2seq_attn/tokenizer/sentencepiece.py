@@ -17,8 +17,10 @@ from seq2seq_attn.paths import given_path
 from seq2seq_attn.text import plain_console
 from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
 from seq2seq_attn.tokenizer.sentencepiece_model import (
+    DEFAULTS,
     MODEL_TYPES,
     SPECIALS,
+    TrainerOptions,
     lack_for_sampling,
     load_model,
     read_model,
@@ -51,6 +53,7 @@ class SentencePieceTokenizer:
             half million. A larger corpus is stored in blocks drawn from all of its files, so these are a sample of it.
         num_sentinels: number of sentinels of a pre-training among the tokens, which no text has.
         min_count: with `word`, how often a word occurs in the training text at least; rarer ones have no token.
+        character_coverage, byte_fallback, user_defined_symbols: as in `TrainerOptions`.
 
     Raises:
         UserError: if an argument is out of range.
@@ -70,14 +73,24 @@ class SentencePieceTokenizer:
         input_sentence_size: Annotated[int, "[1, inf)"] = 200_000,
         num_sentinels: Annotated[int, "[0, 1000]"] = 0,
         min_count: int = 1,
+        character_coverage: Annotated[float, "(0, 1]"] = 1.0,
+        byte_fallback: bool = False,
+        user_defined_symbols: Sequence[str] = (),
     ) -> None:
         check_settings(model_type, vocab_size, sampling_alpha, min_count)
+        self.options = TrainerOptions(
+            split_by_unicode_script,
+            float(character_coverage),
+            byte_fallback,
+            tuple(user_defined_symbols),
+            num_sentinels,
+        )
+        check_symbols(model_type, self.options, sampling_alpha)
         self.model_type, self.vocab_size, self.joint = model_type, vocab_size, joint
         self.target_model_type = model_type  # given models may have two
-        self.sampling_alpha, self.split_by_unicode_script = float(sampling_alpha), split_by_unicode_script
+        self.sampling_alpha = float(sampling_alpha)
         self.cache_dir = None if cache_dir is None else given_path(cache_dir, "tokenizer.cache_dir") / "tokenizer"
-        self.input_sentence_size = input_sentence_size
-        self.num_sentinels, self.min_count = num_sentinels, min_count
+        self.input_sentence_size, self.min_count = input_sentence_size, min_count
         self.files = [] if model is None else [model] if isinstance(model, str) else model
         if len(self.files) > 2 or (isinstance(model, list) and len(model) < 2):
             raise UserError(f"tokenizer.model={model} must be one file, or [SOURCE,TARGET]")
@@ -240,14 +253,15 @@ class SentencePieceTokenizer:
             vocab_size=self.vocab_size,
             language=language,
             cache=file,
-            split_by_unicode_script=self.split_by_unicode_script,
-            num_sentinels=self.num_sentinels,
+            options=self.options,
             min_count=self.min_count,
         )
 
     def _cache_key(self, sentences: list[str]) -> str:
-        settings = [sentencepiece.__version__, self.model_type, self.vocab_size, self.split_by_unicode_script]
-        settings += [self.num_sentinels] if self.num_sentinels else []
+        split, *others, num_sentinels = self.options
+        settings: list[Any] = [sentencepiece.__version__, self.model_type, self.vocab_size, split]
+        settings += [num_sentinels] if num_sentinels else []
+        settings += [others] if self.options[1:-1] != DEFAULTS[1:-1] else []
         settings += [f"min_count={self.min_count}"] if self.min_count > 1 else []
         digest = hashlib.sha256(json.dumps(settings).encode())
         for sentence in sentences:
@@ -261,6 +275,28 @@ class SentencePieceTokenizer:
         if self.sampling_alpha > 0.0:
             self._source_sampler = SegmentationSampler(source, self.model_type, self.sampling_alpha)
             self._target_sampler = SegmentationSampler(target, self.model_type, self.sampling_alpha)
+
+
+def check_symbols(model_type: str, options: TrainerOptions, sampling_alpha: float) -> None:
+    """Raise a UserError for bytes or symbols that a type of model does not have, or that no sampler draws."""
+    option = (
+        "byte_fallback=true" if options.byte_fallback else f"user_defined_symbols={[*options.user_defined_symbols]}"
+    )
+    if not options.byte_fallback and not options.user_defined_symbols:
+        return
+    if model_type not in ("unigram", "bpe"):
+        raise UserError(f"tokenizer.{option} needs tokenizer=unigram or bpe; {model_type} does not have it")
+    if model_type == "bpe" and sampling_alpha > 0.0:
+        raise UserError(
+            f"tokenizer.sampling_alpha={sampling_alpha} drops merges of characters, and not with tokenizer.{option}; "
+            "use tokenizer=unigram or tokenizer.sampling_alpha=0"
+        )
+    if wrong := [
+        symbol for symbol in options.user_defined_symbols if not symbol or " " in symbol or WORD_MARK in symbol
+    ]:
+        raise UserError(f"tokenizer.user_defined_symbols has {wrong[0]!r}; a symbol has no blank, and is not empty")
+    if len(set(options.user_defined_symbols)) < len(options.user_defined_symbols):
+        raise UserError(f"tokenizer.{option} names a symbol twice; name each once")
 
 
 def sample(sentences: Sequence[str], size: int) -> list[str]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import sentencepiece
 
@@ -23,6 +23,32 @@ TOKENS_PER_WORD = 0.4
 NAMES = {"pad_id": "<pad>", "unk_id": "<unk>", "bos_id": "<s>", "eos_id": "</s>"}  # of those that a file lacks
 
 
+class TrainerOptions(NamedTuple):
+    """Options of SentencePiece's trainer, under its names.
+
+    Attributes:
+        split_by_unicode_script: whether pieces may not contain both letters and other characters.
+        character_coverage: share of the text's characters that get a token; the rarest ones get none.
+        byte_fallback: whether a character without a token is written as its bytes, which have 256 tokens.
+        user_defined_symbols: texts that are one token each, wherever they occur.
+        num_sentinels: number of sentinels among the tokens.
+    """
+
+    split_by_unicode_script: bool = True
+    character_coverage: float = 1.0
+    byte_fallback: bool = False
+    user_defined_symbols: tuple[str, ...] = ()
+    num_sentinels: int = 0
+
+    @property
+    def num_reserved(self) -> int:
+        """Tokens that are not learned, beside the special ones."""
+        return self.num_sentinels + len(self.user_defined_symbols) + 256 * self.byte_fallback
+
+
+DEFAULTS = TrainerOptions()
+
+
 def train_model(
     sentences: list[str],
     *,
@@ -30,8 +56,7 @@ def train_model(
     vocab_size: int | Literal["auto"],
     language: str,
     cache: Path | None,
-    split_by_unicode_script: bool = True,
-    num_sentinels: int = 0,
+    options: TrainerOptions = DEFAULTS,
     min_count: int = 1,
 ) -> sentencepiece.SentencePieceProcessor:
     """Return the model of `sentences`, read from the file `cache` if it exists, else trained and written to it.
@@ -39,8 +64,6 @@ def train_model(
     Args:
         vocab_size: "auto": `auto_vocab_size`, or the next number that the text allows.
         language: name of the sentences' language, for error messages.
-        split_by_unicode_script: whether pieces may not contain both letters and other characters.
-        num_sentinels: number of sentinels among the tokens.
         min_count: of a word model: how often each of its words occurs at least.
 
     Raises:
@@ -53,12 +76,12 @@ def train_model(
             pass  # damaged: train again and replace it
     if min_count > 1:  # the trainer takes the most frequent words
         frequent = num_frequent_words(sentences, min_count, language)
-        most = MOST_AUTO[model_type] + num_sentinels if vocab_size == "auto" else vocab_size
-        vocab_size = min(frequent + num_sentinels, most)
+        most = MOST_AUTO[model_type] + options.num_reserved if vocab_size == "auto" else vocab_size
+        vocab_size = min(frequent + options.num_reserved, most)
     if vocab_size == "auto":
-        model = fit_auto(sentences, model_type, split_by_unicode_script, language, num_sentinels)
+        model = fit_auto(sentences, model_type, language, options)
     else:
-        model = fit(sentences, model_type, vocab_size, split_by_unicode_script, language, num_sentinels)
+        model = fit(sentences, model_type, vocab_size, language, options)
     if cache is not None:
         with replacing(cache) as stream:
             stream.write(model)
@@ -126,22 +149,24 @@ def lack_for_sampling(content: bytes) -> str | None:
     return None
 
 
-def fit(
-    sentences: list[str], model_type: str, vocab_size: int, split: bool, language: str, num_sentinels: int = 0
-) -> bytes:
+def fit(sentences: list[str], model_type: str, vocab_size: int, language: str, options: TrainerOptions) -> bytes:
     """Train a model; translate SentencePiece's errors about the size of the vocabulary into advice.
 
     Raises:
         UserError: if the text has too few tokens, or more characters than the vocabulary has tokens.
     """
     check_text(sentences, language)
-    if vocab_size <= len(SPECIALS) + num_sentinels:
+    if vocab_size <= len(SPECIALS) + options.num_reserved:
+        reserved = {
+            "sentinels": options.num_sentinels, "symbols": len(options.user_defined_symbols),
+            "bytes": 256 * options.byte_fallback, "special tokens": len(SPECIALS),
+        }  # fmt: skip
         raise UserError(
-            f"tokenizer.vocab_size={vocab_size} has no place for tokens of {language} beside the {num_sentinels} "
-            f"sentinels and {len(SPECIALS)} special tokens; use a larger one"
+            f"tokenizer.vocab_size={vocab_size} has no place for tokens of {language} beside the "
+            f"{' and '.join(f'{number} {name}' for name, number in reserved.items() if number)}; use a larger one"
         )
     try:
-        return run_trainer(sentences, model_type, vocab_size, split, num_sentinels)
+        return run_trainer(sentences, model_type, vocab_size, options)
     except RuntimeError as error:
         needed = fewest_pieces(error)
         if needed:
@@ -149,26 +174,26 @@ def fit(
                 f"tokenizer.vocab_size={vocab_size} is less than the {needed} characters and special "
                 f"tokens of {language} in this corpus; use tokenizer.vocab_size={needed} or more"
             ) from error
-        most = most_pieces(sentences, model_type, split, error, num_sentinels)
+        most = most_pieces(sentences, model_type, error, options)
         raise UserError(
             f"tokenizer.vocab_size={vocab_size} is more than this corpus supports; at most {most} "
             f"{model_type} tokens for {language}; use tokenizer.vocab_size={most}"
         ) from error
 
 
-def fit_auto(sentences: list[str], model_type: str, split: bool, language: str, num_sentinels: int = 0) -> bytes:
+def fit_auto(sentences: list[str], model_type: str, language: str, options: TrainerOptions) -> bytes:
     """Train a model of `auto_vocab_size`, or of the next size that the text allows.
 
     Raises:
         UserError: if there is no text.
     """
     check_text(sentences, language)
-    vocab_size = auto_vocab_size(sentences, model_type) + num_sentinels
+    vocab_size = auto_vocab_size(sentences, model_type) + options.num_reserved
     try:
-        return run_trainer(sentences, model_type, vocab_size, split, num_sentinels)
+        return run_trainer(sentences, model_type, vocab_size, options)
     except RuntimeError as error:
-        allowed = fewest_pieces(error) or most_pieces(sentences, model_type, split, error, num_sentinels)
-        return run_trainer(sentences, model_type, allowed, split, num_sentinels)
+        allowed = fewest_pieces(error) or most_pieces(sentences, model_type, error, options)
+        return run_trainer(sentences, model_type, allowed, options)
 
 
 def auto_vocab_size(sentences: list[str], model_type: str) -> int:
@@ -212,21 +237,21 @@ def fewest_pieces(error: RuntimeError) -> int | None:
     return int(needed[1]) if needed else None
 
 
-def most_pieces(sentences: list[str], model_type: str, split: bool, error: RuntimeError, num_sentinels: int = 0) -> int:
+def most_pieces(sentences: list[str], model_type: str, error: RuntimeError, options: TrainerOptions) -> int:
     """Return the size that SentencePiece proposes, tested by training, since it may propose a smaller one again."""
     while True:
         proposed = re.search(r"set it to a value <= (\d+)", str(error))
         if proposed is None:
             raise error
         try:
-            run_trainer(sentences, model_type, int(proposed[1]), split, num_sentinels)
+            run_trainer(sentences, model_type, int(proposed[1]), options)
         except RuntimeError as next_error:
             error = next_error
         else:
             return int(proposed[1])
 
 
-def run_trainer(sentences: list[str], model_type: str, vocab_size: int, split: bool, num_sentinels: int = 0) -> bytes:
+def run_trainer(sentences: list[str], model_type: str, vocab_size: int, options: TrainerOptions) -> bytes:
     """Train and return the model's bytes, which are the same for the same arguments on any machine."""
     writer = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -234,15 +259,16 @@ def run_trainer(sentences: list[str], model_type: str, vocab_size: int, split: b
         model_writer=writer,
         model_type=model_type,
         vocab_size=vocab_size,
-        character_coverage=1.0,
-        byte_fallback=False,
+        character_coverage=options.character_coverage,
+        byte_fallback=options.byte_fallback,
+        user_defined_symbols=list(options.user_defined_symbols),
         normalization_rule_name="identity",
-        split_by_unicode_script=split,
+        split_by_unicode_script=options.split_by_unicode_script,
         hard_vocab_limit=model_type in ("unigram", "bpe"),
         max_sentence_length=1_000_000,  # bytes; cleaning has dropped longer sentences
         num_threads=2,  # fixed, because the order of summation, and so the model, depends on it
         minloglevel=9,
-        control_symbols=list(islice(sentinels(), num_sentinels)),
+        control_symbols=list(islice(sentinels(), options.num_sentinels)),
         **SPECIALS,  # type: ignore[arg-type]
     )
     return writer.getvalue()

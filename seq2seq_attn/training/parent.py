@@ -62,7 +62,10 @@ FRESH = {  # options of the model that a new run does not take over
     "target_embedding_file": None,
 }
 SETTINGS = ("model_type", "vocab_size", "joint")  # of a tokenizer, which its checkpoint determines
-OF_TRAINING = ("split_by_unicode_script", "input_sentence_size", "min_count")  # of a tokenizer, for a new one
+OF_TRAINING = (  # of a tokenizer, for a new one
+    "split_by_unicode_script", "character_coverage", "byte_fallback", "user_defined_symbols", "input_sentence_size",
+    "min_count",
+)  # fmt: skip
 ROWS = {  # tensors with a row for each token, and the side of its vocabulary
     "embed_source.weight": "source",
     "embed_target.weight": "target",

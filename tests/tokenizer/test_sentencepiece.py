@@ -367,13 +367,16 @@ def test_rare_words_without_words_or_without_frequent_ones_are_refused() -> None
         SentencePieceTokenizer("word", "auto", True, 0.0, None, min_count=9).train(["a b"], ["a"])
 
 
-def test_a_cached_model_is_of_one_number_of_sentinels_and_one_least_count() -> None:
-    def key(**options: int) -> str:
+def test_a_cached_model_is_of_one_set_of_options() -> None:
+    def key(**options: Any) -> str:
         chosen = {"sampling_alpha": 0.0, "cache_dir": None, "joint": True} | options
-        return SentencePieceTokenizer("word", 100, **chosen)._cache_key(["a b"])
+        return SentencePieceTokenizer(*chosen.pop("kind", ("word", 100)), **chosen)._cache_key(["a b"])
 
     keys = [key(), key(min_count=32), key(num_sentinels=32), key(min_count=32, num_sentinels=32)]
     assert len(set(keys)) == 4
+    bpe = {"kind": ("bpe", 100)}
+    others = [{}, {"character_coverage": 0.5}, {"byte_fallback": True}, {"user_defined_symbols": ["a"]}]
+    assert len({key(**bpe, **other) for other in others}) == 4
 
 
 @pytest.mark.parametrize("vocab_size", ["auto", 60])
@@ -423,3 +426,78 @@ def test_two_given_models_keep_their_two_types(tmp_path):
         assert marked_words(one, one.target_tokens(ids)) == ["▁the", "▁<unk>", "▁cat"]
         (ids,) = one.encode_source(["the 北 cat"])
         assert "▁<unk>" not in marked_source_words(one, one.source_tokens(ids))
+
+
+TEXTS = [f"<tag> un café {word} 10 €" for word in ("noir", "crème", "au lait", "chaud", "froid", "serré") * 9]
+
+
+def trained(model_type: str = "unigram", sampling_alpha: float = 0.0, **options: Any) -> SentencePieceTokenizer:
+    found = SentencePieceTokenizer(model_type, "auto", True, sampling_alpha, None, **options)
+    found.train(TEXTS, [*TEXTS, "rare ß"])
+    return found
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_a_character_without_a_token_is_written_as_its_bytes(model_type: str) -> None:
+    plain, with_bytes = trained(model_type), trained(model_type, byte_fallback=True)
+    text = "un thé 茶 !"
+    assert plain.unk_id in plain.encode_target([text])[0]
+    (ids,) = with_bytes.encode_target([text])
+    assert with_bytes.unk_id not in ids
+    assert with_bytes.decode_target([ids]) == [text]
+    assert "<0xE8>" in with_bytes.target_tokens(ids)
+    assert with_bytes.target_vocab_size == plain.target_vocab_size + 256
+    again = SentencePieceTokenizer.from_state(with_bytes.get_state())
+    assert again.encode_target([text]) == [ids]
+
+
+def test_the_rarest_characters_get_no_token_if_few_are_to_be_covered() -> None:
+    assert trained().unk_id not in trained().encode_target(["ß"])[0]
+    few = trained(character_coverage=0.999)
+    assert few.unk_id in few.encode_target(["ß"])[0]
+    assert few.decode_target(few.encode_target(TEXTS[:6])) == TEXTS[:6]
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_a_symbol_of_the_users_is_one_token_anywhere(model_type: str) -> None:
+    found = trained(model_type, user_defined_symbols=["<tag>", "café"])
+    tokens = found.target_tokens(found.encode_target(["du<tag>thécafé noir"])[0])
+    assert [token for token in tokens if token in ("<tag>", "café")] == ["<tag>", "café"]
+    assert found.decode_target(found.encode_target(TEXTS[:6])) == TEXTS[:6]
+
+
+def test_segmentations_of_bytes_and_symbols_are_sampled_with_unigram_alone() -> None:
+    found = trained(sampling_alpha=0.1, byte_fallback=True, user_defined_symbols=["<tag>"])
+    texts = [*TEXTS[:6], "<tag> un 茶 noir"]
+    drawn = [found.encode_target(texts, sample=True, seed=seed) for seed in range(9)]
+    assert all(found.decode_target(ids) == texts for ids in drawn)
+    assert len({str(ids) for ids in drawn}) > 1
+    for options in ({"byte_fallback": True}, {"user_defined_symbols": ["<tag>"]}):
+        with pytest.raises(UserError, match=r"sampling_alpha=0.1 drops merges of characters, and not with tokenizer\."):
+            trained("bpe", 0.1, **options)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "options", "sentence"),
+    [
+        ("char", {"byte_fallback": True}, "tokenizer.byte_fallback=true needs tokenizer=unigram or bpe; char"),
+        (
+            "word",
+            {"user_defined_symbols": ["a"]},
+            "tokenizer.user_defined_symbols=['a'] needs tokenizer=unigram or bpe",
+        ),
+        ("bpe", {"user_defined_symbols": ["a b"]}, "tokenizer.user_defined_symbols has 'a b'; a symbol has no blank"),
+        ("bpe", {"user_defined_symbols": ["a", ""]}, "tokenizer.user_defined_symbols has ''; a symbol has no blank"),
+        ("bpe", {"user_defined_symbols": ["a", "a"]}, "tokenizer.user_defined_symbols=['a', 'a'] names a symbol twice"),
+    ],
+)
+def test_bytes_and_symbols_that_cannot_be_are_refused(model_type: str, options: Any, sentence: str) -> None:
+    with pytest.raises(UserError) as refused:
+        trained(model_type, **options)
+    assert str(refused.value).startswith(sentence)
+
+
+def test_a_vocabulary_without_room_for_bytes_says_what_takes_it() -> None:
+    tokenizer = SentencePieceTokenizer("bpe", 200, True, 0.0, None, byte_fallback=True, user_defined_symbols=["<tag>"])
+    with pytest.raises(UserError, match=r"beside the 1 symbols and 256 bytes and 4 special tokens; use a larger one"):
+        tokenizer.train(TEXTS, TEXTS)
