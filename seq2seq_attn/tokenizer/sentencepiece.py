@@ -75,14 +75,14 @@ class SentencePieceTokenizer:
         min_count: int = 1,
         character_coverage: Annotated[float, "(0, 1]"] = 1.0,
         byte_fallback: bool = False,
-        user_defined_symbols: Sequence[str] = (),
+        user_defined_symbols: list[str] | None = None,
     ) -> None:
         check_settings(model_type, vocab_size, sampling_alpha, min_count)
         self.options = TrainerOptions(
             split_by_unicode_script,
             float(character_coverage),
             byte_fallback,
-            tuple(user_defined_symbols),
+            tuple(user_defined_symbols or ()),
             num_sentinels,
         )
         check_symbols(model_type, self.options, sampling_alpha)
