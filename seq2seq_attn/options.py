@@ -45,7 +45,7 @@ TRANSLATE: dict[str, Any] = COMMON | {
     "alignments": str | None, "alignment_layer": int | None, "alignment_head": int | None,
     "alignment_threshold": float | None, "alignment_shift": bool | None, "alignment_sink": bool, "placeholders": bool,
     "maps": str | None, "max_source_tokens": int, "batch_sentences": int, "read_ahead": int, "num_processes": int,
-    "search": Built | None,
+    "precision": str | int | None, "compute_type": str | None, "search": Built | None,
 }  # fmt: skip
 ALIGN: dict[str, Any] = COMMON | {
     "ckpt_path": str | None, "reverse": str | None, "links": str | list[str] | None, "trust": str | list[str],
@@ -70,6 +70,7 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
         betas""",
     "[0, 1]": """soft_probability alignment_threshold aer.threshold sampling_alpha scheduler.factor
         scheduler.final_share scheduled_sampling.share""",
+    "[0, 10]": "length_penalty.power",
     "(0, 1]": "top_p scheduler.decay_share",
     "[0, inf)": """lr eps weight_decay gradient_clip_val r_drop_alpha log_prob_weight entropy_weight alpha diversity
         coverage_penalty max_relative_length min_relative_length limit_train_batches limit_val_batches
@@ -77,17 +78,16 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "(0, inf)": """base temperature length_ratio qk_scale every_minutes search.patience beta val_check_interval""",
     "[1, inf)": "max_ratio",
     "[1, 1000]": """num_threads num_processes num_layers num_heads num_kv_heads num_nodes beam_size num_best
-        num_groups num_samples char_order max_ngram_order source_vocab_size target_vocab_size source_column
-        target_column optimizer.d""",
+        num_groups num_samples char_order max_ngram_order source_column target_column optimizer.d""",
     "[0, 1000]": "gpus no_repeat_ngram word_order alignment_layer alignment_head aer.layer aer.head refresh_rate",
     "[-1, 1000]": "devices save_top_k",
     "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",
     "[0, 1000000]": """data.val_sentences data.test_sentences min_length max_extra_length top_k bootstrap num_sentences
         min_tokens max_tokens warm_up_steps operators""",
     "[1, 1000000]": """batch_tokens batch_sentences batch_size read_ahead max_source_tokens val_sentences
-        test_sentences vocab_size max_length max_distance num_features k min_words max_words max_characters
-        num_pairs min_count skip_nonfinite.limit accumulate_grad_batches check_val_every_n_epoch steps
-        attention_entropy.num_sentences""",
+        test_sentences vocab_size source_vocab_size target_vocab_size max_length max_distance num_features k
+        min_words max_words max_characters num_pairs min_count skip_nonfinite.limit accumulate_grad_batches
+        check_val_every_n_epoch steps attention_entropy.num_sentences""",
     "[0, 1000000000]": """scheduled_sampling.steps warmup_steps total_iters patience fast_dev_run
         reload_dataloaders_every_n_epochs min_epochs min_steps""",
     "[1, 1000000000]": "every_steps log_every_n_steps",

@@ -58,7 +58,8 @@ SYNONYMS = {  # names that other toolkits have for an option, by its last word
     "keep_best_ckpts keep_checkpoint keep_last_epochs save_total_limit": "callback.history.save_top_k=...",
     "max_len max_length maxlen max_seq_length max_new_tokens": "search.limits.max_length=... of outputs, or "
     "data.cleaning.max_words=... of sentences",
-    "lenpen beam_alpha alpha length_penalty": "search=beam search.length_penalty.alpha=...",
+    "beam_alpha alpha": "search=beam search.length_penalty.alpha=...",
+    "lenpen length_penalty": "search=beam_mean search.length_penalty.power=...",
     "no_repeat_ngram_size no_repeat_ngram": "search=beam search.no_repeat_ngram=...",
     "num_return_sequences n_best": "search=beam search.num_best=...",
     "top_k sampling_topk": "search=sampling search.top_k=...",

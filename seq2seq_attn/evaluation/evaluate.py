@@ -26,6 +26,7 @@ from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, record_report
 from seq2seq_attn.files import sha256
 from seq2seq_attn.inference.models import Models, load_models
+from seq2seq_attn.inference.precision import precision_plugin
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -58,6 +59,8 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     paths = [config.ckpt_path] if isinstance(config.ckpt_path, str) else list(config.ckpt_path)
     trust = config.get("trust") or ()
     models = load_models(paths, config.device, trust if isinstance(trust, str) else list(trust))
+    if config.precision is not None:
+        precision_plugin(config.precision, models.device)  # which refuses what it cannot be
     if config.get("score") is not None:
         check_unread(config)
         given = {"trainer.precision": config.precision, "batch_tokens": config.batch_tokens}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, final
@@ -28,6 +28,9 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 FORMAT = 1
 SETTINGS = "seq2seq_attn.json"  # beside CTranslate2's own files: cleaning, tokenizer and search
+COMPUTE_TYPES = (  # auto: the fastest that the device supports
+    "auto", "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16",
+)  # fmt: skip
 LEAST_POWER = 1e-9  # length^power is 1 in float32; with a power of 0 CTranslate2 would stop early
 LONG_PATIENCE = 2.0  # for patience=null; of 1,000 sentences of Multi30k all translations were those of our search
 
@@ -56,7 +59,7 @@ class MappedSearch(NamedTuple):
     """
 
     options: dict[str, Any]
-    power: float
+    power: int | float
     length_penalty: LengthPenalty | None
     num_best: int
     limits: Limits
@@ -64,28 +67,37 @@ class MappedSearch(NamedTuple):
 
 @final
 class CTranslate2Engine(Engine):
-    """An exported model; translations are those of our own search but for near-ties.
+    """An exported model; in float32, translations are those of our own search but for near-ties.
 
     A translation that is cut at its longest length has no end token in its score.
 
     Args:
         paths: one folder that `seq2seq-attn export ctranslate2` wrote.
         num_threads: of the CPU; None: CTranslate2's own choice.
+        compute_type: what the weights are converted to as they are loaded, one of `COMPUTE_TYPES`; None: float32.
         trust: packages of the user's own whose classes are admitted.
 
     Raises:
-        UserError: without CTranslate2, for another folder or several; at a call for a search that CTranslate2 lacks,
-            prefixes or attention.
+        UserError: without CTranslate2, for another folder or several, for a type that the device lacks; at a call for
+            a search that CTranslate2 lacks, prefixes or attention.
     """
 
     max_length: int
 
     def __init__(
-        self, paths: Sequence[str], *, device: torch.device, num_threads: int | None, trust: Trust = ()
+        self,
+        paths: Sequence[str],
+        *,
+        device: torch.device,
+        num_threads: int | None,
+        compute_type: str | None = None,
+        trust: Trust = (),
     ) -> None:
         if len(paths) != 1:
             raise UserError("engine=ctranslate2 knows no ensembles; give one ckpt_path, or leave out engine")
         folder, ctranslate2 = given_path(paths[0], "ckpt_path"), import_ctranslate2()
+        if compute_type is not None:
+            check_compute_type(compute_type, ctranslate2.get_supported_compute_types(device.type, device.index or 0))
         self.tokenizer, self.config, self.max_length = read_exported(folder, trust)
         banned = self.tokenizer.target_tokens(list(TargetVocabulary.of(self.tokenizer).banned_ids))
         self._suppressed = [[token] for token in banned]
@@ -96,7 +108,7 @@ class CTranslate2Engine(Engine):
                 str(folder),
                 device=device.type,
                 device_index=device.index or 0,
-                compute_type="float32",
+                compute_type=compute_type or "float32",
                 intra_threads=num_threads or 0,
             )
         except RuntimeError as error:
@@ -164,6 +176,16 @@ def import_ctranslate2() -> ModuleType:
     return ctranslate2
 
 
+def check_compute_type(compute_type: str, supported: Collection[str]) -> None:
+    """Refuse a type that a device does not support, or that does not exist."""
+    known = [name for name in COMPUTE_TYPES if name == "auto" or name in supported]
+    if compute_type not in known:
+        raise UserError(
+            f"compute_type={compute_type} is not supported by CTranslate2 on this device; choose from: "
+            f"{', '.join(known)}"
+        )
+
+
 def read_exported(folder: Path, trust: Trust = ()) -> Exported:
     """Return the tokenizer and the settings of a folder.
 
@@ -228,12 +250,12 @@ def map_search(search: Search) -> MappedSearch:
     return MappedSearch(beam, power, penalty, search.num_best, search.limits)
 
 
-def length_power(penalty: LengthPenalty) -> float:
+def length_power(penalty: LengthPenalty) -> int | float:
     """Return the power of the length that ranks most like `penalty`: CTranslate2 returns only its own best."""
     if isinstance(penalty, WuPenalty):
         return penalty.alpha
     if isinstance(penalty, MeanPenalty):
-        return 1.0
+        return penalty.power
     raise UserError(f"engine=ctranslate2 has no {type(penalty).__name__}; use search/length_penalty=wu, mean or none")
 
 

@@ -11,8 +11,9 @@ import torch
 from seq2seq_attn.alignment.forced_attention import SlotMap, attention_along
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.inference.precision import precision_plugin
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.model.ensemble import Ensemble
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -57,9 +58,21 @@ class Engine(ABC):
 
 @final
 class TorchEngine(Engine):
-    """A model or an ensemble in evaluation mode, already on `device`."""
+    """A model or an ensemble in evaluation mode, already on `device`.
 
-    def __init__(self, model: DecodingModel, tokenizer: SentencePieceTokenizer, device: torch.device) -> None:
+    Args:
+        precision: of Lightning's Trainer; a `-true` one converts the weights of the model. None: float32.
+    """
+
+    def __init__(
+        self,
+        model: EncoderDecoder | Ensemble,
+        tokenizer: SentencePieceTokenizer,
+        device: torch.device,
+        precision: str | int | None = None,
+    ) -> None:
+        self._precision = precision_plugin(precision, device)
+        self._precision.convert_module(model)
         self.model, self.tokenizer, self.device = model, tokenizer, device
         self.max_length, self.reads_source = model.max_length, model.reads_source
 
@@ -70,7 +83,8 @@ class TorchEngine(Engine):
         source, _, mask = collate_sources(sources, pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
         width = source.shape[1] if self.reads_source else 0
         source, mask = source[:, :width].to(self.device), mask[:, :width].to(self.device)
-        return search(self.model, source, mask, TargetVocabulary.of(tokenizer), prefixes=prefixes)
+        with self._precision.test_step_context():
+            return search(self.model, source, mask, TargetVocabulary.of(tokenizer), prefixes=prefixes)
 
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         """Return the maps of one teacher-forced pass.
@@ -82,4 +96,5 @@ class TorchEngine(Engine):
             raise UserError(
                 "maps, alignments and placeholders are of one model, not of an ensemble; give one ckpt_path"
             )
-        return attention_along(self.model, self.tokenizer, source, target)
+        with self._precision.test_step_context():
+            return attention_along(self.model, self.tokenizer, source, target)

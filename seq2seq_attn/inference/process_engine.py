@@ -29,13 +29,21 @@ class ProcessEngine(Engine):
     Args:
         engine: the model in this process, which translates single batches and gives the attention.
         paths, trust: as of `load_models`.
+        precision: as of `TorchEngine`.
     """
 
-    def __init__(self, engine: TorchEngine, paths: Sequence[str], trust: Trust, num_processes: int) -> None:
+    def __init__(
+        self,
+        engine: TorchEngine,
+        paths: Sequence[str],
+        trust: Trust,
+        num_processes: int,
+        precision: str | int | None = None,
+    ) -> None:
         self.engine, self.num_processes = engine, num_processes
         self.max_length, self.reads_source = engine.max_length, engine.reads_source
         num_threads = max(1, torch.get_num_threads() // num_processes)
-        self._start = partial(load_engine, list(paths), trust, num_threads)
+        self._start = partial(load_engine, list(paths), trust, num_threads, precision)
         self._workers: Workers | None = None
 
     def __call__(
@@ -62,12 +70,12 @@ class ProcessEngine(Engine):
         return self.engine.attention(source, target)
 
 
-def load_engine(paths: list[str], trust: Trust, num_threads: int) -> None:
+def load_engine(paths: list[str], trust: Trust, num_threads: int, precision: str | int | None) -> None:
     """Load the model in a worker process."""
     torch.set_num_threads(num_threads)
     keep_freed_memory()
     models = load_models(paths, "cpu", trust)
-    OWN[:] = [TorchEngine(models.model, models.tokenizer, models.device)]
+    OWN[:] = [TorchEngine(models.model, models.tokenizer, models.device, precision)]
 
 
 def translate_batch(batch: Batch, search: Search) -> list[list[Hypothesis]]:

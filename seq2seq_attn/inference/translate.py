@@ -30,6 +30,7 @@ from seq2seq_attn.text import printable
 
 FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
 WRITTEN = ("output", "nbest", "alignments", "maps")
+LOADED = ("device", "engine", "num_threads", "num_processes", "precision", "compute_type", "trust")
 LIMITS = ("batch_sentences", "batch_tokens", "max_source_tokens")
 LINE_TOKENS = 16  # of a short line: how many lines may share a batch whose size is given in tokens
 PROMPT = "> "
@@ -46,9 +47,7 @@ def translate(config: DictConfig) -> None:
     check_files(paths, options)
     if options["num_threads"]:
         torch.set_num_threads(options["num_threads"])
-    translator = Translator.load(
-        paths, **{name: options[name] for name in ("device", "engine", "num_threads", "num_processes", "trust")}
-    )
+    translator = Translator.load(paths, **{name: options[name] for name in LOADED})
     search = choose_search(options.get("search"), translator.config["search"])
     two_sided = [name for name in ("prefixes", "alignments", "placeholders") if options[name]]
     if two_sided and not translator.engine.reads_source:

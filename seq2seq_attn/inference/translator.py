@@ -93,6 +93,8 @@ class Translator:
         engine: str = "torch",
         num_threads: int | None = None,
         num_processes: int = 1,
+        precision: str | int | None = None,
+        compute_type: str | None = None,
         trust: Trust = (),
     ) -> Translator:
         """Load checkpoints, without running code from them.
@@ -103,6 +105,8 @@ class Translator:
             engine: torch, or ctranslate2.
             num_threads: of ctranslate2; those of torch are `torch.set_num_threads`.
             num_processes: processes on a CPU that share the batches of a call and the threads of torch.
+            precision: of engine torch, as Lightning's Trainer names it, such as "bf16-mixed"; None: float32.
+            compute_type: of engine ctranslate2, such as "int8"; None: float32.
             trust: packages of your own whose classes the checkpoints may name, such as `["own_attention"]`.
         """
         paths = [str(path)] if isinstance(path, str | Path) else [str(one) for one in path]
@@ -111,13 +115,23 @@ class Translator:
                 f"num_processes={num_processes} is for engine=torch on a CPU; leave it out, or give device=cpu"
             )
         if engine == "ctranslate2":
-            served = CTranslate2Engine(paths, device=choose_device(device), num_threads=num_threads, trust=trust)
+            if precision is not None:
+                raise UserError(
+                    f"precision={precision} is for engine=torch; give compute_type= instead, or leave it out"
+                )
+            served = CTranslate2Engine(
+                paths, device=choose_device(device), num_threads=num_threads, compute_type=compute_type, trust=trust
+            )
             return cls(served, served.tokenizer, served.config)
         if engine != "torch":
             raise UserError(f"engine={engine} does not exist; choose from: torch, ctranslate2")
+        if compute_type is not None:
+            raise UserError(
+                f"compute_type={compute_type} is for engine=ctranslate2; give precision= instead, or leave it out"
+            )
         models = load_models(paths, device, trust)
-        ours = TorchEngine(models.model.to(models.device), models.tokenizer, models.device)
-        several = ours if num_processes == 1 else ProcessEngine(ours, paths, trust, num_processes)
+        ours = TorchEngine(models.model.to(models.device), models.tokenizer, models.device, precision)
+        several = ours if num_processes == 1 else ProcessEngine(ours, paths, trust, num_processes, precision)
         return cls(several, models.tokenizer, models.config)
 
     @property

@@ -123,7 +123,8 @@ def test_names_of_other_toolkits_are_answered_with_ours() -> None:
         ("share_all_embeddings", "model.tie_embeddings=all, target or none"),
         ("metric_for_best_model", "monitor=val/..."),
         ("keep_best_ckpts", "callback.history.save_top_k=..."),
-        ("lenpen", "search=beam search.length_penalty.alpha=..."),
+        ("beam_alpha", "search=beam search.length_penalty.alpha=..."),
+        ("lenpen", "search=beam_mean search.length_penalty.power=..."),
         ("sampling_topp", "search=sampling search.top_p=..."),
     ):
         assert closest_option(key, names) == f"did you mean {meant}? "
@@ -158,6 +159,7 @@ def test_every_synonym_names_options_and_choices_that_exist() -> None:
     overrides = ["search=beam", "scheduler=inverse_sqrt", "data=parallel", "logger=[wandb,tensorboard]"]
     names = option_names(compose_far(CONF, "train", overrides))
     names |= option_names(compose_far(CONF, "train", ["search=sampling", "optimizer=adamw"]))
+    names |= option_names(compose_far(CONF, "train", ["search=beam_mean"]))
     found = {override for meant in MEANT.values() for override in re.findall(r"(\S+?)=", meant)}
     assert len(found) > 15
     assert found <= names.keys() | {"data", "logger", "model", "optimizer", "search", "scheduler"}

@@ -244,3 +244,8 @@ def test_a_language_model_scores_a_text_a_column_and_one_of_two_files_alike(
     assert found[2] == pytest.approx(found[0], rel=1e-6)
     with pytest.raises(UserError, match=r"texts, line 1: 1 tab-separated column instead of 2 or 3"):
         evaluate(config(str(checkpoints["rnn"]), tmp_path / "rnn", f"score={one}"))
+
+
+def test_a_precision_that_does_not_exist_is_refused(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^precision=bf17 does not exist; choose from: 32-true, bf16-mixed, "):
+        evaluate(config(str(checkpoints["rnn"]), tmp_path, "score=pairs.tsv", "precision=bf17"))

@@ -15,7 +15,15 @@ from seq2seq_attn.checkpoint.load import Loaded
 from seq2seq_attn.checkpoint.published import MODEL_FILES
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import export_ctranslate2
-from seq2seq_attn.inference.ctranslate2_engine import FORMAT, SETTINGS, CTranslate2Engine, map_search, read_exported
+from seq2seq_attn.inference.ctranslate2_engine import (
+    COMPUTE_TYPES,
+    FORMAT,
+    SETTINGS,
+    CTranslate2Engine,
+    check_compute_type,
+    map_search,
+    read_exported,
+)
 
 CPU = torch.device("cpu")
 BEAM = ("search=beam", "search.beam_size=5", "search.patience=1.0", "search.limits.max_length=20")
@@ -38,8 +46,8 @@ def folder(ctranslate2: ModuleType, loaded: Loaded, tmp_path_factory: pytest.Tem
     return str(folder)
 
 
-def engine_of(folder: str) -> CTranslate2Engine:
-    return CTranslate2Engine([folder], device=CPU, num_threads=1)
+def engine_of(folder: str, compute_type: str | None = None) -> CTranslate2Engine:
+    return CTranslate2Engine([folder], device=CPU, num_threads=1, compute_type=compute_type)
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +62,9 @@ def engine(folder: str) -> CTranslate2Engine:
         ("search.length_penalty.alpha=0.0",),
         ("search.length_penalty.alpha=1.5",),
         ("search/length_penalty=mean", "search.num_best=2"),
+        ("search/length_penalty=mean", "search.length_penalty.power=0.6"),
+        ("search/length_penalty=mean", "search.length_penalty.power=2.0", "search.num_best=2"),
+        ("search/length_penalty=mean", "search.length_penalty.power=0", "search.patience=null"),
         ("search.length_penalty.alpha=0.0", "search.patience=null"),
         ("search.patience=2.0", "search.num_best=5"),
         ("search.patience=null",),
@@ -75,6 +86,40 @@ def test_a_beam_finds_what_ours_finds(engine: CTranslate2Engine, loaded: Loaded,
             assert one.score == pytest.approx(scores.get(tuple(one.token_ids), one.score), abs=1e-3)
         others += [one.token_ids for one in hypotheses] != [own.token_ids for own in ours]
     assert others <= 1
+
+
+def test_the_power_of_the_length_is_asked_of_ctranslate2() -> None:
+    mapped = map_search(search_of(*BEAM, "search/length_penalty=mean", "search.length_penalty.power=0.6"))
+    assert mapped.options["length_penalty"] == mapped.power == 0.6
+
+
+def test_the_type_it_computes_in_is_that_of_the_option(
+    ctranslate2: ModuleType, folder: str, engine: CTranslate2Engine, loaded: Loaded
+) -> None:
+    supported = ctranslate2.get_supported_compute_types("cpu") & set(COMPUTE_TYPES)
+    assert {"float32", "int8"} <= supported
+    search = search_of("search=greedy", "search.limits.max_length=20")
+    sources = loaded.tokenizer.encode_source(sentences())
+    assert engine._translator.compute_type == "float32"
+    wide = [one for one, *_ in engine(sources, search)]
+    for compute_type in supported:
+        narrow = engine_of(folder, compute_type)
+        assert narrow._translator.compute_type.startswith(compute_type)
+        found = [one for one, *_ in narrow(sources, search)]
+        assert (found == wide) == (compute_type == "float32")
+        for one, other in zip(found, wide, strict=True):
+            assert one.token_ids == other.token_ids
+            assert one.log_prob == pytest.approx(other.log_prob, rel=0.3)
+    assert engine_of(folder, "auto")._translator.compute_type in supported
+
+
+def test_a_type_that_the_device_lacks_is_refused(ctranslate2: ModuleType, folder: str) -> None:
+    said = r"^compute_type=int4 is not supported by CTranslate2 on this device; choose from: auto, float32, .*\bint8\b"
+    with pytest.raises(UserError, match=said):
+        engine_of(folder, "int4")
+    with pytest.raises(UserError, match=r"^compute_type=float16 is not .* choose from: auto, float32, int8$"):
+        check_compute_type("float16", {"int8", "int16", "float32"})
+    check_compute_type("auto", set())
 
 
 def test_each_sentence_has_its_own_limit(engine: CTranslate2Engine, loaded: Loaded) -> None:

@@ -80,6 +80,16 @@ def test_translations_are_those_of_one_process(file: Path, in_process: list[InPr
     assert in_process[0].threads == [2]  # type: ignore[attr-defined]
 
 
+def test_processes_compute_in_the_precision_of_one(file: Path, in_process: list[InProcess]) -> None:
+    options: dict[str, Any] = {"search": SEARCHES[0] | {"limits": LIMITS}, "batch_sentences": 3}
+    several = Translator.load(file, device="cpu", num_processes=3, precision="bf16-true")
+    found = several.translate(SENTENCES[:8], **options)
+    assert len(in_process) == 1
+    (engine,) = process_engine.OWN
+    assert engine.model.output.weight.dtype == torch.bfloat16
+    assert found == Translator.load(file, device="cpu", precision="bf16-true").translate(SENTENCES[:8], **options)
+
+
 def test_a_single_batch_starts_no_process(file: Path, in_process: list[InProcess]) -> None:
     several = Translator.load(file, device="cpu", num_processes=2)
     assert several.translate(SENTENCES[:4], maps=True)[0].maps

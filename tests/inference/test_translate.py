@@ -324,6 +324,13 @@ def test_prefixes_go_with_their_lines_across_windows(file: Path, tmp_path: Path)
         (["output={folder}/nowhere/out"], r"^output=.+/nowhere/out cannot be written \(No such file or directory\)$"),
         (["maps={folder}/in.txt"], r"^input and maps are one file"),
         (["ckpt_path=[]"], r"^ckpt_path=\[\] names no checkpoint; give a run folder or a .ckpt file, or several$"),
+        (["precision=17-mixed"], r"^precision=17-mixed does not exist; choose from: 32-true, bf16-mixed, "),
+        (["precision=16-mixed"], r"^precision=16-mixed needs a GPU; on a CPU use precision=bf16-mixed, "),
+        (["compute_type=int8"], r"^compute_type=int8 is for engine=ctranslate2; give precision= instead, or leave it"),
+        (
+            ["engine=ctranslate2", "precision=bf16-true"],
+            r"^precision=bf16-true is for engine=torch; give compute_type=",
+        ),
         (["search=sampling", "search.num_samples=0"], r"^search.num_samples=0 must be int in "),
     ],
 )

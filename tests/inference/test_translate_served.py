@@ -22,11 +22,13 @@ class Echo:
     """CTranslate2's translator that returns the first tokens of each source, and notes what it is asked."""
 
     made = 0
+    compute_type: str
     asked: list[tuple[int, int]]
 
     def __init__(self, folder: str, **options: Any) -> None:
         assert folder == "exported"
         assert options["intra_threads"] == 3
+        Echo.compute_type = options["compute_type"]
         Echo.made += 1
 
     def translate_batch(self, sources: list[list[str]], *, beam_size: int, **options: Any) -> list[Any]:
@@ -38,7 +40,8 @@ class Echo:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Translator:
     config = load(str(write_checkpoint(tmp_path / "a.ckpt"))).config
-    monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", lambda: SimpleNamespace(Translator=Echo))
+    module = SimpleNamespace(Translator=Echo, get_supported_compute_types=lambda *_: {"float32", "int8", "int16"})
+    monkeypatch.setattr(ctranslate2_engine, "import_ctranslate2", lambda: module)
     monkeypatch.setattr(ctranslate2_engine, "read_exported", lambda _, trust: Exported(tokenizer(), config, POSITIONS))
     Echo.made, Echo.asked = 0, []
     return Translator.load("exported", device="cpu", engine="ctranslate2", num_threads=3)
@@ -52,6 +55,22 @@ def test_texts_go_in_and_out_as_with_our_own_searches(served: Translator) -> Non
     assert empty.text == ""
     assert long.notes[0].endswith(" to 12 tokens, the most that the model has positions for")
     assert len(long.tokens) == 12
+
+
+def test_the_type_it_computes_in_is_float32_or_that_of_the_option(served: Translator) -> None:
+    assert Echo.compute_type == "float32"
+    given: dict[str, Any] = {"device": "cpu", "engine": "ctranslate2", "num_threads": 3}
+    for compute_type in ("int8", "auto"):
+        Translator.load("exported", compute_type=compute_type, **given)
+        assert Echo.compute_type == compute_type
+    with pytest.raises(
+        UserError, match=r"^compute_type=float16 is not supported by .* choose from: auto, float32, int8$"
+    ):
+        Translator.load("exported", compute_type="float16", **given)
+    with pytest.raises(
+        UserError, match=r"^precision=bf16-mixed is for engine=torch; give compute_type= instead, or le"
+    ):
+        Translator.load("exported", precision="bf16-mixed", **given)
 
 
 def test_another_search_reads_the_model_no_second_time(served: Translator) -> None:

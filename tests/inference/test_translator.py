@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from configs import built, composed
 from omegaconf import OmegaConf
 from tiny import SENTENCES, write_checkpoint
@@ -114,6 +115,17 @@ def test_a_search_is_named_described_or_given(translator: Translator) -> None:
     (described,) = translator.translate([TEXT], search=config)
     same([given, described], [found, found])
     assert found.log_prob > own.log_prob
+
+
+def test_a_run_that_has_recorded_no_power_of_the_length_divides_by_the_length(tmp_path: Path) -> None:
+    written = torch.load(write_checkpoint(tmp_path / "a.ckpt", "search=beam_mean"))
+    assert written["config"]["search"]["length_penalty"].pop("power") == 1.0
+    torch.save(written, tmp_path / "old.ckpt")
+    (old,), (new,) = (
+        Translator.load(tmp_path / name, device="cpu").translate([TEXT]) for name in ("old.ckpt", "a.ckpt")
+    )
+    assert old == new
+    assert old.score == old.log_prob / (len(old.tokens) + 1)
 
 
 def test_a_search_that_is_not_there_is_refused(translator: Translator) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scripted import END, TARGET, A, B, C, Scripted, beam, by_prefix, by_table, prefix_number, translated
 from torch import Tensor
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.beam import BeamSearch
 from seq2seq_attn.search.greedy import GreedySearch
 from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
@@ -56,6 +57,37 @@ def test_the_score_is_the_log_prob_over_the_penalty_of_the_length_with_its_end()
     assert mean.score == pytest.approx(math.log(0.36) / 2, rel=1e-12)
 
 
+@pytest.mark.parametrize("power", [0, 0.6, 1, 2.5, 10])
+def test_the_score_is_the_log_prob_over_a_power_of_the_length_with_its_end(power: float) -> None:
+    overrides = ("/length_penalty=mean", f".length_penalty.power={power}", ".num_best=5", ".limits.max_length=4")
+    (found,) = translated(Scripted(by_prefix(MISLED)), beam(*overrides))
+    assert {len(one.token_ids) for one in found} >= {1, 2}
+    for one in found:
+        assert one.score == pytest.approx(one.log_prob / (len(one.token_ids) + 1) ** power, rel=1e-12)
+
+
+def test_a_power_of_1_is_the_mean_and_one_of_0_is_none() -> None:
+    lengths = torch.arange(1, 1001)
+    assert MeanPenalty()(lengths).tolist() == MeanPenalty(power=1.0)(lengths).tolist() == lengths.tolist()
+    assert MeanPenalty(power=0)(lengths).tolist() == WuPenalty(alpha=0)(lengths).tolist() == [1.0] * 1000
+
+
+@pytest.mark.parametrize("power", [0, 1e-17, 1e-9, 0.6, 1.5, 10])
+def test_a_power_of_the_length_never_falls_and_is_finite(power: float) -> None:
+    divisors = MeanPenalty(power=power)(torch.arange(1, 1_000_001))
+    assert bool((divisors[1:] >= divisors[:-1]).all())
+    assert bool((divisors >= 1).all())
+    assert bool((-1 / divisors < 0).all())  # scores of infinite divisors would all be 0
+
+
+@pytest.mark.parametrize("power", [-0.1, 10.1, math.inf, math.nan])
+def test_a_power_outside_of_its_range_is_refused(power: float) -> None:
+    with pytest.raises(
+        UserError, match=r"^search.length_penalty.power=\S+ must be at least 0 and at most 10; use 1 for"
+    ):
+        MeanPenalty(power=power)
+
+
 @pytest.mark.parametrize(
     ("penalty", "best"),
     [
@@ -63,6 +95,8 @@ def test_the_score_is_the_log_prob_over_the_penalty_of_the_length_with_its_end()
         (["/length_penalty=wu"], [A]),  # -0.632 and -0.672
         (["/length_penalty=wu", ".length_penalty.alpha=2"], [A, B]),  # -0.509 and -0.449
         (["/length_penalty=mean"], [A, B]),  # -0.347 and -0.266
+        (["/length_penalty=mean", ".length_penalty.power=0.3"], [A]),  # -0.563 and -0.574
+        (["/length_penalty=mean", ".length_penalty.power=0.4"], [A, B]),  # -0.525 and -0.515
     ],
 )
 def test_a_length_penalty_favours_longer_translations(penalty: list[str], best: list[int]) -> None:
@@ -129,10 +163,14 @@ def test_coverage_counts_no_padding_and_a_position_never_read_does_not_hide_the_
 
 
 WORDS, LONGEST = 5, 5
+PENALTIES = [
+    WuPenalty(alpha=0.0), WuPenalty(alpha=0.8), MeanPenalty(), MeanPenalty(power=0), MeanPenalty(power=0.6),
+    MeanPenalty(power=2.5),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("coverage", [0.0, 0.3])
-@pytest.mark.parametrize("penalty", [WuPenalty(alpha=0.0), WuPenalty(alpha=0.8), MeanPenalty()])
+@pytest.mark.parametrize("penalty", PENALTIES)
 def test_a_wide_beam_finds_the_best_of_all_translations(penalty: LengthPenalty, coverage: float) -> None:
     torch.manual_seed(7)
     prefixes = sum(WORDS**length for length in range(LONGEST + 1))
@@ -187,7 +225,9 @@ def limits(least: int, most: int) -> Limits:
     beam_size=st.integers(1, 4),
     num_best=st.integers(1, 3),
     patience=st.sampled_from([None, 0.5, 1.0, 2.0]),
-    penalty=st.sampled_from([WuPenalty(alpha=0.0), WuPenalty(alpha=1.0), MeanPenalty()]),
+    penalty=st.sampled_from(
+        [WuPenalty(alpha=0.0), WuPenalty(alpha=1.0), *(MeanPenalty(power=power) for power in (0, 0.6, 1, 2.5, 10))]
+    ),
     lengths=st.sampled_from([(0, 4), (2, 4), (0, 1), (3, 3)]),
 )
 def test_stopping_early_changes_nothing(

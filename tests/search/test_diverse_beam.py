@@ -118,7 +118,7 @@ def test_scores_have_no_penalties() -> None:
     diversity=st.sampled_from([0, HALF, 0.3, 5.0]),
     num_best=st.integers(1, 12),
     patience=st.sampled_from([None, 0.5, 1.0]),
-    penalty=st.sampled_from([WuPenalty(alpha=0.0), WuPenalty(alpha=1.0), MeanPenalty()]),
+    penalty=st.sampled_from([WuPenalty(alpha=0.0), WuPenalty(alpha=1.0), MeanPenalty(), MeanPenalty(power=2.5)]),
     lengths=st.sampled_from([(0, 4), (2, 4), (0, 1), (3, 3)]),
     prefix=st.sampled_from([[], [B], [C, A]]),
 )
