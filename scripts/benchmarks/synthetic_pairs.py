@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -69,22 +70,26 @@ class Synthetic(NamedTuple):
 
 SYNTHETIC = {
     "distilled": Synthetic(
-        "the same captions, as translated by an ensemble of the three `plain` models (Kim and Rush 2016, "
+        "these, and the same captions as translated by an ensemble of the three `plain` models (Kim and Rush 2016, "
         "arXiv:1606.07947)",
         *(PLAIN, "first"),
         ensemble=True,
     ),
     "self_trained": Synthetic(
-        "24,000 other English captions, as translated by `plain` (Zhang and Zong 2016)", PLAIN, "other", weight=5
+        "these, and 24,000 other English captions as translated by `plain` (Zhang and Zong 2016)",
+        PLAIN,
+        "other",
+        weight=5,
     ),
     "back_translated": Synthetic(
-        "24,000 other French captions, as translated by a model of French to English that is otherwise as `plain` "
+        "these, and 24,000 other French captions as translated by a model of French to English that is otherwise like "
+        "`plain` "
         "(Sennrich et al. 2016, arXiv:1511.06709)",
         *(REVERSE, "other"),
         weight=5,
     ),
     "back_translated_samples": Synthetic(
-        "the same, but each translation is sampled from the ten most probable tokens (Edunov et al. 2018, "
+        "as `back_translated`, but each translation is sampled from the ten most probable tokens (Edunov et al. 2018, "
         "arXiv:1808.09381)",
         *(REVERSE, "other", SAMPLES),
         weight=5,
@@ -97,10 +102,7 @@ SYNTHETIC = {
         weight=5,
     ),
 }
-ABOUT = {
-    PLAIN: f"the first {CAPTIONS:,} captions alone",
-    **{name: f"and {row.about}" for name, row in SYNTHETIC.items()},
-}
+ABOUT = {PLAIN: f"the first {CAPTIONS:,} captions alone", **{name: row.about for name, row in SYNTHETIC.items()}}
 ABOUT[ALL] = "all 29,000 captions with their real translations, for comparison"
 PAGE = """\
 # What synthetic pairs gain
@@ -319,7 +321,7 @@ def write_page(options: argparse.Namespace) -> None:
         reverse=f"The models of French to English have {', '.join(f'{bleu:.1f}' for bleu in reverse) or 'no'} BLEU.",
         signature=", ".join(code(one) for one in sorted({row["bleu_signature"] for row in scored})),
         commits=short_commits(rows),
-        commands="\n".join(f"python {program} {' '.join(act(example, Path('RUNS')))}" for program, act in commands),
+        commands="\n".join(shlex.join(["python", program, *act(example, Path("RUNS"))]) for program, act in commands),
         name=page.stem,
     )
     page.write_text(content, encoding="utf-8")
