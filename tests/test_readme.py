@@ -24,7 +24,8 @@ TEXTS = [README, *(page.read_text(encoding="utf-8") for page in PAGES)]
 BLOCKS = re.findall(r"^```(?:\w+)?\n(.*?)^```$", "\n".join(TEXTS), re.MULTILINE | re.DOTALL)
 OTHERS = list(dict.fromkeys(re.findall(r"\bpython (translate|evaluate)\.py ([^<>|\n]+)", "".join(BLOCKS))))
 LINES = [line for block in BLOCKS for line in block.splitlines()]
-COMMANDS = list(dict.fromkeys(line for line in LINES if line.startswith("python train.py")))
+TRAINED = dict.fromkeys(line for line in LINES if line.startswith("python train.py"))
+COMMANDS = [line for line in TRAINED if "--config-dir" not in line]  # test_training_page.py has the others
 RESULTS = [line.strip("| ").split(" | ") for line in README.splitlines() if line.startswith("|")][2:]
 FLAGS = ("-m", "--help", "--cfg", "job", "--resolve")
 PAIRS = [(f"Sentence number {n} is here.", f"La phrase numéro {n} est ici.") for n in range(3000)]
@@ -107,10 +108,11 @@ def test_the_package_names_the_versions_of_python_that_ci_tests() -> None:
 
 @pytest.mark.parametrize(("name", "overrides"), OTHERS)
 def test_a_command_that_uses_a_checkpoint_composes(name: str, overrides: str) -> None:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        paths = compose(name, shlex.split(overrides)).ckpt_path
-    for path in [paths] if isinstance(paths, str) else paths:
-        assert path.startswith(("runs/train/", "model.ckpt", "exported/"))
+    for job in jobs(f"python {name}.py {overrides}"):
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            paths = compose(name, job).ckpt_path
+        for path in [paths] if isinstance(paths, str) else paths:
+            assert path.startswith(("runs/train/", "model.ckpt", "exported/"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 
@@ -17,6 +18,16 @@ COMMANDS = re.findall(r"^python (train|evaluate)\.py (.+)$", PAGE, re.MULTILINE)
 def test_every_metric_has_its_row() -> None:
     named = re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `")))
     assert sorted(set(named) - {"metric"}) == options("metric")
+
+
+def test_the_weight_of_a_temperature_is_that_of_its_formula() -> None:
+    large, small, temperature = 1_000_000, 10_000, 5
+    assert f"{large:,} French and {small:,} German pairs" in PAGE
+    weight = (small / large) ** (1 / temperature - 1)
+    assert f"`data.weights.german={weight:.1f}`" in PAGE
+    share = small * weight / (large + small * weight)
+    assert f"and {share:.0%}".replace("%", " %") in PAGE
+    assert math.isclose(small * weight / large, (small / large) ** (1 / temperature))
 
 
 @pytest.mark.parametrize(("name", "overrides"), COMMANDS)
