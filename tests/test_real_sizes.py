@@ -95,7 +95,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 name = f"{CAPTIONS[split]}{suffix}.{language}"
                 (folder / "FOLDER" / name).write_text(text.lower(), encoding="utf-8")
     pairs = (folder / "demo/train.tsv").read_text(encoding="utf-8")
-    for name in ("pairs.tsv", "fra.txt", "cache/tatoeba/fra.txt"):
+    for name in ("pairs.tsv", "news.tsv", "web.tsv", "wmt14.tsv", "fra.txt", "cache/tatoeba/fra.txt"):
         (folder / name).write_text(pairs, encoding="utf-8")
     rows = [json.dumps(dict(zip(("english", "french"), p.split("\t")[:2], strict=True))) for p in pairs.splitlines()]
     (folder / "pairs.jsonl").write_text("\n".join(rows), encoding="utf-8")
@@ -171,7 +171,7 @@ def checkpoints(quiet: None, folder: Path) -> None:
     """Those that the commands of the README name: one model under all of their names."""
     if not (folder / "model.ckpt").exists():
         one_step([], RUN)
-        for name in ("a", "b"):
+        for name in ("a", "b", "fr_en"):
             shutil.copytree(folder / RUN, folder / "runs/train" / name)
         shutil.copy(folder / RUN / "checkpoints/best.ckpt", folder / "model.ckpt")
 
@@ -179,11 +179,12 @@ def checkpoints(quiet: None, folder: Path) -> None:
 @pytest.mark.usefixtures("checkpoints")
 @pytest.mark.parametrize(("name", "typed"), [pair for pair in OTHERS if "interactive" not in pair[1]])
 def test_a_command_of_the_readme_that_reads_a_checkpoint_runs_as_it_is_typed(name: str, typed: str) -> None:
-    config = shortened(name, shlex.split(typed))
     if name == "evaluate":
-        evaluate(config)
-        assert list(Path("run").glob("*"))
+        for job in jobs(f"python evaluate.py {typed}"):
+            evaluate(shortened(name, job))
+            assert list(Path("run").glob("*"))
     else:
+        config = shortened(name, shlex.split(typed))
         config.input, config.output = config.input or "english.txt", config.output or "french.txt"
         translate(config)
         raw = Path(config.output).read_bytes()

@@ -277,7 +277,7 @@ class SentencePieceTokenizer:
             self._target_sampler = SegmentationSampler(target, self.model_type, self.sampling_alpha)
 
 
-def check_symbols(model_type: str, options: TrainerOptions, sampling_alpha: float) -> None:
+def check_symbols(model_type: str, options: TrainerOptions, sampling_alpha: int | float) -> None:
     """Raise a UserError for bytes or symbols that a type of model does not have, or that no sampler draws."""
     option = (
         "byte_fallback=true" if options.byte_fallback else f"user_defined_symbols={[*options.user_defined_symbols]}"

@@ -121,7 +121,7 @@ def test_a_command_of_the_page_reads_its_files(command: str, tmp_path: Path, mon
             lines = "".join(f"{pair[side]}\n" for pair in PAIRS)
             for name in (split, "test"):
                 (tmp_path / f"{name}.{language}").write_text(lines, encoding="utf-8")
-    for name, pairs in (("pairs.tsv", PAIRS), ("val.tsv", [("Another.", "Une autre.")])):
+    for name, pairs in (("pairs.tsv", PAIRS), ("tokenized.tsv", PAIRS), ("val.tsv", [("Another.", "Une autre.")])):
         (tmp_path / name).write_text("".join("\t".join(pair) + "\n" for pair in pairs), encoding="utf-8")
     with (tmp_path / "sheet.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("english", "french"), *PAIRS])
