@@ -126,6 +126,7 @@ def test_without_positions_the_order_of_the_source_changes_nothing() -> None:
 
 # A query of the decoder whose buckets hold no key sees nothing: 97 % were exact when it was added.
 NEARLY = {("lsh", "rnn"): 0.9}
+LONGER = {("cosformer", "rnn"): 2000}  # its weights favour near places, and the last word comes from the first
 
 
 @pytest.mark.slow
@@ -137,4 +138,5 @@ def test_every_attention_learns_to_reverse_exactly(attention: str, name: str) ->
     overrides = [f"attention={attention}"]
     if attention == "fixed_patterns":
         overrides.append("attention.num_heads=8")
-    assert exact_match("reverse", model_for(name, *overrides), steps=1500) >= NEARLY.get((attention, name), 1.0)
+    steps = LONGER.get((attention, name), 1500)
+    assert exact_match("reverse", model_for(name, *overrides), steps=steps) >= NEARLY.get((attention, name), 1.0)
