@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import pytorch_lightning as pl
+import rich
 from pytorch_lightning.callbacks import RichProgressBar
 from pytorch_lightning.demos.boring_classes import BoringModel
 
@@ -22,6 +23,7 @@ def set_up(max_epochs: int) -> ProgressBar:
 @pytest.mark.parametrize(("terminal", "drawn"), [("1", True), ("", False)])
 def test_it_is_drawn_on_a_terminal_alone(terminal: str, drawn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", terminal)
+    monkeypatch.setattr(rich, "_console", None)  # the one that is made now would stay coloured
     assert set_up(3).is_enabled == drawn
 
 

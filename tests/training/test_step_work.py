@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
+import rich
 import torch
 from pytorch_lightning.plugins.precision import MixedPrecision
 from small_run import run_here
@@ -94,6 +95,7 @@ class Held(pl.Callback):
 def witnessed(tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """What a witness has seen in a run of one epoch, which is not validated; a bar is drawn as on a terminal."""
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(rich, "_console", None)  # the one that is made now would stay coloured
 
     def run(kind: type, *overrides: str) -> Any:
         witnesses.clear()
