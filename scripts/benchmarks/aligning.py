@@ -45,7 +45,7 @@ from scripts.benchmarks.home_runs import (
     unfinished,
     write_rows,
 )
-from scripts.benchmarks.homes import add_run, alone, restore, run_jobs, trained_row
+from scripts.benchmarks.homes import add_restore, add_run, alone, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import write_attentions_page, write_guidance_page
 from seq2seq_attn.alignment.attention_links import Heads, Words, all_heads, attended_links, attended_weights, word_maps
 from seq2seq_attn.alignment.forced_attention import WordMaps
@@ -199,10 +199,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         choice.add_argument("--bitext", type=Path, required=True, help="folder that scripts.benchmarks.alignment wrote")
         choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
         choice.add_argument("--plan", nargs="+", default=list(PLANS), choices=PLANS, metavar="PLAN", help=f"of {PLANS}")
-    restored = commands.add_parser("restore", help="let the runs of a committed page count as finished in a new folder")
-    restored.add_argument("--page", type=Path, default=ROOT / "docs/benchmarks/guided_alignment.md", help="%(default)s")
+    restored = add_restore(commands, ROOT / "docs/benchmarks/guided_alignment.md", Run._fields)
     restored.add_argument("--runs", type=Path, required=True, help="folder of the runs")
-    restored.set_defaults(act=lambda given: restore(given.page, given.runs, Run._fields))
     return parser.parse_args(arguments)
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 
 from scripts.benchmarks.home_runs import MEASURES, ROOT, ROWS, read_rows, rows_of, short_commits, write_rows
-from scripts.benchmarks.homes import add_run, alone, failures, restore, run_jobs, timed_training, trained_row
+from scripts.benchmarks.homes import add_restore, add_run, alone, failures, run_jobs, timed_training, trained_row
 from scripts.benchmarks.processor import processor
 from scripts.benchmarks.write_aligning_page import table
 from seq2seq_attn.comparison.read import curve_of, read_log
@@ -160,11 +160,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     measure.add_argument("--updates", type=int, default=30, help="training steps that are timed (%(default)s)")
     measure.set_defaults(act=measure_runs)
     page = commands.add_parser("page", help="write the page of what has been trained")
+    page.add_argument("--page", type=Path, default=PAGE_FILE, help="%(default)s")
     page.set_defaults(act=write_page)
-    restored = commands.add_parser("restore", help="let the runs of the committed page count as finished elsewhere")
-    restored.set_defaults(act=lambda given: restore(given.page, given.runs, Run._fields))
-    for choice in (page, restored):
-        choice.add_argument("--page", type=Path, default=PAGE_FILE, help="%(default)s")
+    add_restore(commands, PAGE_FILE, Run._fields)
     for choice in commands.choices.values():
         choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
     return parser.parse_args(arguments)

@@ -96,9 +96,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     page.set_defaults(act=lambda given: write_page(given.runs, given.home, given.output, given.resamples))
     for choice in commands.choices.values():
         choice.add_argument("--home", nargs="+", default=list(HOMES), choices=list(HOMES), metavar="HOME")
-    restored = commands.add_parser("restore", help="let the runs of the committed page count as finished elsewhere")
-    restored.add_argument("--page", type=Path, default=PAGE_FILE, help="%(default)s")
-    restored.set_defaults(act=lambda given: restore(given.page, given.runs, Job._fields))
+    add_restore(commands, PAGE_FILE, Job._fields)
     for choice in commands.choices.values():
         choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
     return parser.parse_args(arguments)
@@ -111,6 +109,16 @@ def add_run(commands: Any, act: Callable[[argparse.Namespace], None]) -> argpars
     run.add_argument("--override", nargs="*", default=[], help="overrides of train.py for every run")
     run.set_defaults(act=act)
     return run
+
+
+def add_restore(commands: Any, page: Path, fields: Sequence[str]) -> argparse.ArgumentParser:
+    """Add the command `restore`, for the rows of a page, whose jobs have these fields."""
+    restored: argparse.ArgumentParser = commands.add_parser(
+        "restore", help="let the runs of the committed page count as finished elsewhere"
+    )
+    restored.add_argument("--page", type=Path, default=page, help="%(default)s")
+    restored.set_defaults(act=lambda given: restore(given.page, given.runs, fields))
+    return restored
 
 
 def run_queue(options: argparse.Namespace) -> None:

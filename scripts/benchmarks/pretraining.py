@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, forget_lost, read_rows, rows_of, short_commits, unfinished
-from scripts.benchmarks.homes import add_run, alone, cut_captions, failures, restore, run_jobs, trained_row
+from scripts.benchmarks.homes import add_restore, add_run, alone, cut_captions, failures, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import minus, spread
 from seq2seq_attn.data.reading import read_lines
@@ -141,11 +141,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     page = commands.add_parser("page", help="write the page of what has been trained")
     page.add_argument("--output", type=Path, default=PAGE_FILE, help="%(default)s")
     page.set_defaults(act=write_page)
-    restored = commands.add_parser(
-        "restore", help="let the runs of the committed page count as finished in a new folder"
-    )
-    restored.add_argument("--page", type=Path, default=PAGE_FILE, help="%(default)s")
-    restored.set_defaults(act=lambda given: restore(given.page, given.runs, Run._fields))
+    add_restore(commands, PAGE_FILE, Run._fields)
     for choice in commands.choices.values():
         choice.add_argument("--runs", type=Path, required=True, help="folder of the runs")
     return parser.parse_args(arguments)
