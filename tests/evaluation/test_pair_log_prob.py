@@ -229,6 +229,14 @@ def test_options_that_scoring_does_not_read_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+def test_metrics_are_refused_where_nothing_is_translated(
+    checkpoints: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq_attn.evaluation.evaluate.metric_is_chosen", lambda: True)
+    with pytest.raises(UserError, match=r"does not read metric=; leave one of them out$"):
+        evaluate(config(str(checkpoints["rnn"]), tmp_path, "score=pairs.tsv"))
+
+
 def test_a_language_model_scores_a_text_a_column_and_one_of_two_files_alike(
     checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:
