@@ -58,6 +58,7 @@ def test_a_run_reads_real_pairs_and_those_that_its_writers_have_made(run: Run) -
     assert set(config.data.corpora) == ({"real", "synthetic"} if run.row in SYNTHETIC else {"real"})
     if run.row not in SYNTHETIC:
         return
+    assert config.data.weights.get("real", 1) == (1 if run.row == "distilled" else 5)
     with initialize_config_dir(str(conf_directory()), version_base="1.3"):
         translation = compose("translate", script.translation_command(run, runs))
     check_options(translation, TRANSLATE)

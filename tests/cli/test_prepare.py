@@ -55,10 +55,13 @@ def test_a_training_finds_the_caches_that_prepare_filled(
     said = capsys.readouterr().out
     assert "│ val: pairs held out (10% of the sources)" in said
     assert f"│ tokens, source                            │    {config.tokenizer.vocab_size} │" in said
-    first = (tmp_path / "train.tsv").read_text("utf-8").partition("\n")[0].split("\t")
+    pairs = [line.split("\t") for line in (tmp_path / "train.tsv").read_text("utf-8").splitlines()]
     shown = re.findall(r"^ +([\d,]+) (en|fr)  (.+)$", said, re.MULTILINE)
     assert [language for _, language, _ in shown] == ["en", "fr"] * 3
-    assert [tokens.replace(" ", "").replace("▁", " ").strip() for _, _, tokens in shown[:2]] == first
+    texts = [tokens.replace(" ", "").replace("▁", " ").strip() for _, _, tokens in shown]
+    assert texts[:2] == pairs[0]
+    assert len({*texts[::2]}) == 3
+    assert all(pair in pairs for pair in map(list, zip(texts[::2], texts[1::2], strict=True)))
     assert said.endswith(f"encoded splits: {tmp_path / 'cache'}\n")
     assert {path.name for path in tmp_path.iterdir()} == {"cache", "train.tsv", "val.tsv", "test.tsv"}
     cached = {path: path.stat().st_mtime_ns for path in prepared_files(tmp_path)}

@@ -126,9 +126,14 @@ def test_the_bar_shows_what_was_logged_last(witnessed: Callable[..., Any], tmp_p
     assert all((speed is None) == (loss is None) for loss, speed in shown)
 
 
-@pytest.mark.parametrize("length", ["trainer.max_epochs=2", "trainer.max_steps=1"])
-def test_a_short_training_logs_its_losses(witnessed: Callable[..., Any], tmp_path: Path, length: str) -> None:
-    witnessed(Waits, *TRANSFORMER, length, "trainer.log_every_n_steps=1000", "batch_tokens=100000")
+@pytest.mark.parametrize(
+    ("length", "batch_tokens"), [("trainer.max_epochs=2", 100_000), ("trainer.max_steps=1", 200)], ids=str
+)
+def test_a_short_training_logs_its_losses(
+    witnessed: Callable[..., Any], tmp_path: Path, length: str, batch_tokens: int
+) -> None:
+    """Two epochs of one update, and one update of an epoch of many."""
+    witnessed(Waits, *TRANSFORMER, length, "trainer.log_every_n_steps=1000", f"batch_tokens={batch_tokens}")
     assert len(list(losses(tmp_path / "run" / "metrics.csv"))) == int(length[-1])
 
 
