@@ -13,6 +13,7 @@ import re
 import shutil
 import warnings
 import zipfile
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
@@ -124,16 +125,17 @@ def is_stored(name: Any, weight: Any) -> bool:
 
 
 def read_latest(folder: Path) -> tuple[Path, Any] | None:
-    """Return the newest whole checkpoint of a folder and its content; None where there is no checkpoint.
+    """Return the latest whole checkpoint of a folder and its content; None where there is no checkpoint.
 
-    A damaged one is named in a warning, and the one before it is taken.
+    Without `last.ckpt`, which a finished run does not keep, that is the one after the most updates, and not the newest
+    file: a copy of a folder has the times of the copying. A damaged one is named in a warning, and the one before it
+    is taken.
 
     Raises:
         UserError: if all of them are damaged.
     """
-    by_age = sorted(folder.glob("*.ckpt"), key=lambda file: file.lstat().st_mtime_ns, reverse=True)
     damaged: dict[str, str] = {}
-    for file in filter(Path.is_file, dict.fromkeys([folder / LAST, folder / PREVIOUS, *by_age])):
+    for file in in_order(folder):
         content, reason = read_or_reason(file)
         if reason is None:
             for name, why in damaged.items():
@@ -146,6 +148,25 @@ def read_latest(folder: Path) -> tuple[Path, Any] | None:
             "start again"
         )
     return None
+
+
+def in_order(folder: Path) -> Iterator[Path]:
+    """Yield the checkpoints of a folder, the latest first."""
+    named = [folder / LAST, folder / PREVIOUS]
+    yield from filter(Path.is_file, named)
+    others = [file for file in folder.glob("*.ckpt") if file not in named and file.is_file()]
+    yield from sorted(others, key=lambda file: (updates_of(file), file.stat().st_mtime_ns), reverse=True)
+
+
+def updates_of(file: Path) -> int:
+    """Return after how many updates a checkpoint was written, as it says or, if it is damaged, its name; else -1."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return int(torch.load(file, map_location="cpu", mmap=True, weights_only=True)["global_step"])
+    except Exception:
+        in_name = re.search(r"step=(\d+)", file.name)
+        return int(in_name[1]) if in_name else -1
 
 
 @rank_zero_only

@@ -39,15 +39,15 @@ def save(folder: Path, *steps: int, name: str = "last.ckpt", numbers: int = NUMB
     files = AtomicCheckpointIO(folder)
     for step in steps:
         weights = torch.full((numbers,), float(step))
-        files.save_checkpoint({"step": step, "weights": weights, "text": text}, folder / name)
+        files.save_checkpoint({"global_step": step, "weights": weights, "text": text}, folder / name)
     return folder / name
 
 
 def step_of(file: Path) -> int:
     """Of a checkpoint that is whole."""
     checkpoint = read_tensors(file)
-    assert (checkpoint["weights"] == checkpoint["step"]).all()
-    return checkpoint["step"]
+    assert (checkpoint["weights"] == checkpoint["global_step"]).all()
+    return checkpoint["global_step"]
 
 
 def names(folder: Path) -> set[str]:
@@ -149,8 +149,8 @@ def killed_while_saving(times: int, folder: Path, monkeypatch: pytest.MonkeyPatc
                 files = AtomicCheckpointIO(folder)
                 for step in count(before + 1):
                     weights = torch.full((1_000_003,), float(step))
-                    files.save_checkpoint({"step": step, "weights": weights}, folder / "best.ckpt")
-                    files.save_checkpoint({"step": step, "weights": weights}, last)
+                    files.save_checkpoint({"global_step": step, "weights": weights}, folder / "best.ckpt")
+                    files.save_checkpoint({"global_step": step, "weights": weights}, last)
 
             child = forked(work)
             while not last.exists() or last.stat().st_ino == inode:

@@ -51,7 +51,7 @@ def test_a_flipped_bit_is_seen_anywhere_or_changes_nothing_that_is_read(stride: 
         file.write_bytes(flipped)
         content, reason = read_or_reason(file)
         if reason is None:  # in the padding, or in a header that nobody reads
-            assert content["step"] == 2, flip
+            assert content["global_step"] == 2, flip
             assert torch.equal(content["weights"], torch.full((11,), 2.0)), flip
         seen += reason is not None
     assert seen > len(flips) // 4
@@ -95,11 +95,24 @@ def test_a_broken_last_never_takes_the_place_of_the_good_one_before_it(tmp_path:
     assert (step_of(tmp_path / "last.ckpt"), step_of(tmp_path / "previous.ckpt")) == (3, 1)
 
 
-def test_a_checkpoint_of_names_by_step_is_found_by_its_age(tmp_path: Path) -> None:
-    for step in (11, 9, 10):
+def test_the_latest_is_the_one_after_the_most_updates_whatever_the_times_of_a_copy(tmp_path: Path) -> None:
+    for step in (100, 9, 10):
         save(tmp_path, step, name=f"step={step}.ckpt")
-        os.utime(tmp_path / f"step={step}.ckpt", (1000 + step, 1000 + step))
-    assert latest(tmp_path) == tmp_path / "step=11.ckpt"
+    save(tmp_path, 11, name="best.ckpt")
+    assert latest(tmp_path) == tmp_path / "step=100.ckpt"
+    (tmp_path / "step=100.ckpt").unlink()
+    assert latest(tmp_path) == tmp_path / "best.ckpt"
+
+
+def test_a_damaged_one_has_the_place_that_its_name_gives_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for step in (100, 9):
+        save(tmp_path, step, name=f"step={step}.ckpt")
+    (tmp_path / "step=100.ckpt").write_bytes(b"cut")
+    (tmp_path / "mine.ckpt").write_bytes(b"mine")
+    assert latest(tmp_path) == tmp_path / "step=9.ckpt"
+    (warning,) = caplog.messages
+    assert "step=100.ckpt is not a readable checkpoint" in warning
+    assert warning.endswith("step=9.ckpt is taken instead")
 
 
 def test_the_start_sweeps_what_a_killed_run_left_and_nothing_of_the_users(tmp_path: Path) -> None:
