@@ -35,7 +35,8 @@ TRAIN: dict[str, Any] = COMMON | {
     "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str, "guided_alignment": Built,
     "objective": Built | None, "scheduled_sampling": Built, "monitor": str | None,
     "monitor_mode": Literal["max", "min"] | None,
-    "data": Built, "tokenizer": Built, "attention": Factory, "self_attention": Factory, "cross_attention": Factory,
+    "data": Built, "tokenizer": Built, "attention": Factory, "self_attention": Factory,
+    "encoder_attention": Factory, "cross_attention": Factory,
     "position": Factory, "feed_forward": Factory, "model": Built, "search": Built, "metric": Group,
     "optimizer": Factory, "scheduler": Factory, "trainer": Built, "callback": Group, "logger": Group,
 }  # fmt: skip

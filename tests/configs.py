@@ -21,6 +21,7 @@ NODES = {"encoder@model.encoder": "model.encoder", "decoder@model.decoder": "mod
 ALONE = {
     "attention": "attention",
     "attention@self_attention": "self_attention",
+    "attention@encoder_attention": "encoder_attention",
     "attention@cross_attention": "cross_attention",
     "position": "position",
     "search": "search",

@@ -29,6 +29,7 @@ OVERRIDES = [
         "search@search.candidates=sampling",
         "seed=7",
     ),
+    ("attention@encoder_attention=fixed_patterns", "model=transformer", "encoder_attention.num_heads=3", "seed=7"),
     ("search=mbr", "search@search.candidates=sampling", "seed=3"),
     ("experiment=tatoeba_best", "attention=local", "position=rotary", "search=greedy", "seed=8"),
     ("debug=fast", "trainer.max_steps=3", "logger=[tensorboard]", "ckpt_path=${paths.run_dir}/x"),

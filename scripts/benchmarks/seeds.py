@@ -156,8 +156,7 @@ PLANS = {
             "multi30k_best": (),
             "bpe_dropout": DROPPED_MERGES,
             "fixed_in_encoder": (
-                *("attention=multihead", "attention.num_heads=8", "attention@self_attention=fixed_patterns"),
-                "model.decoder.self_attention=${attention}",
+                *("attention=multihead", "attention.num_heads=8", "attention@encoder_attention=fixed_patterns"),
             ),
             "smaller_vocabulary": ("tokenizer.vocab_size=6000",),
             "r_drop": ("r_drop_alpha=5",),

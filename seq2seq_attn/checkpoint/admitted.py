@@ -31,6 +31,7 @@ SLOTS = {  # the folder of a slot's classes, and their base class, by name: a tr
     "decoder": ("decoder", "seq2seq_attn.decoder.decoder.Decoder"),
     "attention": ATTENTION,
     "self_attention": ATTENTION,
+    "encoder_attention": ATTENTION,
     "cross_attention": ATTENTION,
     "score": SCORE,
     "scores": SCORE,

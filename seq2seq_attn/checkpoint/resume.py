@@ -26,7 +26,7 @@ CHOOSING = (  # options by which Lightning knows the callback that has chosen be
         "monitor", "mode", "every_n_train_steps", "every_n_epochs", "train_time_interval",
     )),
 )  # fmt: skip
-OF_MODEL = ("model", "attention", "position", "feed_forward", "self_attention", "cross_attention")
+OF_MODEL = ("model", "attention", "position", "feed_forward", "self_attention", "encoder_attention", "cross_attention")
 UNTRAINED = {  # options that change nothing of what is trained
     "choices", "ckpt_path", "init_from", "log_text", "logger", "num_threads", "paths", "resume", "task_name", "trust",
 }  # fmt: skip

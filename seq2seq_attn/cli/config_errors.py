@@ -152,10 +152,10 @@ def sentence_of_override(error: Exception, config_name: str, overrides: Sequence
             f"There is no option '{match[1]}' until a search is chosen, since without one it is the run's; choose it "
             "too, as search=greedy or search=beam"
         )
-    slot = re.fullmatch(r"(self_attention|cross_attention)/(\w+)", match[1])
+    slot = re.fullmatch(r"((?:self|encoder|cross)_attention)/(\w+)", match[1])
     if slot:
         return f"A part of a slot is written attention/{slot[2]}@{slot[1]}.{slot[2]}=NAME"
-    slot = re.fullmatch(r"(?:\w+@)?(self_attention)\.\w+", match[1])
+    slot = re.fullmatch(r"(?:\w+@)?((?:self|encoder)_attention)\.\w+", match[1])
     if slot and not any(word.startswith(f"attention@{slot[1]}=") for word in overrides):
         return (
             f"'{match[1]}' belongs to the slot {slot[1]}, which is not chosen; choose it with "

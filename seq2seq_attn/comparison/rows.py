@@ -114,10 +114,9 @@ def settings(config: dict[str, Any]) -> dict[str, str]:
         key = name.rpartition(".")[2]
         if f"{name}.".startswith(IGNORED):
             return
-        if "." in name and isinstance(node, dict) and node == config.get(key):
-            yield name, f"${{{key}}}"
-        elif "." in name and key in ("attention", "self_attention") and node == config["attention"]:
-            yield name, "${attention}"
+        same = [slot for slot in groups_of(name) if isinstance(node, dict) and node == config.get(slot)]
+        if "." in name and same:
+            yield name, f"${{{same[0]}}}"
         elif isinstance(node, dict):
             for inner, value in node.items():
                 yield from walk(f"{name}.{inner}" if name else inner, value)
@@ -127,6 +126,14 @@ def settings(config: dict[str, Any]) -> dict[str, str]:
             yield name, without_paths(node, config["paths"])
 
     return dict(walk("", config))
+
+
+def groups_of(name: str) -> list[str]:
+    """Return the groups that an option of the model can repeat; an attention takes the first one that is chosen."""
+    key = name.rpartition(".")[2]
+    if key not in ("attention", "self_attention"):
+        return [key]
+    return [*(["encoder_attention"] if name.endswith("encoder.self_attention") else []), key, "attention"]
 
 
 def without_paths(value: Any, paths: dict[str, Any]) -> str:

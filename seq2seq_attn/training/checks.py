@@ -27,6 +27,7 @@ from seq2seq_attn.training.translation_module import TranslationModule
 log = logging.getLogger(__name__)
 SLOTS = {
     "self_attention": "a Transformer's encoder or decoder",
+    "encoder_attention": "a Transformer's encoder",
     "cross_attention": "a Transformer's decoder",
     "position": "a Transformer or ConvS2S",
     "feed_forward": "a Transformer",

@@ -45,13 +45,14 @@ REFERENCES = {
     "feed_forward": "${feed_forward}",
     "self_attention": "${oc.select:self_attention,${attention}}",
 }
+OF_ENCODER = {"self_attention": "${oc.select:encoder_attention,${oc.select:self_attention,${attention}}}"}
 ATTENTION_PARTS = {
     part: (part, f"attention/{part}") for part in ("score", "pattern", "normalizer", "mix", "gate", "feature_map")
 }
 CHILDREN = {  # parts that a part chooses in its own defaults list: by name, the entry there and the group
     "model": {side: (f"/{side}@{side}", side) for side in ("encoder", "decoder")},
     "attention": ATTENTION_PARTS,
-    "self_attention": ATTENTION_PARTS,
+    "encoder_attention": ATTENTION_PARTS,
     "cross_attention": ATTENTION_PARTS,
     "search": {"length_penalty": ("length_penalty", "search/length_penalty")},
 }
@@ -174,12 +175,13 @@ def model_parts(model: dict[str, Any]) -> dict[str, Any]:
     model = deepcopy(model) | FRESH
     parts: dict[str, Any] = {}
     for side in ("decoder", "encoder"):
-        for slot, reference in REFERENCES.items():
+        for slot, reference in (REFERENCES | (OF_ENCODER if side == "encoder" else {})).items():
             part = (model[side] or {}).get(slot)
             if not isinstance(part, dict):
                 continue
-            # the self-attention is that of the group `attention`, unless the decoder has another attention
-            home = "attention" if slot == "self_attention" and parts.get("attention", part) == part else slot
+            home = slot
+            if slot == "self_attention":  # the group `attention`, unless the decoder has another attention
+                home = "attention" if parts.get("attention", part) == part else "encoder_attention"
             if parts.setdefault(home, part) == part:
                 model[side][slot] = reference
     return {"model": model} | parts

@@ -180,14 +180,22 @@ def test_no_mix_and_no_gate_leave_the_parameters_of_a_preset() -> None:
     ]
 
 
-@pytest.mark.parametrize("slot", ["attention", "self_attention", "cross_attention"])
+@pytest.mark.parametrize("slot", ["attention", "self_attention", "encoder_attention", "cross_attention"])
 def test_a_mix_and_a_gate_are_chosen_in_each_slot_without_a_plus(slot: str) -> None:
     at, own = ("", "attention") if slot == "attention" else (f"@{slot}", f"attention@{slot}")
     parts = [f"attention/{p}{at and f'{at}.{p}'}={c}" for p, c in (("mix", "differential"), ("gate", "sigmoid"))]
     model = built_model(f"{own}=multihead", *parts)
     attentions = [model.encoder.layers[0].attention, *(getattr(model.decoder.layers[0], s) for s in SLOTS)]
     found = [a.mix is not None and a.gate is not None for a in attentions]
-    assert found == ([False, False, True] if slot == "cross_attention" else [True, True, False])
+    assert (
+        found
+        == {
+            "attention": [True, True, False],
+            "self_attention": [True, True, False],
+            "encoder_attention": [True, False, False],
+            "cross_attention": [False, False, True],
+        }[slot]
+    )
 
 
 SLOTS = ("self_attention", "cross_attention")

@@ -90,6 +90,15 @@ def test_an_option_of_another_name_is_answered_with_ours(override: str, meant: s
             "attention@self_attention=NAME, or set the option of attention, which the slot takes otherwise",
         ),
         (
+            ["model=transformer", "encoder_attention.dropout=0.1"],
+            "'encoder_attention.dropout' belongs to the slot encoder_attention, which is not chosen; choose it with "
+            "attention@encoder_attention=NAME, or set the option of attention, which the slot takes otherwise",
+        ),
+        (
+            ["model=transformer", "encoder_attention/gate=sigmoid"],
+            "A part of a slot is written attention/gate@encoder_attention.gate=NAME",
+        ),
+        (
             ["model=transformer", "cross_attention/gate=sigmoid"],
             "A part of a slot is written attention/gate@cross_attention.gate=NAME",
         ),

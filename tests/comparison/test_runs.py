@@ -141,6 +141,19 @@ def test_a_slot_that_repeats_the_attention_is_no_difference_beside_it() -> None:
     assert rows_of_runs.differing(apart) == ["cross_attention.name"]
 
 
+def test_an_attention_of_the_encoder_alone_is_one_difference() -> None:
+    def config(name: str, of_encoder: str | None) -> dict[str, Any]:
+        alone = None if of_encoder is None else {"name": of_encoder}
+        encoder, decoder = alone or {"name": name}, {"name": name}
+        sides = {"encoder": {"self_attention": encoder}, "decoder": {"self_attention": decoder}}
+        return {"seed": 1, "paths": {}, "attention": {"name": name}, "encoder_attention": alone, "model": sides}
+
+    apart = [rows_of_runs.settings(config("sparse", encoder)) for encoder in ("local", "sparse")]
+    assert rows_of_runs.differing(apart) == ["encoder_attention.name"]
+    apart = [rows_of_runs.settings(config(name, "local")) for name in ("sparse", "local")]
+    assert rows_of_runs.differing(apart) == ["attention.name"]
+
+
 def test_of_runs_with_one_seed_the_last_counts_and_the_other_is_named(tmp_path: Path) -> None:
     write_run(tmp_path / "runs" / "9", "sparse", spoilt(4))
     write_run(tmp_path / "runs" / "10", "sparse", spoilt(5))

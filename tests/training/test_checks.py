@@ -27,6 +27,7 @@ LACKING = [
     ("rnn", "position=rotary", "position"),
     ("rnn", "position.join=concat", "position"),
     ("rnn", "attention@self_attention=luong_dot", "self-attention"),
+    ("rnn", "attention@encoder_attention=luong_dot", "encoder-attention"),
     ("rnn", "cross_attention.dropout=0.1", "cross-attention"),
     ("conv", "feed_forward=gelu", "feed-forward"),
     ("conv", "attention@cross_attention=bahdanau", "cross-attention"),
@@ -50,8 +51,9 @@ def test_what_the_model_reads_and_what_nobody_typed_is_let_pass(model: str) -> N
 
 
 def test_a_crossing_has_the_slots_of_its_parts() -> None:
-    crossing = ["encoder@model.encoder=transformer", "position=rotary", "attention@self_attention=multihead"]
-    check_slots(model_yaml(*crossing), crossing)
+    for slot in ("self_attention", "encoder_attention"):
+        crossing = ["encoder@model.encoder=transformer", "position=rotary", f"attention@{slot}=multihead"]
+        check_slots(model_yaml(*crossing), crossing)
 
 
 def test_a_choice_without_the_default_callbacks_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -119,6 +121,7 @@ def test_sentences_longer_than_the_models_positions_are_refused_before_training(
     ("override", "slot"),
     [
         ("attention@self_attention=sparse", "self_attention"),
+        ("attention/score@encoder_attention.score=l2", "encoder_attention"),
         ("attention/score@cross_attention.score=dot", "cross_attention"),
         ("+position.base=3", "position"),
         ("attention=hard", "attention"),

@@ -115,6 +115,23 @@ def test_self_attention_of_a_recurrent_decoders_encoder_stays_its_own(tmp_path: 
     assert changed["decoder"]["attention"]["score"]["_target_"].endswith("AdditiveScore")
 
 
+@pytest.mark.parametrize("slot", ["encoder_attention", "self_attention"])
+def test_encoder_and_decoder_keep_the_attention_in_which_they_differ(slot: str, tmp_path: Path) -> None:
+    of_both, of_encoder = ("sparse", "local") if slot == "encoder_attention" else ("local", "sparse")
+    apart = [] if slot == "encoder_attention" else ["model.decoder.self_attention=${attention}"]
+    options = ("model=transformer", f"attention={of_both}", f"attention@{slot}={of_encoder}", *apart)
+    parent = write_checkpoint(tmp_path / "a.ckpt", *options)["config"]["model"]
+    run = f"init_from.run={tmp_path / 'a.ckpt'}"
+    assert parent["encoder"]["self_attention"] != parent["decoder"]["self_attention"]
+    assert of(compose_child(run).model) == parent | FRESH
+    changed = of(compose_child(run, "attention=none").model)
+    assert changed["encoder"] == parent["encoder"]
+    assert changed["decoder"]["self_attention"]["score"]["_target_"].endswith("UniformScore")
+    changed = of(compose_child(run, "attention@encoder_attention=none").model)
+    assert changed["decoder"] == parent["decoder"]
+    assert changed["encoder"]["self_attention"]["score"]["_target_"].endswith("UniformScore")
+
+
 def test_a_published_model_and_an_average_are_parents_too(trained_run: Path, pairs: list[str], tmp_path: Path) -> None:
     export([str(trained_run), str(tmp_path / "published")])
     best = read_checkpoint(trained_run / "checkpoints" / "best.ckpt")
