@@ -154,3 +154,14 @@ def taught_transformer(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     loaded = small_transformer(noise=0.0)
     loaded.model.load_state_dict(torch.load(folder / "weights.pt"))
     return loaded
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    from explorer.browser import start_browser
+
+    browser = start_browser(tmp_path_factory.mktemp("downloads"))
+    if browser is None:
+        pytest.skip("no browser: apt-get install chromium chromium-driver")
+    yield browser
+    browser.quit()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -28,6 +29,7 @@ LINES = ("-", "--", ":", "-.")  # of seeds
 GREY = "0.75"
 POINTS = 72  # an inch
 SCATTER = (7.2, 5.2)  # inches, as all sizes
+HISTOGRAM = (5.4, 2.4)
 PANEL = (2.1, 1.6)
 PANEL_AXES = (0.19, 0.24, 0.78, 0.72)  # shares of the panel
 FOREST_ROW, FOREST_AXIS, FOREST_FOOT = 0.19, 2.4, 0.45
@@ -240,6 +242,26 @@ def panels(rows: Sequence[Row], key: str, title: str, name: str) -> dict[str, st
         opening, _, rest = front.partition(">")
         plots[label] = f"{opening}>{ground}{rest}"
     return plots
+
+
+def histogram(values: Sequence[float], title: str, counted: str) -> str:
+    """Draw how many values are in each tenth of the widest one's size, those above 0 in black and the others in grey.
+
+    Args:
+        title: of the values.
+        counted: what they are of.
+    """
+    step = max(2.0, math.ceil(max(map(abs, values)) / 10))
+    edges = [step * number for number in range(-10, 11)]
+    figure, axes = plot(HISTOGRAM, (0.1, 0.2, 0.88, 0.76))
+    counts = np.histogram(values, edges)[0]
+    colors = ["0.7" if edge < 0 else "black" for edge in edges[:-1]]
+    axes.bar(edges[:-1], counts, step, align="edge", color=colors, edgecolor="white", linewidth=0.5)
+    axes.set_xlabel(title, fontsize=LABEL + 1, parse_math=False)
+    axes.set_ylabel(counted, fontsize=LABEL + 1, parse_math=False)
+    axes.tick_params(labelsize=LABEL, length=2)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    return svg(figure, title)
 
 
 def plot(size: tuple[float, float], rectangle: tuple[float, float, float, float]) -> tuple[Figure, Axes]:

@@ -25,7 +25,7 @@ from seq2seq_attn.checkpoint.published import check_empty, without_folders, writ
 from seq2seq_attn.comparison.curves import draw
 from seq2seq_attn.comparison.model_card import CONFIGURATION, OPTIONS, Known, card
 from seq2seq_attn.comparison.read import curve_of, natural, read_log
-from seq2seq_attn.comparison.translations import read_system
+from seq2seq_attn.comparison.system import read_system
 from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.markdown import one_line

@@ -9,8 +9,14 @@ from typing import NamedTuple
 
 from seq2seq_attn.comparison.read import Run
 from seq2seq_attn.comparison.rows import Group, Row
-from seq2seq_attn.comparison.significance import Counted, Difference, count_sentences, differences
-from seq2seq_attn.comparison.translations import FLOOR, LEAST_DIFFERENCE
+from seq2seq_attn.comparison.significance import (
+    FLOOR,
+    LEAST_DIFFERENCE,
+    Counted,
+    Difference,
+    count_sentences,
+    differences,
+)
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.names import title_of
 

@@ -27,7 +27,7 @@ from seq2seq_attn.comparison.read import (
     text_of,
     unfinished,
 )
-from seq2seq_attn.comparison.translations import System, read_system
+from seq2seq_attn.comparison.system import System, read_system
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.text_metric import TextMetric

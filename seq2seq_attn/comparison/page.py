@@ -13,6 +13,7 @@ from seq2seq_attn.comparison.draw import forest, panels, scatter
 from seq2seq_attn.comparison.figures import Figures, about_test, cells_of, counted, head_of, shown, verdict
 from seq2seq_attn.comparison.maps import KINDS, Map, draw_map, draw_scale, maps_of
 from seq2seq_attn.comparison.read import LeftOut
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.markdown import literal
 
 STYLE = Path(__file__).with_name("page.css")
@@ -45,13 +46,16 @@ PAGE = """\
 <body>
 <h1>{title}</h1>
 {body}
-{made_by}seq2seq-attn compare runs</code> from the folders of the runs alone. ± is the
-standard deviation over seeds.</p>
+{made_by}
 <script>
 {script}</script>
 </body>
 </html>
 """
+OF_RUNS = (
+    f"{MADE_BY}seq2seq-attn compare runs</code> from the folders of the runs alone. ± is the\nstandard deviation over "
+    "seeds.</p>"
+)
 COSTS = ("num_parameters", "decode_sentences_per_second", "attention_entropy")
 
 
@@ -65,11 +69,17 @@ def html_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], sentence: 
     return PAGE.format(
         title=title_of(groups),
         policy=POLICY.format(script=digest(f"\n{SORT}")),
-        made_by=MADE_BY,
+        made_by=OF_RUNS,
         style=STYLE.read_text(encoding="utf-8"),
         body="\n".join(body),
         script=SORT,
     )
+
+
+def check_page(page: Path) -> None:
+    """Refuse to replace a page that no comparison has written."""
+    if page.is_file() and MADE_BY not in page.read_text(encoding="utf-8", errors="replace"):
+        raise UserError(f"{page} already exists and is not a page of seq2seq-attn compare; give another --output")
 
 
 def described(group: Figures) -> str:

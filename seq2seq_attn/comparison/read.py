@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from seq2seq_attn.checkpoint.admitted import Trust, build, is_class_of
-from seq2seq_attn.comparison.translations import System, read_system
+from seq2seq_attn.comparison.system import System, read_system
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.names import main_metric
 from seq2seq_attn.metric.text_metric import TextMetric

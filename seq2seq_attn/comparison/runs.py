@@ -20,7 +20,7 @@ import matplotlib as mpl
 from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option
 from seq2seq_attn.comparison.draw import STYLE
 from seq2seq_attn.comparison.figures import Figures, figures_of, find_row
-from seq2seq_attn.comparison.page import MADE_BY, html_page, markdown_page
+from seq2seq_attn.comparison.page import check_page, html_page, markdown_page
 from seq2seq_attn.comparison.read import LeftOut, read_runs
 from seq2seq_attn.comparison.rows import Group, grouped
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -57,12 +57,6 @@ def compare(
     groups, repeated = grouped(runs, by)
     check_baseline(groups, baseline)
     return [figures_of(group, baseline, resamples) for group in groups], [*left_out, *repeated]
-
-
-def check_page(page: Path) -> None:
-    """Refuse to replace a page that this command has not written."""
-    if page.is_file() and MADE_BY not in page.read_text(encoding="utf-8", errors="replace"):
-        raise UserError(f"{page} already exists and is not a page of compare runs; give another --output")
 
 
 def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:

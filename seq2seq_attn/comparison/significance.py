@@ -13,11 +13,17 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from seq2seq_attn.comparison.read import Run
-from seq2seq_attn.comparison.translations import ALPHA, LEAST_DIFFERENCE, is_notable
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.by_length import LENGTHS, length_bucket
 from seq2seq_attn.metric.confidence import draw
 from seq2seq_attn.metric.text_metric import TextMetric
+
+ALPHA = 0.05
+LEAST_BLEU, LEAST_DIFFERENCE = 1.0, 0.05  # below these no difference of BLEU is called significant
+FLOOR = (
+    f"No difference is marked where both have less than {LEAST_BLEU:g} BLEU, since n-grams that match that rarely say "
+    f"nothing of the translations, nor one below {LEAST_DIFFERENCE:g} BLEU, which rounds to 0.0."
+)
 
 
 class Difference(NamedTuple):
@@ -34,6 +40,11 @@ class Difference(NamedTuple):
     high: float
     p: float | None
     significant: bool
+
+
+def is_notable(bleu: float, other: float) -> bool:
+    """Return whether a difference is large enough to be marked if it is significant; see FLOOR."""
+    return max(bleu, other) >= LEAST_BLEU and abs(bleu - other) >= LEAST_DIFFERENCE
 
 
 class Counted(NamedTuple):

@@ -4,48 +4,40 @@ Approximate randomisation (Riezler and Maxwell 2005) or paired bootstrap resampl
 Significance Tests for Machine Translation Evaluation"), both by sacreBLEU. Its bootstrap finds a difference too easily:
 it centres absolute differences, and of two systems that are equally good it gives one in ten a p-value below 0.05. Each
 system is a folder of train.py or evaluate.py, or a `translations.tsv` of one; all must have translated the same test
-set. All references of a sentence count, and sentences may have different numbers of them.
+set. BLEU tokenizes as in the evaluation of the first folder that has one, and by 13a without any. All references of a
+sentence count, and sentences may have different numbers of them. With --output, a page has the sentences whose
+translations differ, those with the largest difference of chrF first.
 """
 
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib as mpl
 from rich.table import Table
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
 
-from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.comparison.draw import STYLE
+from seq2seq_attn.comparison.page import check_page
+from seq2seq_attn.comparison.sentence_page import sentence_page
+from seq2seq_attn.comparison.significance import ALPHA, FLOOR, is_notable
+from seq2seq_attn.comparison.system import System, check_same_test_set, read_system
+from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.files import replacing
+from seq2seq_attn.metric.bleu import scorer_of
 from seq2seq_attn.metric.confidence import FEWEST_RESAMPLES
 from seq2seq_attn.metric.corpus import reference_streams
-from seq2seq_attn.text import plain_console, printable
+from seq2seq_attn.text import plain_console
 
-METRICS: dict[str, Callable[[], Any]] = {"bleu": lambda: BLEU(force=True), "chrf": CHRF, "ter": TER}
+METRICS: dict[str, Callable[[], Any]] = {"chrf": CHRF, "ter": TER}
 METHODS = {"randomisation": "ar", "bootstrap": "bs"}
 INTERVAL_RESAMPLES = 1000  # of the intervals beside the p-values of randomisation
-ALPHA = 0.05
-LEAST_BLEU, LEAST_DIFFERENCE = 1.0, 0.05  # below these no difference of BLEU is called significant
-FLOOR = (
-    f"No difference is marked where both have less than {LEAST_BLEU:g} BLEU, since n-grams that match that rarely say "
-    f"nothing of the translations, nor one below {LEAST_DIFFERENCE:g} BLEU, which rounds to 0.0."
-)
-
-
-class System(NamedTuple):
-    """Translations of a test set, line-aligned.
-
-    Attributes:
-        references: all versions of each line.
-    """
-
-    name: str
-    sources: list[str]
-    hypotheses: list[str]
-    references: list[list[str]]
 
 
 class Comparison(NamedTuple):
@@ -59,73 +51,19 @@ class Comparison(NamedTuple):
     signatures: dict[str, str]
 
 
-def read_system(path: Path, split: str) -> System:
-    """Read the translations of a split from a folder or a file.
-
-    Raises:
-        UserError: if a file is missing, or its lines are not what train.py and evaluate.py write.
-    """
-    suffix = "" if split == "test" else f"_{split.removeprefix('test_')}"
-    file = path / f"translations{suffix}.tsv" if path.is_dir() else path
-    rows = [line.split("\t") for line in read_lines(file)]
-    for number, row in enumerate(rows, 1):
-        if len(row) != 3:
-            raise UserError(
-                f"{file}, line {number}: {len(row)} tab-separated columns instead of source, reference and "
-                "translation; give a translations.tsv of train.py or evaluate.py"
-            )
-    sources, first, hypotheses = (list(column) for column in zip(*rows, strict=True))
-    versions = file.with_suffix(".references")
-    if not versions.is_file():
-        return System(str(path), sources, hypotheses, [[reference] for reference in first])
-    # The first version is repeated in lines that have fewer; it counts once.
-    references = [list(dict.fromkeys(line.split("\t"))) for line in read_lines(versions)]
-    if [printable(options[0]) for options in references] != [printable(reference) for reference in first]:
-        raise UserError(f"{versions} does not belong to {file}; give the folder that both were written to")
-    return System(str(path), sources, hypotheses, references)
-
-
-def read_lines(file: Path) -> list[str]:
-    try:
-        content = file.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8"
-        raise UserError(
-            f"{file} cannot be read ({why}); give a folder of train.py or evaluate.py, or its translations.tsv"
-        ) from error
-    if not content:
-        raise UserError(f"{file} is empty; give translations of a test set")
-    return content.removesuffix("\n").split("\n")
-
-
-def check_same_test_set(systems: Sequence[System]) -> None:
-    """Refuse different test sets, naming the first line that differs."""
-    first = systems[0]
-    for other in systems[1:]:
-        sizes = len(first.sources), len(other.sources)
-        why = f"{sizes[0]} and {sizes[1]} lines" if sizes[0] != sizes[1] else None
-        for what in ("sources", "references"):
-            pairs = zip(getattr(first, what), getattr(other, what), strict=False)
-            line = next((number for number, (a, b) in enumerate(pairs, 1) if a != b), None)
-            if why is None and line is not None:
-                why = f"other {what} in line {line}"
-        if why:
-            raise UserError(
-                f"{first.name} and {other.name} have translated different test sets ({why}); compare systems on the "
-                "same data and split"
-            )
-
-
-def compare(systems: Sequence[System], metrics: Sequence[str], method: str, resamples: int) -> Comparison:
+def compare(
+    systems: Sequence[System], metrics: Sequence[str], method: str, resamples: int, bleu: BLEU | None = None
+) -> Comparison:
     """Compare systems with the first.
 
     Args:
+        bleu: how BLEU tokenizes; None: as in the evaluation of the first system that has one.
         resamples: test sets drawn, or trials; 0: sacreBLEU's 10,000 of randomisation and 1,000 of bootstrap.
     """
     check_same_test_set(systems)
     test = PairedTest(
         [(str(number), system.hypotheses) for number, system in enumerate(systems)],
-        {metric: METRICS[metric]() for metric in metrics},
+        {metric: METRICS[metric]() if metric in METRICS else bleu or bleu_of(systems) for metric in metrics},
         reference_streams(systems[0].references),  # type: ignore[arg-type]
         test_type=METHODS[method],
         n_samples=resamples,
@@ -141,6 +79,22 @@ def compare(systems: Sequence[System], metrics: Sequence[str], method: str, resa
     return Comparison(results, {m: str(s) for m, s in zip(metrics, signatures.values(), strict=True)})
 
 
+def bleu_of(systems: Sequence[System], tokenize: str | None = None, *, lowercase: bool | None = None) -> BLEU:
+    """Return BLEU as a system was evaluated; the tokens themselves count where that evaluation detokenized them.
+
+    Args:
+        tokenize: sacrebleu's name of another tokenizer.
+        lowercase: whether to ignore case, if not as evaluated.
+    """
+    signature = next((system.signature for system in systems if system.signature), "")
+    evaluated = dict(field.partition(":")[::2] for field in signature.split("|"))
+    if tokenize is None:
+        tokenize = "none" if "detok" in evaluated else evaluated.get("tok", "13a")
+    if lowercase is None:
+        lowercase = evaluated.get("case") == "lc"
+    return scorer_of(lowercase=lowercase, tokenize=tokenize)
+
+
 def comparison_table(systems: Sequence[System], comparison: Comparison) -> Table:
     """Return a row for each system, the baseline first, which has no p-values."""
     table = Table()
@@ -154,6 +108,16 @@ def comparison_table(systems: Sequence[System], comparison: Comparison) -> Table
     return table
 
 
+def write_page(systems: Sequence[System], comparison: Comparison, page: Path) -> None:
+    columns = comparison_table(systems, comparison).columns
+    head, cells = [str(column.header) for column in columns], [map(str, column.cells) for column in columns]
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # missing in Matplotlib's font, but not in the browser's
+        text = sentence_page(systems, head, list(zip(*cells, strict=True)))
+    with replacing(page) as stream:
+        stream.write(text.encode())
+
+
 def shown(result: Result, baseline: Result, metric: str) -> tuple[str, str]:
     """Return `35.21 ± 1.20`, `0.0120*`."""
     interval = "" if result.ci is None else f" ± {result.ci:.2f}"
@@ -163,27 +127,30 @@ def shown(result: Result, baseline: Result, metric: str) -> tuple[str, str]:
     return f"{result.score:.2f}{interval}", f"{result.p_value:.4f}{'*' * starred}"
 
 
-def is_notable(bleu: float, other: float) -> bool:
-    """Return whether a difference is large enough to be marked if it is significant; see FLOOR."""
-    return max(bleu, other) >= LEAST_BLEU and abs(bleu - other) >= LEAST_DIFFERENCE
-
-
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("baseline", type=Path, help="a folder of train.py or evaluate.py, or its translations.tsv")
     parser.add_argument("systems", nargs="+", type=Path, help="the same, of each system to compare with it")
     parser.add_argument("--split", default="test", help="as in splits=[val,test]; test if not given")
-    parser.add_argument("--metrics", nargs="+", choices=METRICS, default=["bleu", "chrf"])
+    parser.add_argument("--metrics", nargs="+", choices=("bleu", *METRICS), default=["bleu", "chrf"])
     parser.add_argument("--method", choices=METHODS, default="randomisation", help="%(default)s if not given")
     parser.add_argument(
         "--resamples", type=int, default=0, help="0: 10,000 trials of randomisation, 1,000 of bootstrap"
     )
+    parser.add_argument("--tokenize", choices=BLEU.TOKENIZERS, metavar="NAME", help="of BLEU: 13a, zh, none, ...")
+    parser.add_argument("--lowercase", action=argparse.BooleanOptionalAction, help="of BLEU")
+    parser.add_argument("--output", type=Path, help="a page with the sentences, such as sentences.html")
     given = parser.parse_args(arguments)
     if given.resamples != 0 and given.resamples < FEWEST_RESAMPLES:
         parser.error(f"--resamples {given.resamples} gives no interval of 95 %; give {FEWEST_RESAMPLES} or more, or 0")
+    if given.output is not None:
+        if given.output.suffix != ".html":
+            parser.error(f"--output {given.output} does not end in .html; give sentences.html")
+        check_page(given.output)
     systems = [read_system(path, given.split) for path in (given.baseline, *given.systems)]
-    comparison = compare(systems, list(dict.fromkeys(given.metrics)), given.method, given.resamples)
+    bleu = bleu_of(systems, given.tokenize, lowercase=given.lowercase)
+    comparison = compare(systems, list(dict.fromkeys(given.metrics)), given.method, given.resamples, bleu)
     console = plain_console()
     say = partial(console.print, highlight=False, soft_wrap=True)
     say(f"{len(systems[0].sources):,} sentences; the baseline is {systems[0].name}")
@@ -197,3 +164,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say(FLOOR)
     for metric, signature in comparison.signatures.items():
         say(f"{metric}: {signature}")
+    if given.output is not None:
+        write_page(systems, comparison, given.output)
+        say(f"wrote {given.output}")

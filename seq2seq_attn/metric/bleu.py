@@ -28,21 +28,30 @@ class BLEU(CorpusMetric):
     """
 
     def __init__(self, *, lowercase: bool, tokenize: str, language: str | None = None) -> None:
-        if tokenize not in ("auto", *sacrebleu.BLEU.TOKENIZERS):
-            choices = ", ".join(["auto", *sacrebleu.BLEU.TOKENIZERS])
-            raise UserError(f"BLEU has no tokenizer {tokenize!r}; choose from: {choices}")
         if tokenize == "auto":
             tokenize = tokenizer_of(language)
-        # force: the hint "you forgot to detokenize" would depend on how the corpus is cut into batches
-        try:
-            scorer = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
-        except (RuntimeError, ImportError) as error:  # a tokenizer whose packages are missing
-            raise UserError(
-                f"BLEU's tokenizer {tokenize!r} needs packages that are not installed; pip install "
-                f"'sacrebleu[{tokenize.partition('-')[0]}]', or choose another metric.bleu.tokenize"
-            ) from error
+        scorer = scorer_of(lowercase=lowercase, tokenize=tokenize)
         # two lengths; matches and totals of each order
         super().__init__(scorer=scorer, num_counts=2 + 2 * scorer.max_ngram_order)
+
+
+def scorer_of(*, lowercase: bool, tokenize: str) -> sacrebleu.BLEU:
+    """Return sacrebleu's own BLEU.
+
+    Raises:
+        UserError: if the tokenizer has no such name, or its packages are not installed.
+    """
+    if tokenize not in sacrebleu.BLEU.TOKENIZERS:
+        choices = ", ".join(["auto", *sacrebleu.BLEU.TOKENIZERS])
+        raise UserError(f"BLEU has no tokenizer {tokenize!r}; choose from: {choices}")
+    # force: the hint "you forgot to detokenize" would depend on how the corpus is cut into batches
+    try:
+        return sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+    except (RuntimeError, ImportError) as error:  # a tokenizer whose packages are missing
+        raise UserError(
+            f"BLEU's tokenizer {tokenize!r} needs packages that are not installed; pip install "
+            f"'sacrebleu[{tokenize.partition('-')[0]}]', or choose another metric.bleu.tokenize"
+        ) from error
 
 
 def tokenizer_of(language: str | None) -> str:

@@ -14,6 +14,7 @@ from seq2seq_attn.comparison import figures as figures_of_group
 from seq2seq_attn.comparison import page, significance, translations
 from seq2seq_attn.comparison import rows as rows_of_runs
 from seq2seq_attn.comparison import runs as script
+from seq2seq_attn.comparison.system import read_system
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.by_length import score_by_length
@@ -24,7 +25,7 @@ def test_with_one_seed_the_scores_are_those_of_compare_translations(tmp_path: Pa
     for name, hypotheses in said.items():
         write_run(tmp_path / name, name, hypotheses)
     found = only_group(tmp_path, baseline="baseline", resamples=300).differences
-    systems = [translations.read_system(tmp_path / name, "test") for name in said]
+    systems = [read_system(tmp_path / name, "test") for name in said]
     base, *others = translations.compare(systems, ["bleu"], "bootstrap", 300).results["bleu"]
     assert list(found) != list(said)  # sorted by BLEU, and without the baseline
     for name, other in zip([name for name in said if name != "baseline"], others, strict=True):

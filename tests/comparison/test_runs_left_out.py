@@ -106,7 +106,10 @@ def test_a_page_of_the_users_is_not_replaced(tmp_path: Path, capsys: pytest.Capt
     with pytest.raises(SystemExit, match="2"):
         script.main(typed)
     assert page.read_text(encoding="utf-8") == "<p>mine</p>"
-    assert f"{page} already exists and is not a page of compare runs; give another --output" in capsys.readouterr().err
+    assert (
+        f"{page} already exists and is not a page of seq2seq-attn compare; give another --output"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_run_behind_a_link_is_found_once_and_a_link_around_itself_ends(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_attn.comparison import translations as script
+from seq2seq_attn.comparison.system import read_system
 from seq2seq_attn.errors import UserError
 
 SUBJECTS = {"le chat": "un chat", "la fille": "une fille", "un homme": "l'homme", "le vieux chien": "ce chien"}
@@ -52,7 +53,7 @@ def test_p_values_and_intervals_are_those_of_the_sacrebleu_command(
 ) -> None:
     """Of a bootstrap, the command cannot write chrF's interval as JSON."""
     folders = [write(tmp_path / name, rows) for name, rows in (("good", GOOD), ("poor", POOR), ("bad", BAD))]
-    systems = [script.read_system(folder, "test") for folder in folders]
+    systems = [read_system(folder, "test") for folder in folders]
     found = script.compare(systems, list(metrics), method, 0 if method == "bootstrap" else resamples)
     files = [shutil.copy(folder / "translations.hypotheses", tmp_path / f"{folder.name}.txt") for folder in folders]
     command = [
@@ -93,7 +94,7 @@ def test_p_values_and_intervals_are_those_of_the_sacrebleu_command(
 
 
 def test_a_system_that_says_the_same_is_no_better(tmp_path: Path) -> None:
-    system = script.read_system(write(tmp_path / "good", GOOD), "test")
+    system = read_system(write(tmp_path / "good", GOOD), "test")
     found = script.compare([system, system], ["bleu", "chrf", "ter"], "bootstrap", 50)
     assert {name: results[1].p_value for name, results in found.results.items()} == dict.fromkeys(
         ("bleu", "chrf", "ter")
@@ -102,7 +103,7 @@ def test_a_system_that_says_the_same_is_no_better(tmp_path: Path) -> None:
 
 def test_versions_that_fill_up_a_line_count_once(tmp_path: Path) -> None:
     ragged = [options[: 1 + row % 2] for row, options in enumerate(REFERENCES)]
-    system = script.read_system(write(tmp_path / "ragged", GOOD, ragged), "test")
+    system = read_system(write(tmp_path / "ragged", GOOD, ragged), "test")
     assert system.references == ragged
     found = script.compare([system, system], ["ter"], "bootstrap", 50)
     assert found.signatures["ter"].startswith("nrefs:var|")
@@ -110,11 +111,11 @@ def test_versions_that_fill_up_a_line_count_once(tmp_path: Path) -> None:
 
 def test_a_file_alone_has_the_reference_of_its_second_column(tmp_path: Path) -> None:
     folder = write(tmp_path / "good", GOOD, suffix="_val")
-    assert script.read_system(folder / "translations_val.tsv", "test") == script.read_system(folder, "val")._replace(
+    assert read_system(folder / "translations_val.tsv", "test") == read_system(folder, "val")._replace(
         name=str(folder / "translations_val.tsv")
     )
     (folder / "translations_val.references").unlink()
-    assert script.read_system(folder, "val").references == [options[:1] for options in REFERENCES]
+    assert read_system(folder, "val").references == [options[:1] for options in REFERENCES]
 
 
 def test_the_table_has_a_row_for_each_system_and_marks_what_chance_would_hardly_do(
@@ -157,8 +158,8 @@ def test_a_metric_counts_once_and_too_few_resamples_are_refused(
 )
 def test_another_test_set_is_refused(tmp_path: Path, changes: dict[str, list[str]], why: str) -> None:
     systems = [
-        script.read_system(write(tmp_path / "a", GOOD), "test"),
-        script.read_system(write(tmp_path / "b", POOR, **changes), "test"),
+        read_system(write(tmp_path / "a", GOOD), "test"),
+        read_system(write(tmp_path / "b", POOR, **changes), "test"),
     ]
     with pytest.raises(
         UserError, match=rf"a and .*b have translated different test sets \({why}\); compare systems on"
@@ -168,21 +169,21 @@ def test_another_test_set_is_refused(tmp_path: Path, changes: dict[str, list[str
 
 def test_another_number_of_lines_is_refused(tmp_path: Path) -> None:
     short = write(tmp_path / "b", GOOD[:7], REFERENCES[:7], SOURCES[:7])
-    systems = [script.read_system(folder, "test") for folder in (write(tmp_path / "a", GOOD), short)]
+    systems = [read_system(folder, "test") for folder in (write(tmp_path / "a", GOOD), short)]
     with pytest.raises(UserError, match=r"different test sets \(20 and 7 lines\); compare systems on the same data"):
         script.compare(systems, ["bleu"], "bootstrap", 50)
 
 
 def test_what_is_no_translation_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match=r"none/?\S* cannot be read \(No such file or directory\); give a folder of"):
-        script.read_system(tmp_path / "none", "test")
+        read_system(tmp_path / "none", "test")
     folder = write(tmp_path / "a", GOOD)
     (folder / "pairs.tsv").write_text("a\tb\n")
     with pytest.raises(UserError, match=r"pairs.tsv, line 1: 2 tab-separated columns instead of source, reference"):
-        script.read_system(folder / "pairs.tsv", "test")
+        read_system(folder / "pairs.tsv", "test")
     (folder / "translations.references").write_text("other\n" * 20)
     with pytest.raises(UserError, match=r"translations.references does not belong to .*translations.tsv; give the"):
-        script.read_system(folder, "test")
+        read_system(folder, "test")
 
 
 def test_a_folders_name_is_no_markup_of_the_terminal(

@@ -46,17 +46,6 @@ def explorers(served_models: dict[str, Translator]) -> dict[str, Explorer]:
     }
 
 
-@pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from explorer.browser import start_browser
-
-    browser = start_browser(tmp_path_factory.mktemp("downloads"))
-    if browser is None:
-        pytest.skip("no browser: apt-get install chromium chromium-driver")
-    yield browser
-    browser.quit()
-
-
 @pytest.fixture
 def browser(chromium: Any) -> Iterator[Any]:
     """Headless Chromium, which must have printed nothing to its console when the test ends."""
