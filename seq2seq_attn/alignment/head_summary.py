@@ -10,6 +10,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 
+def confidences(weights: Float[Tensor, "heads rows columns"]) -> Float[Tensor, " heads"]:
+    """Return the largest weight of a row as a distribution, mean of the rows that have any. Voita et al. 2019."""
+    wide, _, factors = distributions(weights)
+    return (wide.amax(-1) * factors).sum(-1)
+
+
+def distributions(
+    weights: Float[Tensor, "heads rows columns"],
+) -> tuple[Float[Tensor, "heads rows columns"], Float[Tensor, "heads rows"], Float[Tensor, "heads rows"]]:
+    """Return absolute weights, their sums, and factors with which a sum over rows is a mean of distributions."""
+    wide = weights.abs()
+    totals = wide.sum(-1)
+    factors = torch.where(totals > 0, 1 / totals, 0)
+    return wide, totals, factors / (totals > 0).sum(-1, keepdim=True).clamp(min=1)
+
+
 def summaries(
     weights: Float[Tensor, "heads rows columns"], kind: str, words: Sequence[int], word_texts: Sequence[str]
 ) -> list[dict[str, Any]]:
@@ -19,10 +35,7 @@ def summaries(
         words: word of each column, an index of `word_texts`.
     """
     heads, rows, columns = weights.shape
-    wide = weights.abs()
-    totals = wide.sum(-1)
-    factors = torch.where(totals > 0, 1 / totals, 0)
-    factors = factors / (totals > 0).sum(-1, keepdim=True).clamp(min=1)  # so that a sum over rows is a mean
+    wide, totals, factors = distributions(weights)
     entropy = (torch.special.entr(wide).sum(-1) * factors + torch.special.entr(totals).neg() * factors).sum(-1)
     by_column = (factors[:, None] @ wide)[:, 0]
     scale = (columns - 1) / max(1, rows - 1) if kind == "cross" else 1.0

@@ -29,15 +29,15 @@ SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
     "export ctranslate2": ("inference.export_ctranslate2", "write a model for CTranslate2"),
     "export hub": ("comparison.export_hub", "write a model with a model card, for a hub"),
     "export safetensors": ("checkpoint.export_safetensors", "write a model for publishing"),
+    "heads": ("explorer.heads", "what each head of a model does and is worth"),
 }
 HYDRA_COMMANDS = [name for name, (module, _) in SUBCOMMANDS.items() if module.startswith("cli.")]
-HELP = f"""Usage: {NAME} SUBCOMMAND ...
+HELP = f"""Usage: {NAME} SUBCOMMAND ... or {NAME} --version
 
 {{subcommands}}
 
 {NAME} SUBCOMMAND --help   explains a subcommand
 {NAME} --help GROUP        lists the choices of a group (experiment, ...)
-{NAME} --version           prints the version
 {NAME} -sc install=bash    prints shell completion, also for zsh and fish"""
 
 

@@ -79,7 +79,12 @@ def score(config: DictConfig, models: Models, precision: Precision) -> dict[str,
 
 
 def score_pairs(models: Models, pairs: list[GivenPair], batch_tokens: int) -> list[PairScore]:
-    """Return scores in the order of the pairs; batches are cut from pairs sorted by length."""
+    """Return scores in the order of the pairs."""
+    return score_encoded(models, *encode_pairs(models, pairs), batch_tokens)
+
+
+def encode_pairs(models: Models, pairs: list[GivenPair]) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the tokens of sources and targets, normalized as the training data was."""
     tokenizer = models.tokenizer
     cleaning: Cleaning = instantiate(cleaning_options(models.config["data"]), _convert_="all")
     sources, targets = (
@@ -90,10 +95,17 @@ def score_pairs(models: Models, pairs: list[GivenPair], batch_tokens: int) -> li
         )
     )
     check_lengths(models.model.max_length, pairs, sources, targets)
+    return sources, targets
+
+
+def score_encoded(
+    models: Models, sources: list[list[int]], targets: list[list[int]], batch_tokens: int
+) -> list[PairScore]:
+    """Return scores in the order of the pairs; batches are cut from pairs sorted by length."""
     source_lengths, target_lengths = (np.array([len(ids) for ids in side]) for side in (sources, targets))
     lengths = Lengths(source_lengths, target_lengths)
     sampler = TokenBatchSampler([lengths], batch_tokens=batch_tokens, shuffle=False, seed=0)
-    scores = [PairScore(0.0, 0)] * len(pairs)
+    scores = [PairScore(0.0, 0)] * len(sources)
     for rows in sampler:
         log_probs = tokens_log_prob(models, [sources[row] for row in rows], [targets[row] for row in rows])
         for row, log_prob in zip(rows, log_probs.tolist(), strict=True):

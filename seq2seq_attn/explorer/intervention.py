@@ -41,8 +41,8 @@ class Intervention(NamedTuple):
 def attention_layers(model: EncoderDecoder) -> dict[str, AttentionLayer]:
     """Return the attention layers by slot, as `Decoded.weights` names them."""
     layers: dict[str, AttentionLayer] = {}
-    for side in ("encoder", "decoder"):
-        for name, module in getattr(model, side).named_modules():
+    for side, part in (("encoder", model.encoder), ("decoder", model.decoder)):
+        for name, module in () if part is None else part.named_modules():
             if isinstance(module, AttentionLayer):
                 attribute = name.rpartition(".")[2]
                 kind = "encoder" if side == "encoder" else "self" if attribute == "self_attention" else "cross"

@@ -129,13 +129,14 @@ def count_lines(path: str | None) -> int | None:
 
 
 @contextmanager
-def line_count(total: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
+def line_count(total: int | None, shown: bool, counted: str = "lines") -> Iterator[Callable[[int], None]]:
     """Show progress on standard error; the function it gives takes how many more lines are done.
 
     Args:
         total: the number of lines, where it is known.
+        counted: what is counted, if not lines.
     """
-    columns = [BarColumn(), MofNCompleteColumn(), TextColumn("lines"), TimeElapsedColumn(), TimeRemainingColumn()]
+    columns = [BarColumn(), MofNCompleteColumn(), TextColumn(counted), TimeElapsedColumn(), TimeRemainingColumn()]
     # Rich keeps what others print to standard error above the bar.
     with Progress(*columns, console=plain_console(stderr=True), disable=not shown) as progress:
-        yield partial(progress.advance, progress.add_task("lines", total=total))
+        yield partial(progress.advance, progress.add_task(counted, total=total))
