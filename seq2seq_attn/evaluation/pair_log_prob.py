@@ -24,9 +24,9 @@ from seq2seq_attn.inference.lines import UTF_16_NOTE, Line, count_lines, line_co
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.inference.output import refuse_one_file, written
 from seq2seq_attn.inference.translator import CONTROL
+from seq2seq_attn.model.token_log_probs import token_log_probs
 from seq2seq_attn.paths import display_path, given_path
 from seq2seq_attn.text import new_table, plain_console
-from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
 
 WINDOW = 4096  # pairs read ahead, which are sorted by length into batches
 
@@ -121,10 +121,7 @@ def tokens_log_prob(
     batch = collate_pairs(
         sources, targets, range(len(sources)), pad_id=tokenizer.pad_id, bos_id=tokenizer.bos_id, eos_id=tokenizer.eos_id
     ).to(models.device)
-    loss, _ = ensemble_cross_entropy(models.members, batch)
-    by_token = torch.zeros(batch.target_mask.shape, dtype=torch.float64, device=models.device)
-    by_token[batch.target_mask] = -loss.token_nll.double()
-    return by_token.sum(1)
+    return token_log_probs(models.members, batch).sum(1)
 
 
 def check_lengths(

@@ -142,6 +142,14 @@ class CTranslate2Engine(Engine):
             limit = max((most[i] for i in left), default=0)
         return [hypotheses[: mapped.num_best] for hypotheses in results]
 
+    def token_log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        results = self._translator.score_batch(
+            [self.tokenizer.source_tokens(tokens) for tokens in sources],
+            [self.tokenizer.target_tokens(tokens) for tokens in targets],
+            max_input_length=0,
+        )
+        return [list(result.log_probs) for result in results]
+
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         raise UserError("engine=ctranslate2 gives no attention; leave out engine, or maps, alignments and placeholders")
 

@@ -9,11 +9,12 @@ from typing import NamedTuple, final
 import torch
 
 from seq2seq_attn.alignment.forced_attention import SlotMap, attention_along
-from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.data.collate import collate_pairs, collate_sources
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.precision import precision_plugin
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
+from seq2seq_attn.model.token_log_probs import token_log_probs
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -52,6 +53,10 @@ class Engine(ABC):
             yield self(batch.sources, search, batch.prefixes)
 
     @abstractmethod
+    def token_log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """Return the log-probability of each token of the targets, and of the end token after them, in nats."""
+
+    @abstractmethod
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         """Return the attention map of every slot for a translation."""
 
@@ -85,6 +90,16 @@ class TorchEngine(Engine):
         source, mask = source[:, :width].to(self.device), mask[:, :width].to(self.device)
         with self._precision.test_step_context():
             return search(self.model, source, mask, TargetVocabulary.of(tokenizer), prefixes=prefixes)
+
+    def token_log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        """Return them for a batch; of an ensemble, those of the mean probability."""
+        tokenizer = self.tokenizer
+        special = {"pad_id": tokenizer.pad_id, "bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
+        batch = collate_pairs(sources, targets, range(len(sources)), **special).to(self.device)
+        models = [self.model] if isinstance(self.model, EncoderDecoder) else list(self.model.members)
+        with self._precision.test_step_context():
+            rows = token_log_probs(models, batch).tolist()  # type: ignore[arg-type]
+        return [row[: len(target) + 1] for row, target in zip(rows, targets, strict=True)]
 
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         """Return the maps of one teacher-forced pass.

@@ -66,6 +66,9 @@ class ProcessEngine(Engine):
             self._workers = None
             raise
 
+    def token_log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
+        return self.engine.token_log_probs(sources, targets)
+
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         return self.engine.attention(source, target)
 

@@ -73,6 +73,24 @@ class Translation(NamedTuple):
         return f"<table><tr><th>score</th><th>log-prob</th><th>translation</th></tr>{rows}</table>"
 
 
+class Scored(NamedTuple):
+    """The log-probabilities of a given translation, which are those that a search would have found for it.
+
+    Attributes:
+        tokens: of the translation, and the end token.
+        log_probs: of each token given the source and the tokens before it, in nats.
+        notes: how the text and its translation were changed before they were read.
+    """
+
+    tokens: list[str]
+    log_probs: list[float]
+    notes: list[str]
+
+    @property
+    def log_prob(self) -> float:
+        return sum(self.log_probs)
+
+
 @final
 class Translator:
     """A trained model or an ensemble, with the cleaning and the tokenizer that its texts need.
@@ -199,18 +217,61 @@ class Translator:
             for one, tokens, (best, *_) in zip(translations, sources, results, strict=True)
         ]
 
+    def score(
+        self,
+        texts: Sequence[str],
+        translations: Sequence[str | Translation],
+        *,
+        batch_sentences: int = 128,
+        batch_tokens: int | None = None,
+        max_source_tokens: int = 512,
+    ) -> list[Scored]:
+        """Return the log-probability of each token of given translations.
+
+        A `Translation` is scored by its own tokens, and a text by those of the tokenizer. For a language model the
+        texts are empty.
+
+        Args:
+            batch_sentences, batch_tokens, max_source_tokens: as in `translate`.
+        """
+        if isinstance(texts, str) or isinstance(translations, str):
+            raise UserError("score takes lists of texts and of translations; write score([text], [translation])")
+        if len(texts) != len(translations):
+            raise UserError(f"there are {len(texts)} texts and {len(translations)} translations; give one for each")
+        notes: list[list[str]] = [[] for _ in texts]
+        target_notes: list[list[str]] = [[] for _ in texts]
+        sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
+        given = [one if isinstance(one, str) else "" for one in translations]
+        targets = self._encode(self.tokenizer.encode_target, given, max_source_tokens, target_notes)
+        for row, one in enumerate(translations):
+            notes[row] += [f"its translation: {note}" for note in target_notes[row]]
+            if not isinstance(one, str):
+                targets[row] = self._ids(one)
+        lengths = [max(map(len, both)) + 1 for both in zip(sources, targets, strict=True)]
+        sizes: dict[str, Any] = {"batch_sentences": batch_sentences, "batch_tokens": batch_tokens}
+        log_probs: list[list[float]] = [[]] * len(texts)
+        for rows in cut_batches(lengths, **sizes, hypotheses=1):
+            scored = self.engine.token_log_probs([sources[row] for row in rows], [targets[row] for row in rows])
+            for row, row_log_probs in zip(rows, scored, strict=True):
+                log_probs[row] = row_log_probs
+        tokens = [[*self.tokenizer.target_tokens(target), "</s>"] for target in targets]
+        return [Scored(*one) for one in zip(tokens, log_probs, notes, strict=True)]
+
+    def _ids(self, translation: Translation) -> list[int]:
+        return [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
+
     def attention(self, text: str, translation: Translation | str, *, max_source_tokens: int = 512) -> list[SlotMap]:
         """Return the maps of a translation of `text`, as `translate(maps=True)` gives them for the best."""
         (source,) = self._encode(self.tokenizer.encode_source, [text], max_source_tokens, [[]])
         if isinstance(translation, str):
             (target,) = self._encode(self.tokenizer.encode_target, [translation], max_source_tokens, [[]])
         else:
-            target = [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
+            target = self._ids(translation)
         return self._attention(source, target)
 
     def words(self, translation: Translation) -> list[str]:
         """Return the words of a translation that its links count; one with an unknown token may have blanks in it."""
-        ids = [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
+        ids = self._ids(translation)
         ids_by_word: dict[int, list[int]] = defaultdict(list)
         for word, token in zip(word_of_each(marked_words(self.tokenizer, translation.tokens)), ids, strict=True):
             ids_by_word[int(word)].append(token)

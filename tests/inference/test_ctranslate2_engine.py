@@ -24,6 +24,7 @@ from seq2seq_attn.inference.ctranslate2_engine import (
     map_search,
     read_exported,
 )
+from seq2seq_attn.inference.engine import TorchEngine
 
 CPU = torch.device("cpu")
 BEAM = ("search=beam", "search.beam_size=5", "search.patience=1.0", "search.limits.max_length=20")
@@ -219,3 +220,12 @@ def test_an_exported_folder_names_no_foreign_code(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"asks for os.mkdir, which is not a class of seq2seq_attn for search; it was"):
         read_exported(tmp_path)
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_given_translation_has_the_log_probs_that_ours_has(engine: CTranslate2Engine, loaded: Loaded) -> None:
+    ours = TorchEngine(loaded.model, loaded.tokenizer, CPU)
+    sources = loaded.tokenizer.encode_source(sentences((3, 1, 7, 5, 2), seed=1))
+    targets = [[], *loaded.tokenizer.encode_target(sentences((4, 9, 1, 6), seed=2))]
+    found, expected = (one.token_log_probs(sources, targets) for one in (engine, ours))
+    assert found == [pytest.approx(row, abs=1e-3) for row in expected]
+    assert [len(row) for row in found] == [len(target) + 1 for target in targets]

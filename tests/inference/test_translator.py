@@ -243,3 +243,72 @@ def test_maps_are_those_of_each_best_translation(translator: Translator) -> None
             assert a.rows == [*one.tokens, "</s>"]
             assert "".join(a.columns[:-1]).replace("▁", " ").strip() == text
     assert found[1].maps == []
+
+
+@pytest.mark.parametrize("kind", ["rnn", "transformer", "ensemble", "processes"])
+def test_what_was_translated_has_the_log_prob_that_the_search_reported(kind: str, file: Path, tmp_path: Path) -> None:
+    other = write_checkpoint(tmp_path / "transformer.ckpt", "model=transformer", scale=1.0)
+    paths = {"rnn": [file], "transformer": [other], "ensemble": [file, other], "processes": [file]}[kind]
+    translator = Translator.load(paths, device="cpu", num_processes=1 + (kind == "processes"))
+    texts, limit = SENTENCES[:9], 50
+    found = translator.translate(texts, search={**SAMPLES, "limits": {"max_length": limit}})
+    every = [(text, one) for text, best in zip(texts, found, strict=True) for one in (best, *best.alternatives)]
+    finished = [(text, one) for text, one in every if len(one.tokens) < limit]
+    assert len(finished) > 5
+    scored = translator.score(*(list(side) for side in zip(*finished, strict=True)))
+    for (_, one), score in zip(finished, scored, strict=True):
+        assert score.tokens == [*one.tokens, "</s>"]
+        assert len(score.log_probs) == len(score.tokens)
+        assert max(score.log_probs) <= 0
+        assert score.log_prob == pytest.approx(one.log_prob, abs=1e-3)
+
+
+def test_a_score_depends_on_no_other_pair_and_not_on_the_batch(translator: Translator) -> None:
+    texts, targets = SENTENCES[:12], SENTENCES[20:32]
+    expected = translator.score(texts, targets)
+    for limit in ({"batch_sentences": 5}, {"batch_tokens": 40}):
+        found = translator.score(texts, targets, **limit)
+        assert [one.log_probs for one in found] == [pytest.approx(one.log_probs, abs=1e-5) for one in expected]
+    tokenizer = translator.tokenizer
+    for text, target, one in zip(texts, targets, expected, strict=True):
+        (alone,) = translator.score([text], [target])
+        (ids,) = tokenizer.encode_target([target])
+        assert alone.tokens == one.tokens == [*tokenizer.target_tokens(ids), "</s>"]
+        assert alone.log_probs == pytest.approx(one.log_probs, abs=1e-5)
+    assert translator.score([], []) == []
+
+
+def test_tokens_of_a_score_are_those_of_the_softmax(translator: Translator) -> None:
+    model, tokenizer = translator.engine.model, translator.tokenizer  # type: ignore[attr-defined]
+    (source,), (target,) = tokenizer.encode_source([TEXT]), tokenizer.encode_target(["dogs hear"])
+    with torch.inference_mode():
+        ids = torch.tensor([[*source, tokenizer.eos_id]])
+        read = torch.tensor([[tokenizer.bos_id, *target]])
+        logits = model.logits(model(ids, torch.ones_like(ids, dtype=torch.bool), read).hidden)[0].double()
+    written = [*target, tokenizer.eos_id]
+    expected = [float(row.log_softmax(-1)[token]) for row, token in zip(logits, written, strict=True)]
+    (found,) = translator.score([TEXT], ["dogs hear"])
+    assert found.log_probs == pytest.approx(expected, abs=1e-5)
+    (nothing,) = translator.score([TEXT], [""])
+    assert nothing.tokens == ["</s>"]
+    assert nothing.log_prob < 0
+
+
+def test_a_score_says_what_was_cut_and_replaced_and_refuses_what_does_not_match(translator: Translator) -> None:
+    (cut,) = translator.score([SENTENCES[8]], [" ".join(SENTENCES) + "\x01"], max_source_tokens=6)
+    assert cut.notes[0].startswith("cut from ")
+    assert cut.notes[1] == "its translation: control characters are replaced by blanks"
+    assert cut.notes[2].startswith("its translation: cut from ")
+    assert len(cut.tokens) == 7
+    with pytest.raises(UserError, match=r"score takes lists of texts and of translations; write score\(\[text\]"):
+        translator.score(TEXT, [TEXT])
+    with pytest.raises(UserError, match=r"there are 2 texts and 1 translations; give one for each"):
+        translator.score([TEXT, TEXT], [TEXT])
+
+
+def test_a_language_model_scores_text(tmp_path: Path) -> None:
+    translator = Translator.load(write_checkpoint(tmp_path / "lm.ckpt", "model=lm"), device="cpu")
+    first, second = translator.score(["", ""], SENTENCES[:2])
+    (alone,) = translator.score([""], SENTENCES[1:2])
+    assert second.log_probs == pytest.approx(alone.log_probs, abs=1e-5)
+    assert first.log_prob != second.log_prob
