@@ -191,19 +191,6 @@ def prepare_run_folder(run_dir: Path) -> None:
         raise unwritable(folder, error) from error
 
 
-def forget_results(run_dir: Path) -> None:
-    """Remove the results of a run that continues, when nothing of it is left that could be refused.
-
-    Raises:
-        UserError: if the folder cannot be written.
-    """
-    file = run_dir / "results.json"
-    try:
-        file.unlink(missing_ok=True)
-    except OSError as error:
-        raise unwritable(file, error) from error
-
-
 def part_of(file: Path) -> Path:
     """Return the name of a file that is being written; in the same folder, or the renaming would be a copy."""
     return file.with_name(f"{file.name}.part")

@@ -24,7 +24,7 @@ from seq2seq_attn.checkpoint.load import PUBLISHED_OPTIONS, check_saved_options,
 from seq2seq_attn.checkpoint.published import check_empty, without_folders, write_published
 from seq2seq_attn.comparison.curves import draw
 from seq2seq_attn.comparison.model_card import CONFIGURATION, OPTIONS, Known, card
-from seq2seq_attn.comparison.read import curve_of, natural, read_log
+from seq2seq_attn.comparison.read import chosen_by, curve_of, natural, read_log
 from seq2seq_attn.comparison.system import read_system
 from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -188,7 +188,7 @@ def examples(run_dir: Path) -> list[tuple[str, str, str]]:
 
 def chosen_curves(known: Known) -> dict[str, dict[str, list[tuple[float, float]]]]:
     """Return the curves of each picture: the losses, and the figure that chose the checkpoint."""
-    pictures = {"loss.png": LOSSES, "score.png": {str(known.config.get("monitor"))} - {"val/loss"}}
+    pictures = {"loss.png": LOSSES, "score.png": {chosen_by(known.config)[0]} - {"val/loss"}}
     by_picture = {
         name: {figure: curve for figure in figures if len(curve := curve_of(known.log, figure)) > 1}
         for name, figures in pictures.items()

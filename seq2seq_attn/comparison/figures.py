@@ -150,7 +150,7 @@ def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
         if key.endswith(f"/{metric}") and key != f"{stage}/{metric}"
     }
     return {
-        f"{stage}/{metric}": Column(title, 1, best="high"),
+        f"{stage}/{metric}": Column(title if stage != "test_train" else f"{title} of training pairs", 1, best="high"),
         **{f"{stage}/{name}": Column(title_of(name), 1, best="high") for name in SHOWN if name != metric},
         f"{stage}/aer": Column(title_of("aer"), 1, best="low"),
         f"{stage}/ppl": Column("perplexity", 2, best="low"),

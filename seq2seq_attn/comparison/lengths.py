@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def scorer_of(run: Path, name: str, config: dict[str, Any], trust: Trust) -> TextMetric:
     if name not in config["metric"]:
-        return BLEU(lowercase=False, tokenize="13a")
+        return BLEU(lowercase=False, tokenize="auto", language=(config.get("data") or {}).get("target_language"))
     scorer: TextMetric = build(config["metric"][name], "metric", run / "config.yaml", trust)
     return scorer
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from seq2seq_attn.alignment.heat_map import COLOURS, MARGIN, label, readable, widest
 from seq2seq_attn.comparison.draw import plot, svg
-from seq2seq_attn.comparison.read import Run
+from seq2seq_attn.comparison.read import Run, chosen_by
 from seq2seq_attn.comparison.rows import Row
 
 KINDS = {
@@ -77,8 +77,9 @@ def best_maps(run: Run) -> Path | None:
     if not folders:
         return None
     scores = {}
-    sign = -1 if run.config.get("monitor_mode") == "min" else 1
-    for step, score in run.curve(run.config.get("monitor", "val/bleu")):
+    figure, mode = chosen_by(run.config)
+    sign = -1 if mode == "min" else 1
+    for step, score in run.curve(figure):
         # Lightning logs a validation after training under the number of updates, one in training under one less.
         scores[int(step) if step in folders else int(step) - 1] = sign * score
     known = [step for step in scores if step in folders]

@@ -224,6 +224,8 @@ def risks_and_limits(known: Known, options: dict[str, str]) -> list[str]:
     if isinstance(cleaning, dict) and isinstance(cleaning.get("max_words"), int):
         lines.append(f"Lines of more than {cleaning['max_words']} words were left out of its training.")
     measured = "Its quality was measured on the test sets under Results, and on no other text."
+    if "test_train" in known.scores():
+        measured = "The results under test_train are those of training pairs; on other text it is likely to be worse."
     lines.append(measured if known.scores() else "No measurement of its quality is known.")
     return ["\n".join(f"- {line}" for line in lines)]
 

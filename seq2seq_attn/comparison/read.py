@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from hydra.utils import get_class
 
 from seq2seq_attn.checkpoint.admitted import Trust, build, is_class_of
 from seq2seq_attn.comparison.system import System, read_system
@@ -20,7 +21,7 @@ from seq2seq_attn.metric.text_metric import TextMetric
 
 MARKERS = ("config.yaml", "results.json", "evaluation.json", ".hydra")  # a folder with any of them is a run
 LOG_CHARACTERS = 160
-LEFT_OUT = ("ter", "aer", "comet")  # less is better in two; COMET's scores are not computed again
+LEFT_OUT = ("aer", "comet")  # which do not compare texts, or are not computed again
 
 
 class LeftOut(NamedTuple):
@@ -139,7 +140,7 @@ def read_run(name: str, given: str, folder: Path, trust: Trust = ()) -> Run | Le
         results, config = json.loads(text_of(folder / "results.json")), parsed(folder / "config.yaml")
         provenance = folder / "provenance.json"
         origin = json.loads(text_of(provenance)) if provenance.is_file() else {}
-        metric = compared_metric(config, results)
+        metric = compared_metric(config, results, trust)
         if metric is None:
             return LeftOut(name, "has no metric of texts of which more is better")
         target = config["metric"][metric]["_target_"]
@@ -167,10 +168,26 @@ def read_run(name: str, given: str, folder: Path, trust: Trust = ()) -> Run | Le
     return Run(name, given, folder, results, config, origin, log, metric, scorer, stage, system, follows_others(folder))
 
 
-def compared_metric(config: dict[str, Any], results: dict[str, Any]) -> str | None:
+def compared_metric(config: dict[str, Any], results: dict[str, Any], trust: Trust = ()) -> str | None:
+    """Return the metric by which a run is compared: one of texts, of which more is better; None if it has none."""
     scored = {key.rpartition("/")[2] for key in results}
-    names = [name for name in config["metric"] if name in scored and name not in LEFT_OUT]
+
+    def is_better_high(target: str) -> bool:
+        if not is_class_of("metric", target, trust):
+            return True  # the class is not imported, and the run will be left out
+        metric: Any = get_class(target)
+        return bool(metric.higher_is_better)
+
+    targets = {name: options["_target_"] for name, options in config["metric"].items() if name in scored}
+    names = [name for name, target in targets.items() if name not in LEFT_OUT and is_better_high(target)]
     return main_metric(names, config.get("monitor"))
+
+
+def chosen_by(config: dict[str, Any]) -> tuple[str, str | None]:
+    """Return the figure that chose the checkpoint of a run, and whether it is best at its `max` or `min`."""
+    callback = (config.get("callback") or {}).get("checkpoint") or {}
+    figure = callback.get("monitor") or config.get("monitor") or "val/bleu"
+    return str(figure), callback.get("mode") or config.get("monitor_mode")
 
 
 def unfinished(folder: Path) -> str | None:

@@ -68,9 +68,9 @@ class Sentence(NamedTuple):
         return max(abs(self.above(system)) for system in range(1, len(self.chrf)))
 
 
-def differing(systems: Sequence[System]) -> list[Sentence]:
+def differing(systems: Sequence[System], metric: CHRF) -> list[Sentence]:
     """Return the sentences that not all systems translate alike, the largest difference from the baseline first."""
-    metric, first = CHRF(), systems[0]
+    first = systems[0]
     sentences = []
     for number, (source, references) in enumerate(zip(first.sources, first.references, strict=True), 1):
         hypotheses = [system.hypotheses[number - 1] for system in systems]
@@ -80,14 +80,15 @@ def differing(systems: Sequence[System]) -> list[Sentence]:
     return sorted(sentences, key=lambda sentence: -sentence.largest)
 
 
-def sentence_page(systems: Sequence[System], head: Sequence[str], scores: Sequence[Sequence[str]]) -> str:
+def sentence_page(systems: Sequence[System], metric: CHRF, head: Sequence[str], scores: Sequence[Sequence[str]]) -> str:
     """Return the page.
 
     Args:
         systems: the baseline first.
+        metric: of single sentences.
         head, scores: of the table of their scores on the whole test set.
     """
-    sentences = differing(systems)
+    sentences = differing(systems, metric)
     body = [*score_table(head, scores), *summary(systems, sentences)]
     body.append(CONTROLS.format(options="".join(orders(systems))))
     body += ["<main>", *(line for sentence in sentences[:MOST] for line in card(sentence, systems)), "</main>"]

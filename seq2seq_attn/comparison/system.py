@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import printable
@@ -17,14 +20,16 @@ class System(NamedTuple):
 
     Attributes:
         references: all versions of each line.
-        signature: of the BLEU with which the folder was evaluated, if it was.
+        signatures: of the metrics with which the folder was evaluated, by name.
+        language: of the translations, if it is known.
     """
 
     name: str
     sources: list[str]
     hypotheses: list[str]
     references: list[list[str]]
-    signature: str | None = None
+    signatures: dict[str, str]
+    language: str | None
 
 
 def read_system(path: Path, split: str) -> System:
@@ -33,7 +38,7 @@ def read_system(path: Path, split: str) -> System:
     Raises:
         UserError: if a file is missing, or its lines are not what train.py and evaluate.py write.
     """
-    signature = signature_of(path, split) if path.is_dir() else None
+    known = (signatures_of(path, split), language_of(path)) if path.is_dir() else ({}, None)
     suffix = "" if split == "test" else f"_{split.removeprefix('test_')}"
     file = path / f"translations{suffix}.tsv" if path.is_dir() else path
     rows = [line.split("\t") for line in read_lines(file)]
@@ -46,26 +51,40 @@ def read_system(path: Path, split: str) -> System:
     sources, first, hypotheses = (list(column) for column in zip(*rows, strict=True))
     versions = file.with_suffix(".references")
     if not versions.is_file():
-        return System(str(path), sources, hypotheses, [[reference] for reference in first], signature)
+        return System(str(path), sources, hypotheses, [[reference] for reference in first], *known)
     # The first version is repeated in lines that have fewer; it counts once.
     references = [list(dict.fromkeys(line.split("\t"))) for line in read_lines(versions)]
     if [printable(options[0]) for options in references] != [printable(reference) for reference in first]:
         raise UserError(f"{versions} does not belong to {file}; give the folder that both were written to")
-    return System(str(path), sources, hypotheses, references, signature)
+    return System(str(path), sources, hypotheses, references, *known)
 
 
-def signature_of(folder: Path, split: str) -> str | None:
-    """Return the signature of BLEU in what train.py or evaluate.py wrote beside the translations."""
-    for name in ("evaluation.json", "results.json"):
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            written = json.loads((folder / name).read_text(encoding="utf-8"))
-            signature = (
-                written["splits"][split]["signatures"]["bleu"]
-                if "splits" in written
-                else written[f"{split}/bleu_signature"]
-            )
-            return signature if isinstance(signature, str) else None
-    return None
+def signatures_of(folder: Path, split: str) -> dict[str, str]:
+    """Return the signatures of the metrics in what train.py or evaluate.py wrote beside the translations, by metric."""
+    evaluation, results = (read_json(folder / name) for name in ("evaluation.json", "results.json"))
+    found = evaluation.get("splits", {}).get(split, {}).get("signatures") if evaluation else None
+    if found is None:
+        pattern = re.compile(rf"{re.escape(split)}/(\w+)_signature")
+        found = {match[1]: text for key, text in results.items() if (match := pattern.fullmatch(key))}
+    return {name: text for name, text in found.items() if isinstance(text, str)}
+
+
+def language_of(folder: Path) -> str | None:
+    """Return the language of the translations, where the folder says it."""
+    languages = read_json(folder / "evaluation.json").get("languages")
+    if languages is None and (folder / "config.yaml").is_file():
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
+            languages = [yaml.safe_load((folder / "config.yaml").read_bytes())["data"].get("target_language")]
+    return languages[-1] if isinstance(languages, list) and languages and isinstance(languages[-1], str) else None
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the object in a file; nothing, if there is none or it is damaged, as whoever needs it will say."""
+    with suppress(OSError, ValueError):
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            return content
+    return {}
 
 
 def read_lines(file: Path) -> list[str]:

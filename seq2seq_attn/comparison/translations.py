@@ -4,16 +4,16 @@ Approximate randomisation (Riezler and Maxwell 2005) or paired bootstrap resampl
 Significance Tests for Machine Translation Evaluation"), both by sacreBLEU. Its bootstrap finds a difference too easily:
 it centres absolute differences, and of two systems that are equally good it gives one in ten a p-value below 0.05. Each
 system is a folder of train.py or evaluate.py, or a `translations.tsv` of one; all must have translated the same test
-set. BLEU tokenizes as in the evaluation of the first folder that has one, and by 13a without any. All references of a
-sentence count, and sentences may have different numbers of them. With --output, a page has the sentences whose
-translations differ, those with the largest difference of chrF first.
+set. Metrics have the options of the evaluation of the first folder that has one. All references of a sentence count,
+and sentences may have different numbers of them. With --output, a page has the sentences whose translations differ,
+those with the largest difference of chrF first.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,12 +30,12 @@ from seq2seq_attn.comparison.significance import ALPHA, FLOOR, is_notable
 from seq2seq_attn.comparison.system import System, check_same_test_set, read_system
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.files import replacing
-from seq2seq_attn.metric.bleu import scorer_of
+from seq2seq_attn.metric.bleu import scorer_of, tokenizer_of
 from seq2seq_attn.metric.confidence import FEWEST_RESAMPLES
 from seq2seq_attn.metric.corpus import reference_streams
 from seq2seq_attn.text import plain_console
 
-METRICS: dict[str, Callable[[], Any]] = {"chrf": CHRF, "ter": TER}
+METRICS = ("bleu", "chrf", "ter")
 METHODS = {"randomisation": "ar", "bootstrap": "bs"}
 INTERVAL_RESAMPLES = 1000  # of the intervals beside the p-values of randomisation
 
@@ -63,7 +63,7 @@ def compare(
     check_same_test_set(systems)
     test = PairedTest(
         [(str(number), system.hypotheses) for number, system in enumerate(systems)],
-        {metric: METRICS[metric]() if metric in METRICS else bleu or bleu_of(systems) for metric in metrics},
+        {name: bleu if name == "bleu" and bleu is not None else metric_of(name, systems) for name in metrics},
         reference_streams(systems[0].references),  # type: ignore[arg-type]
         test_type=METHODS[method],
         n_samples=resamples,
@@ -79,20 +79,33 @@ def compare(
     return Comparison(results, {m: str(s) for m, s in zip(metrics, signatures.values(), strict=True)})
 
 
-def bleu_of(systems: Sequence[System], tokenize: str | None = None, *, lowercase: bool | None = None) -> BLEU:
-    """Return BLEU as a system was evaluated; the tokens themselves count where that evaluation detokenized them.
+def metric_of(name: str, systems: Sequence[System], tokenize: str | None = None, lowercase: bool | None = None) -> Any:
+    """Return sacreBLEU's metric with the options of the evaluation of the first system that has one.
 
     Args:
-        tokenize: sacrebleu's name of another tokenizer.
-        lowercase: whether to ignore case, if not as evaluated.
+        tokenize, lowercase: of BLEU, if not as evaluated.
     """
-    signature = next((system.signature for system in systems if system.signature), "")
-    evaluated = dict(field.partition(":")[::2] for field in signature.split("|"))
-    if tokenize is None:
-        tokenize = "none" if "detok" in evaluated else evaluated.get("tok", "13a")
-    if lowercase is None:
-        lowercase = evaluated.get("case") == "lc"
-    return scorer_of(lowercase=lowercase, tokenize=tokenize)
+    signature = next((system.signatures[name] for system in systems if name in system.signatures), None)
+    options = {} if signature is None else dict(field.partition(":")[::2] for field in signature.split("|"))
+    if name == "chrf":
+        return CHRF(
+            char_order=int(options.get("nc", CHRF.CHAR_ORDER)),
+            word_order=int(options.get("nw", CHRF.WORD_ORDER)),
+            lowercase=options.get("case") == "lc",
+        )
+    if name == "ter":
+        return TER(
+            normalized=options.get("norm") == "yes",
+            no_punct=options.get("punct") == "no",
+            asian_support=options.get("asian") == "yes",
+            case_sensitive=options.get("case") == "mixed",
+        )
+    if tokenize is None:  # where the evaluation detokenized, the tokens themselves count
+        language = next((system.language for system in systems if system.language), None)
+        tokenize = "none" if "detok" in options else options.get("tok") or tokenizer_of(language)
+        known = [known for known in BLEU.TOKENIZERS if tokenize.startswith(known)]  # as in ja-mecab-0.996-IPA
+        tokenize = max(known, key=len, default=tokenize)
+    return scorer_of(lowercase=options.get("case") == "lc" if lowercase is None else lowercase, tokenize=tokenize)
 
 
 def comparison_table(systems: Sequence[System], comparison: Comparison) -> Table:
@@ -113,7 +126,7 @@ def write_page(systems: Sequence[System], comparison: Comparison, page: Path) ->
     head, cells = [str(column.header) for column in columns], [map(str, column.cells) for column in columns]
     with mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # missing in Matplotlib's font, but not in the browser's
-        text = sentence_page(systems, head, list(zip(*cells, strict=True)))
+        text = sentence_page(systems, metric_of("chrf", systems), head, list(zip(*cells, strict=True)))
     with replacing(page) as stream:
         stream.write(text.encode())
 
@@ -133,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("baseline", type=Path, help="a folder of train.py or evaluate.py, or its translations.tsv")
     parser.add_argument("systems", nargs="+", type=Path, help="the same, of each system to compare with it")
     parser.add_argument("--split", default="test", help="as in splits=[val,test]; test if not given")
-    parser.add_argument("--metrics", nargs="+", choices=("bleu", *METRICS), default=["bleu", "chrf"])
+    parser.add_argument("--metrics", nargs="+", choices=METRICS, default=["bleu", "chrf"])
     parser.add_argument("--method", choices=METHODS, default="randomisation", help="%(default)s if not given")
     parser.add_argument(
         "--resamples", type=int, default=0, help="0: 10,000 trials of randomisation, 1,000 of bootstrap"
@@ -149,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parser.error(f"--output {given.output} does not end in .html; give sentences.html")
         check_page(given.output)
     systems = [read_system(path, given.split) for path in (given.baseline, *given.systems)]
-    bleu = bleu_of(systems, given.tokenize, lowercase=given.lowercase)
+    bleu = metric_of("bleu", systems, given.tokenize, given.lowercase)
     comparison = compare(systems, list(dict.fromkeys(given.metrics)), given.method, given.resamples, bleu)
     console = plain_console()
     say = partial(console.print, highlight=False, soft_wrap=True)

@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import sacrebleu
-
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.files import sha256
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.metric.attention import AttentionFigures
+from seq2seq_attn.metric.bleu import default_scorer
 from seq2seq_attn.metric.by_length import LENGTHS, score_by_length
 from seq2seq_attn.metric.confidence import confidence
 from seq2seq_attn.metric.length_ratio import length_ratio
@@ -81,7 +80,7 @@ def split_report(
     numbers = [len(options) for options in references]
     main = main_metric([of for of in metrics if not metrics[of].scores_whole_test], module.config.get("monitor"))
     buckets = score_by_length(metrics[main], sources, hypotheses, references) if main else []
-    words = metrics["bleu"].scorer if "bleu" in metrics else sacrebleu.BLEU()
+    words = metrics["bleu"].scorer if "bleu" in metrics else default_scorer(corpus.target_language)
     return {
         "sentences": len(rows),
         "references": {"min": min(numbers), "max": max(numbers)},

@@ -1,7 +1,7 @@
 """Corpus BLEU, to the digit of the `sacrebleu` command. Papineni et al. 2002; Post 2018, arXiv:1804.08771."""
 
 import logging
-from typing import final
+from typing import Any, final
 
 import sacrebleu
 
@@ -35,8 +35,16 @@ class BLEU(CorpusMetric):
         super().__init__(scorer=scorer, num_counts=2 + 2 * scorer.max_ngram_order)
 
 
-def scorer_of(*, lowercase: bool, tokenize: str) -> sacrebleu.BLEU:
+def default_scorer(language: str | None) -> sacrebleu.BLEU:
+    """Return sacrebleu's BLEU for text in a language, as metric=bleu computes it."""
+    return scorer_of(lowercase=False, tokenize=tokenizer_of(language))
+
+
+def scorer_of(*, lowercase: bool, tokenize: str, **options: Any) -> sacrebleu.BLEU:
     """Return sacrebleu's own BLEU.
+
+    Args:
+        options: further ones of sacrebleu.
 
     Raises:
         UserError: if the tokenizer has no such name, or its packages are not installed.
@@ -46,7 +54,7 @@ def scorer_of(*, lowercase: bool, tokenize: str) -> sacrebleu.BLEU:
         raise UserError(f"BLEU has no tokenizer {tokenize!r}; choose from: {choices}")
     # force: the hint "you forgot to detokenize" would depend on how the corpus is cut into batches
     try:
-        return sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+        return sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True, **options)
     except (RuntimeError, ImportError) as error:  # a tokenizer whose packages are missing
         raise UserError(
             f"BLEU's tokenizer {tokenize!r} needs packages that are not installed; pip install "

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from torchmetrics import Metric
 
+from seq2seq_attn.text import num_words
+
 LENGTHS = {"1-5": 5, "6-10": 10, "11-20": 20, "21-30": 30, "31-50": 50, "51+": math.inf}  # words, and the most
 
 
@@ -24,8 +26,8 @@ class Bucket(NamedTuple):
 
 
 def length_bucket(source: str) -> str:
-    """Return the label in LENGTHS of a source's number of words."""
-    words = len(source.split())
+    """Return the label in LENGTHS of a source's number of words, see `num_words`."""
+    words = num_words(source)
     return next(label for label, most in LENGTHS.items() if words <= most)
 
 

@@ -7,7 +7,7 @@ from typing import final
 
 import sacrebleu
 
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.metric.bleu import scorer_of, tokenizer_of
 from seq2seq_attn.metric.sentence_metric import SentenceMetric
 
 
@@ -19,19 +19,19 @@ class SentenceBLEU(SentenceMetric):
 
     Args:
         max_ngram_order: length of the longest n-grams; 4 in papers on translation.
-        lowercase, tokenize: as in BLEU.
+        lowercase, tokenize, language: as in BLEU.
     """
 
-    def __init__(self, *, max_ngram_order: int, lowercase: bool, tokenize: str) -> None:
-        if tokenize not in sacrebleu.BLEU.TOKENIZERS:
-            raise UserError(f"BLEU has no tokenizer {tokenize!r}; choose from: {', '.join(sacrebleu.BLEU.TOKENIZERS)}")
+    def __init__(self, *, max_ngram_order: int, lowercase: bool, tokenize: str, language: str | None = None) -> None:
+        if tokenize == "auto":
+            tokenize = tokenizer_of(language)
+        options = {"max_ngram_order": max_ngram_order, "effective_order": True}
+        scorer = scorer_of(lowercase=lowercase, tokenize=tokenize, **options)
         super().__init__(
             signed=f"case:{'lc' if lowercase else 'mixed'}|eff:yes|order:{max_ngram_order}|tok:{tokenize}|smooth:exp|"
             f"version:{sacrebleu.__version__}"
         )
-        self.scorer = sacrebleu.BLEU(
-            lowercase=lowercase, tokenize=tokenize, max_ngram_order=max_ngram_order, effective_order=True, force=True
-        )
+        self.scorer = scorer
 
     def sentence_scores(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str]

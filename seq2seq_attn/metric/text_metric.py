@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any, ClassVar
 
 import torch
@@ -34,6 +35,14 @@ class TextMetric(ChosenMetric):
         super().__init__()
         self.units = units
         self.add_state("counts", torch.zeros(NUM_HEADER + num_counts, dtype=torch.int64), dist_reduce_fx="sum")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Copy all but the scorer, which nothing changes: some of sacrebleu's tokenizers cannot be copied."""
+        if (scorer := self.__dict__.get("scorer")) is not None:
+            memo[id(scorer)] = scorer
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__(deepcopy(self.__getstate__(), memo))
+        return copied
 
     @abstractmethod
     def sentence_counts(

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, final
 
 from hydra.core.override_parser.types import IntervalSweep, Override
+from omegaconf import DictConfig
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.sweep.job import Job
 from seq2seq_attn.sweep.sweep import Sweep
+from seq2seq_attn.training.monitor import check_figure, validation_figures
 
 DATABASE = ("study.db", "study.db-journal", "study.db-wal", "study.db-shm")
 
@@ -28,7 +30,7 @@ class Study:
     """
 
     optimized_metric: str
-    direction: str
+    direction: str | None
     n_trials: int
     n_jobs: int
     n_startup_trials: int
@@ -37,7 +39,7 @@ class Study:
     def run(self, sweep: Sweep) -> None:
         """Search the overrides that name several values, as `choice(...)` or `interval(...)`."""
         optuna = import_optuna()
-        if self.direction not in ("maximize", "minimize"):
+        if self.direction not in ("maximize", "minimize", None):
             raise UserError(f"hydra.sweeper.direction={self.direction} is unknown; use maximize or minimize")
         space = {key: distribution(override) for key, override in sweep.varied.items()}
         if not space:
@@ -46,11 +48,12 @@ class Study:
                 "'model.encoder.dropout=interval(0.0,0.5)'"
             )
         self._check_first(sweep, space)
+        better = self._better(sweep.composed)
         sweep.make_folder()
         for name in DATABASE:  # an output: the jobs' folders are the state
             (sweep.folder / name).unlink(missing_ok=True)
         file = sweep.folder.resolve() / DATABASE[0]
-        study = optuna.create_study(study_name="sweep", storage=f"sqlite:///{file}", direction=self.direction)
+        study = optuna.create_study(study_name="sweep", storage=f"sqlite:///{file}", direction=better)
         complete = 0
         while len(sweep.jobs) < self.n_trials:
             trials = [self._draw(study, space) for _ in range(min(self.n_jobs, self.n_trials - len(sweep.jobs)))]
@@ -58,7 +61,7 @@ class Study:
             jobs = [sweep.job(t.number, [*sweep.fixed, *values]) for t, values in zip(trials, drawn, strict=True)]
             sweep.run(jobs, repeat_failed=False)
             for job in jobs:
-                value = self._objective(job) if job.is_complete else math.nan
+                value = self._objective(job, better) if job.is_complete else math.nan
                 outcome = {"values": value} if math.isfinite(value) else {"state": optuna.trial.TrialState.FAIL}
                 study.tell(job.number, **outcome)
                 complete += math.isfinite(value)
@@ -68,7 +71,7 @@ class Study:
 
     def _check_first(self, sweep: Sweep, space: dict[str, Any]) -> None:
         """Refuse what would be refused of the first trials before anything is written."""
-        study = import_optuna().create_study(direction=self.direction)
+        study = import_optuna().create_study()
         for _ in range(min(self.n_jobs, self.n_trials)):
             trial = self._draw(study, space)
             sweep.job(trial.number, [*sweep.fixed, *(f"{key}={shown(trial.params[key])}" for key in space)])
@@ -80,7 +83,30 @@ class Study:
         )
         return study.ask(space)
 
-    def _objective(self, job: Job) -> float:
+    def _better(self, composed: DictConfig) -> str:
+        """Return the direction: that of the figure, where it is one of the validations of a job.
+
+        Raises:
+            UserError: if the other direction is given, or the figure is another one and none is given.
+        """
+        modes = {} if composed.get("metric") is None else validation_figures(composed)
+        if modes and self.optimized_metric.startswith("val/"):
+            check_figure("optimized_metric", self.optimized_metric, modes)
+        mode = modes.get(f"val/{self.optimized_metric.rpartition('/')[2]}")
+        known = None if mode is None else f"{mode}imize"
+        if self.direction is None and known is None:
+            raise UserError(
+                f"whether more {self.optimized_metric} is better is not known; give hydra.sweeper.direction=maximize "
+                "or minimize"
+            )
+        if known not in (None, self.direction or known):
+            raise UserError(
+                f"hydra.sweeper.direction={self.direction} would look for the worst {self.optimized_metric}; leave it "
+                "out"
+            )
+        return self.direction or str(known)
+
+    def _objective(self, job: Job, better: str) -> float:
         """Return a figure of results.json, or the best of a column of metrics.csv; NaN if it never was finite.
 
         Raises:
@@ -96,7 +122,7 @@ class Study:
             names = ", ".join(sorted({name for name in [*results, *columns] if "/" in name}))
             raise UserError(f"a run has no figure optimized_metric={self.optimized_metric}; choose from: {names}")
         values = [float(row[self.optimized_metric] or "nan") for row in rows]
-        best = max if self.direction == "maximize" else min
+        best = max if better == "maximize" else min
         return best(filter(math.isfinite, values), default=math.nan)
 
     def _report(self, study: Any, folder: Path, complete: int) -> None:

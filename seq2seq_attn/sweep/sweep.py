@@ -55,6 +55,7 @@ class Sweep:
         self.resumes = OmegaConf.select(config, "resume") == "auto"
         self.folder = Path(str(config.hydra.sweep.dir))
         self.jobs: list[Job] = []
+        self.composed = config  # of the job checked last
 
     def run_grid(self, max_batch_size: int | None) -> None:
         """Run a job for each combination of values; all of them are checked before the first is run."""
@@ -82,7 +83,7 @@ class Sweep:
         Raises:
             UserError: if the sweep resumes in a folder that holds another job, or starts in one that holds a job.
         """
-        self.loader.load_sweep_config(self.config, list(overrides))
+        self.composed = self.loader.load_sweep_config(self.config, list(overrides))
         job = Job(number, tuple(overrides), self.folder / str(number))
         if self.resumes:
             job.check()
@@ -159,11 +160,13 @@ def print_table(folder: Path, jobs: Sequence[Job]) -> None:
     common = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
     table = Table(title=f"Sweep: {folder}", title_justify="left")
     scores = [score_of_test(job.results) for job in jobs]
-    title = next((title for title, _ in filter(None, scores)), "score")
+    titles = {title for title, _ in filter(None, scores)}
+    title = titles.pop() if len(titles) == 1 else "score"  # else each cell has its own
     for name in ("job", "overrides", "status", f"test {title}", "minutes"):
         table.add_column(name, justify="left" if name in ("overrides", "status") else "right", overflow="fold")
     for job, score in zip(jobs, scores, strict=True):
         differing = " ".join(override for override in job.overrides if override not in common)
-        figures = (score and score[1], job.record.get("minutes"))
-        table.add_row(str(job.number), differing, job.status, *("" if x is None else f"{x:.1f}" for x in figures))
+        named = f"{score[0]} " if score and score[0] != title else ""
+        cells = ("" if x is None else f"{x:.1f}" for x in (score and score[1], job.record.get("minutes")))
+        table.add_row(str(job.number), differing, job.status, f"{named}{next(cells)}", *cells)
     plain_console().print(table)

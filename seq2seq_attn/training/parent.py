@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import torch
 from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
@@ -97,7 +98,8 @@ def choose_parent(overrides: Sequence[str]) -> list[str]:
     """
     try:
         typed = {
-            override.key_or_group: override for override in OverridesParser.create().parse_overrides(list(overrides))
+            override.get_key_element().lstrip("+~"): override
+            for override in OverridesParser.create().parse_overrides(list(overrides))
         }
     except HydraException:
         return []  # Hydra will refuse them
@@ -180,11 +182,32 @@ def model_parts(model: dict[str, Any]) -> dict[str, Any]:
             if not isinstance(part, dict):
                 continue
             home = slot
-            if slot == "self_attention":  # the group `attention`, unless the decoder has another attention
-                home = "attention" if parts.get("attention", part) == part else "encoder_attention"
+            if slot == "self_attention" and parts.get("attention", part) == part:
+                home = "attention"  # the group, unless the decoder has another attention
+            elif slot == "self_attention" and slot in model["decoder"]:
+                home = "encoder_attention"  # beside that of the decoder
             if parts.setdefault(home, part) == part:
                 model[side][slot] = reference
     return {"model": model} | parts
+
+
+def name_attention(composed: DictConfig) -> None:
+    """Let `choices.attention` name a Transformer's self-attention where its slots are chosen: `local+multihead`.
+
+    The first is that of the encoder alone, where it differs.
+    """
+    decoder = composed.model.get("decoder") or {}
+    if not HydraConfig.initialized() or composed.choices.attention is None or "self_attention" not in decoder:
+        return
+    chosen = HydraConfig.get().runtime.choices
+    of_slots = {slot: chosen.get(f"attention@{slot}") for slot in ("encoder_attention", "self_attention")}
+    # a part of the parent's is in the parent's own name
+    named = {slot: name for slot, name in of_slots.items() if name and not name.startswith(CHOICE)}
+    encoder, _, both = str(composed.choices.attention).rpartition("+")
+    both = named.get("self_attention", both)
+    encoder = named.get("encoder_attention", encoder)
+    OmegaConf.set_readonly(composed, False)
+    composed.choices.attention = both if encoder in ("", both) else f"{encoder}+{both}"
 
 
 def read_parent(composed: DictConfig, resumed: Resumed | None) -> Parent | None:

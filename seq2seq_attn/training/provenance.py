@@ -17,11 +17,12 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from seq2seq_attn.attention.layer import AttentionLayer
-from seq2seq_attn.checkpoint.checkpoint_file import forget_results
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule, evenly_spread
+from seq2seq_attn.files import replacing
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.text import new_table, plain_console, printable
+from seq2seq_attn.training.results import forget_results
 from seq2seq_attn.training.translation_module import TranslationModule
 
 PACKAGES = (
@@ -43,9 +44,9 @@ class RecordStart(pl.Callback):
         self.run_dir = run_dir
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        forget_results(self.run_dir)
         if trainer.is_global_zero:
             record_start(self.run_dir, trainer, pl_module, trainer.datamodule)  # type: ignore[attr-defined]
+            forget_results(self.run_dir)
 
 
 def record_start(
@@ -53,11 +54,13 @@ def record_start(
 ) -> None:
     """Write `config.yaml`, resolved, and `provenance.json` before the first update, and print data and model."""
     run_dir.mkdir(parents=True, exist_ok=True)
-    OmegaConf.save(OmegaConf.create(module.config), run_dir / "config.yaml")
+    with replacing(run_dir / "config.yaml") as stream:
+        stream.write(OmegaConf.to_yaml(OmegaConf.create(module.config)).encode())
     parent = {"init_from": module.parent} if module.parent else {}
     started = provenance(datamodule.corpus) | devices(trainer) | parent
     written = json.dumps(started, indent=2, ensure_ascii=False)
-    (run_dir / "provenance.json").write_text(f"{written}\n", "utf-8")
+    with replacing(run_dir / "provenance.json") as stream:
+        stream.write(f"{written}\n".encode())
     sides = (module.model.encoder, module.model.decoder)
     parts = " → ".join(type(side).__name__ for side in sides if side is not None)
     model = model_counts(module.model)

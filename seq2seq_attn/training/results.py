@@ -12,6 +12,7 @@ import torch
 
 from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.checkpoint.admitted import other_packages
+from seq2seq_attn.checkpoint.checkpoint_file import unwritable
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.errors import command
 from seq2seq_attn.files import replacing
@@ -76,7 +77,7 @@ def record_results(
 def tested(module: TranslationModule) -> list[str]:
     """Return the test sets that have figures; trainer.limit_test_batches=0 leaves none."""
     if not module.translates:
-        return [name for name in module.test_names if name in module.figures]
+        return module.tested
     return translated(module)
 
 
@@ -118,13 +119,33 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
             hypotheses.append(one_line(rows[row]) + "\n")
             versions.append("\t".join(references + references[:1] * (most - len(references))) + "\n")
         for file, content in zip(translation_files(run_dir, name), (lines, hypotheses, versions), strict=True):
-            file.write_bytes("".join(content).encode())
+            with replacing(file) as stream:
+                stream.write("".join(content).encode())
 
 
 def translation_files(run_dir: Path, name: str) -> list[Path]:
     """Return the table, the hypotheses and the references of a split."""
     suffix = "" if name == "test" else f"_{name.removeprefix('test_')}"
     return [run_dir / f"translations{suffix}.{kind}" for kind in ("tsv", "hypotheses", "references")]
+
+
+def forget_results(run_dir: Path) -> None:
+    """Remove the results of a run that continues, and the translations that they are of.
+
+    Raises:
+        UserError: if the folder cannot be written.
+    """
+    file = run_dir / "results.json"
+    try:
+        names = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        names = {}
+    stages = {key.rpartition("/")[0] for key in names} - {""}
+    for one in (*(one for stage in sorted(stages) for one in translation_files(run_dir, stage)), file):
+        try:
+            one.unlink(missing_ok=True)
+        except OSError as error:
+            raise unwritable(one, error) from error
 
 
 def log_translations(loggers: list[Any], module: TranslationModule, corpus: LoadedCorpus) -> None:

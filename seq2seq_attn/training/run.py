@@ -18,7 +18,7 @@ from seq2seq_attn.training.checks import check_config, check_interval, check_run
 from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.initialize import initialize
 from seq2seq_attn.training.monitor import choose_monitor
-from seq2seq_attn.training.parent import kept_tokenizer, read_parent
+from seq2seq_attn.training.parent import kept_tokenizer, name_attention, read_parent
 from seq2seq_attn.training.provenance import RecordStart
 from seq2seq_attn.training.results import collect_results, record_results
 
@@ -27,6 +27,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
     """Train, validate, test and write the run folder; return what `results.json` holds."""
     check_options(composed, {"metric": TRAIN["metric"]})  # from which the figure to monitor is chosen
     choose_monitor(composed)
+    name_attention(composed)
     check_options(composed, TRAIN)
     check_config(composed)
     with run_environment(composed) as run_dir:

@@ -113,6 +113,7 @@ class TranslationModule(pl.LightningModule):
             }
         )
         self.test_names = test_names
+        self.tested: list[str] = []  # of them, so far
         self.attention_entropy = TokenMean()
         self.reinforce = Reinforce(momentum=0.9)
         self.update_mean = UpdateMean()
@@ -198,6 +199,7 @@ class TranslationModule(pl.LightningModule):
 
     def on_test_start(self) -> None:
         self.translations = {name: {} for name in self.test_names}
+        self.tested = []
         self.decode_seconds = 0.0
         self.attention_entropy.reset()
 
@@ -223,6 +225,7 @@ class TranslationModule(pl.LightningModule):
             }
             self._score_whole_test(name)
             self._log_metrics(name)
+            self.tested.append(name)
 
     def translate(self, batch: Batch) -> list[str]:
         """Return the search's translations of a batch, detokenised."""
@@ -344,6 +347,8 @@ class TranslationModule(pl.LightningModule):
         if logger is None:
             self._log_epoch()
         for name, metric in self.stage_metrics(stage).items():
+            if isinstance(metric, TextMetric) and metric.scores_whole_test and not self.trainer.testing:
+                continue  # of the test of the whole validation set
             if isinstance(metric, AER):
                 metric.update(self.model, self.tokenizer, self.config)
             value = metric.compute()

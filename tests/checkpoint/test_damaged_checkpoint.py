@@ -10,9 +10,10 @@ import pytest
 import torch
 from checkpoint.test_checkpoint_file import NAMES, flip_bit, latest, names, save, step_of
 
-from seq2seq_attn.checkpoint.checkpoint_file import forget_results, prepare_run_folder, read_or_reason, read_tensors
+from seq2seq_attn.checkpoint.checkpoint_file import prepare_run_folder, read_or_reason, read_tensors
 from seq2seq_attn.distributed.run_lock import check_is_new
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.training.results import forget_results
 
 
 def truncate(file: Path) -> None:
@@ -128,6 +129,18 @@ def test_the_start_sweeps_what_a_killed_run_left_and_nothing_of_the_users(tmp_pa
     assert names(tmp_path) == {"checkpoints", "results.json"}
     forget_results(tmp_path)
     assert names(tmp_path) == {"checkpoints"}
+
+
+def test_results_go_with_the_translations_that_they_are_of(tmp_path: Path) -> None:
+    kept = {"translations_val.tsv", "translations.txt", "mine.hypotheses"}
+    gone = {f"translations{of}.{kind}" for of in ("", "_2017") for kind in ("tsv", "hypotheses", "references")}
+    for name in kept | gone:
+        (tmp_path / name).write_text("a")
+    (tmp_path / "results.json").write_text('{"seed": 1, "test/bleu": 2.0, "test_2017/bleu": 1.0}')
+    forget_results(tmp_path)
+    assert names(tmp_path) == kept
+    forget_results(tmp_path)
+    assert names(tmp_path) == kept
 
 
 @pytest.mark.parametrize(

@@ -392,6 +392,13 @@ def test_the_card_of_a_language_model_generates_and_that_of_a_pre_trained_model_
     assert "init_from.run=folder" in text
 
 
+def test_the_card_says_that_training_pairs_are_no_test_set() -> None:
+    text = card(known(results={"test_train/bleu": 99.0}), {}, "folder", {})
+    assert "The results under test_train are those of training pairs" in text
+    assert "measured on the test sets" not in text
+    assert "measured on the test sets" in card(known(results={"test/bleu": 9.0}), {}, "folder", {})
+
+
 def test_the_card_of_a_fine_tuned_model_names_the_model_that_it_started_from() -> None:
     digest = "0123456789abcdef" * 4
     parent = {"path": "/home/me/runs/mine/checkpoints/best.ckpt", "sha256": digest, "step": 1575}

@@ -108,3 +108,9 @@ def test_rows_name_their_runs_and_another_test_set_is_left_out(
     assert [line.split("│")[1].strip() for line in said.out.splitlines() if "sparse" in line] == ["here/a", "here/b"]
     first = tmp_path / "here" / "a"
     assert said.err == f"left out: {tmp_path / 'there' / 'a'}: its test set is not that of {first}\n"
+
+
+def test_a_run_without_a_metric_of_its_own_has_bleu_by_its_language(tmp_path: Path) -> None:
+    scorer = script.scorer_of(tmp_path, "bleu", {"metric": {}, "data": {"target_language": "zh"}}, ())
+    scorer.update(["我喜欢猫。"], [["我喜欢狗。"]])
+    assert "|tok:zh|" in scorer.signature()

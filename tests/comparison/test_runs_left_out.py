@@ -149,6 +149,25 @@ def test_folders_without_a_finished_run_are_refused(tmp_path: Path) -> None:
         script.compare([tmp_path / "none"], None, 50)
 
 
+def test_a_run_is_compared_by_a_metric_of_which_more_is_better_whatever_its_name() -> None:
+    ter = {"_target_": "seq2seq_attn.metric.ter.TER"}
+    chrf = {"_target_": "seq2seq_attn.metric.chrf.CHRF"}
+    results = {"test/cased": 374.4, "test/f": 20.0}
+    assert read.compared_metric({"metric": {"cased": ter}}, results) is None
+    assert read.compared_metric({"metric": {"cased": ter, "f": chrf}, "monitor": "val/cased"}, results) == "f"
+    unknown = {"_target_": "other_package.Metric"}
+    assert read.compared_metric({"metric": {"cased": unknown}}, results) == "cased"  # which is refused then
+
+
+def test_the_checkpoint_is_chosen_by_its_callback() -> None:
+    of_run = {"monitor": "val/loss", "monitor_mode": "min"}
+    assert read.chosen_by(of_run) == ("val/loss", "min")
+    callback = {"checkpoint": {"monitor": "val/bleu", "mode": "max"}}
+    assert read.chosen_by({**of_run, "callback": callback}) == ("val/bleu", "max")
+    assert read.chosen_by({**of_run, "callback": {"checkpoint": {"dirpath": "a"}}}) == ("val/loss", "min")
+    assert read.chosen_by({"callback": None}) == ("val/bleu", None)
+
+
 def test_an_unknown_baseline_is_answered_with_the_names(sweep: Path) -> None:
     with pytest.raises(UserError, match=r"no finished run has attention=best; choose the baseline from: fair, good, p"):
         script.compare([sweep], "best", 50)

@@ -15,7 +15,7 @@ from explorer.browser import console, executed, requested
 from seq2seq_attn.comparison import sentence_page
 from seq2seq_attn.comparison import translations as script
 from seq2seq_attn.comparison.sentence_page import differing, marked, pieces
-from seq2seq_attn.comparison.system import read_system
+from seq2seq_attn.comparison.system import System, read_system
 
 SOURCES = ["A cat.", "Two <b>dogs</b> & a man.", "A very long sentence on three women.", "The sea.", "Nothing."]
 REFERENCES = [
@@ -42,7 +42,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_sentences_that_differ_come_with_their_chrf_the_largest_difference_first(page: Path) -> None:
-    sentences = differing([read_system(Path(name), "test") for name in NAMES])
+    sentences = differing([read_system(Path(name), "test") for name in NAMES], sacrebleu.CHRF())
     assert sorted(sentence.number for sentence in sentences) == [1, 2, 4, 5]
     sizes = [max(abs(one - sentence.chrf[0]) for one in sentence.chrf[1:]) for sentence in sentences]
     assert sizes == sorted(sizes, reverse=True) == [sentence.largest for sentence in sentences]
@@ -132,7 +132,7 @@ def test_the_page_sorts_and_searches_in_a_browser(page: Path, chromium: Any) -> 
     assert dict(options)["above1 -1"] == "<u>other is better"
     assert order("number 1") == [1, 2, 4, 5]
     assert order("words -1") == [2, 1, 4, 5]
-    sentences = {s.number: s for s in differing([read_system(Path(name), "test") for name in NAMES])}
+    sentences = {s.number: s for s in differing([read_system(Path(name), "test") for name in NAMES], sacrebleu.CHRF())}
     assert order("above2 1") == sorted(sentences, key=lambda number: sentences[number].above(2))
     assert order("above1 -1") == sorted(sentences, key=lambda number: -sentences[number].above(1))
     assert order("largest -1") == list(sentences)
@@ -171,7 +171,54 @@ def test_bleu_tokenizes_as_the_evaluation_did(
     expected = bleu.corpus_score(rows, [texts]).score
     assert found[0].score == found[1].score == pytest.approx(expected)
     assert expected != pytest.approx(sacrebleu.BLEU().corpus_score(rows, [texts]).score)
-    assert systems[0].signature is None
+    assert systems[0].signatures == {}
+
+
+@pytest.mark.parametrize("writer", ["evaluate", "train"])
+def test_chrf_and_ter_have_the_options_of_the_evaluation(writer: str, tmp_path: Path) -> None:
+    rows = [text.replace("猫", "狗").replace("她", "Elle ") for text in ZH]
+    folder = write(tmp_path / "a", rows, [[text] for text in ZH], ["a", "b", "c"])
+    own = {
+        "chrf": sacrebleu.CHRF(word_order=2, char_order=5, lowercase=True),
+        "ter": sacrebleu.TER(normalized=True, no_punct=True, asian_support=True, case_sensitive=True),
+    }
+    expected = {name: metric.corpus_score(rows, [ZH]).score for name, metric in own.items()}
+    signatures = {name: metric.get_signature().format() for name, metric in own.items()}
+    if writer == "evaluate":
+        (folder / "evaluation.json").write_text(json.dumps({"splits": {"test": {"signatures": signatures}}}))
+    else:
+        (folder / "results.json").write_text(
+            json.dumps({f"test/{name}_signature": s for name, s in signatures.items()})
+        )
+    system = read_system(folder, "test")
+    found = script.compare([system, system], ["chrf", "ter"], "bootstrap", 50).results
+    assert {name: results[0].score for name, results in found.items()} == pytest.approx(expected)
+    plain = {"chrf": sacrebleu.CHRF(), "ter": sacrebleu.TER()}
+    assert all(metric.corpus_score(rows, [ZH]).score != pytest.approx(expected[n]) for n, metric in plain.items())
+    (sentence,) = [one for one in differing([system, system._replace(hypotheses=ZH)], own["chrf"]) if one.number == 1]
+    assert sentence.chrf[0] == own["chrf"].sentence_score(rows[0], [ZH[0]]).score
+
+
+@pytest.mark.parametrize("known", ["evaluation", "config"])
+def test_without_bleu_the_language_chooses_the_tokenizer(known: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", ZH, [[text] for text in ZH], ["a", "b", "c"])
+    if known == "evaluation":
+        (folder / "evaluation.json").write_text('{"languages": ["en", "zh"], "splits": {"test": {"signatures": {}}}}')
+    else:
+        (folder / "config.yaml").write_text("data: {target_language: zh}\n")
+    systems = [read_system(folder, "test")]
+    assert script.metric_of("bleu", systems).tokenizer.signature() == "zh"
+    (folder / "config.yaml").write_text("data: [")
+    (folder / "evaluation.json").write_text("{")
+    assert script.metric_of("bleu", [read_system(folder, "test")]).tokenizer.signature() == "13a"
+
+
+def test_a_tokenizer_with_its_dictionary_in_its_signature_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(script, "scorer_of", lambda *, lowercase, tokenize: asked.append(tokenize))
+    signatures = {"bleu": "nrefs:1|case:mixed|eff:no|tok:ja-mecab-0.996-IPA|smooth:exp|version:2.6.0"}
+    script.metric_of("bleu", [System("a", [], [], [], signatures, None)])
+    assert asked == ["ja-mecab"]
 
 
 def test_options_of_bleu_come_before_the_evaluations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,16 @@ def test_bounds_belong_to_their_bucket_and_empty_ones_are_left_out() -> None:
     assert [(bucket.words, bucket.sentences) for bucket in found] == [("1-5", 3), ("6-10", 2), ("11-20", 2), ("51+", 2)]
 
 
+def test_words_of_a_script_without_blanks_are_counted_by_its_characters() -> None:
+    found = score_by_length(
+        BLEU(lowercase=False, tokenize="13a"),
+        ["我喜欢猫。", "他在海边读书,她跑得很快,我们在家里吃饭。"],
+        [RIGHT] * 2,
+        [[RIGHT]] * 2,
+    )
+    assert [(bucket.words, bucket.sentences) for bucket in found] == [("1-5", 1), ("11-20", 1)]
+
+
 def test_a_bucket_is_scored_by_its_own_sentences_and_all_their_references() -> None:
     metric = BLEU(lowercase=False, tokenize="13a")
     metric.update([WRONG], [[RIGHT]])  # what it has seen before does not count

@@ -159,6 +159,27 @@ def test_references_that_are_no_lists_per_hypothesis_are_refused(make, flags):
         make().update(["oui", "non"], [["oui"], []])
 
 
+class Tagger:
+    """Like those in C."""
+
+    def __deepcopy__(self, memo):
+        raise TypeError("cannot pickle 'Tagger' object")
+
+
+@each_metric
+def test_a_copy_shares_the_scorer_that_may_hold_what_cannot_be_copied(make, flags):
+    metric = scored(make(), REFERENCES)
+    metric.scorer.tagger = Tagger()
+    copied = metric.clone()
+    assert copied.scorer is metric.scorer
+    assert torch.equal(copied.compute(), metric.compute())
+    copied.reset()
+    copied.update(["oui"], [["oui"]])
+    assert copied.counts[0] == 1
+    assert metric.counts[0] == len(HYPOTHESES)
+    assert torch.equal(scored(make(), REFERENCES).compute(), metric.compute())
+
+
 def test_unknown_tokenizer_and_order_say_the_choices():
     with pytest.raises(UserError, match="BLEU has no tokenizer '13b'; choose from: auto, none, zh, 13a, intl, char"):
         BLEU(lowercase=False, tokenize="13b")

@@ -57,6 +57,16 @@ def test_words_of_rouge_are_of_any_script() -> None:
         ROUGE(variant="rouge1", tokenize="chinese")
 
 
+def test_sentence_bleu_chooses_its_tokenizer_by_the_language() -> None:
+    options = {"max_ngram_order": 4, "lowercase": False}
+    chosen = SentenceBLEU(tokenize="auto", language="zh", **options)
+    assert "|tok:zh|" in chosen.signed
+    assert "|tok:13a|" in SentenceBLEU(tokenize="auto", language="fr", **options).signed
+    chosen.update(["我喜欢狗。"], [["我喜欢猫。"]])
+    plain = sacrebleu.BLEU(tokenize="zh", effective_order=True)
+    assert float(chosen.compute()) == pytest.approx(plain.sentence_score("我喜欢狗。", ["我喜欢猫。"]).score)
+
+
 def test_sentence_bleu_is_the_mean_of_sacrebleus() -> None:
     for order in (2, 4):
         metric = SentenceBLEU(max_ngram_order=order, lowercase=False, tokenize="13a")

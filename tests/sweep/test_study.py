@@ -8,6 +8,7 @@ from typing import Any
 
 import optuna
 import pytest
+from configs import composed
 from sweep.small_sweep import begun, kill_in_job, swept, told, write_app
 
 from seq2seq_attn.distributed.run_lock import lock
@@ -15,7 +16,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.sweep.job import Job
 from seq2seq_attn.sweep.study import Study
 
-STUDY = ("hydra/sweeper=optuna", "x=interval(0.0,1.0)")
+STUDY = ("hydra/sweeper=optuna", "x=interval(0.0,1.0)", "hydra.sweeper.direction=maximize")
 TEN = "hydra.sweeper.n_trials=10"
 
 
@@ -122,8 +123,40 @@ def test_the_objective_is_a_result_or_the_best_of_a_column(tmp_path: Path) -> No
 
 
 def objective(folder: Path, metric: str, direction: str) -> float:
-    study = Study(optimized_metric=metric, direction=direction, n_trials=1, n_jobs=1, n_startup_trials=1, seed=1)
-    return study._objective(Job(0, (), folder))
+    return study_of(metric, direction)._objective(Job(0, (), folder), direction)
+
+
+def study_of(metric: str, direction: str | None) -> Study:
+    return Study(optimized_metric=metric, direction=direction, n_trials=1, n_jobs=1, n_startup_trials=1, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("metric", "direction", "better"),
+    [
+        ("val/loss", None, "minimize"),
+        ("val/ter", None, "minimize"),
+        ("val/bleu", None, "maximize"),
+        ("test/ter", None, "minimize"),
+        ("test/bleu", "maximize", "maximize"),
+        ("peak_memory_bytes", "minimize", "minimize"),
+    ],
+)
+def test_the_direction_is_that_of_the_figure(metric: str, direction: str | None, better: str) -> None:
+    assert study_of(metric, direction)._better(composed("metric=[bleu,ter]")) == better
+
+
+@pytest.mark.parametrize(
+    ("metric", "direction", "said"),
+    [
+        ("val/loss", "maximize", "worst val/loss; leave it out"),
+        ("test/ter", "maximize", "direction=maximize would look for the worst test/ter; leave it out"),
+        ("steps", None, "whether more steps is better is not known; give hydra.sweeper.direction=max"),
+        ("val/blue", None, r"optimized_metric=val/blue must be one of val/bleu, val/ter, val/loss, "),
+    ],
+)
+def test_a_direction_that_is_wrong_or_not_known_is_refused(metric: str, direction: str | None, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        study_of(metric, direction)._better(composed("metric=[bleu,ter]"))
 
 
 def test_a_study_that_is_refused_changes_nothing_of_the_one_that_is_there(folder: Path) -> None:
@@ -144,7 +177,7 @@ def test_a_study_that_is_refused_changes_nothing_of_the_one_that_is_there(folder
 
 def test_choices_are_run_as_they_are_written(folder: Path) -> None:
     one_of = ("hydra/sweeper=optuna", "x=choice(0.99995,0.99999)", 'do=choice("wo,rk")', "hydra.sweeper.n_trials=1")
-    assert swept(folder, *one_of)[0] == 0
+    assert swept(folder, *one_of, "hydra.sweeper.direction=maximize")[0] == 0
     x, do = told(folder, 0)["overrides"][-2:]
     assert x in ("x=0.99995", "x=0.99999")
     assert do == "do=wo\\,rk"  # one value, whose comma is escaped

@@ -137,7 +137,6 @@ def test_ten_trials_find_a_better_dropout_than_the_worst_and_survive_a_kill(tmp_
     study = [
         "sweep=optuna",
         "optimized_metric=val/loss",
-        "hydra.sweeper.direction=minimize",
         "resume=auto",
         "hydra.sweeper.n_trials=10",
         "model.encoder.dropout=interval(0.0,0.9)",

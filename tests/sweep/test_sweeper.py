@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -12,6 +13,7 @@ from sweep.small_sweep import begun, kill_in_job, start_until, swept, told, wait
 from seq2seq_attn.distributed.run_lock import is_locked, locked
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.sweep.job import Job, definition, read_json
+from seq2seq_attn.sweep.sweep import print_table
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 LAUNCHERS: dict[str, tuple[str, ...]] = {
@@ -215,3 +217,23 @@ def test_an_interval_is_no_grid(folder: Path) -> None:
 def test_a_batch_that_holds_no_job_is_refused(size: str, folder: Path) -> None:
     code, _, error = swept(folder, "seed=1,2", f"hydra.sweeper.max_batch_size={size}")
     assert (code, error[-1]) == (2, f"hydra.sweeper.max_batch_size={size} must be a whole number of at least 1")
+
+
+def test_scores_of_one_metric_have_it_in_the_head_and_others_in_their_cells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "150")
+    jobs = []
+    for number, results in enumerate(({"test/chrf": 43.21}, {"test/ter": 66.7}, {})):
+        jobs.append(Job(number, (f"metric=[{number}]",), tmp_path / str(number)))
+        jobs[-1].write("complete")
+        (jobs[-1].folder / "results.json").write_text(json.dumps(results))
+    print_table(tmp_path, jobs)
+    said = capsys.readouterr().out
+    assert "test score" in said
+    assert "chrF 43.2" in said
+    assert "TER 66.7" in said
+    print_table(tmp_path, jobs[:1])
+    said = capsys.readouterr().out
+    assert "test chrF" in said
+    assert "chrF 43.2" not in said

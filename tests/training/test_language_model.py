@@ -123,6 +123,13 @@ def test_what_needs_two_sides_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("quiet")
+def test_without_a_test_no_figure_of_a_validation_is_a_result(tmp_path: Path) -> None:
+    run_on_text(tmp_path / "run", write_text(tmp_path), "model=lm", "trainer.limit_test_batches=0", "val_sentences=3")
+    found = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert [name for name in found if "/" in name] == []
+
+
+@pytest.mark.usefixtures("quiet")
 def test_text_without_a_language_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="data=text has no translations to learn"):
         run_on_text(tmp_path / "run", write_text(tmp_path))

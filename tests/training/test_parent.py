@@ -7,6 +7,7 @@ import json
 import logging
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ from seq2seq_attn.cli.train import parent_choice
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.parent import FRESH, choose_parent, tokenizer_options
+from seq2seq_attn.training import parent as parents
+from seq2seq_attn.training.parent import FRESH, choose_parent, name_attention, tokenizer_options
 from seq2seq_attn.training.run import train
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -113,6 +115,10 @@ def test_self_attention_of_a_recurrent_decoders_encoder_stays_its_own(tmp_path: 
     changed = of(compose_child(run, "attention=bahdanau").model)
     assert changed["encoder"] == parent["encoder"]
     assert changed["decoder"]["attention"]["score"]["_target_"].endswith("AdditiveScore")
+    for slot in ("self_attention", "encoder_attention"):
+        changed = of(compose_child(run, f"attention@{slot}=sparse").model)
+        assert changed["decoder"] == parent["decoder"]
+        assert changed["encoder"]["self_attention"]["pattern"]["_target_"].endswith("SparsePattern")
 
 
 @pytest.mark.parametrize("slot", ["encoder_attention", "self_attention"])
@@ -130,6 +136,51 @@ def test_encoder_and_decoder_keep_the_attention_in_which_they_differ(slot: str, 
     changed = of(compose_child(run, "attention@encoder_attention=none").model)
     assert changed["decoder"] == parent["decoder"]
     assert changed["encoder"]["self_attention"]["score"]["_target_"].endswith("UniformScore")
+
+
+def test_the_name_of_the_attention_stays_where_another_slot_is_chosen(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt", "model=transformer", "attention=multihead")
+    checkpoint["config"]["choices"] = {"attention": "multihead", "model": "transformer", "data": "demo"}
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    run = f"init_from.run={tmp_path / 'a.ckpt'}"
+    for slot in ("encoder_attention", "self_attention", "cross_attention"):
+        child = compose_child(run, f"attention@{slot}=sparse", "attention@cross_attention=none")
+        assert child.choices.attention == "multihead"
+        assert child.choices.model == "transformer"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "of_slots", "name"),
+    [
+        (("model=transformer", "attention=sparse"), {}, "sparse"),
+        (("model=transformer",), {"attention@self_attention": "local"}, "local"),
+        (("model=transformer", "attention=sparse"), {"attention@encoder_attention": "local"}, "local+sparse"),
+        (
+            ("model=transformer",),
+            {"attention@self_attention": "local", "attention@encoder_attention": "none"},
+            "none+local",
+        ),
+        (("model=transformer", "attention=local"), {"attention@encoder_attention": "local"}, "local"),
+        (
+            ("model=transformer", "attention=local"),
+            {"attention@encoder_attention": "parent_encoder_attention"},
+            "local",
+        ),
+        (("model=rnn", "encoder@model.encoder=transformer"), {"attention@self_attention": "local"}, "bahdanau"),
+    ],
+)
+def test_an_attention_is_named_by_the_slots_of_a_transformer(
+    overrides: tuple[str, ...], of_slots: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = compose_here(*overrides, *(f"{slot}={one}" for slot, one in of_slots.items() if "parent" not in one))
+    usual = {"model=transformer": "multihead", "model=rnn": "bahdanau"}[overrides[0]]
+    named = dict(one.split("=") for one in overrides).get("attention", usual)
+    OmegaConf.update(config, "choices", {"attention": named}, merge=False)
+    runtime = SimpleNamespace(choices=of_slots)
+    monkeypatch.setattr(parents.HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(parents.HydraConfig, "get", lambda: SimpleNamespace(runtime=runtime))
+    name_attention(config)
+    assert config.choices.attention == name
 
 
 def test_a_published_model_and_an_average_are_parents_too(trained_run: Path, pairs: list[str], tmp_path: Path) -> None:

@@ -123,3 +123,14 @@ def test_a_page_compares_runs_by_the_metric_that_they_monitor(folder: Path) -> N
     assert "AER" in (folder / "page.html").read_text("utf-8")
     assert "Highest exact match: " in (folder / "page.md").read_text("utf-8")
     assert "BLEU" not in (folder / "page.html").read_text("utf-8")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_scores_a_whole_test_is_no_figure_of_a_share_of_the_validation_set(tmp_path: Path) -> None:
+    words = ("tokenizer=word", "tokenizer.vocab_size=12", "tokenizer.sampling_alpha=0")
+    options = (*words, "metric=[bleu,distinct]", "val_sentences=5", "trainer.max_epochs=1")
+    found = run_here(tmp_path / "run", *write_reversals(tmp_path), *options)
+    logged = {name for row in rows(tmp_path / "run") for name, value in row.items() if value}
+    assert "val/bleu" in logged
+    assert "val/distinct1" not in logged
+    assert {"val/distinct1", "val/bleu", "test/distinct1"} <= found.keys()
