@@ -77,7 +77,8 @@ def locked(file: Path) -> Iterator[None]:
 
 def unwritable(folder: Path, error: OSError) -> UserError:
     return UserError(
-        f"the cache folder {folder} cannot be written ({error.strerror}); give another one as paths.cache_dir"
+        f"the folder {folder} cannot be written ({error.strerror}); make it writable, or give another one: "
+        "paths.cache_dir for a cache, hydra.run.dir for a run"
     )
 
 

@@ -132,10 +132,15 @@ def read_latest(folder: Path) -> tuple[Path, Any] | None:
     is taken.
 
     Raises:
-        UserError: if all of them are damaged.
+        UserError: if all of them are damaged, or the latest is a link to nothing: its disk may not be mounted.
     """
     damaged: dict[str, str] = {}
     for file in in_order(folder):
+        if not file.exists():
+            raise UserError(
+                f"{file} is a link to {os.readlink(file)}, which is not there; mount or fetch it, or give another "
+                "hydra.run.dir"
+            )
         content, reason = read_or_reason(file)
         if reason is None:
             for name, why in damaged.items():
@@ -153,9 +158,14 @@ def read_latest(folder: Path) -> tuple[Path, Any] | None:
 def in_order(folder: Path) -> Iterator[Path]:
     """Yield the checkpoints of a folder, the latest first."""
     named = [folder / LAST, folder / PREVIOUS]
-    yield from filter(Path.is_file, named)
-    others = [file for file in folder.glob("*.ckpt") if file not in named and file.is_file()]
-    yield from sorted(others, key=lambda file: (updates_of(file), file.stat().st_mtime_ns), reverse=True)
+    yield from filter(is_there, named)
+    others = [file for file in folder.glob("*.ckpt") if file not in named and is_there(file)]
+    yield from sorted(others, key=lambda file: (updates_of(file), file.lstat().st_mtime_ns), reverse=True)
+
+
+def is_there(file: Path) -> bool:
+    """Return whether there is a file, or a link, be it to nothing."""
+    return file.is_file() or (file.is_symlink() and not file.exists())
 
 
 def updates_of(file: Path) -> int:
@@ -240,6 +250,11 @@ class AtomicCheckpointIO(CheckpointIO):
             log.warning(f"{path} was not written by this run; it is not deleted")
             return
         file.unlink(missing_ok=True)
+
+
+def is_checkpoint_of(file: Path, run_dir: Path) -> bool:
+    """Return whether a file stands among the checkpoints of a run, wherever they are kept and linked from."""
+    return resolved(file.absolute()).is_relative_to((run_dir / "checkpoints").resolve())
 
 
 def resolved(file: Path) -> Path:

@@ -13,7 +13,9 @@ from pytorch_lightning.callbacks import EarlyStopping
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from seq2seq_attn.checkpoint.checkpoint_file import damage, is_checkpoint_of
 from seq2seq_attn.checkpoint.resume import Change, changes
+from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.logger.csv_logger import CsvLogger
@@ -66,7 +68,10 @@ class ExactResume(pl.Callback):
             for callback in trainer.checkpoint_callbacks:
                 checkpoint["callbacks"].pop(callback.state_key, None)
         for callback in trainer.checkpoint_callbacks:
-            follow_folder(checkpoint["callbacks"].get(callback.state_key), callback.dirpath)
+            state = checkpoint["callbacks"].get(callback.state_key)
+            follow_folder(state, callback.dirpath)
+            if state is not None and is_without_best(state):
+                checkpoint["callbacks"].pop(callback.state_key)
         self._changes = changes(checkpoint["config"], pl_module.config)
         if self._changes:
             reopen_epoch(checkpoint, trainer)
@@ -104,6 +109,20 @@ class ExactResume(pl.Callback):
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         self._validating = False
+
+
+def is_without_best(state: dict[str, Any]) -> bool:
+    """Whether the file that a checkpoint callback has kept as the best is gone or damaged, which is said."""
+    file = Path(state["best_model_path"])
+    if file.name != BEST:  # it has none yet, or is the history
+        return False
+    why = damage(file) if file.exists() else "is gone"
+    if why is not None:
+        log.warning(
+            f"{file} {why}, whose {state['monitor']} was {float(state['best_model_score']):.4g}; the best from here on "
+            "is kept and tested"
+        )
+    return why is not None
 
 
 def follow_folder(state: dict[str, Any] | None, folder: str) -> None:
@@ -217,5 +236,4 @@ def correct_counters(trainer: Any) -> None:
 
 def is_own(trainer: Any) -> bool:
     """Whether the run resumes from a checkpoint of its own folder."""
-    folder, file = Path(trainer.default_root_dir) / "checkpoints", trainer.ckpt_path
-    return bool(file) and Path(file).resolve().is_relative_to(folder.resolve())
+    return bool(trainer.ckpt_path) and is_checkpoint_of(Path(trainer.ckpt_path), Path(trainer.default_root_dir))

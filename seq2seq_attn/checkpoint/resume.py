@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.checkpoint.checkpoint_file import read_latest
+from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of, read_latest
 from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
 from seq2seq_attn.distributed.run_folder import is_first
 from seq2seq_attn.distributed.run_lock import check_is_new
@@ -53,7 +53,7 @@ def starting_point(composed: DictConfig, run_dir: Path) -> Resumed | None:
         log.info(f"The run {'starts' if found is None else 'resumes'} in {run_dir}")
     if found is None and composed.ckpt_path is not None:
         found = find_checkpoint(composed.ckpt_path), None
-    is_own = found is not None and run_dir.resolve() in found[0].resolve().parents
+    is_own = found is not None and is_checkpoint_of(found[0], run_dir)
     if composed.resume is None and not is_own and is_first():
         check_is_new(run_dir)
     if found is None:

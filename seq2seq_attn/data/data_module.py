@@ -128,10 +128,15 @@ class TranslationDataModule(pl.LightningDataModule):
         read = trainer.fit_loop.epoch_loop.batch_progress.current.processed
         batch = read if epoch == sampler.epoch else 0  # at the end of an epoch, `read` still counts the last one
         links = {"links": self.links["train"].digest} if "train" in self.links else {}
-        return {"epoch": epoch, "batch": batch} | self._shape(sampler) | links
+        return {"epoch": epoch, "batch": batch, "corpus": self.corpus.fingerprint} | self._shape(sampler) | links
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume where `state_dict` was taken, as `batches_read` says."""
+        if state_dict.get("corpus", self.corpus.fingerprint) != self.corpus.fingerprint:
+            log.warning(
+                "The data is not that with which the run was trained until now; the run continues with the new pairs, "
+                "and if the validation set is another one, its scores do not compare with those before"
+            )
         if "train" in self.links and state_dict.get("links", self.links["train"].digest) != self.links["train"].digest:
             log.warning(
                 "guided_alignment: the word links are not those that the run was trained with until now; the run "

@@ -92,6 +92,7 @@ class RunLock(Callback):
         try:
             UNTIL_EXIT.enter_context(locked(folder))
             check_folder(config, folder)
+            check_log(folder / f"{config.hydra.job.name}.log")
         except UserError as error:  # Hydra would turn it into a warning
             print(error, file=sys.stderr)
             sys.exit(EXIT_CODE)
@@ -110,9 +111,29 @@ def check_folder(config: DictConfig, folder: Path) -> None:
             raise UserError(f"{folder} holds a run, whose files would be replaced; give another hydra.run.dir")
     elif config.resume is None:
         given = config.ckpt_path
-        named = Path(os.path.expanduser(given)).resolve() if isinstance(given, str) else None
-        if named is None or not named.exists() or folder.resolve() not in (named, *named.parents):
+        named = Path(os.path.expanduser(given)).absolute() if isinstance(given, str) else None
+        if named is None or not named.exists() or not (is_in(named, folder) or is_in(named.parent, folder)):
             check_is_new(folder)
+
+
+def is_in(file: Path, folder: Path) -> bool:
+    """Return whether a file or folder, links followed, is a folder or in it."""
+    return file.resolve().is_relative_to(folder.resolve())
+
+
+def check_log(file: Path) -> None:
+    """Refuse a log that cannot be written, before Hydra tries to.
+
+    Raises:
+        UserError: naming it.
+    """
+    try:
+        if file.exists():
+            file.open("a").close()
+    except OSError as error:
+        raise UserError(
+            f"{file} cannot be written ({error.strerror}); make it writable, or give another hydra.run.dir"
+        ) from error
 
 
 def check_is_new(folder: Path) -> None:
@@ -132,7 +153,7 @@ def holds_run(folder: Path) -> bool:
     """Return whether a folder has results or checkpoints of a training."""
     checkpoints = folder / "checkpoints"
     files = [folder / "results.json", *(checkpoints / name for name in (BEST, LAST, PREVIOUS))]
-    return any(file.exists() for file in (*files, *checkpoints.glob("step=*.ckpt")))
+    return any(file.exists() or file.is_symlink() for file in (*files, *checkpoints.glob("step=*.ckpt")))
 
 
 def remove_unused(folders: list[Path], known: set[Path]) -> None:

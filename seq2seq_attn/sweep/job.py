@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from seq2seq_attn.distributed.run_lock import is_locked
+from seq2seq_attn.distributed.run_lock import holds_run, is_locked
 from seq2seq_attn.errors import UserError
 
 RECORD, RESULTS = "job.json", "results.json"
@@ -62,6 +62,11 @@ class Job:
             UserError: naming the overrides in which the two jobs differ.
         """
         record = self.record
+        if not record and holds_run(self.folder):
+            raise UserError(
+                f"{self.folder} holds a run without its {RECORD}, so it cannot be known whether it is this job; move "
+                "the folder away, or give another hydra.sweep.dir"
+            )
         there, ours = definition(record.get("overrides", self.overrides)), definition(self.overrides)
         if there != ours:
             then, now = (" ".join(sorted(a - b)) or "no more overrides" for a, b in ((there, ours), (ours, there)))

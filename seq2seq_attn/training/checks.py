@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.checkpoint.average import shapes
+from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of
 from seq2seq_attn.checkpoint.resume import CHOOSING, FIXED, LIMITS, OF_MODEL, Change, Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
@@ -233,7 +234,7 @@ def check_changes(resumed: Resumed, run_dir: Path) -> None:
     """Refuse changed options that cannot take effect in a resumed run, and limits that it has passed."""
     file, checkpoint, changed = resumed
     other_best = sorted((c for c in changed if c.key in CHOOSING), key=lambda change: CHOOSING.index(change.key))
-    if other_best and run_dir.resolve() in file.resolve().parents:
+    if other_best and is_checkpoint_of(file, run_dir):
         key, old, new = other_best[0]
         raise UserError(
             f"{key}={new} would replace {run_dir}/checkpoints/{BEST}, which was chosen "

@@ -10,7 +10,7 @@ import pytest
 import torch
 from checkpoint.test_checkpoint_file import NAMES, flip_bit, latest, names, save, step_of
 
-from seq2seq_attn.checkpoint.checkpoint_file import prepare_run_folder, read_or_reason, read_tensors
+from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of, prepare_run_folder, read_or_reason, read_tensors
 from seq2seq_attn.distributed.run_lock import check_is_new
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.results import forget_results
@@ -114,6 +114,35 @@ def test_a_damaged_one_has_the_place_that_its_name_gives_it(tmp_path: Path, capl
     (warning,) = caplog.messages
     assert "step=100.ckpt is not a readable checkpoint" in warning
     assert warning.endswith("step=9.ckpt is taken instead")
+
+
+def test_a_link_to_nothing_is_named_and_nothing_else_is_taken(tmp_path: Path) -> None:
+    save(tmp_path, 1, 2)
+    (tmp_path / "last.ckpt").rename(tmp_path / "elsewhere")
+    (tmp_path / "last.ckpt").symlink_to(tmp_path / "elsewhere")
+    assert latest(tmp_path) == tmp_path / "last.ckpt"
+    (tmp_path / "elsewhere").unlink()
+    with pytest.raises(UserError, match=rf"last.ckpt is a link to {tmp_path}/elsewhere, which is not there; mount or"):
+        latest(tmp_path)
+    for name in NAMES:
+        (tmp_path / name).unlink()
+    (tmp_path / "best.ckpt").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"best.ckpt is a link to"):
+        latest(tmp_path)
+
+
+def test_a_checkpoint_is_of_the_run_in_whose_folder_it_stands_and_not_of_where_it_is_kept(tmp_path: Path) -> None:
+    run, store = tmp_path / "run", tmp_path / "store"
+    save(store, 1)
+    run.mkdir()
+    (run / "checkpoints").symlink_to(store)
+    (tmp_path / "kept").write_bytes(b"")
+    (store / "best.ckpt").symlink_to(tmp_path / "kept")
+    for name in ("last.ckpt", "best.ckpt"):
+        assert is_checkpoint_of(run / "checkpoints" / name, run)
+        assert is_checkpoint_of(store / name, run)
+    assert not is_checkpoint_of(tmp_path / "kept", run)
+    assert not is_checkpoint_of(run / "other.ckpt", run)
 
 
 def test_the_start_sweeps_what_a_killed_run_left_and_nothing_of_the_users(tmp_path: Path) -> None:

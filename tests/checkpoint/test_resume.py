@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import time
 from itertools import pairwise
@@ -162,6 +163,64 @@ def test_a_run_whose_folder_has_moved_keeps_its_best(tmp_path: Path, pairs: list
         if "best_k_models" in state
     )
     assert state["best_model_path"] == str(tmp_path / "moved/checkpoints/best.ckpt")
+
+
+def test_a_run_whose_last_checkpoint_is_a_link_goes_on_exactly(
+    tmp_path: Path, pairs: list[str], trained_run: Path
+) -> None:
+    killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:13}"
+    with pytest.raises(KilledError):
+        run_here(tmp_path / "run", *pairs, killer)
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    last.rename(tmp_path / "kept")
+    last.symlink_to(tmp_path / "kept")
+    run_here(tmp_path / "run", *pairs, "resume=auto")
+    assert_same_run(tmp_path / "run", trained_run)
+
+
+@pytest.mark.parametrize("spoil", ["gone", "cut"])
+def test_a_best_checkpoint_that_is_gone_is_said_and_the_best_from_there_on_is_tested(
+    spoil: str, tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    run_here(tmp_path, *pairs, "trainer.max_epochs=1")
+    best = tmp_path / "checkpoints" / "best.ckpt"
+    last = best.with_name("last.ckpt")
+    checkpoint = read_checkpoint(last)
+    (state,) = (state for state in checkpoint["callbacks"].values() if "best_k_models" in state)
+    state["best_model_score"] = torch.tensor(1000.0)  # which the next epoch does not reach
+    state["best_k_models"] = dict.fromkeys(state["best_k_models"], state["best_model_score"])
+    write_checkpoint(checkpoint, last)
+    best.unlink() if spoil == "gone" else os.truncate(best, 1000)
+    caplog.clear()
+    run_here(tmp_path, *pairs, "trainer.max_epochs=2", "resume=auto")
+    (said_of_it,) = [line for line in caplog.messages if line.startswith(str(best))]
+    assert said_of_it.endswith(", whose val/bleu was 1000; the best from here on is kept and tested")
+    assert read_checkpoint(best)["global_step"] == 14
+
+
+def test_other_data_under_the_same_names_is_said(
+    tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (val,) = (option for option in pairs if option.startswith("data.val="))
+    options = [option for option in pairs if option != val]
+    lines = Path(val.partition("=")[2]).read_text("utf-8").splitlines(keepends=True)
+    (tmp_path / "val.tsv").write_text("".join(lines), "utf-8")
+    given = [*options, f"data.val={tmp_path / 'val.tsv'}"]
+    run_here(tmp_path / "run", *given, "trainer.max_epochs=1")
+    caplog.clear()
+    run_here(tmp_path / "run", *given, "trainer.max_epochs=2", "resume=auto")
+    assert not [line for line in caplog.messages if "The data is not that" in line]
+    (tmp_path / "val.tsv").write_text("".join(lines[:-3]), "utf-8")
+    run_here(tmp_path / "run", *given, "trainer.max_epochs=3", "resume=auto")
+    assert len([line for line in caplog.messages if "The data is not that with which the run was trained" in line]) == 1
+
+
+def test_a_copy_by_hard_links_leaves_the_files_of_the_run_as_they_are(tmp_path: Path, pairs: list[str]) -> None:
+    run_here(tmp_path / "run", *pairs, "trainer.max_epochs=1")
+    before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    shutil.copytree(tmp_path / "run", tmp_path / "copy", copy_function=os.link)
+    run_here(tmp_path / "copy", *pairs, "trainer.max_epochs=2", "resume=auto")
+    assert {file: file.read_bytes() for file in before if file.exists()} == before
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 from small_run import run_here
 
 from seq2seq_attn.distributed import run_lock
-from seq2seq_attn.distributed.run_lock import LOCK, check_folder, is_locked, locked, remove_unused
+from seq2seq_attn.distributed.run_lock import LOCK, check_folder, check_log, is_locked, locked, remove_unused
 from seq2seq_attn.errors import UserError
 
 
@@ -100,6 +100,28 @@ def test_a_run_may_be_continued_in_its_folder(tmp_path: Path) -> None:
     for refused in (None, str(other), str(run / "none.ckpt"), "~nobody/x", [str(last), str(other)]):
         with pytest.raises(UserError, match="holds a run"):
             asked(ckpt_path=refused)
+
+
+def test_links_to_nothing_are_a_run_too_and_a_link_in_a_run_is_of_it(tmp_path: Path) -> None:
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    last.parent.mkdir(parents=True)
+    last.symlink_to(tmp_path / "kept")
+    with pytest.raises(UserError, match="holds a run"):
+        check_folder(DictConfig({"resume": None, "ckpt_path": None}), tmp_path / "run")
+    (tmp_path / "kept").touch()
+    check_folder(DictConfig({"resume": None, "ckpt_path": str(last)}), tmp_path / "run")
+
+
+def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    check_log(tmp_path / "train.log")  # there is none
+    (tmp_path / "train.log").write_text("a")
+    check_log(tmp_path / "train.log")
+    assert (tmp_path / "train.log").read_text() == "a"
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(
+        UserError, match=r"folder cannot be written \(Is a directory\); make it writable, or give another"
+    ):
+        check_log(tmp_path / "folder")
 
 
 @pytest.mark.parametrize("kept", [[], ["mine/note.txt"], ["mine/run/"]])

@@ -237,3 +237,16 @@ def test_scores_of_one_metric_have_it_in_the_head_and_others_in_their_cells(
     said = capsys.readouterr().out
     assert "test chrF" in said
     assert "chrF 43.2" not in said
+
+
+def test_a_run_without_the_record_of_its_job_is_no_job_of_any_sweep(tmp_path: Path) -> None:
+    job = Job(0, ("a=1",), tmp_path / "0")
+    job.check()
+    (tmp_path / "0" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "0" / "checkpoints" / "last.ckpt").touch()
+    with pytest.raises(
+        UserError, match=r"0 holds a run without its job.json, so it cannot be known whether it is this"
+    ):
+        job.check()
+    job.write("complete")
+    job.check()

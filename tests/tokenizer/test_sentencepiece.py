@@ -117,7 +117,8 @@ def test_a_token_joins_letters_and_signs_only_where_scripts_may_join(model_type,
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "tokenizer").write_bytes(b"")
     sentence = (
-        f"the cache folder {tmp_path}/tokenizer cannot be written (File exists); give another one as paths.cache_dir"
+        f"the folder {tmp_path}/tokenizer cannot be written (File exists); make it writable, or give another one: "
+        "paths.cache_dir for a cache, hydra.run.dir for a run"
     )
     with pytest.raises(UserError, match=f"^{re.escape(sentence)}$"):
         make(cache=str(tmp_path))

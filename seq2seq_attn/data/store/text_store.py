@@ -171,7 +171,10 @@ def is_complete(folder: Path) -> bool:
     file = folder / "corpus.json"
     if not file.exists():
         return False
-    shards = json.loads(file.read_text())["shards"]
+    try:
+        shards = json.loads(file.read_text())["shards"]
+    except (ValueError, KeyError, TypeError):  # a copy was interrupted
+        return False
     return all(shard_file(folder, split, number).exists() for split in shards for number in range(len(shards[split])))
 
 

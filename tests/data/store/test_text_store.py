@@ -231,3 +231,13 @@ def test_a_shard_that_is_gone_is_written_again_and_a_damaged_one_is_named(tmp_pa
     shard.write_bytes(shard.read_bytes()[:-100])
     with pytest.raises(UserError, match=rf"^{shard}, a shard of the prepared corpus, is missing or damaged; delete "):
         list(corpus.splits["train"].sources)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("cut", [b"", b'{"shards": {', b'{"counts": {}}', b"[]"])
+def test_a_corpus_whose_record_is_cut_is_prepared_again(cut: bytes, tmp_path: Path) -> None:
+    source = written(tmp_path, "train", dirty(60))
+    whole = content(stored(source, tmp_path / "cache"))
+    (record,) = (tmp_path / "cache").glob("*/corpus.json")
+    record.write_bytes(cut)
+    assert content(stored(source, tmp_path / "cache")) == whole
