@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,12 @@ def search_path(folder: Path) -> str:
 def quoted(path: Path) -> str:
     """Return a path as the value of an override, in quotes: Hydra would parse its commas, brackets and accents."""
     return json.dumps(str(path), ensure_ascii=False)
+
+
+def typed(value: str) -> str:
+    """Return a value as it is typed after `option=`: in quotes where a shell or Hydra would read something else."""
+    plain = re.fullmatch(r"[\w./:+-]*", value, re.ASCII)
+    return value if plain else shlex.quote(json.dumps(value, ensure_ascii=False))
 
 
 def given_path(path: Any, option: str) -> Path:

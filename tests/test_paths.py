@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from configs import CONF
 from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from seq2seq_attn.checkpoint.load import find_checkpoint
 from seq2seq_attn.data.cleaning import Cleaning
@@ -18,7 +20,7 @@ from seq2seq_attn.data.demo import DemoCorpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.translate import translate
 from seq2seq_attn.inference.translator import Translator
-from seq2seq_attn.paths import given_path, quoted
+from seq2seq_attn.paths import given_path, quoted, typed
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 NOWHERE = "~nobody-here/a"
@@ -79,3 +81,20 @@ def test_a_path_is_a_value_of_an_override_whatever_it_is_called(name: str) -> No
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("train", [f"data.path={quoted(Path('/runs', name))}"])
     assert config.data.path == f"/runs/{name}"
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("runs/train/2026-01-31_12-00-00", "runs/train/2026-01-31_12-00-00"),
+        ("a b", "'\"a b\"'"),
+        ("it's", "'\"it'\"'\"'s\"'"),
+        ("übung", "'\"übung\"'"),
+        ("a=b,c", "'\"a=b,c\"'"),
+    ],
+)
+def test_a_path_is_typed_so_that_shell_and_hydra_read_it(path: str, shown: str) -> None:
+    assert typed(path) == shown
+    (word,) = shlex.split(f"ckpt_path={shown}")
+    (override,) = OverridesParser.create().parse_overrides([word])
+    assert override.value() == path

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException, MissingConfigException
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from seq2seq_attn.errors import causes, command, sentence_of
-from seq2seq_attn.paths import search_path
+from seq2seq_attn.paths import search_path, typed
 
 SYNONYMS = {  # names that other toolkits have for an option, by its last word
     "lr learning_rate": "optimizer.lr=...",
@@ -137,6 +138,9 @@ def sentence_of_override(error: Exception, config_name: str, overrides: Sequence
         group = next((name for name in nulls if name in ("callback", "logger", "metric")), None)
         if group is not None:
             return f"{group}=null is no choice; {group}=[] chooses none"
+    if isinstance(error, OverrideParseException) and (word := unparsed(overrides)):
+        key, _, value = word.partition("=")
+        return f"The value of {word} has letters that must be quoted; write {key}={typed(value)}"
     if "ValueType.INTERVAL_SWEEP" in message:
         word = next((word for word in overrides if "interval(" in word), "an interval")
         return f"{word} names no values to try; sweep=optuna searches it, or give values, such as range(1,6) or 0.1,0.2"
@@ -161,6 +165,19 @@ def sentence_of_override(error: Exception, config_name: str, overrides: Sequence
             f"'{match[1]}' belongs to the slot {slot[1]}, which is not chosen; choose it with "
             f"attention@{slot[1]}=NAME, or set the option of attention, which the slot takes otherwise"
         )
+    return None
+
+
+def unparsed(overrides: Sequence[str]) -> str | None:
+    """Return the first override of one value that Hydra cannot parse, and could if the value were in quotes."""
+    for word in overrides:
+        key, _, value = word.partition("=")
+        if not re.fullmatch(r"[\w/@.]+", key, re.ASCII) or value[:1] in ("", "[", "{", "'", '"'):
+            continue
+        try:
+            OverridesParser.create().parse_override(word)
+        except HydraException:
+            return word
     return None
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +16,7 @@ from seq2seq_attn.checkpoint.checkpoint_file import unwritable
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.errors import command
 from seq2seq_attn.files import replacing
-from seq2seq_attn.paths import display_path, quoted
+from seq2seq_attn.paths import display_path, typed
 from seq2seq_attn.process import peak_resident_bytes
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -210,13 +208,6 @@ def print_results(run_dir: Path, results: dict[str, Any], trust: Sequence[str] =
     trusted = f"trust=[{','.join(trust)}]" if trust else ""
     words = [f"{line} | " if line else "", command("translate"), f" ckpt_path={folder}"]
     say(f"Next: {' '.join([''.join(words), *filter(None, (options, trusted))])}")
-
-
-def typed(path: str) -> str:
-    """Return a path as it is typed after `option=`: in quotes if a shell or Hydra would read something else."""
-    if re.fullmatch(r"[\w./:+-]*", path, re.ASCII):
-        return path
-    return shlex.quote(quoted(Path(path)))
 
 
 def example_of(module: TranslationModule) -> str:

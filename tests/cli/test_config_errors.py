@@ -103,6 +103,14 @@ def test_an_option_of_another_name_is_answered_with_ours(override: str, meant: s
             "A part of a slot is written attention/gate@cross_attention.gate=NAME",
         ),
         (
+            ["ckpt_path=it's"],
+            """The value of ckpt_path=it's has letters that must be quoted; write ckpt_path='"it'"'"'s"'""",
+        ),
+        (
+            ["seed=1", "ckpt_path=übung 日本"],
+            """The value of ckpt_path=übung 日本 has letters that must be quoted; write ckpt_path='"übung 日本"'""",
+        ),
+        (
             ["search.limits.max_length=3"],
             "There is no option 'search.limits.max_length' until a search is chosen, since without one it is the run's;"
             " choose it too, as search=greedy or search=beam",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.logger.tensorboard_logger import TensorBoardRun
-from seq2seq_attn.training.results import log_translations, print_results, typed, write_translations
+from seq2seq_attn.training.results import log_translations, print_results, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
 HOSTILE = "".join(map(chr, [*range(0x21), *range(0x7F, 0xA0), 0x2028, 0x2029, 0x202E, 0x2066])) + "é | x"
@@ -60,20 +58,3 @@ def test_a_logged_table_has_a_row_for_each_sentence(tmp_path: Path) -> None:
 
     log_translations([Logger()], *hostile())
     assert [line.count(" | ") for line in logged[0].splitlines()] == [2] * 4
-
-
-@pytest.mark.parametrize(
-    ("path", "shown"),
-    [
-        ("runs/train/2026-01-31_12-00-00", "runs/train/2026-01-31_12-00-00"),
-        ("a b", "'\"a b\"'"),
-        ("it's", "'\"it'\"'\"'s\"'"),
-        ("übung", "'\"übung\"'"),
-        ("a=b,c", "'\"a=b,c\"'"),
-    ],
-)
-def test_a_path_is_typed_so_that_shell_and_hydra_read_it(path: str, shown: str) -> None:
-    assert typed(path) == shown
-    (word,) = shlex.split(f"ckpt_path={shown}")
-    (override,) = OverridesParser.create().parse_overrides([word])
-    assert override.value() == path
