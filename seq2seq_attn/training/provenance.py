@@ -45,8 +45,8 @@ class RecordStart(pl.Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         if trainer.is_global_zero:
+            forget_results(self.run_dir)  # first: with the new configuration they would seem to be its own
             record_start(self.run_dir, trainer, pl_module, trainer.datamodule)  # type: ignore[attr-defined]
-            forget_results(self.run_dir)
 
 
 def record_start(
