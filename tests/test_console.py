@@ -20,7 +20,7 @@ def test_a_run_folder_of_any_name_is_printed_as_it_is(capsys: pytest.CaptureFixt
     print_results(Path("/runs") / ODD, results)
     said = capsys.readouterr().out
     assert f"Run folder: /runs/{ODD}\n" in said
-    assert f"ckpt_path=/runs/{ODD}\n" in said
+    assert f"""ckpt_path='"/runs/{ODD}"'\n""" in said
     assert f"bleu: {ODD} (test)\n" in said
     assert f"{ODD} · attention=none · data={ODD}\n" in said
 

@@ -40,6 +40,7 @@ TYPED = {
     "scripts.benchmarks.seeds": ["page", "--runs", "NEW", "--pages", "PLACE"],
     "draw weights": ["PLACE", "--sentence", "A sentence.", "--output", "NEW"],
     "export ctranslate2": ["PLACE", "NEW"],
+    "heads": ["PLACE", "pairs.tsv", "--output", "NEW.html"],
     "export hub": ["PLACE", "NEW"],
     "export safetensors": ["PLACE", "NEW"],
     "scripts.benchmarks.learn_with_joeynmt": ["PLACE", "1"],

@@ -200,12 +200,14 @@ def adopt_orphans(yes: bool) -> None:
 
 def test_what_is_printed_on_a_terminal_that_was_closed_fails_no_more(tmp_path: Path) -> None:
     reading, writing = pty.openpty()
+    told, tell = os.pipe()
 
     def work() -> None:
         for descriptor in (1, 2):
             os.dup2(writing, descriptor)
         os.close(writing)
         os.close(reading)
+        os.read(told, 1)  # the other process has closed them, too
         with pytest.raises(OSError, match="Input/output error"):
             os.write(1, b"lost")
         with pytest.raises(SystemExit, match=r"^129$"):
@@ -217,5 +219,6 @@ def test_what_is_printed_on_a_terminal_that_was_closed_fails_no_more(tmp_path: P
     child = forked(work)
     os.close(reading)
     os.close(writing)
+    os.write(tell, b"closed")
     assert ended(child) == 0
     assert (tmp_path / "done").exists()

@@ -95,5 +95,5 @@ def test_commands_of_the_page_compose() -> None:
 
 def test_pictures_of_the_page_are_there() -> None:
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", PAGE)
-    assert len(pictures) == 4
+    assert len(pictures) == 5
     assert all((ROOT / "docs" / picture).stat().st_size < 200_000 for picture in pictures)
