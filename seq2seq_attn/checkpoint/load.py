@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,10 +109,22 @@ def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
     if not (validated and had_last):
         trainer.save_checkpoint(last)
     if not validated:
-        metrics = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
+        with counting_from_0(trainer):
+            metrics = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
         if not had_best or improves(trainer.checkpoint_callback, metrics):
             trainer.save_checkpoint(best)
     module.load_state_dict(read_checkpoint(best)["state_dict"])
+
+
+@contextmanager
+def counting_from_0(trainer: Any) -> Iterator[None]:
+    """Log a validation after training under the step of the last update, as one within. Private of Lightning 2.6.6."""
+    loop = trainer.fit_loop.epoch_loop
+    before, loop._batches_that_stepped = loop._batches_that_stepped, max(0, loop._batches_that_stepped - 1)
+    try:
+        yield
+    finally:
+        loop._batches_that_stepped = before
 
 
 def improves(kept: Any, metrics: list[dict[str, float]]) -> bool:

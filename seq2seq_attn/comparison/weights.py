@@ -103,7 +103,8 @@ def read(
     translator = Translator.load(run, device="cpu", trust=trust)
     given = translator.translate([sentence])[0] if translation is None else translation
     slot_maps = translator.attention(sentence, given)
-    return translator.config["choices"]["attention"], [pick(slot_maps, one, run) for one in wanted]
+    preset = (translator.config.get("choices") or {}).get("attention") or Path(run).stem
+    return preset, [pick(slot_maps, one, run) for one in wanted]
 
 
 def pick(slot_maps: list[SlotMap], wanted: Wanted, run: str) -> Map:

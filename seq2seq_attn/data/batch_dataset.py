@@ -29,7 +29,8 @@ class BatchDataset(Dataset[Batch]):
         links: links between the words of each pair, which the batches have between tokens; None: none.
         noise: what makes a source and a target of each target; None: the pairs are those of the split.
         noise_epoch: the sampler whose epoch the noise depends on; None: the noise is always the same.
-        max_length: most tokens of a sampled segmentation, with the end or begin token; a longer one is not taken.
+        max_length: most tokens of a sampled segmentation or a text with noise, with the end or begin token; a longer
+            one is not taken.
     """
 
     def __init__(
@@ -63,7 +64,8 @@ class BatchDataset(Dataset[Batch]):
         specials = {"pad_id": self.tokenizer.pad_id, "bos_id": self.tokenizer.bos_id, "eos_id": self.tokenizer.eos_id}
         if self.noise is not None:
             epoch = None if self.noise_epoch is None else self.noise_epoch.epoch
-            pairs = [self.noise(row, ids, epoch) for row, ids in zip(rows, self._target_ids(rows), strict=True)]
+            rows_ids = zip(rows, self._target_ids(rows), strict=True)
+            pairs = [self.noise(row, ids, epoch, self.max_length) for row, ids in rows_ids]
             return collate_pairs([source for source, _ in pairs], [target for _, target in pairs], rows, **specials)
         if self.seeded_by is None:
             return collate(self.encoded, rows, **specials)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,8 @@ from jaxtyping import UInt64
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import printable
+
+log = logging.getLogger(__name__)
 
 
 @final
@@ -62,6 +65,14 @@ class LoadedCorpus:
 
     def one_sided(self) -> LoadedCorpus:
         """Return the corpus of the targets alone: every source is empty."""
+        if self.stored is None and "train" in self.splits:  # the splits differ in their sources, which are not read
+            known = set(self.splits["train"].targets)
+            for name, split in self.splits.items():
+                common = 0 if name == "train" else sum(text in known for text in split.targets)
+                if common:
+                    log.warning(
+                        f"{common} of {len(split)} texts of {name} are also in train, so its score is too optimistic"
+                    )
         splits = {name: replace(split, sources=[""] * len(split)) for name, split in self.splits.items()}
         stored = None if self.stored is None else hashlib.sha256(f"{self.stored}\tone-sided".encode()).hexdigest()
         return replace(self, splits=splits, stored=stored, is_one_sided=True)

@@ -209,8 +209,12 @@ class TranslationDataModule(pl.LightningDataModule):
         return self._samplers[key]
 
     def _train_tokens(self) -> int:
-        """Return the budget in unsampled tokens for which sampled segmentations, being longer, fit `batch_tokens`."""
-        if self.tokenizer.sampling_alpha == 0.0:
+        """Return the budget in tokens as they are stored, for which those of training, being more, fit `batch_tokens`.
+
+        Sampled segmentations are longer, and noise makes a source and a target of one text.
+        """
+        draws = self.tokenizer.sampling_alpha > 0.0
+        if not draws and self.objective is None:
             return self.batch_tokens
         encoded, split = self.encoded("train"), self.corpus.splits["train"]
         sampler = TokenBatchSampler(
@@ -222,7 +226,14 @@ class TranslationDataModule(pl.LightningDataModule):
             seed=self.seed,
         )
         plain = BatchDataset(split, encoded, self.tokenizer)
-        drawn = BatchDataset(split, encoded, self.tokenizer, seeded_by=sampler)
+        drawn = BatchDataset(
+            split,
+            encoded,
+            self.tokenizer,
+            seeded_by=sampler if draws else None,
+            noise=None if self.objective is None else Noise(self.objective, self.tokenizer, self.seed),
+            noise_epoch=sampler,
+        )
         growth = max(num_tokens(drawn, rows) / num_tokens(plain, rows) for rows in islice(sampler, 20))
         return max(1, int(self.batch_tokens / growth))
 

@@ -41,6 +41,13 @@ class DocumentCorpus(Corpus):
 
     def load(self) -> LoadedCorpus:
         loaded = self.corpus.load()
+        languages = loaded.source_language, loaded.target_language
+        if (self.source_language, self.target_language) != languages:
+            raise UserError(
+                f"data.source_language={self.source_language} and data.target_language={self.target_language} are not "
+                f"those of the sentences, {languages[0]} and {languages[1]}; choose data.corpus.source_language= and "
+                "data.corpus.target_language="
+            )
         splits = {name: self._joined(name, split) for name, split in loaded.splits.items()}
         counts = {f"{name}: documents": len(split) for name, split in splits.items()}
         report = CleaningReport(loaded.report.counts | counts)

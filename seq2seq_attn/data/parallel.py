@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
-from seq2seq_attn.data.records import Column, CsvFile, PairFile, is_pair_file, pair_file
+from seq2seq_attn.data.records import Column, CsvFile, PairFile, Table, is_pair_file, pair_file
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
 from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture
 from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 
+log = logging.getLogger(__name__)
 Files = str | list[str] | list[list[str]] | None
 
 
@@ -106,9 +108,7 @@ class ParallelCorpus(Corpus):
         for split in ("val", "test"):
             given = self.files[split]
             if given is not None:
-                # a file without a header has its columns where the training file has them
-                positions = train[0].positions if train and isinstance(train[0], PairFile) else (0, 1)
-                sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, positions)
+                sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, train)
         missing = [split for split, size in self.held_out.items() if train and split not in sources and size != 0]
         corpus = stored_corpus(
             sources,
@@ -135,12 +135,15 @@ def pair_sources(
     option: str,
     columns: tuple[Column, Column],
     languages: tuple[str, str],
-    positions: tuple[int, int] = (0, 1),
+    before: Sequence[PairSource] = (),
 ) -> list[PairSource]:
     """Return the readers of the files that an option names.
 
+    A table without a header has its columns where the first table has them, which is said if that is another order.
+
     Args:
-        columns, languages, positions: see `pair_file`.
+        columns, languages: see `pair_file`.
+        before: files before those, as of the training set.
 
     Raises:
         UserError: if they are not files of pairs, or pairs of files.
@@ -152,11 +155,24 @@ def pair_sources(
     for entry in given:
         if isinstance(entry, str):
             for file in matching_files(entry, option):
-                sources.append(pair_file(file, columns, languages, positions))
-                positions = sources[0].positions if isinstance(sources[0], PairFile) else positions
+                first = next((one for one in (*before, *sources) if isinstance(one, Table)), None)
+                source = pair_file(file, columns, languages, (0, 1) if first is None else first.positions)
+                sources.append(source)
+                if isinstance(source, Table) and not source.has_header and None in columns:
+                    say_order(source, first)
         else:
             sources += aligned(entry, option)
     return sources
+
+
+def say_order(table: Table, first: Table | None) -> None:
+    """Say that a table without a header has the order of another one's columns, where it is not the usual one."""
+    if first is not None and first.has_header and table.positions == first.positions != (0, 1):
+        source, target = (position + 1 for position in table.positions)
+        log.warning(
+            f"{table.path} has no header; as in {first.path}, column {source} is read as the source and {target} as "
+            "the target (data.source_column and data.target_column choose others)"
+        )
 
 
 def normalized_chunks(sources: list[PairSource], cleaning: Cleaning) -> Iterator[list[tuple[str, str] | None]]:

@@ -221,8 +221,11 @@ class JsonLines(PairFile):
         guessed = guess_columns(list(fields), choice.languages)
         defaults = choice.languages if guessed is None else [list(fields)[at] for at in guessed]
         texts = [name for name in fields if not isinstance(text_of(fields, name), Reason)]
-        if choice.one_side and guessed is None and choice.languages[0] not in fields and len(texts) in (1, 2):
-            defaults = (texts[0], texts[-1])
+        named = text_column(list(fields)) if choice.one_side else None
+        if named is not None and list(fields)[named] in texts:
+            defaults = [list(fields)[named]] * 2
+        elif choice.one_side and guessed is None and choice.languages[0] not in fields and len(texts) in (1, 2):
+            defaults = [texts[0], texts[-1]]
         self.names = (str(choice.columns[0] or defaults[0]), str(choice.columns[1] or defaults[1]))
         for name, side in zip(self.names, SIDES, strict=True):
             if isinstance(reason := text_of(fields, name), Reason):

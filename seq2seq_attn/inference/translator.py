@@ -47,6 +47,7 @@ class Translation(NamedTuple):
         maps: the attention of every slot, where asked for.
         notes: how the source was changed before it was translated, for a reader.
         shift: whether a word's links are in the step that reads it, as guided alignment taught the run.
+        fingerprint: of the tokenizer whose tokens they are; another model's tokens are read from the text.
     """
 
     text: str
@@ -57,6 +58,7 @@ class Translation(NamedTuple):
     maps: list[SlotMap]
     notes: list[str]
     shift: bool = False
+    fingerprint: str = ""
 
     def to_bertviz(self, kinds: Collection[str] = ("encoder", "self", "cross")) -> dict[str, Any]:
         """Return the maps as arguments of BertViz's views: `head_view(**translation.to_bertviz())`."""
@@ -74,7 +76,9 @@ class Translation(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The log-probabilities of a given translation, which are those that a search would have found for it.
+    """The log-probabilities of a given translation, its target read at once.
+
+    They are those that a search reports for it, but with `attention=monotonic`, which walks in a search.
 
     Attributes:
         tokens: of the translation, and the end token.
@@ -228,8 +232,8 @@ class Translator:
     ) -> list[Scored]:
         """Return the log-probability of each token of given translations.
 
-        A `Translation` is scored by its own tokens, and a text by those of the tokenizer. For a language model the
-        texts are empty.
+        A `Translation` of this model's tokenizer is scored by its own tokens, and a text by those that the tokenizer
+        gives it. For a language model the texts are empty.
 
         Args:
             batch_sentences, batch_tokens, max_source_tokens: as in `translate`.
@@ -241,12 +245,14 @@ class Translator:
         notes: list[list[str]] = [[] for _ in texts]
         target_notes: list[list[str]] = [[] for _ in texts]
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
-        given = [one if isinstance(one, str) else "" for one in translations]
+        given = [one if isinstance(one, str) else "" if self._has_tokens_of(one) else one.text for one in translations]
         targets = self._encode(self.tokenizer.encode_target, given, max_source_tokens, target_notes)
         for row, one in enumerate(translations):
             notes[row] += [f"its translation: {note}" for note in target_notes[row]]
-            if not isinstance(one, str):
+            if not isinstance(one, str) and self._has_tokens_of(one):
                 targets[row] = self._ids(one)
+            elif self.tokenizer.unk_id in targets[row]:
+                notes[row].append("its translation has letters that the model cannot write")
         lengths = [max(map(len, both)) + 1 for both in zip(sources, targets, strict=True)]
         sizes: dict[str, Any] = {"batch_sentences": batch_sentences, "batch_tokens": batch_tokens}
         log_probs: list[list[float]] = [[]] * len(texts)
@@ -257,14 +263,18 @@ class Translator:
         tokens = [[*self.tokenizer.target_tokens(target), "</s>"] for target in targets]
         return [Scored(*one) for one in zip(tokens, log_probs, notes, strict=True)]
 
+    def _has_tokens_of(self, translation: Translation) -> bool:
+        return translation.fingerprint in ("", self.tokenizer.fingerprint)
+
     def _ids(self, translation: Translation) -> list[int]:
         return [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
 
     def attention(self, text: str, translation: Translation | str, *, max_source_tokens: int = 512) -> list[SlotMap]:
         """Return the maps of a translation of `text`, as `translate(maps=True)` gives them for the best."""
         (source,) = self._encode(self.tokenizer.encode_source, [text], max_source_tokens, [[]])
-        if isinstance(translation, str):
-            (target,) = self._encode(self.tokenizer.encode_target, [translation], max_source_tokens, [[]])
+        if isinstance(translation, str) or not self._has_tokens_of(translation):
+            text = translation if isinstance(translation, str) else translation.text
+            (target,) = self._encode(self.tokenizer.encode_target, [text], max_source_tokens, [[]])
         else:
             target = self._ids(translation)
         return self._attention(source, target)
@@ -362,10 +372,10 @@ class Translator:
 
     def _translation(self, hypotheses: Sequence[Hypothesis], notes: list[str]) -> Translation:
         texts = self.tokenizer.decode_target([one.token_ids for one in hypotheses])
-        shift = guided_shift(self.config)
+        shift, fingerprint = guided_shift(self.config), self.tokenizer.fingerprint
         best, *others = (
             # a line of text stays one, whatever the model writes
-            Translation(" ".join(text.splitlines()), one.log_prob, one.score, tokens, [], [], [], shift)
+            Translation(" ".join(text.splitlines()), one.log_prob, one.score, tokens, [], [], [], shift, fingerprint)
             for text, one in zip(texts, hypotheses, strict=True)
             for tokens in [self.tokenizer.target_tokens(one.token_ids)]
         )

@@ -10,6 +10,7 @@ import numpy as np
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
+TRIES = 20  # of noise that makes too many tokens
 SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 
 
@@ -58,11 +59,21 @@ class Noise:
     def __init__(self, objective: Objective, tokenizer: SentencePieceTokenizer, seed: int) -> None:
         self.objective, self.vocabulary, self.seed = objective, objective.vocabulary(tokenizer), seed
 
-    def __call__(self, row: int, token_ids: list[int], epoch: int | None) -> tuple[list[int], list[int]]:
+    def __call__(
+        self, row: int, token_ids: list[int], epoch: int | None, max_length: int | None = None
+    ) -> tuple[list[int], list[int]]:
         """Return a source and a target of this row.
 
         Args:
             epoch: from 0; None: of an evaluation, which always has the same noise.
+            max_length: most tokens of either, with the end or begin token; noise that makes more is drawn again, and
+                at last cut. None: any.
         """
         generator = np.random.default_rng([self.seed, 0 if epoch is None else epoch + 1, row])
-        return self.objective(token_ids, self.vocabulary, generator)
+        source, target = self.objective(token_ids, self.vocabulary, generator)
+        for _ in range(TRIES):
+            if max_length is None or max(len(source), len(target)) < max_length:
+                return source, target
+            source, target = self.objective(token_ids, self.vocabulary, generator)
+        most = None if max_length is None else max_length - 1
+        return source[:most], target[:most]

@@ -36,6 +36,7 @@ class SegmentationSampler:
             for i in range(model.get_piece_size())
             if not (model.is_control(i) or model.is_unknown(i))
         }
+        self._symbols = symbols_of(model)
         self._tables: dict[str, tuple[list[float], list[list[int]]]] = {}
 
     def __call__(self, sentences: list[str], seed: int) -> list[list[int]]:
@@ -52,8 +53,13 @@ class SegmentationSampler:
         return segmentations[bisect(cumulative, random.random() * cumulative[-1], hi=len(cumulative) - 1)]
 
     def _tabulate(self, word: str) -> tuple[list[float], list[list[int]]]:
-        """Return the likeliest segmentations of a word and their cumulative weights."""
+        """Return the likeliest segmentations of a word and their cumulative weights; none splits a user's symbol."""
         segmentations = self.model.nbest_encode(word, nbest_size=NBEST)
+        if self._symbols:
+            counts = [sum(i in self._symbols for i in ids) for ids in segmentations]
+            whole = sum(i in self._symbols for i in self.model.encode(word))
+            segmentations = [ids for ids, count in zip(segmentations, counts, strict=True) if count == whole]
+            segmentations = segmentations or [self.model.encode(word)]
         scores = [self.alpha * sum(self.model.get_score(i) for i in ids) for ids in segmentations]
         return list(accumulate(math.exp(score - max(scores)) for score in scores)), segmentations
 
@@ -72,3 +78,11 @@ class SegmentationSampler:
         ids = [self.model.piece_to_id(symbol) if symbol in self._scores else self.model.unk_id() for symbol in symbols]
         # SentencePiece merges adjacent unknown pieces into one
         return [i for index, i in enumerate(ids) if i != self.model.unk_id() or ids[index - 1] != i or not index]
+
+
+def symbols_of(model: SentencePieceProcessor) -> frozenset[int]:
+    """Return the ids of the symbols that a user has defined."""
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.serialized_model_proto())  # type: ignore[attr-defined]
+    return frozenset(i for i, piece in enumerate(proto.pieces) if piece.type == proto.SentencePiece.USER_DEFINED)

@@ -211,7 +211,17 @@ class SentencePieceTokenizer:
         return tokenizer
 
     def _load_files(self) -> None:
-        """Load the given models, with the special tokens at the ids that they have here."""
+        """Load the given models, with the special tokens at the ids that they have here.
+
+        Raises:
+            UserError: for an option of training a model, which would change nothing.
+        """
+        of_training = zip(self.options._fields[1:-1], self.options[1:-1], DEFAULTS[1:-1], strict=True)
+        if typed := [name for name, value, default in of_training if value != default]:
+            raise UserError(
+                f"tokenizer.{typed[0]} would change nothing, since tokenizer.model={','.join(map(str, self.files))} is "
+                "trained already; leave one of them out"
+            )
         contents, types = zip(*(read_model(given_path(file, "tokenizer.model")) for file in self.files), strict=True)
         models = [load_model(content) for content in contents]
         self.joint, self.vocab_size = len(models) == 1, models[0].get_piece_size()

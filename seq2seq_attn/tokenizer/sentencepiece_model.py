@@ -141,6 +141,8 @@ def lack_for_sampling(content: bytes) -> str | None:
     model = sentencepiece_model_pb2.ModelProto.FromString(content)  # type: ignore[attr-defined]
     if not model.normalizer_spec.add_dummy_prefix or model.trainer_spec.treat_whitespace_as_suffix:
         return "puts no mark before the first word"
+    if not model.trainer_spec.split_by_whitespace:
+        return "has tokens that span blanks"
     is_bpe = model.trainer_spec.model_type == model.trainer_spec.BPE  # whose merges are drawn here
     if is_bpe and model.trainer_spec.byte_fallback:
         return "writes unknown characters as bytes"

@@ -57,6 +57,7 @@ CHILDREN = {  # parts that a part chooses in its own defaults list: by name, the
     "cross_attention": ATTENTION_PARTS,
     "search": {"length_penalty": ("length_penalty", "search/length_penalty")},
 }
+OF_PARENT = f"{CHOICE}_encoder_attention_"  # before the name of that attention
 FRESH = {  # options of the model that a new run does not take over
     "source_vocab_size": "???",
     "target_vocab_size": "???",
@@ -68,6 +69,7 @@ OF_TRAINING = (  # of a tokenizer, for a new one
     "split_by_unicode_script", "character_coverage", "byte_fallback", "user_defined_symbols", "input_sentence_size",
     "min_count",
 )  # fmt: skip
+OF_PIECES = ("split_by_unicode_script", "character_coverage", "byte_fallback", "user_defined_symbols", "min_count")
 ROWS = {  # tensors with a row for each token, and the side of its vocabulary
     "embed_source.weight": "source",
     "embed_target.weight": "target",
@@ -137,6 +139,8 @@ def store_parts(checkpoint: dict[str, Any], file: Path, typed: Collection[str], 
     for slot, node in parts.items():
         group = "attention" if slot.endswith("attention") else slot
         name = CHOICE if slot == group else f"{CHOICE}_{slot}"
+        if slot == "encoder_attention" and (encoder := str(labels.get("attention")).rpartition("+")[0]).isidentifier():
+            name = OF_PARENT + encoder
         store_part(slot, group, name, deepcopy(node))
         selected.append({f"override /{group}" if slot == group else f"override /{group}@{slot}": name})
     chosen = {name: labels.get(name) for name in ("attention", "model") if name in parts and name not in typed}
@@ -204,6 +208,9 @@ def name_attention(composed: DictConfig) -> None:
     # a part of the parent's is in the parent's own name
     named = {slot: name for slot, name in of_slots.items() if name and not name.startswith(CHOICE)}
     encoder, _, both = str(composed.choices.attention).rpartition("+")
+    of_parent = of_slots["encoder_attention"] or ""
+    if not encoder and of_parent.startswith(OF_PARENT):
+        encoder = of_parent.removeprefix(OF_PARENT)
     both = named.get("self_attention", both)
     encoder = named.get("encoder_attention", encoder)
     OmegaConf.set_readonly(composed, False)
@@ -238,6 +245,15 @@ def kept_tokenizer(composed: DictConfig, resumed: Resumed | None, parent: Parent
             given = f"model={options.model}" if options.model else f"{name}={options[name]}"
             raise UserError(
                 f"tokenizer.{given} would change nothing, since the tokenizer of {parent.file} comes along; leave it "
+                "out, or train another with init_from.tokenizer=new"
+            )
+    saved = parent.loaded.config.get("tokenizer") or {}
+    defaults = inspect.signature(SentencePieceTokenizer).parameters
+    typed: Any = OmegaConf.to_container(options)
+    for name in OF_PIECES:
+        if typed.get(name) != saved.get(name, defaults[name].default):
+            raise UserError(
+                f"tokenizer.{name} would change nothing, since the tokenizer of {parent.file} comes along; leave it "
                 "out, or train another with init_from.tokenizer=new"
             )
     return state

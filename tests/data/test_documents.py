@@ -97,3 +97,10 @@ def test_documents_of_the_demo_corpus_have_a_thousand_to_four_thousand_tokens(tm
         assert 1000 <= min(longest) < max(longest) <= 4000
     assert len(corpus.splits["train"]) > 50
     assert min(len(split) for split in corpus.splits.values()) > 3
+
+
+def test_languages_that_are_not_those_of_the_sentences_are_refused() -> None:
+    options = {"corpus": Counted(97), "min_words": 11, "max_words": 23, "seed": 1}
+    corpus = DocumentCorpus(source_language="fr", target_language="en", **options)
+    with pytest.raises(UserError, match=r"data.target_language=en are not those of the sentences, en and fr; choose "):
+        corpus.load()

@@ -396,3 +396,22 @@ def test_rows_of_one_source_are_scored_as_other_toolkits_do(tmp_path: Path) -> N
     file = write(tmp_path / "set.tsv", ["Thank you.\tMerci.", "Hello.\tSalut.", "Thank you.\tJe vous remercie."])
     references = parallel(None, test=file).splits["test"].references
     assert list(references) == [["Merci."], ["Salut."], ["Je vous remercie."]]
+
+
+def test_a_table_without_a_header_follows_a_table_and_says_so_but_no_parquet(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    headed = write(tmp_path / "head.tsv", ["fr\ten", *(f"Phrase {n}.\tSentence {n}." for n in range(9))])
+    plain = write(tmp_path / "plain.tsv", [f"Phrase {n}.\tSentence {n}." for n in range(9, 12)])
+    corpus = parallel(headed, val=plain, test_sentences=0)
+    assert list(corpus.splits["val"].sources) == [f"Sentence {n}." for n in range(9, 12)]
+    (said,) = [line for line in caplog.messages if "has no header" in line]
+    assert said.startswith(f"{plain} has no header; as in {headed}, column 2 is read as the source and 1 as the target")
+    caplog.clear()
+    columns = [[pair[side] for pair in PAIRS] for side in (1, 0)]
+    pq.write_table(pa.table(dict(zip(("fr", "en"), columns, strict=True))), tmp_path / "a.parquet")
+    usual = write(tmp_path / "usual.tsv", ["Sentence 40.\tPhrase 40."])
+    corpus = parallel([str(tmp_path / "a.parquet"), usual], val=usual, test_sentences=0)
+    assert list(corpus.splits["val"].sources) == ["Sentence 40."]
+    assert "Sentence 40." in list(corpus.splits["train"].sources)
+    assert not [line for line in caplog.messages if "has no header" in line]

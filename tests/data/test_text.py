@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from configs import built, compose_train
 
-from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.records import pair_file
 from seq2seq_attn.errors import UserError
 
@@ -100,3 +100,25 @@ def test_documents_of_one_sided_text_have_one_side(tmp_path: Path) -> None:
     for name, one_side in (("text", True), ("demo", False)):
         config = compose_train("data=documents", f"data@data.corpus={name}", f"paths.cache_dir={tmp_path}")
         assert built(config.data).has_one_side == one_side
+
+
+@pytest.mark.parametrize("name", ["sentence", "text", "content"])
+def test_the_field_of_the_text_alone_is_read(name: str, tmp_path: Path) -> None:
+    lines = [f'{{"url": "https://site{n}.org", "{name}": "line {n}"}}' for n in range(30)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    for language in ("fr", "en"):
+        corpus = load(tmp_path, f"data.train={tmp_path / 'a.jsonl'}", f"data.target_language={language}")
+        read = [text for split in corpus.splits.values() for text in split.targets]
+        assert sorted(read) == sorted(f"line {n}" for n in range(30))
+
+
+def test_texts_that_several_splits_have_are_said_of_one_sided_text(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def split(numbers: range) -> Split:
+        texts = [f"text {number // 2}" for number in numbers]
+        return Split([f"source {number}" for number in numbers], texts, [[text] for text in texts])
+
+    splits = {"train": split(range(10)), "val": split(range(9, 13)), "test": split(range(20, 22))}
+    LoadedCorpus(splits, CleaningReport({}), "en", "fr").one_sided()
+    assert caplog.messages == ["1 of 4 texts of val are also in train, so its score is too optimistic"]

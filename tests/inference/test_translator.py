@@ -57,7 +57,7 @@ def test_a_translation_depends_on_no_other_text_and_not_on_the_batch(translator:
 def test_an_empty_text_gives_an_empty_translation_and_no_text_gives_none(translator: Translator) -> None:
     between = translator.translate(["", SENTENCES[0], " \t\n", "\x00"], maps=True)
     assert [one.text for one in between] == ["", translator.translate(SENTENCES[:1])[0].text, "", ""]
-    empty = Translation("", 0.0, 0.0, [], [], [], [])
+    empty = Translation("", 0.0, 0.0, [], [], [], [], fingerprint=translator.tokenizer.fingerprint)
     assert between[0] == between[2] == empty
     assert between[1].maps
     assert translator.translate([]) == []
@@ -312,3 +312,16 @@ def test_a_language_model_scores_text(tmp_path: Path) -> None:
     (alone,) = translator.score([""], SENTENCES[1:2])
     assert second.log_probs == pytest.approx(alone.log_probs, abs=1e-5)
     assert first.log_prob != second.log_prob
+
+
+def test_a_translation_of_another_tokenizer_is_read_from_its_text(translator: Translator, tmp_path: Path) -> None:
+    (theirs,) = translator.translate([TEXT])
+    assert theirs.fingerprint == translator.tokenizer.fingerprint
+    foreign = theirs._replace(text="dogs hear", tokens=["zz", "yy"], fingerprint="other")
+    (scored,), (expected,) = translator.score([TEXT], [foreign]), translator.score([TEXT], ["dogs hear"])
+    assert scored == expected
+    ours, others = translator.attention(TEXT, foreign), translator.attention(TEXT, "dogs hear")
+    assert [one.rows for one in ours] == [one.rows for one in others]
+    (unknown,) = translator.score([TEXT], ["dogs Ω"])
+    assert unknown.notes == ["its translation has letters that the model cannot write"]
+    assert expected.notes == []

@@ -10,7 +10,8 @@ import pytest
 
 from seq2seq_attn.objective.denoising import Denoising, segments
 from seq2seq_attn.objective.infilling import Infilling, permuted
-from seq2seq_attn.objective.objective import NoiseVocabulary
+from seq2seq_attn.objective.objective import Noise, NoiseVocabulary
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 SENTINELS = [900, 901, 902, 903, 904]
 VOCABULARY = NoiseVocabulary(SENTINELS, frozenset({7}))
@@ -107,3 +108,19 @@ def test_sentences_are_shuffled_whole() -> None:
     )
     assert target == text
     assert 900 in source
+
+
+def test_noise_that_makes_more_than_the_model_has_positions_is_drawn_again_or_cut() -> None:
+    tokenizer = SentencePieceTokenizer("char", 50, True, 0.0, None, num_sentinels=2)
+    tokenizer.train(["the cat"], ["the cat"])
+    text = list(range(30))
+    noise = Noise(Infilling(noise_density=0.3, mean_span_length=0.7, permute_sentences=False), tokenizer, 1)
+    free = [noise(row, text, 0) for row in range(50)]
+    kept = [noise(row, text, 0, 31) for row in range(50)]
+    assert max(len(source) for source, _ in free) > 30
+    assert max(len(source) for source, _ in kept) <= 30
+    fits = [len(source) < 31 for source, _ in free]
+    assert any(fits)
+    assert all(one == other for one, other, fit in zip(free, kept, fits, strict=True) if fit)
+    assert all(target == text for _, target in kept)
+    assert [len(side) for side in noise(0, text, 0, 6)] == [5, 5]

@@ -11,7 +11,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from seq2seq_attn.tokenizer import segmentation_sampler
 from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
-from seq2seq_attn.tokenizer.sentencepiece_model import train_model
+from seq2seq_attn.tokenizer.sentencepiece_model import TrainerOptions, lack_for_sampling, train_model
 
 SENTENCES = [f"the lower {'low ' * (i % 7)}newest {'widest ' * (i % 3)}river {i}." for i in range(101)]
 UNSEEN = ["lowest 中文 news", "中中low", "", "▁the", "<s> new  wider"]
@@ -103,3 +103,28 @@ def test_the_segmentations_that_are_kept_are_bounded_and_change_no_draw(monkeypa
     bounded = SegmentationSampler(unigram, "unigram", 0.3)
     assert [bounded([word], seed) for seed, word in enumerate(words)] == expected
     assert list(bounded._tables) == words[-5:]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
+def test_a_symbol_of_the_user_is_one_token_in_every_draw(alpha):
+    options = TrainerOptions(user_defined_symbols=("lo", "<fr>"))
+    trained = train_model(
+        SENTENCES, model_type="unigram", vocab_size=40, language="the tests", cache=None, options=options
+    )
+    sampler = SegmentationSampler(trained, "unigram", alpha)
+    symbols = {trained.piece_to_id(symbol) for symbol in options.user_defined_symbols}
+    text = "<fr> the lower lowlow newest widest river the newest widest"
+    drawn = {tuple(sampler([text], seed)[0]) for seed in range(200)}
+    assert len(drawn) > 5
+    expected = [i for i in trained.encode(text) if i in symbols]
+    assert len(expected) == 4
+    assert all([i for i in ids if i in symbols] == expected for ids in drawn)
+    assert {trained.decode([*ids]) for ids in drawn} == {text}
+
+
+def test_a_model_whose_tokens_span_blanks_is_not_sampled():
+    stream = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES), model_writer=stream, vocab_size=40, split_by_whitespace=False
+    )
+    assert lack_for_sampling(stream.getvalue()) == "has tokens that span blanks"

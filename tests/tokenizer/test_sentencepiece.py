@@ -502,3 +502,15 @@ def test_a_vocabulary_without_room_for_bytes_says_what_takes_it() -> None:
     tokenizer = SentencePieceTokenizer("bpe", 200, True, 0.0, None, byte_fallback=True, user_defined_symbols=["<tag>"])
     with pytest.raises(UserError, match=r"beside the 1 symbols and 256 bytes and 4 special tokens; use a larger one"):
         tokenizer.train(TEXTS, TEXTS)
+
+
+@pytest.mark.parametrize(
+    "option", [{"user_defined_symbols": ["ab"]}, {"byte_fallback": True}, {"character_coverage": 0.9}]
+)
+def test_an_option_of_training_is_refused_for_a_given_model(option, tmp_path):
+    (tmp_path / "a.model").write_bytes(b"")
+    tokenizer = SentencePieceTokenizer("unigram", 100, True, 0.0, None, model=str(tmp_path / "a.model"), **option)
+    with pytest.raises(
+        UserError, match=rf"tokenizer.{next(iter(option))} would change nothing, since tokenizer.model="
+    ):
+        tokenizer.train(["a"], ["b"])

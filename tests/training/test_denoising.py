@@ -34,10 +34,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shared_folder(tmp_path_factory, "denoising", make) / "run"
 
 
-def data_of(run: Path, *overrides: str) -> TranslationDataModule:
+def data_of(run: Path, *overrides: str, options: list[str] = DENOISING) -> TranslationDataModule:
     given = ["data=text", f"data.train={run.parent / 'text.txt'}", f"paths.cache_dir={run.parent / 'cache'}"]
     small = ["metric=[]", "recipe=none", "model.embedding_dim=12", "model.decoder.dim=12", "attention.num_heads=2"]
-    config = compose_train(*DENOISING, *given, *small, "callback=[]", "batch_tokens=300", *overrides)
+    config = compose_train(*options, *given, *small, "callback=[]", "batch_tokens=300", *overrides)
     config.paths.run_dir = str(run)
     config.choices = dict.fromkeys(config.choices)
     return build(config)[1]
@@ -116,3 +116,13 @@ def test_what_does_not_fit_is_refused() -> None:
         check_config(compose_train("model=lm", "objective=denoising"))
     with pytest.raises(UserError, match=r"metric\.bleu compares"):
         check_config(compose_train("objective=denoising", "metric=[bleu]"))
+
+
+@pytest.mark.parametrize("objective", ["denoising", "infilling"])
+def test_batches_with_noise_keep_to_the_budget(objective: str, run: Path) -> None:
+    infilling = [*DENOISING[:4], "objective=infilling", "tokenizer.vocab_size=40"]
+    data = data_of(run, options=DENOISING if objective == "denoising" else infilling)
+    tokens = [batch.source.numel() + batch.target_input.numel() for batch in data.train_dataloader()]
+    assert len(tokens) > 3
+    assert max(tokens) <= 1.1 * 300
+    assert max(tokens) > 0.7 * 300

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from configs import compose_here
+from configs import CONF, compose_here
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from small_checkpoint import write_checkpoint
 from small_run import CALLBACKS, KilledError, assert_same_run, weights
@@ -25,7 +27,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training import parent as parents
-from seq2seq_attn.training.parent import FRESH, choose_parent, name_attention, tokenizer_options
+from seq2seq_attn.training.parent import FRESH, OF_PARENT, choose_parent, name_attention, tokenizer_options
 from seq2seq_attn.training.run import train
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -152,6 +154,7 @@ def test_the_name_of_the_attention_stays_where_another_slot_is_chosen(tmp_path: 
 @pytest.mark.parametrize(
     ("overrides", "of_slots", "name"),
     [
+        (("model=transformer", "attention=sparse"), {"attention@encoder_attention": f"{OF_PARENT}none"}, "none+sparse"),
         (("model=transformer", "attention=sparse"), {}, "sparse"),
         (("model=transformer",), {"attention@self_attention": "local"}, "local"),
         (("model=transformer", "attention=sparse"), {"attention@encoder_attention": "local"}, "local+sparse"),
@@ -341,3 +344,27 @@ def test_what_excludes_a_parent_is_refused(trained_run: Path, pairs: list[str], 
         tune(tmp_path, *start, f"ckpt_path={trained_run}")
     with pytest.raises(UserError, match=r"^init_from.tokenizer=old must be keep or new$"):
         tune(tmp_path, *start, "init_from.tokenizer=old")
+
+
+def test_the_name_of_the_parents_encoder_attention_stays_beside_another_attention(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt", "model=transformer", "attention@encoder_attention=local")
+    for label, name in (("local+multihead", "local+sparse"), ("multihead", "sparse")):
+        checkpoint["config"]["choices"] = {"attention": label, "model": "transformer", "data": "demo"}
+        torch.save(checkpoint, tmp_path / "a.ckpt")
+        typed = (f"init_from.run={tmp_path / 'a.ckpt'}", "attention=sparse")
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            config = compose("train", [*typed, *choose_parent(typed)], return_hydra_config=True)
+        HydraConfig.instance().set_config(config)
+        config.choices.attention = "sparse"
+        name_attention(config)
+        assert config.choices.attention == name
+        assert "LocalPattern" in str(config.model.encoder.self_attention)
+
+
+@pytest.mark.parametrize("option", ["user_defined_symbols=[ab]", "byte_fallback=true", "character_coverage=0.9"])
+def test_an_option_of_training_a_tokenizer_is_refused_where_the_parents_comes_along(
+    option: str, trained_run: Path, pairs: list[str], tmp_path: Path
+) -> None:
+    name = option.partition("=")[0]
+    with pytest.raises(UserError, match=rf"tokenizer.{name} would change nothing, since the tokenizer of .* comes a"):
+        tune(tmp_path, *pairs, f"init_from.run={trained_run}", f"tokenizer.{option}", *UNTRAINED)

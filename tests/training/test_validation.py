@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from small_run import KilledError, assert_same_run, results, rows, run_here
+from small_run import KilledError, assert_same_run, results, rows, run_here, write_pairs
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.comparison.read import curve_of, read_log
 
 SHARE = ["val_sentences=5", "trainer.max_epochs=2"]
 seen: list[list[int]] = []
@@ -70,3 +71,11 @@ def test_a_run_without_any_validation_ends_with_its_last_weights(tested: str, pa
     checkpoints = tmp_path / "run" / "checkpoints"
     states = [read_checkpoint(checkpoints / f"{name}.ckpt")["state_dict"] for name in ("best", "last")]
     assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_last_validation_stands_at_the_last_update(tmp_path: Path) -> None:
+    run_here(tmp_path / "run", *write_pairs(tmp_path), "trainer.max_steps=5", "trainer.val_check_interval=2")
+    steps = [int(row["step"]) for row in rows(tmp_path / "run") if row.get("val/loss")]
+    assert steps == [1, 3, 4]  # counted from 0
+    assert [int(x) for x, _ in curve_of(read_log(tmp_path / "run" / "metrics.csv"), "val/loss")] == [2, 4, 5]
