@@ -366,7 +366,7 @@ def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
         title=plan.title,
         about=plan.about,
         table=score_table(plan, rows),
-        spread="Means over seeds, ± the standard deviation." if len(rows) > len(plan.rows) else "One seed.",
+        spread="Means over seeds, ± the standard deviation." if len({row["seed"] for row in rows}) > 1 else "One seed.",
         usual=next(iter(plan.rows)),
         finished=len(rows),
         all=len(planned(name)),
