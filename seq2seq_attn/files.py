@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
@@ -80,6 +81,15 @@ def unwritable(folder: Path, error: OSError) -> UserError:
         f"the folder {folder} cannot be written ({error.strerror}); make it writable, or give another one: "
         "paths.cache_dir for a cache, hydra.run.dir for a run"
     )
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the object in a file; nothing if there is none, or the file is incomplete."""
+    with suppress(OSError, ValueError):
+        content = json.loads(file.read_text("utf-8"))
+        if isinstance(content, dict):
+            return content
+    return {}
 
 
 def sha256(file: Path) -> str:

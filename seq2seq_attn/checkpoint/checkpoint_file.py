@@ -164,12 +164,12 @@ def in_order(folder: Path) -> Iterator[Path]:
 
 
 def is_there(file: Path) -> bool:
-    """Return whether there is a file, or a link, be it to nothing."""
+    """Return whether there is a file or a dangling link."""
     return file.is_file() or (file.is_symlink() and not file.exists())
 
 
 def updates_of(file: Path) -> int:
-    """Return after how many updates a checkpoint was written, as it says or, if it is damaged, its name; else -1."""
+    """Return the number of updates before a checkpoint, which a damaged one may have in its name; -1: unknown."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -253,7 +253,7 @@ class AtomicCheckpointIO(CheckpointIO):
 
 
 def is_checkpoint_of(file: Path, run_dir: Path) -> bool:
-    """Return whether a file stands among the checkpoints of a run, wherever they are kept and linked from."""
+    """Return whether a file is one of a run's checkpoints, even if it or their folder is a link."""
     return resolved(file.absolute()).is_relative_to((run_dir / "checkpoints").resolve())
 
 

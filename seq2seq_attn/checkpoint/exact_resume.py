@@ -112,7 +112,7 @@ class ExactResume(pl.Callback):
 
 
 def is_without_best(state: dict[str, Any]) -> bool:
-    """Whether the file that a checkpoint callback has kept as the best is gone or damaged, which is said."""
+    """Whether the best checkpoint of a callback is gone or damaged; a warning says so."""
     file = Path(state["best_model_path"])
     if file.name != BEST:  # it has none yet, or is the history
         return False

@@ -118,7 +118,7 @@ def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
 
 @contextmanager
 def counting_from_0(trainer: Any) -> Iterator[None]:
-    """Log a validation after training under the step of the last update, as one within. Private of Lightning 2.6.6."""
+    """Log a validation after training at the step of the last update, as within it. Private of Lightning 2.6.6."""
     loop = trainer.fit_loop.epoch_loop
     before, loop._batches_that_stepped = loop._batches_that_stepped, max(0, loop._batches_that_stepped - 1)
     try:

@@ -29,7 +29,7 @@ SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
     "export ctranslate2": ("inference.export_ctranslate2", "write a model for CTranslate2"),
     "export hub": ("comparison.export_hub", "write a model with a model card, for a hub"),
     "export safetensors": ("checkpoint.export_safetensors", "write a model for publishing"),
-    "heads": ("explorer.heads", "what each head of a model does and is worth"),
+    "heads": ("explorer.heads", "what each head of a model does, and the loss without it"),
 }
 HYDRA_COMMANDS = [name for name, (module, _) in SUBCOMMANDS.items() if module.startswith("cli.")]
 HELP = f"""Usage: {NAME} SUBCOMMAND ... or {NAME} --version

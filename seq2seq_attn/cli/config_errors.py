@@ -140,7 +140,7 @@ def sentence_of_override(error: Exception, config_name: str, overrides: Sequence
             return f"{group}=null is no choice; {group}=[] chooses none"
     if isinstance(error, OverrideParseException) and (word := unparsed(overrides)):
         key, _, value = word.partition("=")
-        return f"The value of {word} has letters that must be quoted; write {key}={typed(value)}"
+        return f"The value of {word} has characters that must be quoted; write {key}={typed(value)}"
     if "ValueType.INTERVAL_SWEEP" in message:
         word = next((word for word in overrides if "interval(" in word), "an interval")
         return f"{word} names no values to try; sweep=optuna searches it, or give values, such as range(1,6) or 0.1,0.2"

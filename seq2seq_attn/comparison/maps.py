@@ -76,12 +76,9 @@ def best_maps(run: Run) -> Path | None:
     }
     if not folders:
         return None
-    scores = {}
     figure, mode = chosen_by(run.config)
     sign = -1 if mode == "min" else 1
-    for step, score in run.curve(figure):
-        # Lightning logs a validation after training under the number of updates, one in training under one less.
-        scores[int(step) if step in folders else int(step) - 1] = sign * score
+    scores = {int(step): sign * score for step, score in run.curve(figure)}
     known = [step for step in scores if step in folders]
     return folders[max(known, key=scores.__getitem__, default=max(folders))]
 

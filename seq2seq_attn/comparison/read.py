@@ -172,14 +172,14 @@ def compared_metric(config: dict[str, Any], results: dict[str, Any], trust: Trus
     """Return the metric by which a run is compared: one of texts, of which more is better; None if it has none."""
     scored = {key.rpartition("/")[2] for key in results}
 
-    def is_better_high(target: str) -> bool:
+    def more_is_better(target: str) -> bool:
         if not is_class_of("metric", target, trust):
             return True  # the class is not imported, and the run will be left out
         metric: Any = get_class(target)
         return bool(metric.higher_is_better)
 
     targets = {name: options["_target_"] for name, options in config["metric"].items() if name in scored}
-    names = [name for name, target in targets.items() if name not in LEFT_OUT and is_better_high(target)]
+    names = [name for name, target in targets.items() if name not in LEFT_OUT and more_is_better(target)]
     return main_metric(names, config.get("monitor"))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import read_json
 from seq2seq_attn.text import printable
 
 
@@ -61,11 +61,13 @@ def read_system(path: Path, split: str) -> System:
 
 def signatures_of(folder: Path, split: str) -> dict[str, str]:
     """Return the signatures of the metrics in what train.py or evaluate.py wrote beside the translations, by metric."""
-    evaluation, results = (read_json(folder / name) for name in ("evaluation.json", "results.json"))
-    found = evaluation.get("splits", {}).get(split, {}).get("signatures") if evaluation else None
-    if found is None:
+    found: Any = None
+    with suppress(KeyError, TypeError):  # it is damaged, or of other splits
+        found = read_json(folder / "evaluation.json")["splits"][split]["signatures"]
+    if not isinstance(found, dict):
         pattern = re.compile(rf"{re.escape(split)}/(\w+)_signature")
-        found = {match[1]: text for key, text in results.items() if (match := pattern.fullmatch(key))}
+        results = read_json(folder / "results.json").items()
+        found = {match[1]: text for key, text in results if (match := pattern.fullmatch(key))}
     return {name: text for name, text in found.items() if isinstance(text, str)}
 
 
@@ -76,15 +78,6 @@ def language_of(folder: Path) -> str | None:
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
             languages = [yaml.safe_load((folder / "config.yaml").read_bytes())["data"].get("target_language")]
     return languages[-1] if isinstance(languages, list) and languages and isinstance(languages[-1], str) else None
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """Return the object in a file; nothing, if there is none or it is damaged, as whoever needs it will say."""
-    with suppress(OSError, ValueError):
-        content = json.loads(file.read_text(encoding="utf-8"))
-        if isinstance(content, dict):
-            return content
-    return {}
 
 
 def read_lines(file: Path) -> list[str]:

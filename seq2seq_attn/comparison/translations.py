@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parser.error(f"--output {given.output} does not end in .html; give sentences.html")
         check_page(given.output)
     systems = [read_system(path, given.split) for path in (given.baseline, *given.systems)]
-    bleu = metric_of("bleu", systems, given.tokenize, given.lowercase)
+    bleu = metric_of("bleu", systems, given.tokenize, given.lowercase) if "bleu" in given.metrics else None
     comparison = compare(systems, list(dict.fromkeys(given.metrics)), given.method, given.resamples, bleu)
     console = plain_console()
     say = partial(console.print, highlight=False, soft_wrap=True)

@@ -166,7 +166,7 @@ def pair_sources(
 
 
 def say_order(table: Table, first: Table | None) -> None:
-    """Say that a table without a header has the order of another one's columns, where it is not the usual one."""
+    """Warn that a table without a header is read in another table's order of columns, if that is not the usual one."""
     if first is not None and first.has_header and table.positions == first.positions != (0, 1):
         source, target = (position + 1 for position in table.positions)
         log.warning(

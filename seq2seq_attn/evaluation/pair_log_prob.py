@@ -137,16 +137,17 @@ def check_lengths(
             )
 
 
-def read_given(files: list[str], one_sided: bool = False) -> Iterator[GivenPair]:
+def read_given(files: list[str], one_sided: bool = False, option: str | None = "score") -> Iterator[GivenPair]:
     """Yield the pairs of one tab-separated file, or of two line-aligned files; each plain or gz.
 
     Args:
         one_sided: the model reads no source, so that a line may be a target alone.
+        option: that names the files; None: they were typed without one.
 
     Raises:
         UserError: naming file and line, for a line that is no pair.
     """
-    for number, lines in enumerate(zip_longest(*map(read, files)), 1):
+    for number, lines in enumerate(zip_longest(*(read(file, option) for file in files)), 1):
         columns = [line.text for line in lines if line is not None]
         if len(columns) < len(files):
             short, long = files if lines[0] is None else reversed(files)
@@ -165,8 +166,8 @@ def read_given(files: list[str], one_sided: bool = False) -> Iterator[GivenPair]
         yield GivenPair(f"{' and '.join(files)}, line {number}", columns[0], columns[1])
 
 
-def read(file: str) -> Iterator[Line]:
-    with opened("score", file) as stream:
+def read(file: str, option: str | None) -> Iterator[Line]:
+    with opened(option, file) as stream:
         for line in read_lines(stream, file):
             if line.notes:
                 what, _, way_out = line.notes[0].partition("; ")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from seq2seq_attn.alignment.page import digest
 from seq2seq_attn.comparison.figures import counted
 from seq2seq_attn.comparison.page import MADE_BY, PAGE, POLICY, SORT, STYLE, note, row_head, table_head
+from seq2seq_attn.explorer.head_worth import Head, Measured
 from seq2seq_attn.text import printable
-
-if TYPE_CHECKING:
-    from seq2seq_attn.explorer.heads import Head
 
 KINDS = {
     "cross": "Attention to the source",
@@ -39,14 +36,11 @@ CHANGES = {
 }
 
 
-def heads_page(heads: Sequence[Head], loss: float, pairs: int, change: str | None, run: str) -> str:
-    """Return the page.
-
-    Args:
-        loss: of the whole model, in nats for each target token.
-        change: what was done to a head when the rise of the loss was measured; None: nothing.
-    """
-    body = [f"<p>{escape(printable(run))} on {counted(pairs, 'pair')}; loss {loss:.4f} nats for each target token.</p>"]
+def heads_page(measured: Measured, run: str) -> str:
+    """Return the page of the heads of a run."""
+    heads, change = measured.heads, measured.change
+    what = f"{escape(printable(run))} on {counted(measured.pairs, 'pair')}"
+    body = [f"<p>{what}; loss {measured.loss:.4f} nats for each target token.</p>"]
     if change is not None:
         single = [head for head in heads if head.head is not None]
         needless = sum(head.rise <= head.error for head in single)

@@ -37,8 +37,13 @@ class Line(NamedTuple):
     notes: list[str]
 
 
-def opened(option: str, path: str | None, standard: Any = None) -> AbstractContextManager[Any]:
-    """Open the file for bytes, unpacked if its name ends in gz or zst; None: the standard stream, which stays open."""
+def opened(option: str | None, path: str | None, standard: Any = None) -> AbstractContextManager[Any]:
+    """Open a file for bytes, unpacked if its name ends in gz or zst.
+
+    Args:
+        option: that names the file, for an error; None: it was typed without one.
+        path: None: the standard stream, which stays open.
+    """
     if path is None:
         return nullcontext(standard)
     check_format(Path(path))
@@ -47,7 +52,8 @@ def opened(option: str, path: str | None, standard: Any = None) -> AbstractConte
             return gzip.open(path, "rb")
         raw = open(path, "rb")  # noqa: SIM115
     except OSError as error:
-        raise UserError(f"{option}={path} cannot be read ({error.strerror})") from error
+        name = path if option is None else f"{option}={path}"
+        raise UserError(f"{name} cannot be read ({error.strerror})") from error
     if not path.endswith(".zst"):
         return raw
     import pyarrow as pa  # 0.3 s that other files do not pay

@@ -12,6 +12,7 @@ from typing import Any, final
 
 from seq2seq_attn.distributed.run_lock import holds_run, is_locked
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import read_json
 
 RECORD, RESULTS = "job.json", "results.json"
 WAITING, RUNNING, COMPLETE, FAILED = "waiting", "running", "complete", "failed"
@@ -84,11 +85,3 @@ def definition(overrides: Sequence[str]) -> set[str]:
     """Return what a job computes: the last override of each key, without `resume` and Hydra's own."""
     last = {override.partition("=")[0]: override for override in overrides}
     return {override for key, override in last.items() if not HOW_STARTED.match(key)}
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """Return a file's content; nothing if there is no file, or an incomplete one."""
-    try:
-        return dict(json.loads(file.read_text("utf-8")))
-    except (FileNotFoundError, ValueError):
-        return {}

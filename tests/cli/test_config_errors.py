@@ -104,11 +104,11 @@ def test_an_option_of_another_name_is_answered_with_ours(override: str, meant: s
         ),
         (
             ["ckpt_path=it's"],
-            """The value of ckpt_path=it's has letters that must be quoted; write ckpt_path='"it'"'"'s"'""",
+            """The value of ckpt_path=it's has characters that must be quoted; write ckpt_path='"it'"'"'s"'""",
         ),
         (
             ["seed=1", "ckpt_path=übung 日本"],
-            """The value of ckpt_path=übung 日本 has letters that must be quoted; write ckpt_path='"übung 日本"'""",
+            """The value of ckpt_path=übung 日本 has characters that must be quoted; write ckpt_path='"übung 日本"'""",
         ),
         (
             ["search.limits.max_length=3"],

@@ -17,7 +17,7 @@ from seq2seq_attn.alignment.forced_attention import attention_along
 from seq2seq_attn.alignment.head_summary import confidences, summaries
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.explorer import heads as script
-from seq2seq_attn.explorer.heads import Head, Pairs, measure, ratio, read_pairs
+from seq2seq_attn.explorer.head_worth import FIGURES, Head, Measured, Pairs, measure, ratio, read_pairs
 from seq2seq_attn.explorer.heads_page import heads_page
 from seq2seq_attn.explorer.intervention import Intervention, attention_layers, intervened
 from seq2seq_attn.inference.models import Models, load_models
@@ -102,7 +102,7 @@ def test_figures_are_means_over_the_pairs_and_a_layer_has_none(models: Models, p
             assert one.figures == {}
             continue
         of_pairs = found[one.slot, one.head]
-        expected = {name: np.mean([told[name] for told in of_pairs]) for name in script.FIGURES}
+        expected = {name: np.mean([told[name] for told in of_pairs]) for name in FIGURES}
         assert one.figures == pytest.approx(expected, abs=1e-6)
 
 
@@ -142,7 +142,7 @@ def test_the_command_writes_a_page_and_its_figures(run: Path, capsys: pytest.Cap
     assert said.startswith("5 pairs, ")
     assert "wrote new/heads.html and new/heads.tsv" in said
     head, *lines = Path("new/heads.tsv").read_text().splitlines()
-    assert head.split("\t") == ["slot", "head", "rise", "error", *script.FIGURES]
+    assert head.split("\t") == ["slot", "head", "rise", "error", *FIGURES]
     rows = [line.split("\t") for line in lines]
     assert len(rows) == 6 * 3  # two layers of each kind, with two heads and both
     assert {len(row) for row in rows} == {9}
@@ -191,15 +191,17 @@ def test_pairs_are_spread_over_the_file_and_two_are_needed(run: Path) -> None:
     some = read_pairs(models, ["source.txt", "target.txt"], 3)
     assert some.sources == [every.sources[row] for row in (0, 2, 4)]
     assert some.targets == [every.targets[row] for row in (0, 2, 4)]
+    with pytest.raises(UserError, match=r"^none.tsv cannot be read \(No such file or directory\)"):
+        read_pairs(models, ["none.tsv"], 3)
     Path("one.tsv").write_text("a\tb\n")
     with pytest.raises(UserError, match=r"one.tsv has 1 pairs, and their spread is measured; give more"):
         read_pairs(models, ["one.tsv"], 3)
 
 
 def test_small_falls_of_the_loss_are_no_negative_zero_and_darker_is_more() -> None:
-    figures = dict.fromkeys(script.FIGURES, 0.5)
+    figures = dict.fromkeys(FIGURES, 0.5)
     heads = [Head("cross/0", 0, -1e-5, 0.1, figures), Head("cross/0", 1, 0.8, 0.1, figures)]
-    text = heads_page([*heads, Head("cross/0", None, 0.9, 0.1, {})], 2.0, 3, "uniform", "run")
+    text = heads_page(Measured([*heads, Head("cross/0", None, 0.9, 0.1, {})], 2.0, 3, 9, "uniform"), "run")
     assert '<td style="background:rgb(255,255,255);color:#111">0.000</td>' in text
     assert '<td style="background:rgb(0,0,0);color:#fff">0.800</td>' in text
     assert "1 of 2 heads can be taken out alone" in text

@@ -14,7 +14,7 @@ from typing import Any
 from child import Child
 from configs import CONF, ROOT
 
-from seq2seq_attn.sweep.job import read_json
+from seq2seq_attn.files import read_json
 
 CONFIG = """
 defaults: [_self_, override hydra/sweeper: grid]

@@ -16,7 +16,7 @@ import pytorch_lightning as pl
 from configs import ROOT
 from small_run import CALLBACKS, assert_same_run, results, rows
 
-from seq2seq_attn.sweep.job import read_json
+from seq2seq_attn.files import read_json
 
 pytestmark = pytest.mark.slow
 TINY = [

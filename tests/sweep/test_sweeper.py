@@ -12,7 +12,8 @@ from sweep.small_sweep import begun, kill_in_job, start_until, swept, told, wait
 
 from seq2seq_attn.distributed.run_lock import is_locked, locked
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.sweep.job import Job, definition, read_json
+from seq2seq_attn.files import read_json
+from seq2seq_attn.sweep.job import Job, definition
 from seq2seq_attn.sweep.sweep import print_table
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
