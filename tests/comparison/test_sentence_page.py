@@ -72,6 +72,7 @@ def test_the_page_is_whole_escapes_what_it_shows_and_asks_for_nothing(page: Path
     [
         ("le chat, le chien", ["le chien, un chat"], "le chat, <u>le</u> chien"),
         ("le chat le", ["le un", "le le"], "le <u>chat</u> le"),
+        ("le le le", ["le un", "le le"], "le le <u>le</u>"),
         ("l'eau <b>", ["l'air"], "l&#x27;<u>eau</u> <u>&lt;</u><u>b</u><u>&gt;</u>"),
         ("猫が好き", ["猫は好き"], "猫<u>が</u>好き"),
         ("हिन्दी में", ["हिन्दी"], "हिन्दी <u>में</u>"),
