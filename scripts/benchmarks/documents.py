@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from scripts.benchmarks.home_runs import MEASURES, ROOT, ROWS, read_rows, rows_of, short_commits, write_rows
+from scripts.benchmarks.home_runs import MEASURES, ROOT, ROWS, devices, read_rows, rows_of, short_commits, write_rows
 from scripts.benchmarks.homes import add_restore, add_run, alone, failures, run_jobs, timed_training, trained_row
 from scripts.benchmarks.processor import processor
 from scripts.benchmarks.write_aligning_page import table
@@ -97,7 +97,7 @@ then, times the measured seconds of an update; there is a validation every {inte
   remainder of one to three spaces of indentation is left out. Modules are cut off after {longest:,} characters.
 - Of each 25 modules, in the order of their paths, one is for validation and one for the test. The test uses the weights
   that were best in validation.
-- Commits of the runs: {commits}.
+- Commits of the runs: {commits}. Trained on {devices}.
 
 ## Commands
 
@@ -292,6 +292,7 @@ def page_text(rows: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]]
         usual=USUAL,
         processors=", ".join(sorted(set(processors.values()))) or "–",
         commits=short_commits(rows),
+        devices=devices(rows),
         example=f"python train.py {' '.join(command(Run('sparse', LENGTHS[-1]), Path('RUNS')))}",
         name=name,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import zip_longest
@@ -40,6 +41,7 @@ ROWS = "rows.jsonl"
 MEASURES = "measures.jsonl"
 SEEDS = (1, 2, 3)
 COMPOSING = Lock()
+CPU = "cpu"
 BEST = 5  # attentions of each home that are repeated with all seeds
 
 
@@ -297,6 +299,13 @@ def short_commits(rows: Iterable[dict[str, Any]]) -> str:
     """Return the commits of rows; one whose files had been changed keeps the word that says so."""
     commits = {str(row["commit"]) for row in rows if "refused" not in row}
     return ", ".join(code(commit[:8] + commit[40:]) for commit in sorted(commits))
+
+
+def devices(rows: Iterable[dict[str, Any]]) -> str:
+    """Return on what the runs of rows were trained; those of before the device was noted were all on a CPU."""
+    counts = Counter(row.get("device", CPU) for row in rows if "refused" not in row)
+    names = {name: "one thread of a CPU" if name == CPU else f"one {name}" for name in counts}
+    return ", ".join(f"{names[name]} ({count} runs)" for name, count in counts.most_common())
 
 
 def restore_rows(page: Path, runs: Path, fields: Sequence[str]) -> None:

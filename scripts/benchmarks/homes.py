@@ -32,6 +32,7 @@ from omegaconf import OmegaConf
 
 from scripts.benchmarks.home_runs import (
     CAPTIONS,
+    CPU,
     HOMES,
     MEASURES,
     ROOT,
@@ -272,6 +273,8 @@ def row_of(job: Any, folder: Path) -> dict[str, Any]:
     config = OmegaConf.load(folder / "config.yaml")
     attempts = (folder / ATTEMPTS).read_text(encoding="utf-8").split() if (folder / ATTEMPTS).is_file() else []
     undisturbed = attempts.count("started") == 1
+    device = provenance.get("device", CPU)
+    on_cpu = device == CPU
     scores = ("bleu", "bleu_signature", "chrf", "chrf_signature", "loss")
     return {
         **job._asdict(),
@@ -282,7 +285,10 @@ def row_of(job: Any, folder: Path) -> dict[str, Any]:
         "epochs": config.trainer.max_epochs,
         "updates": results["steps"],
         "minutes": round(results["train_seconds"] / 60, 1) if undisturbed else None,
-        "processor_minutes": round(float(attempts[1]) / 60, 1) if undisturbed and len(attempts) > 1 else None,
+        "processor_minutes": round(float(attempts[1]) / 60, 1)
+        if on_cpu and undisturbed and len(attempts) > 1
+        else None,
+        "device": device,
         "folder": job.folder(Path()).as_posix(),
     }
 

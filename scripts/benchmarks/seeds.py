@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torchmetrics.functional.regression import spearman_corrcoef
 
-from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, rows_of, short_commits
+from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, devices, rows_of, short_commits
 from scripts.benchmarks.homes import add_run, alone, failures, restore, run_jobs, trained_row
 from scripts.benchmarks.pretraining import signed
 from scripts.benchmarks.write_aligning_page import table
@@ -174,10 +174,10 @@ PAGE = """\
 {table}
 
 {spread} The column *above {usual}* is the difference of the first figure, taken seed by seed. Minutes are those of a
-processor core, of the runs that were not interrupted. A row of fewer than {seeds} seeds is neither better nor worse
-than another. {finished} of {all} runs have finished.
+processor core, of the runs on a CPU that were not interrupted. A row of fewer than {seeds} seeds is neither better nor
+worse than another. {finished} of {all} runs have finished.
 
-{ranks}- Commits of the runs: {commits}.{signature}
+{ranks}- Commits of the runs: {commits}. Trained on {devices}.{signature}
 
 ## Commands
 
@@ -372,6 +372,7 @@ def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
         all=len(planned(name)),
         ranks="".join(rank_lines(plan, rows)),
         commits=short_commits(rows),
+        devices=devices(rows),
         seeds=len(SEEDS),
         signature=f"\n- BLEU: {', '.join(map(code, signatures))}" if signatures else "",
         example=f"python train.py {' '.join(example)}",

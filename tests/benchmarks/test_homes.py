@@ -145,6 +145,19 @@ def test_a_queue_that_is_killed_goes_on_and_repeats_no_finished_run(
     assert len(started) == before
 
 
+def test_a_run_on_a_gpu_has_no_minutes_of_a_processor_and_its_page_names_the_gpu(tmp_path: Path) -> None:
+    job = Job("rnn", "none", 1)
+    folder = job.folder(tmp_path)
+    folder.mkdir(parents=True)
+    finish(["resume=auto"], folder)
+    on_cpu = script.row_of(job, folder)
+    provenance = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+    (folder / "provenance.json").write_text(json.dumps(provenance | {"device": "NVIDIA H100"}), encoding="utf-8")
+    on_gpu = script.row_of(job, folder)
+    assert (on_cpu["processor_minutes"], on_gpu["processor_minutes"]) == (1.5, None)
+    assert home_runs.devices([on_gpu, on_cpu, on_gpu]) == "one NVIDIA H100 (2 runs), one thread of a CPU (1 runs)"
+
+
 def test_a_run_that_fails_has_no_row_and_gets_a_second_try_after_the_others(
     tmp_path: Path, few: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
