@@ -28,6 +28,7 @@ from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.heads import join_heads, split_heads
 from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.transforms import inside_transform
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
@@ -308,7 +309,7 @@ class Attention(AttentionLayer):
         attended = self._attend(
             Request(x, prepared, memory, start, causal, need_weights, self_attention=True, rows_match_keys=past is None)
         )
-        return attended._replace(memory=memory)
+        return with_fields(attended, memory=memory)
 
     def _step_by_step(
         self,
@@ -341,7 +342,7 @@ class Attention(AttentionLayer):
         attended = self._attend(request._replace(history=history.first_rows(rows), need_weights=True))
         assert attended.weights is not None
         after = history.next(self.score, self.normalizer, attended.weights) if rows else history
-        return attended._replace(history=after, weights=attended.weights if request.need_weights else None)
+        return with_fields(attended, history=after, weights=attended.weights if request.need_weights else None)
 
     def packed(self) -> PackedProjection | None:
         """Return one matrix for queries, keys and values of one input; None where they are not all linear."""

@@ -25,6 +25,7 @@ from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
 from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.masked import intersect_masks
+from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.projections import query_key_projections
 
@@ -217,7 +218,7 @@ class KernelAttention(AttentionLayer):
             memory = self._prepare(keys, values, mask, start)
         if past is not None:
             memory = past.append(memory)
-        return self._attend(query, memory, start, causal, need_weights)._replace(memory=memory)
+        return with_fields(self._attend(query, memory, start, causal, need_weights), memory=memory)
 
     def packed(self) -> PackedProjection | None:
         """Return one matrix for queries, keys and values of one input; None where values are not projected."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from seq2seq_attn.attention.history import History
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
 
 SHORT = 64  # positions up to which copying is as fast as reading a buffer with gaps: 64 rows on two CPU cores
@@ -314,7 +315,8 @@ class Attended(NamedTuple):
 def flatten_hypotheses(attended: Attended) -> Attended:
     """Turn hypotheses that were queries of one sentence into rows of one query each."""
     context, weights, log_prob, entropy, *_ = attended
-    return attended._replace(
+    return with_fields(
+        attended,
         context=context.flatten(0, 1).unsqueeze(1),
         weights=None if weights is None else weights.transpose(1, 2).flatten(0, 1).unsqueeze(2),
         log_prob=None if log_prob is None else log_prob.reshape(-1, 1),
@@ -329,7 +331,7 @@ def join_steps(steps: Sequence[Attended]) -> Attended:
         name: None if getattr(steps[0], name) is None else torch.cat([getattr(step, name) for step in steps], dim)
         for name, dim in (("context", 1), ("weights", 2), ("log_prob", 1), ("entropy", 1), ("alignment_loss", 1))
     }
-    return steps[-1]._replace(**joined)
+    return with_fields(steps[-1], **joined)
 
 
 def sum_present(parts: Iterable[Float[Tensor, "batch length"] | None]) -> Float[Tensor, "batch length"] | None:

@@ -19,6 +19,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel, Step
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
 
 
@@ -131,7 +132,7 @@ class EncoderDecoder(nn.Module, DecodingModel):
         """Return the decoder's output for the tokens that follow the state: a whole target or a single step."""
         embedded = self._embedded(self.embed_target, target_input)
         decoded = self.decoder(embedded, state, need_weights=need_weights, guide=guide)
-        return decoded if self.narrow is None else decoded._replace(hidden=self.narrow(decoded.hidden))
+        return decoded if self.narrow is None else with_fields(decoded, hidden=self.narrow(decoded.hidden))
 
     def step(self, last: Int[Tensor, " rows"], state: Any, *, need_weights: bool = False) -> Step:
         """Read one token of every hypothesis; the log-probabilities have at least float32."""
@@ -163,8 +164,11 @@ class EncoderDecoder(nn.Module, DecodingModel):
         encoded = self._read(source, source_mask, need_weights)
         state = self.decoder.initial_state(encoded)
         decoded = self.decode(target_input, state, need_weights=need_weights, guide=guide)
-        return decoded._replace(
-            weights=encoded.weights | decoded.weights, source_log_prob=encoded.log_prob, source_entropy=encoded.entropy
+        return with_fields(
+            decoded,
+            weights=encoded.weights | decoded.weights,
+            source_log_prob=encoded.log_prob,
+            source_entropy=encoded.entropy,
         )
 
     def _read(self, source: Tensor, mask: Tensor, need_weights: bool = False) -> Encoded:

@@ -55,7 +55,7 @@ def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         "padding_share": 1 - counted.tokens / max(counted.padded_tokens, 1),
         **({"decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9)} if module.translates else {}),
         "peak_memory_bytes": peak_memory_bytes(),
-        **({"attention_entropy": float(module.attention_entropy.compute())} if decoded else {}),
+        **({"attention_entropy": module.entropy} if decoded else {}),
     }
 
 

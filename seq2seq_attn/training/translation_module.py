@@ -70,8 +70,8 @@ class TranslationModule(pl.LightningModule):
         translations: hypothesis by row, for each test set scored; of all processes, once the test is over.
         figures, signatures: of all metrics and of the text metrics, by set and name, as last computed.
         parent: what identifies the checkpoint that the first weights are from; None: they were drawn.
-        decode_seconds, attention_entropy: of the test sets: time spent in the search, of the slowest process, and
-            the mean entropy of a target token's attention, in nats.
+        decode_seconds, entropy: of the test sets: time spent in the search, of the slowest process, and the mean
+            entropy of a target token's attention, in nats, of all processes; NaN before a test.
     """
 
     model: Any  # as the argument; what trains it reads parts that an ensemble lacks
@@ -115,6 +115,7 @@ class TranslationModule(pl.LightningModule):
         self.test_names = test_names
         self.tested: list[str] = []  # of them, so far
         self.attention_entropy = TokenMean()
+        self.entropy = math.nan
         self.reinforce = Reinforce(momentum=0.9)
         self.update_mean = UpdateMean()
         self.translations: dict[str, dict[int, str]] = {}
@@ -219,6 +220,7 @@ class TranslationModule(pl.LightningModule):
     def on_test_epoch_end(self) -> None:
         shares = gather_from_ranks((self.translations, self.decode_seconds))
         self.decode_seconds = max(seconds for _, seconds in shares)
+        self.entropy = float(self.attention_entropy.compute())
         for name in self.test_names:
             self.translations[name] = {
                 row: text for translations, _ in shares for row, text in translations[name].items()

@@ -188,7 +188,7 @@ def whole_run(folder: Path, ranks: int) -> dict[str, Any]:
         "steps": steps,
         "epochs": training.current_epoch,
         "tokens": throughput.tokens,
-        "figures": figures | {"entropy": translator.attention_entropy.compute().item()},
+        "figures": figures | {"entropy": translator.entropy},
         "said": (translator.translations, translator.signatures, translator.decode_seconds),
     }
 

@@ -91,14 +91,14 @@ def test_a_head_of_128_is_read_with_fewer_stages(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["local", "sparse"])
-def test_a_context_may_be_changed_in_place(name: str) -> None:
+def test_a_context_that_is_changed_in_place_gives_no_wrong_gradients(name: str) -> None:
+    """As with PyTorch's fused attention, which keeps its output for the gradients too."""
     query, keys, values = inputs(211, 211, (16, 16), (2, 2), torch.float32)
     found = gpu_product(query, keys, values, None, PATTERNS[name](), False)
     assert found is not None
     found.mul_(2)
-    found.sum().backward()
-    assert query.grad is not None
-    assert query.grad.isfinite().all()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        found.sum().backward()
 
 
 def test_large_scores_stay_finite() -> None:

@@ -21,6 +21,7 @@ from configs import CONF, ROOT
 from hydra import compose, initialize_config_dir
 from shared_folder import shared_folder
 from small_run import run_here
+from torchmetrics import Metric
 
 from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.errors import UserError
@@ -149,6 +150,23 @@ def test_a_run_without_callbacks_and_loggers_is_tested_too(tmp_path: Path, pairs
     assert "test/bleu" in run_here(tmp_path, *pairs, "callback=[]", "trainer.max_steps=2")
     assert (tmp_path / "results.json").is_file()
     assert (tmp_path / "checkpoints" / "best.ckpt").is_file()
+
+
+@pytest.mark.usefixtures("quiet")
+def test_once_the_test_is_over_no_process_waits_for_another(
+    tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then the model is on the CPU, where processes with GPUs cannot gather."""
+    collect = training.collect_results
+
+    def with_metrics_that_are_gone(trainer: Any, module: Any) -> dict[str, Any]:
+        for metric in (part for part in module.modules() if isinstance(part, Metric)):
+            monkeypatch.setattr(metric, "compute", None)
+        return collect(trainer, module)
+
+    monkeypatch.setattr(training, "collect_results", with_metrics_that_are_gone)
+    found = run_here(tmp_path, *pairs, "callback=[]", "trainer.max_steps=2", "attention=bahdanau")
+    assert 0 < found["attention_entropy"] < 5
 
 
 def test_translations_are_in_the_order_of_the_split(run: Path) -> None:
