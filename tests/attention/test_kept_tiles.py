@@ -68,6 +68,10 @@ def test_few_tiles_are_kept_by_number_and_by_bytes(monkeypatch: pytest.MonkeyPat
     last = cached(pattern, 50)
     assert list(module.CACHED_TILES.values())[-1] is last
     assert len(module.CACHED_TILES) == 2
+    monkeypatch.setattr(module, "MOST_CACHED_BYTES", 1)
+    largest = cached(pattern, 51)
+    assert cached(pattern, 51) is largest
+    assert len(module.CACHED_TILES) == 1
 
 
 def test_more_pairs_than_an_int32_counts_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:

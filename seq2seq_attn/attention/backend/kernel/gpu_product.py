@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import Any, final
 
@@ -95,9 +95,13 @@ def cached_tiles(pattern: Pattern, target: int, source: int, causal: bool, devic
                 tiles = tiles_of_blocks(groups, target, source, most_rows(pattern)).to(device)
     if pattern.options is not None:
         CACHED_TILES[key] = tiles
-        while len(CACHED_TILES) > MOST_CACHED or sum(x.num_bytes for x in CACHED_TILES.values()) > MOST_CACHED_BYTES:
+        while len(CACHED_TILES) > 1 and is_too_much(CACHED_TILES):  # the last used would be made again for every step
             CACHED_TILES.popitem(last=False)
     return tiles
+
+
+def is_too_much(cached: Mapping[Hashable, TileList]) -> bool:
+    return len(cached) > MOST_CACHED or sum(tiles.num_bytes for tiles in cached.values()) > MOST_CACHED_BYTES
 
 
 def most_rows(pattern: Pattern) -> int:
