@@ -61,8 +61,8 @@ PAGE_FILE = ROOT / "docs/benchmarks/long_documents.md"
 PAGE = """\
 # Attention on long documents: bits per character, speed and memory
 
-Language models learn the modules of Python's standard library ({python}), cut into documents of about n tokens, each
-with a different self-attention. They have four layers of width 128, four heads and {parameters} million parameters.
+Language models learn the modules of Python's standard library, cut into documents of about n tokens, each with a
+different self-attention. They have four layers of width 128, four heads and {parameters} million parameters.
 `local`, `atrous`, `sparse`, `alternating` and `global_local` have k = {k}, and `lsh` has n / 32 buckets and four rounds
 of hashes. Each model was trained once, for {updates} updates of {tokens:,} / n documents. With one seed, small
 differences prove nothing. {finished} of {all} runs have finished.
@@ -93,6 +93,7 @@ then, times the measured seconds of an update; there is a validation every {inte
 
 *Validation bits per character by minutes of training, a panel for each length.*
 
+- Modules of Python {python}.
 - A line end and each four spaces of indentation are one character each; other runs of spaces become one space, and a
   remainder of one to three spaces of indentation is left out. Modules are cut off after {longest:,} characters.
 - Of each 25 modules, in the order of their paths, one is for validation and one for the test. The test uses the weights
@@ -276,7 +277,7 @@ def page_text(rows: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]]
     memory, seconds = by_run(measures, "peak_memory_bytes"), by_run(measures, SECONDS)
     processors = by_run(measures, "processor")
     return PAGE.format(
-        python=", ".join(sorted({row["python"] for row in rows})),
+        python=versions(rows),
         parameters=f"{rows[0]['parameters'] / 1e6:.2f}",
         k=K,
         longest=LONGEST,
@@ -296,6 +297,18 @@ def page_text(rows: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]]
         example=f"python train.py {' '.join(command(Run('sparse', LENGTHS[-1]), Path('RUNS')))}",
         name=name,
     )
+
+
+def versions(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the versions of Python whose modules were read, with the lengths if they differ."""
+    lengths: dict[str, list[int]] = {}
+    for row in rows:
+        known = lengths.setdefault(row["python"], [])
+        known += [] if row["length"] in known else [row["length"]]
+    if len(lengths) == 1:
+        return next(iter(lengths))
+    parts = (f"{version} for n = {', '.join(f'{n:,}' for n in sorted(known))}" for version, known in lengths.items())
+    return f"{'; '.join(parts)}. Their texts differ, so only figures of one column can be compared"
 
 
 def lengths_table(cells: dict[tuple[str, int], str]) -> str:
