@@ -53,6 +53,7 @@ from scripts.benchmarks.home_runs import (
 )
 from scripts.benchmarks.processor import processor
 from scripts.benchmarks.write_homes_page import write_page
+from scripts.conf_files import presets
 from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_maps
 from seq2seq_attn.alignment.gold import AlignedPair, agreement
 from seq2seq_attn.alignment.tatoeba_gold import tatoeba_pairs
@@ -85,6 +86,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(required=True)
     run = add_run(commands, run_queue)
     run.add_argument("--data", type=Path, required=True, help="folder with the folder multi30k")
+    run.add_argument("--presets", nargs="+", choices=presets(), metavar="PRESET", help="these alone; default: all")
     measure = commands.add_parser(
         "measure", help="measure what has been trained: alone on the machine, run nothing else"
     )
@@ -129,12 +131,17 @@ def run_queue(options: argparse.Namespace) -> None:
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
         cut_captions(options.data / "multi30k", options.runs / "captions", CAPTIONS)
-        first = first_jobs(options.home)
+        first = chosen(first_jobs(options.home), options.presets)
         failed = run_jobs(run_jobs(first, options, run_job), options, run_job)  # those that failed get a second try
-        later = later_jobs(options.home, read_rows(options.runs / ROWS))
+        later = chosen(later_jobs(options.home, read_rows(options.runs / ROWS)), options.presets)
         failed += run_jobs(run_jobs(later, options, run_job), options, run_job)
     if failed:
         sys.exit(failures(failed))
+
+
+def chosen(jobs: Iterable[Job], names: Sequence[str] | None) -> list[Job]:
+    """Return the jobs of some presets."""
+    return [job for job in jobs if names is None or job.preset in names]
 
 
 @contextmanager

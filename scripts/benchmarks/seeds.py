@@ -1,11 +1,11 @@
 """Tables of trainings with three seeds each: `python -m scripts.benchmarks.seeds run --plan summary --runs RUNS`.
 
-`synthesizer` has the rows of the Synthesizer's table on Multi30k, `summary` and `dialogue` the Synthesizers on the
-included documents and dialogues, `recipes` the recipes of docs/recipes.md with both test sets, and `variants` changes
-of one of them, scored on the validation set alone. Every run is one of train.py on one thread. The queue may be killed
-at any time: the same command resumes it, and no finished run is repeated. rows.jsonl in the folder of the runs has a
-line for each finished run, and `page` writes the page of a plan; on another machine `restore` lets the rows of the
-committed pages count as finished, without the runs themselves.
+`first_model` has the models of `make train`, `synthesizer` the rows of the Synthesizer's table on Multi30k, `summary`
+and `dialogue` the Synthesizers on the included documents and dialogues, `recipes` the recipes of docs/recipes.md with
+both test sets, and `variants` changes of one of them, scored on the validation set alone. Every run is one of train.py
+on one thread. The queue may be killed at any time: the same command resumes it, and no finished run is repeated.
+rows.jsonl in the folder of the runs has a line for each finished run, and `page` writes the page of a plan; on another
+machine `restore` lets the rows of the committed pages count as finished, without the runs themselves.
 """
 
 from __future__ import annotations
@@ -78,6 +78,15 @@ DROPPED_MERGES = ("tokenizer.sampling_alpha=0.1", "batch_tokens=18432")
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 DISTINCT = {"distinct1": "distinct-1", "distinct2": "distinct-2"}
 PLANS = {
+    "first_model": Plan(
+        "The first model with three seeds",
+        "The model of `make train`, a recurrent encoder-decoder on the included corpus, with Bahdanau's attention and "
+        "without any ([training.md](../training.md#what-attention-contributes)). The figures are those of the test set "
+        "and of the second test set, whose combinations of words are not in the training set; greedy search.",
+        (),
+        attentions("bahdanau", "none"),
+        {"bleu": "BLEU, test", "unseen_bleu": "BLEU, unseen combinations", "chrf": "chrF, test"},
+    ),
     "summary": Plan(
         "Headlines by attention",
         "A Transformer writes the headlines of the included documents, with each attention as the self-attention of "
@@ -287,6 +296,9 @@ def run_one(run: Run, options: argparse.Namespace) -> dict[str, Any] | None:
         return None
     results = json.loads((run.folder(options.runs) / "results.json").read_text(encoding="utf-8"))
     scores = {key.removeprefix("test/"): value for key, value in results.items() if key.startswith("test/")}
+    scores |= {
+        key.removeprefix("test_").replace("/", "_"): value for key, value in results.items() if key.startswith("test_")
+    }
     try:
         return row | scores | evaluated(run, corpus, run.folder(options.runs.resolve()))
     except subprocess.CalledProcessError as error:

@@ -19,7 +19,7 @@ from training.test_tables import TINY, write_captions
 
 from scripts.benchmarks import home_runs, home_tables
 from scripts.benchmarks import homes as script
-from scripts.benchmarks.home_runs import HOMES, Job
+from scripts.benchmarks.home_runs import HOMES, SEEDS, Job
 from seq2seq_attn.alignment.gold import AlignedPair
 
 RESULTS = {"test/loss": 2.5, "test/bleu_signature": "nrefs:1", "test/chrf_signature": "nrefs:1|nc:6"}
@@ -156,6 +156,19 @@ def test_a_run_on_a_gpu_has_no_minutes_of_a_processor_and_its_page_names_the_gpu
     on_gpu = script.row_of(job, folder)
     assert (on_cpu["processor_minutes"], on_gpu["processor_minutes"]) == (1.5, None)
     assert home_runs.devices([on_gpu, on_cpu, on_gpu]) == "one NVIDIA H100 (2 runs), one thread of a CPU (1 runs)"
+
+
+def test_some_attentions_can_be_run_alone_with_all_their_seeds(
+    tmp_path: Path, few: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "command", lambda job: [f"attention={job.preset}"])
+    monkeypatch.setattr(script, "train", finish)
+    script.main([*typed(tmp_path, few), "--presets", "none", "sparse"])
+    rows = home_runs.read_rows(tmp_path / "runs" / home_runs.ROWS)
+    found = {(row["home"], row["preset"], row["seed"]) for row in rows}
+    assert found == {
+        (home, preset, seed) for home in ("rnn", "conv") for preset in ("none", "sparse") for seed in SEEDS
+    }
 
 
 def test_a_run_that_fails_has_no_row_and_gets_a_second_try_after_the_others(

@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from statistics import fmean
 from subprocess import CalledProcessError
@@ -37,7 +38,8 @@ def test_each_run_of_a_plan_is_a_command_of_train_py(plan: str) -> None:
         config = composed(*script.command(run, Path("/corpus") if PLANS[plan].corpus else None))
         assert (config.seed, config.num_threads) == (1, 1)
         assert config.data.path == ("/corpus" if PLANS[plan].corpus else None)
-        figures = {figure.removeprefix("val_").removeprefix("other_") for figure in PLANS[plan].figures}
+        sets = ("val_", "other_", "unseen_")
+        figures = {reduce(str.removeprefix, sets, figure) for figure in PLANS[plan].figures}
         assert figures <= {*config.metric, "ppl"}
         if run.row in PLANS[plan].averages:
             assert config.callback.history.save_top_k == PLANS[plan].averages[run.row]
@@ -111,6 +113,21 @@ def test_no_run_is_repeated_and_the_page_has_differences_by_seed_and_ranks(
     started.clear()
     script.main(run)
     assert not started
+
+
+def test_a_second_test_set_of_the_same_run_has_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(overrides: Sequence[str], folder: Path) -> None:
+        finish(overrides, folder)
+        file = folder / "results.json"
+        results = json.loads(file.read_text(encoding="utf-8")) | {"test_unseen/bleu": 93.0 + int(folder.name)}
+        file.write_text(json.dumps(results), encoding="utf-8")
+
+    monkeypatch.setattr(homes, "train", train)
+    script.main(typed("run", tmp_path, "first_model"))
+    script.main(typed("page", tmp_path, "first_model"))
+    page = (tmp_path / "docs" / "seeds_first_model.md").read_text(encoding="utf-8")
+    assert "| BLEU, test | BLEU, unseen combinations | chrF, test |" in page
+    assert "| 95.0 ± 1.0 |" in page
 
 
 def test_the_first_seed_of_all_plans_runs_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
