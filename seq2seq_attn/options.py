@@ -71,7 +71,7 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
         betas""",
     "[0, 1]": """soft_probability alignment_threshold aer.threshold sampling_alpha scheduler.factor
         scheduler.final_share scheduled_sampling.share""",
-    "[0, 10]": "length_penalty.power",
+    "[0, 10]": "length_penalty.power length_penalty.alpha",
     "(0, 1]": "top_p scheduler.decay_share",
     "[0, inf)": """lr eps weight_decay gradient_clip_val r_drop_alpha log_prob_weight entropy_weight alpha diversity
         coverage_penalty max_relative_length min_relative_length limit_train_batches limit_val_batches

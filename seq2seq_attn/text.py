@@ -70,7 +70,7 @@ def new_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str 
 
     table = Table(title=title, title_justify="left")
     for column in columns:
-        table.add_column(column, justify="right" if table.columns else "left")
+        table.add_column(printable(column), justify="right" if table.columns else "left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     return table

@@ -140,10 +140,22 @@ def skip_on_device(optimizer: Optimizer, skipped: Float[Tensor, ""]) -> bool:
     A fused optimizer of torch 2.11 to 2.13 reads `found_inf`, as torch's GradScaler sets it, and tells so by a private
     attribute.
     """
-    if not getattr(optimizer, "_step_supports_amp_scaling", False):
+    if not getattr(optimizer, "_step_supports_amp_scaling", False) or lacks_momentum(optimizer):
         return False
     optimizer.found_inf = skipped  # type: ignore[attr-defined]
     return True
+
+
+def lacks_momentum(optimizer: Optimizer) -> bool:
+    """Return whether torch's SGD would leave memory that nobody has written as the momentum of a step that it skips."""
+    if not isinstance(optimizer, torch.optim.SGD):
+        return False
+    return any(
+        parameter.grad is not None and optimizer.state[parameter].get("momentum_buffer") is None
+        for group in optimizer.param_groups
+        if group["momentum"]
+        for parameter in group["params"]
+    )
 
 
 def restore_where(skipped: Float[Tensor, ""], buffers: list[tuple[Tensor, Tensor]]) -> None:

@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EarlyStopping, Timer
 from pytorch_lightning.callbacks.early_stopping import EarlyStoppingReason
 
+from seq2seq_attn.checkpoint.load import keeper_of_best
 from seq2seq_attn.errors import one_line
 
 WIDTHS = {"lr": 8}  # of columns; with two blanks before each, the default ones fit 80 characters
@@ -42,7 +43,7 @@ class ValidationLine(pl.Callback):
             return
         limit = trainer.max_epochs if trainer.max_epochs not in (None, -1) else ""
         epoch_width = len(f"epoch {limit}/{limit}")
-        shown = self._shown(trainer)
+        shown = self._shown(trainer, pl_module)
         if not self._has_header:
             log.info(line("epoch".ljust(epoch_width), {name: name for name in shown}))
             self._has_header = True
@@ -61,10 +62,10 @@ class ValidationLine(pl.Callback):
             began = f"fails {position(trainer, pl_module)}" if self._began else "does not start"
             log.error(f"The training {began}: {what}")
 
-    def _shown(self, trainer: Any) -> dict[str, str]:
+    def _shown(self, trainer: Any, pl_module: Any) -> dict[str, str]:
         """Return the cells after the epoch, by column."""
         metrics = self._trained | trainer.callback_metrics
-        best: Any = getattr(trainer.checkpoint_callback, "monitor", None)
+        best: Any = getattr(keeper_of_best(trainer), "monitor", None)
         figures = dict.fromkeys(("train/loss", "val/loss", best if best in metrics else "val/bleu"))
         speed = metrics.get("train/tokens_per_second")
         return {
@@ -72,14 +73,14 @@ class ValidationLine(pl.Callback):
             **{name.removeprefix("train/"): f"{metrics[name]:#.4g}" if name in metrics else "-" for name in figures},
             "lr": f"{trainer.optimizers[0].param_groups[0]['lr']:.2e}",
             "tokens/s": "-" if speed is None else f"{speed:,.0f}",
-            "left": self._time_left(trainer),
+            "left": self._time_left(trainer, pl_module),
         }
 
-    def _time_left(self, trainer: Any) -> str:
+    def _time_left(self, trainer: Any, pl_module: Any) -> str:
         """Return the time to the end at the pace of this process, validations included, or to `trainer.max_time`."""
         if trainer.state.fn != "fit":
             return str(timedelta())
-        steps, to_go = trainer.global_step - self._first_step, trainer.estimated_stepping_batches - trainer.global_step
+        steps, to_go = trainer.global_step - self._first_step, pl_module.total_steps - trainer.global_step
         pace = (time.monotonic() - self._began) / max(steps, 1)
         limits = [timer.time_remaining() for timer in trainer.callbacks if isinstance(timer, Timer)]
         left = min([pace * to_go, *(limit for limit in limits if limit is not None)])

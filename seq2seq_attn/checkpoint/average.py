@@ -48,7 +48,7 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
     """
     if last is None and best is None:
         files = [find_checkpoint(path) for path in paths]
-        if len(set(files)) < max(2, len(files)):
+        if len({file.resolve() for file in files}) < max(2, len(files)):
             raise UserError("an average is of two files at least, all different; give more, or RUN --last N")
         return files
     if len(paths) != 1 or not Path(paths[0]).is_dir():

@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from seq2seq_attn.checkpoint.checkpoint_file import damage, is_checkpoint_of
 from seq2seq_attn.checkpoint.resume import Change, changes
+from seq2seq_attn.checkpoint.run_length import Position
 from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
@@ -54,6 +55,7 @@ class ExactResume(pl.Callback):
             "rows": sum(table.rows for table in tables),
             "should_stop": trainer.should_stop,
             "validated_step": pl_module.validated_step,
+            "batches": trainer.num_training_batches,
             "metrics": {name: value.detach().cpu() for name, value in trainer.callback_metrics.items()},
         }
 
@@ -70,6 +72,8 @@ class ExactResume(pl.Callback):
         for callback in trainer.checkpoint_callbacks:
             state = checkpoint["callbacks"].get(callback.state_key)
             follow_folder(state, callback.dirpath)
+            if state is not None and is_own(trainer):
+                keep_fewer(state, callback)
             if state is not None and is_without_best(state):
                 checkpoint["callbacks"].pop(callback.state_key)
         self._changes = changes(checkpoint["config"], pl_module.config)
@@ -77,6 +81,9 @@ class ExactResume(pl.Callback):
             reopen_epoch(checkpoint, trainer)
             self._scheduled = adopt(self._changes, checkpoint, trainer, pl_module)
         count_for_devices(checkpoint, trainer)  # trainer.devices=auto may find others without a change of an option
+        state = checkpoint[type(trainer.datamodule).__qualname__]
+        read = trainer.datamodule.batches_read(state)
+        pl_module.resumed_at = Position(checkpoint["global_step"], state["epoch"], read)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         run_state = self._loaded if is_own(trainer) else {}
@@ -93,7 +100,7 @@ class ExactResume(pl.Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         restore_metrics(trainer, self._loaded.get("metrics", {}))
         if self._scheduled is not None:
-            reschedule(trainer, self._scheduled)
+            reschedule(trainer, self._scheduled, pl_module.first_groups)
         if self._changes:
             say_changes(self._changes, trainer, pl_module)
         self._changes, self._scheduled = [], None
@@ -140,6 +147,20 @@ def follow_folder(state: dict[str, Any] | None, folder: str) -> None:
     state["best_k_models"] = {moved(path): score for path, score in state["best_k_models"].items()}
 
 
+def keep_fewer(state: dict[str, Any], callback: Any) -> None:
+    """Delete the worst checkpoints of a callback that keeps fewer now: Lightning would delete none from then on."""
+    kept, folder = state["best_k_models"], Path(callback.dirpath)
+    if not 0 < callback.save_top_k < len(kept):
+        return
+    ordered = sorted(kept, key=lambda file: float(kept[file]), reverse=callback.mode == "max")
+    for file in ordered[callback.save_top_k :]:
+        del kept[file]
+        if Path(file).parent == folder:
+            Path(file).unlink(missing_ok=True)
+    state["kth_best_model_path"] = ordered[callback.save_top_k - 1]
+    state["kth_value"] = kept[state["kth_best_model_path"]]
+
+
 def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_module: Any) -> int | None:
     """Put the changed options into the state that Lightning is about to restore.
 
@@ -169,7 +190,7 @@ def reopen_epoch(checkpoint: dict[str, Any], trainer: Any) -> None:
     state = checkpoint[type(trainer.datamodule).__qualname__]
     loops = checkpoint["loops"]["fit_loop"]
     done = loops["epoch_loop.batch_progress"]["current"]["processed"]
-    if state["batch"] == 0 and 0 < done < state["batches"]:
+    if state["batch"] == 0 and 0 < done < checkpoint["resume"].get("batches", state["batches"]):
         for count in ("total", "current"):
             for stage in ("processed", "completed"):
                 loops["epoch_progress"][count][stage] -= 1
@@ -192,9 +213,15 @@ def count_for_devices(checkpoint: dict[str, Any], trainer: Any) -> None:
             progress[count] = {stage: number + more for stage, number in progress[count].items()}
 
 
-def reschedule(trainer: Any, steps: int) -> None:
-    """Advance a schedule that is a function of the step through all steps, from the first on."""
+def reschedule(trainer: Any, steps: int, first_groups: list[dict[str, Any]]) -> None:
+    """Advance a schedule that is a function of the step through all steps, from the first on.
+
+    Args:
+        first_groups: those of the new optimizer, in which some schedules keep their options.
+    """
     (schedule,) = (config.scheduler for config in trainer.lr_scheduler_configs)
+    for group, first in zip(schedule.optimizer.param_groups, first_groups, strict=True):
+        group |= {name: value for name, value in first.items() if name not in schedule.optimizer.defaults}
     for group, rate in zip(schedule.optimizer.param_groups, schedule.get_last_lr(), strict=True):
         group["lr"] = rate
     with warnings.catch_warnings():
@@ -206,7 +233,7 @@ def reschedule(trainer: Any, steps: int) -> None:
 def say_changes(changed: list[Change], trainer: Any, pl_module: Any) -> None:
     rate = trainer.optimizers[0].param_groups[0]["lr"]
     planned = "total_steps" in named_arguments(pl_module.scheduler)
-    schedule = f", its schedule is computed over {trainer.estimated_stepping_batches:,} steps" if planned else ""
+    schedule = f", its schedule is computed over {pl_module.total_steps:,} steps" if planned else ""
     values = ", ".join(map(str, changed))
     log.info(f"From step {trainer.global_step:,} on: {values}; the learning rate is {rate:.3g}{schedule}")
 

@@ -21,6 +21,8 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 FORMAT = 3
 KEYS = {"format": int, "config": dict, "tokenizer": dict, "state_dict": dict}  # what a model is rebuilt from
 LANGUAGES: dict[str, Any] = {"data.source_language": str, "data.target_language": str}
@@ -104,6 +106,7 @@ def rebuild(checkpoint: dict[str, Any], file: Path, trust: Trust = ()) -> Loaded
 def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
     """Load the best weights of a run; those that training left unvalidated are saved and validated first."""
     best, last = folder / BEST, folder / LAST
+    kept = keeper_of_best(trainer)
     had_best, had_last = trainer.strategy.broadcast((best.exists(), last.exists()))
     validated = module.validated_step == trainer.global_step and had_best
     if not (validated and had_last):
@@ -111,9 +114,17 @@ def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
     if not validated:
         with counting_from_0(trainer):
             metrics = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
-        if not had_best or improves(trainer.checkpoint_callback, metrics):
+        if not had_best or improves(kept, metrics):
             trainer.save_checkpoint(best)
+    elif kept is None or kept.best_model_score is None:  # best.ckpt is of an earlier part of the run
+        trainer.save_checkpoint(best)
     module.load_state_dict(read_checkpoint(best)["state_dict"])
+
+
+def keeper_of_best(trainer: Any) -> Any:
+    """Return the callback that writes best.ckpt, whichever others there are; None without one."""
+    name = Path(BEST).stem
+    return next((one for one in trainer.checkpoint_callbacks if getattr(one, "filename", None) == name), None)
 
 
 @contextmanager
@@ -190,6 +201,10 @@ def check_weights(outline: dict[str, Tensor], weights: dict[str, Tensor], file: 
                 "version that wrote it"
             )
     for name, weight in weights.items():
+        if outline[name].is_floating_point() and weight.dtype not in FLOATS:
+            raise UserError(
+                f"{file} holds {weight.dtype} for {name}; use a file with weights in float32 or half precision"
+            )
         if weight.is_floating_point() and not weight.isfinite().all():
             raise UserError(
                 f"{file} holds NaN or infinity in {name}: its training diverged; use an earlier checkpoint, or train "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     weights, tied = untied(checkpoint["state_dict"])
     config = {name: checkpoint["config"][name] for name in KEPT if name in checkpoint["config"]}
     for part, paths in (("data", POSITIONS), ("model", EMBEDDING_FILES)):
-        config[part] = {key: None if key in paths else value for key, value in config[part].items()}
+        config[part] = without_paths(config[part], paths)
     guided = checkpoint["config"].get("guided_alignment") or {}
     if guided.get("links") is not None:  # its head aligns words
         links = guided["links"] if guided["links"] in ("eflomal", "self") else "FILE"
@@ -51,6 +52,13 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     settings = {"format": checkpoint["format"], "tied": tied, "tokenizer": tokenizer, "config": config}
     written = json.dumps(settings, indent=2, ensure_ascii=False)
     (folder / SETTINGS).write_text(written + "\n", encoding="utf-8")
+
+
+def without_paths(options: dict[str, Any], paths: Collection[str]) -> dict[str, Any]:
+    """Return the options, and those of a corpus within a corpus, with None for files and folders."""
+    kept = {key: None if key in paths else value for key, value in options.items()}
+    within = kept.get("corpus")
+    return kept | {"corpus": without_paths(within, paths)} if isinstance(within, dict) else kept
 
 
 def check_empty(folder: Path) -> None:
@@ -81,9 +89,20 @@ def write_tokenizer(state: dict[str, Any], folder: Path) -> dict[str, Any]:
 def tokenizer_state(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the state of a tokenizer from its settings and the models in a folder."""
     return settings | {
-        f"{side}_model": torch.frombuffer(bytearray((folder / name).read_bytes()), dtype=torch.uint8)
+        f"{side}_model": torch.frombuffer(bytearray(regular(folder / name).read_bytes()), dtype=torch.uint8)
         for side, name in MODEL_FILES.items()
     }
+
+
+def regular(file: Path) -> Path:
+    """Return a file that can be read to its end.
+
+    Raises:
+        OSError: for a pipe or a device, which a stranger's folder may have.
+    """
+    if file.exists() and not file.is_file():
+        raise OSError(f"{file} is no file")
+    return file
 
 
 def untied(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -111,7 +130,7 @@ def read_published(file: Path) -> dict[str, Any]:
     """
     folder = file.parent
     try:
-        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        settings = json.loads(regular(folder / SETTINGS).read_text(encoding="utf-8"))
         weights = load_file(file)
         weights |= {name: weights[first] for name, first in settings["tied"].items()}
         return {
@@ -120,7 +139,7 @@ def read_published(file: Path) -> dict[str, Any]:
             "tokenizer": tokenizer_state(settings["tokenizer"], folder),
             "state_dict": {PREFIX + name: weight for name, weight in weights.items()},
         }
-    except (OSError, KeyError, TypeError, AttributeError, ValueError, SafetensorError) as error:
+    except (OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError, SafetensorError) as error:
         raise UserError(
             f"{folder} is not a whole published model (a file is missing or damaged: {error}); give what "
             "seq2seq-attn export safetensors wrote"

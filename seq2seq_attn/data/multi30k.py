@@ -40,6 +40,12 @@ class Multi30kCorpus(Corpus):
         cleaning: Cleaning,
         cache_dir: str,
     ) -> None:
+        for name in (suffix, test_split, source_language, target_language):
+            if "/" in name or "\\" in name:
+                raise UserError(
+                    f"{name} is to be part of a file's name, which has no slash; check data.test_split, data.suffix "
+                    "and the languages"
+                )
         self.folder = None if path is None else given_path(path, "data.path")
         self.suffix, self.test_split = suffix, test_split
         self.source_language, self.target_language = source_language, target_language

@@ -35,7 +35,7 @@ from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
 from seq2seq_attn.training.build import build_metrics
 from seq2seq_attn.training.checks import check_metrics
-from seq2seq_attn.training.results import translation_files, write_translations
+from seq2seq_attn.training.results import is_file_name, translation_files, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
 RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
@@ -126,6 +126,8 @@ def earlier_evaluation(run_dir: Path, checkpoints: Sequence[Path]) -> list[str]:
         report = json.loads(file.read_text("utf-8"))
         known, digests, splits = (report[name] for name in ("checkpoint", "sha256", "splits"))
         known, digests = ([one] if isinstance(one, str) else sorted(one) for one in (known, digests))
+        if not all(map(is_file_name, splits)):
+            raise ValueError(f"no splits: {splits}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{file} is damaged; delete it, or give another hydra.run.dir") from error
     if digests != sorted(map(sha256, checkpoints)):
@@ -201,17 +203,18 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
     if uses_run_data:
         with open_dict(composed):
             composed.data = run["data"]
-        if "cache_dir" in run["data"]:
-            composed.data.cache_dir = composed.paths.cache_dir  # the run may come from another machine
-        if "copy_to" in run["data"]:
-            composed.data.copy_to = None
+            keep_to_this_machine(composed.data, composed.paths.cache_dir)
     elif "cleaning" in composed.data and not cleaning_is_chosen() and (cleaning := cleaning_options(run["data"])):
         with open_dict(composed):
             composed.data.cleaning = cleaning  # the model reads other data as it was trained, and as translate.py does
     data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
     assert isinstance(metric, dict)
     # A checkpoint may be of anyone; the options of COMET name a command and a pickled model, those of AER a file.
-    run_metrics = {name: options for name, options in run["metric"].items() if options.get("_target_") not in NOT_TAKEN}
+    run_metrics = {
+        name: options
+        for name, options in run["metric"].items()
+        if isinstance(options, dict) and options.get("_target_", NOT_TAKEN[0]) not in NOT_TAKEN
+    }
     left_open = {name for name in metric if is_left_open(str(name), composed.metric[name])}
     if run_metrics and "bleu" not in run_metrics and not metric_is_chosen():  # the defaults are metrics of translation
         metric = {name: options for name, options in metric.items() if name not in left_open}
@@ -225,6 +228,17 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
         "precision": composed.precision or run["trainer"]["precision"],
         "choices": run["choices"] | ({"data": composed.choices.data} if composed.choices.data else {}),
     }
+
+
+def keep_to_this_machine(data: DictConfig, cache_dir: str) -> None:
+    """Let a run's corpus, and those within it, write into the cache alone: the run may be another machine's."""
+    for name in list(data):
+        if name == "cache_dir":
+            data[name] = cache_dir
+        elif name == "copy_to":
+            data[name] = None
+        elif isinstance(data[name], DictConfig):
+            keep_to_this_machine(data[name], cache_dir)
 
 
 def cleaning_is_chosen() -> bool:

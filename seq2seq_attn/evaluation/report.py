@@ -20,7 +20,7 @@ from seq2seq_attn.metric.names import main_metric, title_of
 from seq2seq_attn.metric.repetition import repetition
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.paths import display_path
-from seq2seq_attn.text import new_table, plain_console
+from seq2seq_attn.text import new_table, plain_console, printable
 from seq2seq_attn.training.provenance import provenance
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -104,7 +104,7 @@ def record_report(run_dir: Path, report: dict[str, Any]) -> None:
     if isinstance(report["checkpoint"], list):
         title = f"{len(report['checkpoint'])} models together, the first: {title}"
     title += f": {report['direction']}"
-    console.print(title, highlight=False)  # above the table, whose own title is cut to its width
+    console.print(printable(title), highlight=False)  # above the table, whose own title is cut to its width
 
     def print_table(head: str, rows: list[str], cell: Callable[[str, dict[str, Any]], str], prefix: str = "") -> None:
         cells = [[prefix + row, *(cell(row, split) for split in columns)] for row in rows]
@@ -130,7 +130,7 @@ def record_report(run_dir: Path, report: dict[str, Any]) -> None:
         for metric, signature in split["signatures"].items():
             quoted.setdefault(f"{metric}: {signature}", []).append(name)
     for signature, names in quoted.items():
-        console.print(f"{signature} ({', '.join(names)})", highlight=False, soft_wrap=True)
+        console.print(printable(f"{signature} ({', '.join(names)})"), highlight=False, soft_wrap=True)
     console.print(f"\nEvaluation: {display_path(run_dir)}", highlight=False, soft_wrap=True)
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from threading import Lock
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.options import check
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.search.search import Search
 
+COMPOSING = Lock()
 WantedSearch = Search | str | Mapping[str, Any] | None
 
 
@@ -32,8 +37,10 @@ def choose_search(wanted: WantedSearch, default: dict[str, Any]) -> Search:
     if isinstance(wanted, Search):
         return wanted
     options = {"name": wanted} if isinstance(wanted, str) else dict(wanted or {})
+    config = options if "_target_" in options else complete(options, default)
+    check("search", OmegaConf.to_container(OmegaConf.create(config), resolve=True), object)
     try:
-        search: Search = instantiate(options if "_target_" in options else complete(options, default), _convert_="all")
+        search: Search = instantiate(config, _convert_="all")
     except InstantiationException as error:
         if isinstance(error.__cause__, UserError):
             raise error.__cause__ from None
@@ -59,7 +66,17 @@ def compose_search(name: str) -> Any:
     names = sorted(path.stem for path in (directory / "search").glob("*.yaml"))
     if name not in names:
         raise UserError(f"search={name} does not exist; choose from: {', '.join(names)}")
-    with initialize_config_dir(version_base="1.3", config_dir=str(directory)):
-        return OmegaConf.create(
-            OmegaConf.to_container(compose("translate", overrides=[f"search={name}"]).search, resolve=True)
-        )
+    return OmegaConf.create(composed_search(name, str(directory)))
+
+
+@cache
+def composed_search(name: str, directory: str) -> Any:
+    """Return it as plain data. Several threads may call this, and a program that itself is one of Hydra's."""
+    with COMPOSING:
+        program = GlobalHydra.instance().hydra
+        GlobalHydra.instance().clear()
+        try:
+            with initialize_config_dir(version_base="1.3", config_dir=directory):
+                return OmegaConf.to_container(compose("translate", [f"search={name}"]).search, resolve=True)
+        finally:
+            GlobalHydra.instance().hydra = program

@@ -131,16 +131,21 @@ class CTranslate2Engine(Engine):
             )
         mask = torch.arange(longest) < lengths[:, None]
         most: list[int] = mapped.limits(mask, self.max_length, None).most.tolist()
-        results: list[list[Hypothesis]] = [[]] * len(sources)
+        results: list[list[Hypothesis]]
         # One limit serves all at first; sentences whose hypotheses exceed their own are searched again within it.
-        left, limit = list(range(len(sources))), max(most, default=0)
+        # One that may have no token has the empty hypothesis, as of any search.
+        results = [[Hypothesis([], 0.0, 0.0)] if length == 0 else [] for length in most]
+        left, limit = [i for i, length in enumerate(most) if length > 0], max(most, default=0)
         while left:
             decoded = self._decode([sources[i] for i in left], mapped, limit)
             for i, hypotheses in zip(left, decoded, strict=True):
                 results[i] = hypotheses
             left = [i for i in left if most[i] < limit and any(len(one.token_ids) > most[i] for one in results[i])]
             limit = max((most[i] for i in left), default=0)
-        return [hypotheses[: mapped.num_best] for hypotheses in results]
+        return [
+            self._scored_as_ours(source, hypotheses, mapped, length)[: mapped.num_best]
+            for source, hypotheses, length in zip(sources, results, most, strict=True)
+        ]
 
     def token_log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         results = self._translator.score_batch(
@@ -149,6 +154,24 @@ class CTranslate2Engine(Engine):
             max_input_length=0,
         )
         return [list(result.log_probs) for result in results]
+
+    def _scored_as_ours(
+        self, source: list[int], hypotheses: list[Hypothesis], mapped: MappedSearch, most: int
+    ) -> list[Hypothesis]:
+        """Score anew what CTranslate2 scores otherwise: cut translations, without end token, and forced ones."""
+        forced = mapped.options["min_decoding_length"] > 0
+        wrong = [i for i, one in enumerate(hypotheses) if most > 0 and (forced or len(one.token_ids) == most)]
+        if not wrong:
+            return hypotheses
+        targets = [hypotheses[i].token_ids for i in wrong]
+        scored = list(hypotheses)
+        for i, log_probs in zip(wrong, self.token_log_probs([source] * len(wrong), targets), strict=True):
+            divisor = 1.0
+            if mapped.length_penalty is not None:
+                divisor = float(mapped.length_penalty(torch.tensor([len(targets[wrong.index(i)]) + 1])))
+            log_prob = sum(log_probs)
+            scored[i] = Hypothesis(hypotheses[i].token_ids, log_prob, log_prob / divisor)
+        return sorted(scored, key=lambda one: -one.score)
 
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
         raise UserError("engine=ctranslate2 gives no attention; leave out engine, or maps, alignments and placeholders")
@@ -249,6 +272,8 @@ def map_search(search: Search) -> MappedSearch:
     beam: dict[str, Any] = {"beam_size": search.beam_size, "min_decoding_length": 0}
     if search.patience is None and not power and search.num_best == 1:  # CTranslate2's early exit is then exact
         return MappedSearch({**beam, "length_penalty": 0.0}, 0.0, penalty, 1, search.limits)
+    if search.patience is None and power > 1:  # which favours hypotheses beyond those that CTranslate2 waits for
+        raise refusal("patience", "null", 1.0)
     patience = LONG_PATIENCE if search.patience is None else search.patience
     enough = patience * search.beam_size
     if enough != int(enough) or enough < search.num_best or (search.beam_size == 1 and enough > 1):

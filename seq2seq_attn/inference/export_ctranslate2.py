@@ -89,7 +89,7 @@ def export(loaded: Loaded, folder: Path, positions: int = POSITIONS) -> None:
 def specification(loaded: Loaded, positions: int) -> Any:
     """Return CTranslate2's `TransformerSpec` with all weights."""
     model, tokenizer = loaded.model, loaded.tokenizer
-    check(model)
+    check(model, loaded.config)
     specs = import_ctranslate2().specs
     encoder: Any = model.encoder
     spec = specs.TransformerSpec(
@@ -99,6 +99,15 @@ def specification(loaded: Loaded, positions: int) -> Any:
     spec.config.add_source_eos = True
     spec.register_source_vocabulary(tokenizer.source_tokens(list(range(tokenizer.source_vocab_size))))
     spec.register_target_vocabulary(tokenizer.target_tokens(list(range(tokenizer.target_vocab_size))))
+    specials = [tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id]
+    names = tokenizer.target_tokens(specials)
+    if names != tokenizer.source_tokens(specials):
+        raise UserError(
+            f"the two tokenizers have other names for special tokens ({', '.join(tokenizer.source_tokens(specials))} "
+            f"and {', '.join(names)}), and CTranslate2 knows one name for both; translate with engine=torch"
+        )
+    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = names
+    spec.config.decoder_start_token = spec.config.bos_token
     (embedded,) = spec.encoder.embeddings
     embedded.weight, spec.decoder.embeddings.weight = (
         numbers(embedding.weight) for embedding in (model.embed_source, model.embed_target)
@@ -115,7 +124,7 @@ def specification(loaded: Loaded, positions: int) -> Any:
     return spec
 
 
-def check(model: EncoderDecoder) -> None:
+def check(model: EncoderDecoder, config: dict[str, Any]) -> None:
     """Refuse what the format cannot hold."""
     if not model.reads_source:
         raise UserError("a language model is not exported to CTranslate2; translate with engine=torch")
@@ -131,39 +140,43 @@ def check(model: EncoderDecoder) -> None:
                 "and CTranslate2 has no projection between them; give both one width"
             )
         check_position(name, side.position)
+    of_both = "self_attention" if config.get("self_attention") else "attention"
+    of_encoder = "encoder_attention" if config.get("encoder_attention") else of_both
     for layer in sides["encoder"].layers:
-        check_attention("attention", layer.attention)
+        check_attention(of_encoder, layer.attention)
     for layer in sides["decoder"].layers:
-        check_attention("attention", layer.self_attention)
+        check_attention(of_both, layer.self_attention)
         check_attention("cross_attention", layer.cross_attention)
         self_heads, cross_heads = layer.self_attention.num_heads, layer.cross_attention.num_heads
         if self_heads != cross_heads:
             raise UserError(
-                f"attention.num_heads={self_heads} and cross_attention.num_heads={cross_heads} differ, "
+                f"the self-attention of the decoder has {self_heads} heads and cross_attention {cross_heads}, "
                 "and a decoder of CTranslate2 has one number of heads; give both the same"
             )
 
 
-def check_attention(option: str, attention: AttentionLayer) -> None:
-    """Refuse parts other than CTranslate2's; `option` is the config group that the attention comes from."""
+def check_attention(slot: str, attention: AttentionLayer) -> None:
+    """Refuse parts other than CTranslate2's; `slot` is the option that the attention comes from."""
+    option, at = slot, "" if slot == "attention" else f"@{slot}"
+    at_part = "" if slot == "attention" else f"@{slot}.{{}}"
     if not isinstance(attention, Attention):
         raise UserError(
-            f"{option} is a {type(attention).__name__}, and CTranslate2 knows {option}=multihead only; train with "
-            "that, or translate without it"
+            f"{option} is a {type(attention).__name__}, and CTranslate2 knows multihead only; train with "
+            f"attention{at}=multihead, or translate without it"
         )
     for part, (known, name) in PARTS.items():
         given = getattr(attention, part)
         if not isinstance(given, known):
             raise UserError(
-                f"{option}.{part} is {type(given).__name__}, and CTranslate2 knows {option}/{part}={name} only; train "
-                "with that, or translate without it"
+                f"{option}.{part} is {type(given).__name__}, and CTranslate2 knows {name} only; train with "
+                f"attention/{part}{at_part.format(part)}={name}, or translate without it"
             )
     for part in ("mix", "gate"):
         given = getattr(attention, part)
         if given is not None:
             raise UserError(
                 f"{option}.{part} is {type(given).__name__}, and CTranslate2 knows none; train with "
-                f"~{option}/{part}, or translate without it"
+                f"~attention/{part}{at_part.format(part)}, or translate without it"
             )
     for name in ("project_values", "project_output"):
         if getattr(attention, name) is None:

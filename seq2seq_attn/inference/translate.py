@@ -138,6 +138,8 @@ def answer_with_placeholders(
 ) -> list[Translation]:
     """Return the translations of texts without their tags, which are put back at the aligned words."""
     removed = [remove_placeholders(text) for text in texts]
+    if options.get("prefixes"):
+        options["prefixes"] = [remove_placeholders(prefix)[0] for prefix in options["prefixes"]]
     translations = answer([plain for plain, _ in removed], **options)
     return [
         with_placeholders(translation, partial(links, plain), words, placeholders) if placeholders else translation

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, final
 
+from filelock import FileLock
 from pytorch_lightning.loggers import MLFlowLogger
 from pytorch_lightning.utilities import rank_zero_only
 
@@ -37,13 +39,17 @@ class MlflowRun(MLFlowLogger):
         folder = Path(store).expanduser().resolve()
         if not uri:
             folder.mkdir(parents=True, exist_ok=True)
-        super().__init__(
-            experiment_name=experiment,
-            run_name=name,
-            tracking_uri=uri or f"sqlite:///{folder / 'mlflow.db'}",
-            artifact_location=None if uri else (folder / "artifacts").as_uri(),
-            run_id=self._id_file.read_text("utf-8").strip() if self._resumes else None,
-        )
+        artifacts = None if uri else (folder / "artifacts").as_uri()
+        with nullcontext() if uri else FileLock(folder / "mlflow.lock"):  # two jobs of a sweep may make the database
+            super().__init__(
+                experiment_name=experiment,
+                run_name=name,
+                tracking_uri=uri or f"sqlite:///{folder / 'mlflow.db'}",
+                artifact_location=artifacts,
+                run_id=self._id_file.read_text("utf-8").strip() if self._resumes else None,
+            )
+            if not uri and self._mlflow_client.get_experiment_by_name(experiment) is None:
+                self._mlflow_client.create_experiment(experiment, artifacts)
         if self._resumes:
             self._check_run()
 

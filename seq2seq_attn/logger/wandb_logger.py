@@ -66,6 +66,7 @@ class WandbRun(WandbLogger):
         import wandb  # of the extra [wandb]
 
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # of W&B's library, about itself
+        continues = resume == "auto" and (Path(save_dir) / "wandb_run_id").exists()
         run = run_id(Path(save_dir) / "wandb_run_id", resume)
         super().__init__(project=project, name=name, save_dir=save_dir, id=run)
         settings = wandb.Settings(
@@ -94,6 +95,7 @@ class WandbRun(WandbLogger):
         }
         self._run: Any = None
         self._table = Path(save_dir) / "metrics.csv" if resume == "auto" else None
+        self._continues = continues
         self._first = self._last = 0  # W&B's steps: the first that it lacks, and the last that was logged
 
     @property
@@ -150,7 +152,7 @@ class WandbRun(WandbLogger):
             end_process()  # it holds the run's id
             return self._start()
         self._first = run.starting_step
-        if self._table and run.offline:
+        if self._table and self._continues and run.offline:
             for row in read_rows(self._table)[-1:]:
                 self._first = wandb_step(row, int(row["step"])) + 1
         run.define_metric(STEP)

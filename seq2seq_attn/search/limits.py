@@ -11,6 +11,8 @@ from torch import Tensor
 
 from seq2seq_attn.errors import UserError
 
+ROUNDING = 1e-9  # of a product of a length
+
 
 class Lengths(NamedTuple):
     """Least and greatest number of tokens of each translation, without the end token."""
@@ -63,13 +65,14 @@ class Limits:
         Args:
             model_length: most tokens that the model can read, begin token included; None: any number.
         """
-        source = source_mask.sum(-1)
-        most = (source * self.max_relative_length + self.max_extra_length).clamp(max=self.max_length).long()
+        source = source_mask.sum(-1).double()  # with float32, 1.05 times 60 is less than 63
+        most = source * self.max_relative_length + self.max_extra_length + ROUNDING
+        most = most.clamp(0, self.max_length).long()
         if source_mask.shape[1] == 0:
             most = torch.full_like(most, self.max_length)
         if prefixes is not None:
             most = most.maximum(torch.tensor([len(prefix) for prefix in prefixes], device=most.device))
         if model_length is not None:
             most = most.clamp(max=model_length - 1)
-        least = (source * self.min_relative_length).ceil().clamp(self.min_length, self.max_length).long()
+        least = (source * self.min_relative_length - ROUNDING).ceil().clamp(self.min_length, self.max_length).long()
         return Lengths(least.minimum(most), most)

@@ -106,12 +106,20 @@ class SamplingSearch(Search):
         return torch.searchsorted(below, uniforms[:, None] * below[:, -1:])
 
 
+MAX_TEMPERATURE = 1e30
+
+
 def check_settings(num_samples: int, temperature: float, top_k: int, top_p: float) -> None:
     if num_samples < 1:
         raise UserError(f"search.num_samples={num_samples} must be at least 1; use 10")
     if temperature <= 0.0:
         raise UserError(
             f"search.temperature={temperature} must be greater than 0; use search=greedy for the likeliest tokens"
+        )
+    if not 1 / MAX_TEMPERATURE <= temperature <= MAX_TEMPERATURE:  # beyond, quotients of float32 overflow
+        raise UserError(
+            f"search.temperature={temperature} must be from {1 / MAX_TEMPERATURE:g} to {MAX_TEMPERATURE:g}; use "
+            "search=greedy for the likeliest tokens"
         )
     if top_k < 0 or not 0.0 < top_p <= 1.0:
         raise UserError(

@@ -71,6 +71,8 @@ class JobTask:
                 record(FAILED, why=reason(error, job.folder))
             else:
                 record(COMPLETE)
+                if is_first():
+                    (folder / TRACEBACK).unlink(missing_ok=True)  # of an earlier attempt
         if is_first():
             score, minutes = score_of_test(job.results), f"{job.record['minutes']:.1f} min"
             figures = minutes if score is None else f"{score[0]} {score[1]:.1f}, {minutes}"

@@ -14,11 +14,14 @@ from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from seq2seq_attn.callback.autosave import Autosave
 from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
 from seq2seq_attn.checkpoint.exact_resume import ExactResume
+from seq2seq_attn.checkpoint.resume import in_folders
 from seq2seq_attn.data.corpus import Corpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.splitting import with_test_set
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.logger.csv_logger import CsvLogger
+from seq2seq_attn.metric.aer import AER
+from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.objective.objective import Objective
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checks import is_one_sided
@@ -104,8 +107,37 @@ def build(
 
 
 def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the text metrics by name."""
-    return {name: instantiate(metric, _convert_="all") for name, metric in config["metric"].items()}
+    """Return the text metrics by name.
+
+    Raises:
+        UserError: for a class that is none, which nothing would update.
+    """
+    metrics = {name: instantiate(metric, _convert_="all") for name, metric in config["metric"].items()}
+    for name, metric in metrics.items():
+        if not isinstance(metric, TextMetric | AER):
+            raise UserError(
+                f"metric={name} is a {type(metric).__name__}, which reads no translations; derive it from TextMetric, "
+                "or from CorpusMetric"
+            )
+    return metrics
+
+
+def start_loggers(trainer: pl.Trainer, config: dict[str, Any]) -> None:
+    """Give the loggers the options, which starts their runs; none of them gets the names of this machine's folders."""
+    paths = {name: folder for name, folder in config["paths"].items() if Path(str(folder)).is_absolute()}
+    shared = without_home(in_folders(config, paths))
+    for logger in trainer.loggers:
+        if not isinstance(logger, CsvLogger):
+            logger.log_hyperparams(shared)
+
+
+def without_home(node: Any) -> Any:
+    """Return the options with ~ for the user's folder."""
+    if isinstance(node, dict):
+        return {key: without_home(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [without_home(value) for value in node]
+    return node.replace(f"{Path.home()}/", "~/") if isinstance(node, str) and Path.home() != Path("/") else node
 
 
 def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
@@ -114,8 +146,6 @@ def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
     callbacks = [instantiate(callback, _convert_="all") for callback in config.get("callback", {}).values()]
     callbacks = [callback for callback in callbacks if not isinstance(callback, off)]
     loggers = [instantiate(logger, _convert_="all") for logger in config.get("logger", {}).values()]
-    for logger in loggers:
-        logger.log_hyperparams(config)
     try:
         return instantiate(
             config["trainer"],

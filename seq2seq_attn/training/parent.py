@@ -31,6 +31,7 @@ from seq2seq_attn.data.encoded import EncodedSplit
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
 from seq2seq_attn.paths import given_path
+from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checks import NAMED, OF_SHAPES, may_change_shapes
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -354,7 +355,7 @@ def warn_of_other_text(parent: Parent, corpus: LoadedCorpus, train: EncodedSplit
         data = {"source_language": corpus.source_language, "target_language": corpus.target_language}
     languages = f"{data['source_language']} → {data['target_language']}"
     if languages != (corpus_languages := f"{corpus.source_language} → {corpus.target_language}"):
-        log.warning(f"{parent.file} translates {languages}, and this corpus is {corpus_languages}")
+        log.warning(printable(f"{parent.file} translates {languages}, and this corpus is {corpus_languages}"))
     sample = train.shard(0)
     for side, ids in (("source", sample.source_ids), ("target", sample.target_ids)):
         share = float((ids == SentencePieceTokenizer.unk_id).mean())

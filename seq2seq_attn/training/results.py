@@ -129,6 +129,11 @@ def translation_files(run_dir: Path, name: str) -> list[Path]:
     return [run_dir / f"translations{suffix}.{kind}" for kind in ("tsv", "hypotheses", "references")]
 
 
+def is_file_name(name: str) -> bool:
+    """Return whether a name, which may be a stranger's, stays within the folder that it is joined to."""
+    return name != "" and not any(separator in name for separator in ("/", "\\", "\0"))
+
+
 def forget_results(run_dir: Path) -> None:
     """Remove the results of a run that continues, and the translations that they are of.
 
@@ -140,7 +145,7 @@ def forget_results(run_dir: Path) -> None:
         names = json.loads(file.read_bytes())
     except (OSError, ValueError):
         names = {}
-    stages = {key.rpartition("/")[0] for key in names} - {""}
+    stages = {stage for key in names if is_file_name(stage := key.rpartition("/")[0])}
     for one in (*(one for stage in sorted(stages) for one in translation_files(run_dir, stage)), file):
         try:
             one.unlink(missing_ok=True)
@@ -187,7 +192,7 @@ def print_results(run_dir: Path, results: dict[str, Any], trust: Sequence[str] =
     costs = [(label, f"{results[name] / unit:{form}}") for name, label, unit, form in COSTS if name in results]
     console = plain_console()
     say = partial(console.print, highlight=False, soft_wrap=True)
-    say(f"{results['model']} · attention={results['attention']} · data={results['data']}")
+    say(printable(f"{results['model']} · attention={results['attention']} · data={results['data']}"))
     if stages:
         console.print(
             new_table(("score", *stages), ([n, *(row.get(s, "") for s in stages)] for n, row in scores.items()))
@@ -195,7 +200,7 @@ def print_results(run_dir: Path, results: dict[str, Any], trust: Sequence[str] =
     if "attention_entropy" in results:
         say(f"attention entropy: {results['attention_entropy']:.2f} nats for each target token")
     for signature, names in signatures.items():
-        say(f"{signature} ({', '.join(names)})")
+        say(printable(f"{signature} ({', '.join(names)})"))
     console.print(new_table(("cost", "value"), costs))
     say(f"Run folder: {display_path(run_dir)}")
     folder = typed(display_path(run_dir))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from omegaconf import DictConfig
+from pytorch_lightning.plugins.precision import DoublePrecision
 
 from seq2seq_attn.checkpoint.checkpoint_file import prepare_run_folder
 from seq2seq_attn.checkpoint.load import load_best
@@ -13,7 +14,7 @@ from seq2seq_attn.distributed.ranks import ending_together
 from seq2seq_attn.distributed.run_folder import announce
 from seq2seq_attn.distributed.sweep_job import sweep_job
 from seq2seq_attn.options import TRAIN, check_options
-from seq2seq_attn.training.build import build, build_trainer
+from seq2seq_attn.training.build import build, build_trainer, start_loggers
 from seq2seq_attn.training.checks import check_config, check_interval, check_run, check_shares
 from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.initialize import initialize
@@ -45,10 +46,13 @@ def train(composed: DictConfig) -> dict[str, Any]:
         trainer = build_trainer(module.config, run_dir)
         check_interval(trainer, datamodule)
         check_shares(trainer, datamodule)
+        start_loggers(trainer, module.config)
         trainer.callbacks.insert(0, RecordStart(run_dir))  # type: ignore[attr-defined]
         ckpt_path = None if resumed is None else resumed.file
         del resumed, parent  # their tensors
         with sweep_job(), ending_together(trainer):
+            if isinstance(trainer.precision_plugin, DoublePrecision):  # before Lightning restores numbers of float64
+                trainer.precision_plugin.convert_module(module)
             trainer.fit(module, datamodule=datamodule, ckpt_path=ckpt_path, weights_only=True)
             load_best(trainer, module, datamodule, run_dir / "checkpoints")
             trainer.test(module, datamodule=datamodule, verbose=False)

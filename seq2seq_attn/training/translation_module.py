@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.checkpoint.load import FORMAT
+from seq2seq_attn.checkpoint.run_length import Position, run_length
 from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.distributed.collectives import gather_from_ranks
 from seq2seq_attn.errors import UserError
@@ -70,6 +71,8 @@ class TranslationModule(pl.LightningModule):
         translations: hypothesis by row, for each test set scored; of all processes, once the test is over.
         figures, signatures: of all metrics and of the text metrics, by set and name, as last computed.
         parent: what identifies the checkpoint that the first weights are from; None: they were drawn.
+        resumed_at: where this run goes on; None: it begins.
+        first_groups: options of the optimizer's groups before the first update, with those of the schedule.
         decode_seconds, entropy: of the test sets: time spent in the search, of the slowest process, and the mean
             entropy of a target token's attention, in nats, of all processes; NaN before a test.
     """
@@ -116,6 +119,8 @@ class TranslationModule(pl.LightningModule):
         self.tested: list[str] = []  # of them, so far
         self.attention_entropy = TokenMean()
         self.entropy = math.nan
+        self.resumed_at: Position | None = None
+        self.first_groups: list[dict[str, Any]] = []
         self.reinforce = Reinforce(momentum=0.9)
         self.update_mean = UpdateMean()
         self.translations: dict[str, dict[int, str]] = {}
@@ -270,7 +275,7 @@ class TranslationModule(pl.LightningModule):
         else:
             optimizer = self.optimizer(trained)
         if "total_steps" in named_arguments(self.scheduler):
-            total = self.trainer.estimated_stepping_batches
+            total = self.total_steps
             if math.isinf(total):
                 raise UserError(
                     f"scheduler={self.scheduler.func.__name__} must know how long the run is; give trainer.max_epochs "
@@ -279,11 +284,19 @@ class TranslationModule(pl.LightningModule):
             scheduler = self.scheduler(optimizer, total_steps=total)
         else:
             scheduler = self.scheduler(optimizer)
+        self.first_groups = [
+            {name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups
+        ]
         if isinstance(scheduler, ReduceLROnPlateau):
             how = {"scheduler": scheduler, "interval": "epoch", "monitor": self.config["monitor"]}
         else:
             how = {"scheduler": scheduler, "interval": "step"}
         return {"optimizer": optimizer, "lr_scheduler": how}
+
+    @property
+    def total_steps(self) -> int | float:
+        """The updates of the whole run."""
+        return run_length(self.trainer, self.resumed_at)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["format"] = FORMAT

@@ -59,6 +59,16 @@ def test_a_step_with_a_fault_changes_nothing_but_the_rate(
     assert said == ["step 5 is skipped: its loss or gradient is not finite"]
 
 
+@pytest.mark.parametrize("fault", ["forward", "gradient", "loss"])
+def test_a_first_step_that_is_skipped_leaves_no_momentum(fault: str, tmp_path: Path, pairs: list[str]) -> None:
+    """The fused kernel of torch takes new memory for the momentum before it skips."""
+    given = ["optimizer=sgd", "optimizer.lr=0.1", "trainer.deterministic=true", faulty(fault, first=0, number=2)]
+    run_here(tmp_path, *pairs, *SHORT, *given)
+    changed = [not same(*step, "weights") for step in pairwise(SEEN)]
+    assert changed == [number > 1 for number in range(7)]
+    assert not not_finite(weights(tmp_path, "last.ckpt"))
+
+
 def test_without_it_the_same_fault_stays_in_the_weights(tmp_path: Path, pairs: list[str]) -> None:
     without = [option.replace("skip_nonfinite,", "") for option in SHORT]
     run_here(tmp_path, *pairs, *without, faulty("gradient", first=5))

@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -230,6 +231,48 @@ def test_accumulation_changes_between_two_updates_of_the_new_kind(tmp_path: Path
         run_here(tmp_path, *pairs, "trainer.accumulate_grad_batches=2", "resume=auto")
 
 
+@pytest.mark.parametrize(
+    "changed", ["batch_tokens=800", "batch_tokens=200", "trainer.accumulate_grad_batches=3"], ids=str
+)
+def test_a_planned_schedule_ends_with_the_last_update_though_other_batches_follow(
+    changed: str, pairs: list[str], tmp_path: Path
+) -> None:
+    given = [*pairs, "scheduler=linear", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0"]
+    run_here(tmp_path, *given, "trainer.max_epochs=2")
+    run_here(tmp_path, *given, "trainer.max_epochs=4", changed, "resume=auto")
+    rates = [float(row["lr"]) for row in rows(tmp_path) if row.get("lr")]
+    after = rates[14:]  # of two epochs of seven batches
+    assert len(after) >= 4
+    steps = [one - other for one, other in pairwise(after)]
+    assert steps == pytest.approx([steps[0]] * len(steps), rel=1e-4)  # a straight line
+    assert after[-1] == pytest.approx(0, abs=1e-8)  # each row has the rate after its update
+
+
+def test_an_epoch_of_few_batches_is_complete_when_these_are_read(pairs: list[str], tmp_path: Path) -> None:
+    given = [
+        *pairs,
+        "scheduler=plateau",
+        "scheduler.patience=0",
+        "scheduler.factor=0.5",
+        "trainer.limit_train_batches=3",
+    ]
+    run_here(tmp_path / "long", *given, "trainer.max_epochs=4")
+    run_here(tmp_path / "short", *given, "trainer.max_epochs=2")
+    run_here(tmp_path / "short", *given, "trainer.max_epochs=4", "resume=auto")
+    long, short = ([row.get("lr") for row in rows(tmp_path / name)] for name in ("long", "short"))
+    assert short == long
+
+
+def test_numbers_of_float64_are_resumed_as_they_were_saved(pairs: list[str], tmp_path: Path) -> None:
+    given = [*pairs, "trainer.precision=64-true", "scheduler=constant"]
+    run_here(tmp_path / "long", *given, "trainer.max_epochs=2")
+    run_here(tmp_path / "short", *given, "trainer.max_epochs=1")
+    run_here(tmp_path / "short", *given, "trainer.max_epochs=2", "resume=auto")
+    ours, theirs = (weights(tmp_path / name, "last.ckpt") for name in ("short", "long"))
+    assert {weight.dtype for weight in ours.values() if weight.is_floating_point()} == {torch.float64}
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
 def parts(scheduler: partial[Any], lr: float, betas: tuple[float, float]) -> tuple[SimpleNamespace, SimpleNamespace]:
     """A module's factories, and a trainer with what they make."""
     optimizer = partial(torch.optim.Adam, lr=lr, betas=betas)
@@ -245,6 +288,8 @@ SCHEDULES = {
     "cosine": partial(cosine, warmup_steps=3, total_steps=11),
     "longer": partial(cosine, warmup_steps=2, total_steps=17),
     "inverse_sqrt": partial(inverse_sqrt, warmup_steps=3),
+    "one_cycle": partial(torch.optim.lr_scheduler.OneCycleLR, max_lr=0.7, total_steps=20, cycle_momentum=False),
+    "other_cycle": partial(torch.optim.lr_scheduler.OneCycleLR, max_lr=0.2, total_steps=20, cycle_momentum=False),
 }
 
 
@@ -254,6 +299,7 @@ def test_a_changed_schedule_has_the_rates_that_it_would_have_had_from_the_start(
     _, before = parts(SCHEDULES[old], 0.1, (0.9, 0.98))
     module, after = parts(SCHEDULES[new], 0.3, (0.8, 0.9))
     _, never_stopped = parts(SCHEDULES[new], 0.3, (0.8, 0.9))
+    first_groups = [{name: value for name, value in after.optimizers[0].param_groups[0].items() if name != "params"}]
     for trainer, steps in ((before, 5), (never_stopped, 5)):
         advance(trainer, steps)
     checkpoint = {
@@ -265,7 +311,7 @@ def test_a_changed_schedule_has_the_rates_that_it_would_have_had_from_the_start(
     steps = adopt(changed, checkpoint, after, module)
     assert (steps, checkpoint["lr_schedulers"]) == (5, [])
     after.optimizers[0].load_state_dict(checkpoint["optimizer_states"][0])
-    reschedule(after, 5)
+    reschedule(after, 5, first_groups)
     assert after.optimizers[0].param_groups[0]["betas"] == (0.8, 0.9)
     assert advance(after, 9) == advance(never_stopped, 9)
 

@@ -172,6 +172,16 @@ def test_results_go_with_the_translations_that_they_are_of(tmp_path: Path) -> No
     assert names(tmp_path) == kept
 
 
+def test_results_of_a_stranger_name_no_file_outside_their_folder(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / "translations_..").mkdir(parents=True)
+    (tmp_path / "precious.tsv").write_text("mine")
+    (run / "results.json").write_text('{"../../precious/bleu": 1.0, "test/bleu": 2.0}')
+    forget_results(run)
+    assert (tmp_path / "precious.tsv").read_text() == "mine"
+    assert names(run) == {"translations_.."}
+
+
 @pytest.mark.parametrize(
     "name", ["results.json", *(f"checkpoints/{name}.ckpt" for name in ("best", "last", "previous", "step=7"))]
 )

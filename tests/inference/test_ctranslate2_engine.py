@@ -131,6 +131,37 @@ def test_each_sentence_has_its_own_limit(engine: CTranslate2Engine, loaded: Load
     assert [len(one.token_ids) for one, *_ in found][1:3] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        ("search=greedy", "search.limits.max_length=3"),
+        ("search=greedy", "search.limits.min_length=6"),
+        (*BEAM, "search.limits.max_length=3", "search.num_best=3"),
+        (*BEAM, "search.limits.max_relative_length=0.7", "search.limits.max_extra_length=0", "search.num_best=3"),
+    ],
+    ids=" ".join,
+)
+def test_translations_that_are_cut_or_forced_are_scored_as_ours(
+    limits: tuple[str, ...], engine: CTranslate2Engine, loaded: Loaded
+) -> None:
+    lines, search = sentences((2, 3, 5)), search_of(*limits)
+    sources = loaded.tokenizer.encode_source(lines)
+    for source, hypotheses in zip(sources, engine(sources, search), strict=True):
+        targets = [one.token_ids for one in hypotheses]
+        scored = TorchEngine(loaded.model, loaded.tokenizer, torch.device("cpu")).token_log_probs(
+            [source] * len(targets), targets
+        )
+        assert [one.log_prob for one in hypotheses] == pytest.approx([sum(one) for one in scored], rel=1e-3)
+        assert [one.score for one in hypotheses] == sorted((one.score for one in hypotheses), reverse=True)
+
+
+def test_a_sentence_that_may_have_no_token_has_none(engine: CTranslate2Engine, loaded: Loaded) -> None:
+    search = search_of("search=greedy", "search.limits.max_relative_length=0.3", "search.limits.max_extra_length=0")
+    first, second = engine(loaded.tokenizer.encode_source(sentences((1, 7))), search)
+    assert [one.token_ids for one in first] == [[]]
+    assert len(second[0].token_ids) <= 2
+
+
 def test_the_fewest_tokens_of_greedy_search_are_ours(engine: CTranslate2Engine, loaded: Loaded) -> None:
     lines = sentences((1, 2, 3))
     search = search_of("search=greedy", "search.limits.min_length=23", "search.limits.max_length=29")
@@ -171,6 +202,10 @@ def test_a_sentence_longer_than_the_table_of_positions_is_refused(engine: CTrans
         ((*BEAM, "search.limits.min_length=3"), "search.limits.min_length=3 does not mean the same"),
         (("search=greedy", "search.limits.min_relative_length=0.5"), "search.limits.min_relative_length=0.5"),
         ((*BEAM, "search.patience=1.5"), "search.patience=1.5 does not mean the same"),
+        (
+            (*BEAM, "search.patience=null", "search/length_penalty=mean", "search.length_penalty.power=1.5"),
+            "search.patience=null does not mean the same",
+        ),
         ((*BEAM, "search.beam_size=1", "search.patience=null"), "search.patience=null does not mean the same"),
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else "",

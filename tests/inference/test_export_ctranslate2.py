@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_transformer import decoded, search_of, sentences, small_transformer
+from sentencepiece import SentencePieceTrainer
+from small_transformer import WORDS, decoded, search_of, sentences, small_transformer
 
 from seq2seq_attn.checkpoint.load import Loaded
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import export_ctranslate2 as script
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="pip install 'seq2seq_attn[serve]'")
 CPU = torch.device("cpu")
@@ -115,10 +117,14 @@ def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
     [
         (("model=rnn", "model.encoder.num_layers=1", "model.decoder.num_layers=1"), "model.encoder is RNNEncoder"),
         (("model.embedding_dim=11",), "model.encoder.dim=24 is not model.embedding_dim=11"),
-        (("attention=bahdanau",), "attention.score is AdditiveScore, .* attention/score=scaled_dot only"),
+        (("attention=bahdanau",), "attention.score is AdditiveScore, .* train with attention/score=scaled_dot,"),
         (("attention@cross_attention=luong_general",), "cross_attention.score is GeneralScore"),
-        (("attention=linear",), "attention is a KernelAttention, .* attention=multihead only; train with that"),
-        (("attention=local",), "attention.pattern is LocalPattern, .* attention/pattern=full only"),
+        (
+            ("attention/pattern@cross_attention.pattern=local",),
+            r"cross_attention.pattern is LocalPattern, .* train with attention/pattern@cross_attention.pattern=full,",
+        ),
+        (("attention=linear",), "attention is a KernelAttention, .* multihead only; train with attention=multihead,"),
+        (("attention=local",), "attention.pattern is LocalPattern, .* full only; train with attention/pattern=full,"),
         (("attention=sparsemax", "attention/score=scaled_dot"), "attention.normalizer is SparsemaxNormalizer"),
         (("attention.project_values=false",), "attention.project_values=false is not known"),
         (("attention.project_output=false",), "attention.project_output=false is not known"),
@@ -126,7 +132,7 @@ def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
         (("attention/gate@cross_attention.gate=sigmoid",), "cross_attention.gate is SigmoidGate"),
         (("attention.num_kv_heads=1",), "attention.num_kv_heads=1 and attention.head_dim=8 are not exported"),
         (("cross_attention.head_dim=5",), "cross_attention.num_kv_heads=3 and cross_attention.head_dim=5 are not"),
-        (("cross_attention.num_heads=2",), "num_heads=3 and cross_attention.num_heads=2 differ"),
+        (("cross_attention.num_heads=2",), "the decoder has 3 heads and cross_attention 2, and a decoder"),
         (("position.join=concat",), "position.join=concat is not known"),
         (("position=alibi",), "model.encoder.position is AlibiPosition"),
     ],
@@ -136,6 +142,33 @@ def test_what_ctranslate2_cannot_express_is_refused(overrides: tuple[str, ...], 
     with pytest.raises(UserError, match=sentence):
         script.export(small_transformer(*overrides), tmp_path / "export")
     assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize(
+    ("slot", "refused"),
+    [
+        ("self_attention", "train with attention/pattern@self_attention.pattern=full,"),
+        ("encoder_attention", "train with attention/pattern@encoder_attention.pattern=full,"),
+    ],
+)
+def test_the_slot_of_an_attention_is_named(slot: str, refused: str, tmp_path: Path) -> None:
+    loaded = small_transformer(f"attention@{slot}=local")
+    with pytest.raises(UserError, match=rf"^{slot}.pattern is LocalPattern, .* {refused}"):
+        script.export(loaded._replace(config=loaded.config | {slot: {"num_heads": 3}}), tmp_path / "export")
+
+
+@pytest.mark.parametrize("pieces", [{"bos_piece": "[BOS]"}, {"eos_piece": "[EOS]"}, {"unk_piece": "[UNK]"}], ids=str)
+def test_special_tokens_of_a_given_tokenizer_may_have_other_names(pieces: dict[str, str], tmp_path: Path) -> None:
+    given = {"model_prefix": str(tmp_path / "given"), "vocab_size": 20, "model_type": "word", "minloglevel": 9}
+    lines = [" ".join(WORDS)] * 3
+    SentencePieceTrainer.train(sentence_iterator=iter(lines), **given, hard_vocab_limit=False, **pieces)
+    tokenizer = SentencePieceTokenizer("word", 20, True, 0.0, None, model=str(tmp_path / "given.model"))
+    tokenizer.train([], [])
+    sizes = [f"model.{side}_vocab_size={tokenizer.source_vocab_size}" for side in ("source", "target")]
+    loaded = small_transformer(*sizes)._replace(tokenizer=tokenizer)
+    search, lines = search_of(*GREEDY), [*sentences(), "zzz"]
+    found = engine_of(loaded, tmp_path / "export")(tokenizer.encode_source(lines), search)
+    assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in decoded(loaded, search, lines)]
 
 
 def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ class Echo:
         assert all(0 < len(tokens) < POSITIONS for tokens in sources)
         return [SimpleNamespace(hypotheses=[tokens], scores=[-2.0]) for tokens in sources]
 
+    def score_batch(self, sources: list[list[str]], targets: list[list[str]], **options: Any) -> list[Any]:
+        return [SimpleNamespace(log_probs=[-0.5] * (len(tokens) + 1)) for tokens in targets]
+
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Translator:
@@ -55,6 +58,7 @@ def test_texts_go_in_and_out_as_with_our_own_searches(served: Translator) -> Non
     assert empty.text == ""
     assert long.notes[0].endswith(" to 12 tokens, the most that the model has positions for")
     assert len(long.tokens) == 12
+    assert long.log_prob == -6.5  # the end token, which a translation that is cut lacks, counted as by our own searches
 
 
 def test_the_type_it_computes_in_is_float32_or_that_of_the_option(served: Translator) -> None:

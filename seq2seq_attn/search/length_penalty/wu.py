@@ -9,6 +9,7 @@ from torch import Tensor
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
+from seq2seq_attn.search.length_penalty.mean import MAX_POWER
 
 
 @final
@@ -19,14 +20,13 @@ class WuPenalty(LengthPenalty):
         alpha: exponent; 0 ranks by log-probability alone, which favours short translations.
 
     Raises:
-        UserError: if alpha is negative.
+        UserError: if alpha is negative, or over `MAX_POWER`.
     """
 
     def __init__(self, *, alpha: int | float) -> None:
-        if alpha < 0:
+        if not 0 <= alpha <= MAX_POWER:
             raise UserError(
-                f"search.length_penalty.alpha={alpha} would favour short translations even more than log-probability "
-                "does; use alpha >= 0"
+                f"search.length_penalty.alpha={alpha} must be at least 0 and at most {MAX_POWER}; use 0 for no penalty"
             )
         self.alpha = alpha
 

@@ -1,0 +1,46 @@
+"""The search that a caller names: from any thread, within any program, and checked as that of a command."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from configs import CONF
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.choose_search import choose_search, composed_search
+from seq2seq_attn.search.beam import BeamSearch
+
+DEFAULT: dict[str, Any] = {}
+
+
+def test_several_threads_name_a_search_at_once() -> None:
+    composed_search.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        searches = list(pool.map(lambda _: choose_search("beam", DEFAULT), range(12)))
+    assert all(isinstance(search, BeamSearch) for search in searches)
+
+
+def test_a_program_of_hydra_keeps_its_state() -> None:
+    composed_search.cache_clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        program = GlobalHydra.instance().hydra
+        assert isinstance(choose_search("beam", DEFAULT), BeamSearch)
+        assert GlobalHydra.instance().hydra is program
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        ({"name": "beam", "length_penalty": "mean"}, r"^search.length_penalty=mean must be "),
+        ({"name": "beam", "beam_size": 2.5}, r"^search.beam_size=2.5 must be int"),
+        ({"name": "beam", "num_best": None}, r"^search.num_best=null must be int"),
+        ({"name": "greedy", "limits": {"max_extra_length": -9}}, r"^search.limits.max_extra_length=-9 must be int"),
+    ],
+)
+def test_an_option_of_another_type_or_range_is_refused(wanted: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        choose_search(wanted, DEFAULT)
