@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.text import printable
+from seq2seq_attn.text import new_table, plain_console, printable
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,15 @@ def test_each_control_character_is_one_visible_character_and_each_line_end_a_bla
     blanks = {control for control, text in shown.items() if text == "a b"}
     assert {text for control, text in shown.items() if control not in blanks} == {"a\ufffdb"}
     assert blanks == {control for control in controls if len(f"a{control}b".splitlines()) == 2} | {"\t"}
+
+
+def test_tables_are_printed_without_control_characters() -> None:
+    table = new_table(["score", "te\x1b[31mst"], [["bl\x1b]0;t\x07eu", "1.00"]])
+    console = plain_console(file=StringIO(), width=80)
+    console.print(table)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "\x1b" not in text
+    assert "te\ufffd[31mst" in text
 
 
 def test_a_mistake_is_said_without_the_control_characters_that_it_quotes() -> None:

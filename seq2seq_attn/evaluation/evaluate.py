@@ -210,11 +210,7 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
     data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
     assert isinstance(metric, dict)
     # A checkpoint may be of anyone; the options of COMET name a command and a pickled model, those of AER a file.
-    run_metrics = {
-        name: options
-        for name, options in run["metric"].items()
-        if isinstance(options, dict) and options.get("_target_", NOT_TAKEN[0]) not in NOT_TAKEN
-    }
+    run_metrics = {name: options for name, options in run["metric"].items() if not targets(options) & set(NOT_TAKEN)}
     left_open = {name for name in metric if is_left_open(str(name), composed.metric[name])}
     if run_metrics and "bleu" not in run_metrics and not metric_is_chosen():  # the defaults are metrics of translation
         metric = {name: options for name, options in metric.items() if name not in left_open}
@@ -228,6 +224,13 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
         "precision": composed.precision or run["trainer"]["precision"],
         "choices": run["choices"] | ({"data": composed.choices.data} if composed.choices.data else {}),
     }
+
+
+def targets(options: Any) -> set[Any]:
+    """Return the classes that options name, at any depth."""
+    if not isinstance(options, dict):
+        return set()
+    return {options.get("_target_")}.union(*map(targets, options.values()))
 
 
 def keep_to_this_machine(data: DictConfig, cache_dir: str) -> None:

@@ -122,7 +122,7 @@ def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
     return metrics
 
 
-def start_loggers(trainer: pl.Trainer, config: dict[str, Any]) -> None:
+def start_loggers(trainer: Any, config: dict[str, Any]) -> None:
     """Give the loggers the options, which starts their runs; none of them gets the names of this machine's folders."""
     paths = {name: folder for name, folder in config["paths"].items() if Path(str(folder)).is_absolute()}
     shared = without_home(in_folders(config, paths))

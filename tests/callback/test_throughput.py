@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from small_run import rows, run_here
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.callback.throughput import Throughput
@@ -47,3 +49,15 @@ def test_a_run_that_resumes_within_an_epoch_does_not_count_the_time_before_it(mo
 
 def test_their_share_is_of_training_steps_and_validations_together() -> None:
     assert validation_figures(3.0, 22.0) == {"validation_seconds": 3.0, "validation_share": 0.12}
+
+
+@pytest.mark.usefixtures("quiet")
+def test_figures_of_accumulated_batches_are_of_all_of_them(tmp_path: Path, pairs: list[str]) -> None:
+    given = ["trainer.accumulate_grad_batches=3", "trainer.max_epochs=1", "tokenizer.sampling_alpha=0"]
+    found = run_here(tmp_path, *pairs, *given, "callback=[seeding,throughput]")
+    shares = [float(row["train/padding_share"]) for row in rows(tmp_path) if row.get("train/padding_share")]
+    assert len(shares) == 2  # of six batches
+    assert min(shares) < found["padding_share"] < max(shares)
+    every = run_here(tmp_path / "two", *pairs, *given, "callback=[seeding,throughput]", "trainer.log_every_n_steps=3")
+    (last,) = [float(row["train/padding_share"]) for row in rows(tmp_path / "two") if row.get("train/padding_share")]
+    assert last == pytest.approx(every["padding_share"], abs=1e-6)

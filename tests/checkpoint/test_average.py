@@ -125,6 +125,8 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
     a, out = run / "checkpoints" / "epoch=0-step=2.ckpt", ["--output", tmp_path / "out.ckpt"]
     write_checkpoint(tmp_path / "words.ckpt", sentences=[*SENTENCES, "grün"])
     write_checkpoint(tmp_path / "conv.ckpt", "model=conv")
+    twice = run / "checkpoints" / ".." / "checkpoints" / a.name
+    assert "an average is of two files at least, all different" in refused(capsys, a, twice, *out)
     assert f"{a} and {tmp_path / 'words.ckpt'} have different token" in refused(
         capsys, a, tmp_path / "words.ckpt", *out
     )

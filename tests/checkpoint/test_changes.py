@@ -263,6 +263,38 @@ def test_an_epoch_of_few_batches_is_complete_when_these_are_read(pairs: list[str
     assert short == long
 
 
+@pytest.mark.parametrize("callbacks", ["callback=[seeding,autosave]", "callback.checkpoint.save_top_k=0"])
+def test_a_run_that_keeps_no_best_is_tested_with_its_last_weights_when_it_goes_on(
+    callbacks: str, pairs: list[str], tmp_path: Path
+) -> None:
+    given = [*pairs, "scheduler=constant", callbacks, "trainer.limit_train_batches=3"]
+    long = run_here(tmp_path / "long", *given, "trainer.max_epochs=3")
+    run_here(tmp_path / "short", *given, "trainer.max_epochs=1")
+    short = run_here(tmp_path / "short", *given, "trainer.max_epochs=3", "resume=auto")
+    assert short["test/loss"] == long["test/loss"]
+    best = [read_checkpoint(tmp_path / name / "checkpoints" / "best.ckpt")["global_step"] for name in ("long", "short")]
+    assert best == [9, 9]
+
+
+def test_the_best_is_that_of_its_own_callback_whichever_stands_first(pairs: list[str], tmp_path: Path) -> None:
+    rates = ["optimizer.lr=1.0", "scheduler=constant", "trainer.max_steps=5", "trainer.val_check_interval=2"]
+    for order in ("history,checkpoint", "checkpoint,history"):
+        run_here(tmp_path / order, *pairs, *rates, f"callback=[seeding,{order},autosave]")
+    steps = [
+        read_checkpoint(tmp_path / order / "checkpoints" / "best.ckpt")["global_step"]
+        for order in ("history,checkpoint", "checkpoint,history")
+    ]
+    assert steps[0] == steps[1]
+
+
+def test_a_history_of_fewer_checkpoints_deletes_the_oldest(pairs: list[str], tmp_path: Path) -> None:
+    given = [*pairs, "scheduler=constant", "callback=[seeding,checkpoint,history,autosave]"]
+    run_here(tmp_path, *given, "trainer.max_epochs=3", "callback.history.save_top_k=3")
+    run_here(tmp_path, *given, "trainer.max_epochs=5", "callback.history.save_top_k=2", "resume=auto")
+    kept = sorted(file.name for file in (tmp_path / "checkpoints").glob("step=*.ckpt"))
+    assert kept == ["step=28.ckpt", "step=35.ckpt"]
+
+
 def test_numbers_of_float64_are_resumed_as_they_were_saved(pairs: list[str], tmp_path: Path) -> None:
     given = [*pairs, "trainer.precision=64-true", "scheduler=constant"]
     run_here(tmp_path / "long", *given, "trainer.max_epochs=2")

@@ -72,6 +72,21 @@ def test_paths_of_this_machine_stay_here(tmp_path: Path) -> None:
     assert "~" not in text
 
 
+def test_paths_of_a_corpus_within_a_corpus_stay_here(tmp_path: Path) -> None:
+    there = ["+data.corpus.cache_dir=/home/someone/cache", "+data.corpus.path=mine.txt", "+data.corpus.copy_to=there"]
+    folder = exported(tmp_path, "data=documents", *there)
+    within = json.loads((folder / "config.json").read_text())["config"]["data"]["corpus"]
+    assert (within["path"], within["cache_dir"]) == (None, None)
+
+
+def test_a_pipe_in_a_published_folder_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    folder = exported(tmp_path)
+    (folder / "source.model").unlink()
+    os.mkfifo(folder / "source.model")
+    with pytest.raises(UserError, match=r"is not a whole published model .*source.model is no file"):
+        load(str(folder))
+
+
 def test_a_folder_of_which_a_file_is_broken_or_gone_is_refused(tmp_path: Path) -> None:
     folder = exported(tmp_path)
     for name in sorted(FILES - {"model.safetensors"}):

@@ -306,6 +306,16 @@ def test_weights_that_do_not_fit_their_options_are_named(option: str, value: int
         load(str(tmp_path / "a.ckpt"))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn, torch.complex64])
+def test_weights_of_another_kind_of_number_are_refused(dtype: torch.dtype, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    weights = checkpoint["state_dict"]
+    weights["model.output.bias"] = weights["model.output.bias"].to(dtype)
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(UserError, match=rf"a.ckpt holds {dtype} for output.bias; use a file with weights in float32"):
+        load(str(tmp_path / "a.ckpt"))
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_of_a_training_that_diverged_are_refused(value: float, tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "a.ckpt")

@@ -19,7 +19,7 @@ from seq2seq_attn.inference.models import choose_device, load_models
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
-    from seq2seq_attn.evaluation.evaluate import check_languages, choose, choose_splits, evaluate
+    from seq2seq_attn.evaluation.evaluate import check_languages, choose, choose_splits, evaluate, targets
 
 
 def corpus(*names: str, source: str = "en", target: str = "fr") -> LoadedCorpus:
@@ -63,7 +63,11 @@ def test_the_cache_is_that_of_this_machine_and_the_rest_is_that_of_the_run() -> 
         }
     )
     run = {
-        "data": {"cache_dir": "there", "target_language": "fr"},
+        "data": {
+            "cache_dir": "there",
+            "target_language": "fr",
+            "corpus": {"cache_dir": "there", "copy_to": "elsewhere", "seed": 1},
+        },
         "search": {"max_length": 7},
         "metric": {"bleu": {"lowercase": False}, "tokenized_bleu": {"language": "en"}},
         "batch_tokens": 11,
@@ -72,13 +76,23 @@ def test_the_cache_is_that_of_this_machine_and_the_rest_is_that_of_the_run() -> 
     }
     OmegaConf.set_struct(composed, True)
     assert choose(composed, run) == {
-        "data": {"cache_dir": "here", "target_language": "fr"},
+        "data": {
+            "cache_dir": "here",
+            "target_language": "fr",
+            "corpus": {"cache_dir": "here", "copy_to": None, "seed": 1},
+        },
         "search": {"max_length": 7},
         "metric": {"tokenized_bleu": {"language": "fr"}, "bleu": {"lowercase": False}},
         "batch_tokens": 11,
         "precision": "32-true",
         "choices": {"data": "tatoeba"},
     }
+
+
+def test_a_metric_that_names_a_command_is_not_taken_from_a_run_at_any_depth() -> None:
+    comet = {"_target_": "seq2seq_attn.metric.comet.COMET", "command": "/bin/true"}
+    assert targets({"x": {"y": comet}}) >= {"seq2seq_attn.metric.comet.COMET"}
+    assert targets("seq2seq_attn.metric.comet.COMET") == set()
 
 
 def test_a_missing_checkpoint_is_asked_for() -> None:

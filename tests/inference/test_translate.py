@@ -218,6 +218,14 @@ def test_placeholders_come_back_at_the_words_that_the_links_name(learned_run: Pa
     assert "<" not in found[2]
 
 
+def test_placeholders_of_a_prefix_are_those_of_the_source(learned_run: Path, tmp_path: Path) -> None:
+    given = ["search=greedy", "placeholders=true", f"prefixes={tmp_path / 'begun'}"]
+    (tmp_path / "begun").write_text("le <b>chat\n", encoding="utf-8")
+    (found,) = run(tmp_path, learned_run, text_of(["The <b>cat</b> sees the red car."]), *given)
+    assert "⁇" not in found
+    assert found.count("<b>") == found.count("</b>") == 1
+
+
 @pytest.mark.parametrize(
     ("model_type", "text", "words"),
     [("char", "le ch☃at lac", ["le", "ch ⁇ at", "lac"]), ("word", "le ☃ chat", ["le", "⁇", "chat"])],
