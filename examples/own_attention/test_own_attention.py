@@ -13,7 +13,7 @@ CONF = Path(__file__).parent / "conf"
 
 
 def attention_of(*overrides: str) -> CrossAttention:
-    """Return cross-attention of two heads without further projections."""
+    """Return cross-attention of one head without further projections."""
     return build_attention(
         "bahdanau", "score=laplace", *overrides, query_dim=6, key_dim=5, num_heads=1, config_dir=CONF
     ).double()

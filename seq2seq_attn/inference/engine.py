@@ -47,6 +47,9 @@ class Engine(ABC):
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of a batch, as the search ranks them; sentences have no begin or end token."""
 
+    def close(self) -> None:  # noqa: B027  # most have nothing to end
+        """End the processes of the engine, if there are any."""
+
     def translate_batches(self, batches: Sequence[Batch], search: Search) -> Iterator[list[list[Hypothesis]]]:
         """Yield the hypotheses of each batch, in order."""
         for batch in batches:

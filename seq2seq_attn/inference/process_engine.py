@@ -62,9 +62,13 @@ class ProcessEngine(Engine):
             results = list(self._workers.map(translate_batch, ((batch, search) for batch in reversed(batches))))
             yield from reversed(results)
         except BaseException:  # interrupted: what waits is not translated
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._workers is not None:  # left to Python's own end, they would be ended in no order
             self._workers.__exit__()
             self._workers = None
-            raise
 
     def token_log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         return self.engine.token_log_probs(sources, targets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -73,10 +73,11 @@ def translate(config: DictConfig) -> None:
         links_of = partial(links_along, links, attention)
         answer = partial(answer_with_placeholders, answer, links_of, translator.words)
         attention, links = (partial(without_placeholders, function) for function in (attention, links))
-    if options["interactive"]:
-        interact(lambda text: answer([text])[0])
-    else:
-        translate_files(options, answer, attention, links)
+    with closing(translator.engine):
+        if options["interactive"]:
+            interact(lambda text: answer([text])[0])
+        else:
+            translate_files(options, answer, attention, links)
 
 
 def translate_files(

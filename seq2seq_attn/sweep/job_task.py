@@ -46,9 +46,11 @@ class JobTask:
         folder = Path(hydra.runtime.output_dir)
         job = Job(int(folder.name), tuple(hydra.overrides.task), folder)  # launchers count from the first that is left
 
+        before = job.record.get("minutes", 0.0)  # of earlier attempts
+
         def record(status: str, **entries: Any) -> None:
             if is_first():
-                job.write(status, minutes=(time.monotonic() - began) / 60, process=os.getpid(), **entries)
+                job.write(status, minutes=before + (time.monotonic() - began) / 60, process=os.getpid(), **entries)
 
         if job.status == STOPPED:
             return

@@ -140,12 +140,18 @@ def without_home(node: Any) -> Any:
     return node.replace(f"{Path.home()}/", "~/") if isinstance(node, str) and Path.home() != Path("/") else node
 
 
-def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
-    """Return Lightning's Trainer with the chosen callbacks and loggers, except those that its own options disable."""
+def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = False) -> pl.Trainer:
+    """Return Lightning's Trainer with the chosen callbacks and loggers, except those that its own options disable.
+
+    Args:
+        continues: the run goes on from a checkpoint of its own folder, so loggers continue theirs, however it is given.
+    """
     off = tuple(kind for option, kinds in SWITCHES.items() if not config["trainer"][option] for kind in kinds)
     callbacks = [instantiate(callback, _convert_="all") for callback in config.get("callback", {}).values()]
     callbacks = [callback for callback in callbacks if not isinstance(callback, off)]
-    loggers = [instantiate(logger, _convert_="all") for logger in config.get("logger", {}).values()]
+    own = {"resume": "auto"} if continues else {}
+    options = [logger | (own if "resume" in logger else {}) for logger in config.get("logger", {}).values()]
+    loggers = [instantiate(logger, _convert_="all") for logger in options]
     try:
         return instantiate(
             config["trainer"],

@@ -73,6 +73,12 @@ def check_best(composed: DictConfig) -> None:
             "keep those of the last validations, give callback.history.save_top_k=5"
         )
     given: Any = OmegaConf.to_container(checkpoint, resolve=False)
+    for option in ("every_n_train_steps", "train_time_interval"):
+        if given.get(option):
+            raise UserError(
+                f"callback.checkpoint.{option}={given[option]} would write other weights than the best to best.ckpt; "
+                "leave it out, since trainer.val_check_interval sets when weights are compared"
+            )
     is_usual = {
         "filename": given.get("filename") == "best",
         "dirpath": given.get("dirpath") == "${paths.run_dir}/checkpoints"
@@ -82,7 +88,7 @@ def check_best(composed: DictConfig) -> None:
         if not usual:
             raise UserError(
                 f"callback.checkpoint.{option}={checkpoint.get(option)} would hide the best checkpoint from its own "
-                f"test; leave {option} as it is, or add a ModelCheckpoint under another name"
+                f"test; leave {option} as it is, or add a ModelCheckpoint of another figure under another name"
             )
 
 

@@ -75,6 +75,17 @@ def test_steps_that_are_done_again_stand_once_and_as_if_the_run_was_never_stoppe
     assert tables[0] == tables[1] == [2, 5, 8]  # the last after training
 
 
+def test_a_logger_that_is_added_to_a_resumed_run_gets_all_of_its_steps(
+    whole: tuple[list[str], Path], tmp_path: Path
+) -> None:
+    without = [option for option in LOGGED if not option.startswith("logger")]
+    with pytest.raises(KilledError):
+        run_here(tmp_path, *whole[0], *without, "+callback.killed={_target_:small_run.Killed,hook:batch_start,step:5}")
+    run_here(tmp_path, *whole[0], *LOGGED)
+    losses = [figures(history(folder))["train/loss"] for folder in (tmp_path, whole[1])]
+    assert losses[0] == losses[1]
+
+
 def events(run: Path) -> dict[str, list[tuple[int, Any]]]:
     """Of TensorBoard's files, by tag: step and value, or the picture's or the text's bytes."""
     for file in (run / "tensorboard").glob("events.*"):  # read by name: of one second, 10 would precede 9

@@ -181,6 +181,7 @@ def test_a_share_of_less_than_a_batch_is_refused_before_training(split: str, sha
         ("callback.checkpoint.filename=best_model", "leave filename as it is"),
         ("~callback.checkpoint.filename", "leave filename as it is"),
         ("callback.checkpoint.dirpath=elsewhere", "leave dirpath as it is"),
+        ("+callback.checkpoint.every_n_train_steps=2", "every_n_train_steps=2 would write other weights .*"),
     ],
 )
 def test_a_best_checkpoint_that_would_not_be_found_is_refused(override: str, way_out: str) -> None:
