@@ -257,6 +257,12 @@ def is_checkpoint_of(file: Path, run_dir: Path) -> bool:
     return resolved(file.absolute()).is_relative_to((run_dir / "checkpoints").resolve())
 
 
+def is_latest_of(file: Path, run_dir: Path) -> bool:
+    """Return whether a file is the latest of a run's checkpoints, so that no step of it is repeated."""
+    latest = next(iter(in_order(run_dir / "checkpoints")), None)
+    return latest is not None and file.exists() and latest.exists() and file.samefile(latest)
+
+
 def resolved(file: Path) -> Path:
     """Return the same name in its real folder; a link stays a link, since it is the link that is deleted."""
     return file.parent.resolve() / file.name

@@ -41,6 +41,7 @@ class ExactResume(pl.Callback):
         self._loaded: dict[str, Any] = {}
         self._changes: list[Change] = []
         self._scheduled: int | None = None
+        self._surplus: list[Path] = []
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         loops = checkpoint["loops"]["fit_loop"]
@@ -73,7 +74,7 @@ class ExactResume(pl.Callback):
             state = checkpoint["callbacks"].get(callback.state_key)
             follow_folder(state, callback.dirpath)
             if state is not None and is_own(trainer):
-                keep_fewer(state, callback)
+                self._surplus += keep_fewer(state, callback)
             if state is not None and is_without_best(state):
                 checkpoint["callbacks"].pop(callback.state_key)
         self._changes = changes(checkpoint["config"], pl_module.config)
@@ -103,7 +104,9 @@ class ExactResume(pl.Callback):
             reschedule(trainer, self._scheduled, pl_module.first_groups)
         if self._changes:
             say_changes(self._changes, trainer, pl_module)
-        self._changes, self._scheduled = [], None
+        for file in self._surplus if trainer.is_global_zero else ():  # now that nothing refuses the run any more
+            file.unlink(missing_ok=True)
+        self._changes, self._scheduled, self._surplus = [], None, []
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         correct_counters(trainer)
@@ -147,18 +150,21 @@ def follow_folder(state: dict[str, Any] | None, folder: str) -> None:
     state["best_k_models"] = {moved(path): score for path, score in state["best_k_models"].items()}
 
 
-def keep_fewer(state: dict[str, Any], callback: Any) -> None:
-    """Delete the worst checkpoints of a callback that keeps fewer now: Lightning would delete none from then on."""
+def keep_fewer(state: dict[str, Any], callback: Any) -> list[Path]:
+    """Take the worst checkpoints from a callback that keeps fewer now, and return those to be deleted.
+
+    Lightning, which deletes one for each that it adds, would delete none from then on.
+    """
     kept, folder = state["best_k_models"], Path(callback.dirpath)
     if not 0 < callback.save_top_k < len(kept):
-        return
+        return []
     ordered = sorted(kept, key=lambda file: float(kept[file]), reverse=callback.mode == "max")
-    for file in ordered[callback.save_top_k :]:
+    surplus = ordered[callback.save_top_k :]
+    for file in surplus:
         del kept[file]
-        if Path(file).parent == folder:
-            Path(file).unlink(missing_ok=True)
     state["kth_best_model_path"] = ordered[callback.save_top_k - 1]
     state["kth_value"] = kept[state["kth_best_model_path"]]
+    return [Path(file) for file in surplus if Path(file).parent == folder]
 
 
 def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_module: Any) -> int | None:

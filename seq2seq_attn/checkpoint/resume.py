@@ -171,6 +171,6 @@ def in_folders(node: Any, paths: dict[str, Any]) -> Any:
     if isinstance(node, list):
         return [in_folders(value, paths) for value in node]
     for name, folder in paths.items():
-        if isinstance(node, str) and folder and node.startswith(str(folder)):
+        if isinstance(node, str) and folder and (node == str(folder) or node.startswith(f"{folder}/")):
             return f"${{paths.{name}}}{node.removeprefix(str(folder))}"
     return node

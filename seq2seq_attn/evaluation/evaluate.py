@@ -228,14 +228,19 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
 
 def targets(options: Any) -> set[Any]:
     """Return the classes that options name, at any depth."""
+    if isinstance(options, list):
+        return set().union(*map(targets, options))
     if not isinstance(options, dict):
         return set()
-    return {options.get("_target_")}.union(*map(targets, options.values()))
+    return {str(options.get("_target_"))}.union(*map(targets, options.values()))
 
 
 def keep_to_this_machine(data: DictConfig, cache_dir: str) -> None:
     """Let a run's corpus, and those within it, write into the cache alone: the run may be another machine's."""
     for name in list(data):
+        if isinstance(data[name], ListConfig):
+            for one in (one for one in data[name] if isinstance(one, DictConfig)):
+                keep_to_this_machine(one, cache_dir)
         if name == "cache_dir":
             data[name] = cache_dir
         elif name == "copy_to":

@@ -7,7 +7,7 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra import compose, initialize_config_dir, version
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
@@ -37,8 +37,11 @@ def choose_search(wanted: WantedSearch, default: dict[str, Any]) -> Search:
     if isinstance(wanted, Search):
         return wanted
     options = {"name": wanted} if isinstance(wanted, str) else dict(wanted or {})
-    config = options if "_target_" in options else complete(options, default)
-    check("search", OmegaConf.to_container(OmegaConf.create(config), resolve=True), object)
+    if "_target_" in options:  # a whole search, whose parts may be built already
+        config: Any = options
+    else:
+        config = complete(options, default)
+        check("search", config, object)
     try:
         search: Search = instantiate(config, _convert_="all")
     except InstantiationException as error:
@@ -73,10 +76,12 @@ def compose_search(name: str) -> Any:
 def composed_search(name: str, directory: str) -> Any:
     """Return it as plain data. Several threads may call this, and a program that itself is one of Hydra's."""
     with COMPOSING:
-        program = GlobalHydra.instance().hydra
+        program, base = GlobalHydra.instance().hydra, version.getbase()
         GlobalHydra.instance().clear()
         try:
             with initialize_config_dir(version_base="1.3", config_dir=directory):
                 return OmegaConf.to_container(compose("translate", [f"search={name}"]).search, resolve=True)
         finally:
             GlobalHydra.instance().hydra = program
+            if base is not None:
+                version.setbase(str(base))

@@ -13,7 +13,7 @@ import torch
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.checkpoint.admitted import Trust, build
 from seq2seq_attn.checkpoint.load import read_tokenizer
-from seq2seq_attn.checkpoint.published import tokenizer_state
+from seq2seq_attn.checkpoint.published import regular, tokenizer_state
 from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.inference.engine import Engine
 from seq2seq_attn.paths import given_path
@@ -68,8 +68,6 @@ class MappedSearch(NamedTuple):
 @final
 class CTranslate2Engine(Engine):
     """An exported model; in float32, translations are those of our own search but for near-ties.
-
-    A translation that is cut at its longest length has no end token in its score.
 
     Args:
         paths: one folder that `seq2seq-attn export ctranslate2` wrote.
@@ -183,7 +181,7 @@ class CTranslate2Engine(Engine):
             max_decoding_length=limit,
             suppress_sequences=self._suppressed,
             return_scores=True,
-            **mapped.options,
+            **mapped.options | {"min_decoding_length": min(mapped.options["min_decoding_length"], limit)},
         )
         divisors = [1.0] * (limit + 1)
         if mapped.length_penalty is not None:
@@ -225,13 +223,13 @@ def read_exported(folder: Path, trust: Trust = ()) -> Exported:
     """
     file = folder / SETTINGS
     try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
+        settings = json.loads(regular(file).read_text(encoding="utf-8"))
         state = tokenizer_state(settings["tokenizer"], folder)
         config, positions = settings["config"], settings["positions"]
         search, cleaning = config["search"], config["data"]["cleaning"]
         if not isinstance(positions, int):
             raise ValueError(f"positions are {positions!r}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"ckpt_path={folder} is not a folder of seq2seq-attn export ctranslate2 ({error}); write one with it, or "
             "translate without engine=ctranslate2"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -123,21 +125,25 @@ def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def start_loggers(trainer: Any, config: dict[str, Any]) -> None:
-    """Give the loggers the options, which starts their runs; none of them gets the names of this machine's folders."""
+    """Give the loggers the options, which starts their runs, with names for the run's folder, the cache and the home.
+
+    A server then does not read the user's name in them.
+    """
+    loggers = [logger for logger in trainer.loggers if not isinstance(logger, CsvLogger)]
     paths = {name: folder for name, folder in config["paths"].items() if Path(str(folder)).is_absolute()}
-    shared = without_home(in_folders(config, paths))
-    for logger in trainer.loggers:
-        if not isinstance(logger, CsvLogger):
-            logger.log_hyperparams(shared)
+    home = os.path.expanduser("~")  # Path.home raises where there is none
+    shared = in_folders(config, paths)
+    for logger in loggers:
+        logger.log_hyperparams(shared if home in ("~", "/") else without_home(shared, home))
 
 
-def without_home(node: Any) -> Any:
-    """Return the options with ~ for the user's folder."""
+def without_home(node: Any, home: str) -> Any:
+    """Return the options with ~ for the user's folder, wherever a path begins with it."""
     if isinstance(node, dict):
-        return {key: without_home(value) for key, value in node.items()}
+        return {key: without_home(value, home) for key, value in node.items()}
     if isinstance(node, list):
-        return [without_home(value) for value in node]
-    return node.replace(f"{Path.home()}/", "~/") if isinstance(node, str) and Path.home() != Path("/") else node
+        return [without_home(value, home) for value in node]
+    return re.sub(rf"(?<![\w./~-]){re.escape(home)}(?=/|\W|$)", "~", node) if isinstance(node, str) else node
 
 
 def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = False) -> pl.Trainer:

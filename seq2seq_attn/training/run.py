@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 from pytorch_lightning.plugins.precision import DoublePrecision
 
-from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of, prepare_run_folder
+from seq2seq_attn.checkpoint.checkpoint_file import is_latest_of, prepare_run_folder
 from seq2seq_attn.checkpoint.load import load_best
 from seq2seq_attn.checkpoint.resume import results_of_complete, starting_point
 from seq2seq_attn.distributed.ranks import ending_together
@@ -43,7 +44,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         initialize(module, datamodule, parent, resumed)
         prepare_run_folder(run_dir)
         announce(str(run_dir))  # the other ranks have waited for the caches to be filled
-        continues = resumed is not None and is_checkpoint_of(resumed.file, run_dir)
+        continues = resumed is not None and is_latest_of(Path(resumed.file), run_dir)
         trainer = build_trainer(module.config, run_dir, continues=continues)
         check_interval(trainer, datamodule)
         check_shares(trainer, datamodule)

@@ -120,6 +120,7 @@ class TranslationModule(pl.LightningModule):
         self.attention_entropy = TokenMean()
         self.entropy = math.nan
         self.resumed_at: Position | None = None
+        self.planned_steps: int | float | None = None  # of a schedule, once it is made
         self.first_groups: list[dict[str, Any]] = []
         self.reinforce = Reinforce(momentum=0.9)
         self.update_mean = UpdateMean()
@@ -275,7 +276,8 @@ class TranslationModule(pl.LightningModule):
         else:
             optimizer = self.optimizer(trained)
         if "total_steps" in named_arguments(self.scheduler):
-            total = self.total_steps
+            self.planned_steps = None
+            total = self.planned_steps = self.total_steps
             if math.isinf(total):
                 raise UserError(
                     f"scheduler={self.scheduler.func.__name__} must know how long the run is; give trainer.max_epochs "
@@ -296,7 +298,7 @@ class TranslationModule(pl.LightningModule):
     @property
     def total_steps(self) -> int | float:
         """The updates of the whole run."""
-        return run_length(self.trainer, self.resumed_at)
+        return run_length(self.trainer, self.resumed_at) if self.planned_steps is None else self.planned_steps
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["format"] = FORMAT

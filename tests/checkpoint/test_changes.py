@@ -291,8 +291,15 @@ def test_a_history_of_fewer_checkpoints_deletes_the_oldest(pairs: list[str], tmp
     given = [*pairs, "scheduler=constant", "callback=[seeding,checkpoint,history,autosave]"]
     run_here(tmp_path, *given, "trainer.max_epochs=3", "callback.history.save_top_k=3")
     run_here(tmp_path, *given, "trainer.max_epochs=5", "callback.history.save_top_k=2", "resume=auto")
-    kept = sorted(file.name for file in (tmp_path / "checkpoints").glob("step=*.ckpt"))
-    assert kept == ["step=28.ckpt", "step=35.ckpt"]
+
+    def kept() -> list[str]:
+        return sorted(file.name for file in (tmp_path / "checkpoints").glob("step=*.ckpt"))
+
+    assert kept() == ["step=28.ckpt", "step=35.ckpt"]
+    refused = ["scheduler=cosine", "trainer.max_epochs=-1", "callback.history.save_top_k=1", "resume=auto"]
+    with pytest.raises(UserError, match="must know how long the run is"):
+        run_here(tmp_path, *given, *refused)
+    assert kept() == ["step=28.ckpt", "step=35.ckpt"]
 
 
 def test_numbers_of_float64_are_resumed_as_they_were_saved(pairs: list[str], tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def test_the_cache_is_that_of_this_machine_and_the_rest_is_that_of_the_run() -> 
 
 def test_a_metric_that_names_a_command_is_not_taken_from_a_run_at_any_depth() -> None:
     comet = {"_target_": "seq2seq_attn.metric.comet.COMET", "command": "/bin/true"}
-    assert targets({"x": {"y": comet}}) >= {"seq2seq_attn.metric.comet.COMET"}
+    for hidden in ({"x": {"y": comet}}, {"x": [{"y": [comet]}]}):
+        assert targets(hidden) >= {"seq2seq_attn.metric.comet.COMET"}
     assert targets("seq2seq_attn.metric.comet.COMET") == set()
 
 

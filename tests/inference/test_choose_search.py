@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from configs import CONF
+from configs import CONF, built, composed
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
@@ -44,3 +44,10 @@ def test_a_program_of_hydra_keeps_its_state() -> None:
 def test_an_option_of_another_type_or_range_is_refused(wanted: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         choose_search(wanted, DEFAULT)
+
+
+def test_a_whole_search_may_have_built_parts() -> None:
+    config = composed("search=beam").search
+    parts = {name: built(config[name]) for name in ("length_penalty", "limits")}
+    options = {name: value for name, value in config.items() if name not in parts}
+    assert isinstance(choose_search(options | parts, DEFAULT), BeamSearch)

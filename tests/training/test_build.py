@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,18 +17,36 @@ def test_a_metric_that_nothing_would_update_is_refused() -> None:
         build_metrics({"metric": options})
 
 
-def test_loggers_get_no_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/alice"))
-    told: list[dict[str, Any]] = []
+@pytest.fixture
+def told() -> list[dict[str, Any]]:
+    return []
+
+
+def start(told: list[dict[str, Any]], config: dict[str, Any]) -> dict[str, Any]:
     trainer: Any = SimpleNamespace(loggers=[SimpleNamespace(log_hyperparams=told.append)])
+    start_loggers(trainer, config)
+    return told[-1]
+
+
+def test_loggers_get_no_folder_of_the_user(told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/alice")
     config = {
         "paths": {"run_dir": "/data/alice/runs/1", "cache_dir": "data/cache"},
         "callback": {"checkpoint": {"dirpath": "/data/alice/runs/1/checkpoints"}},
-        "data": {"train": ["/home/alice/a.en", "data/cache.fr"], "seed": 1},
+        "init_from": {"run": "/data/bob/runs/10", "other": "/data/alice/runs/10"},
+        "data": {"train": ["/home/alice/a.en", "data/cache.fr"], "command": "cp --to=/home/alice/b", "seed": 1},
+        "mount": "/mnt/home/alice/x",
     }
-    start_loggers(trainer, config)
-    (options,) = told
-    assert "alice" not in str(options)
+    options = start(told, config)
     assert options["callback"] == {"checkpoint": {"dirpath": "${paths.run_dir}/checkpoints"}}
-    assert options["data"] == {"train": ["~/a.en", "data/cache.fr"], "seed": 1}
+    assert options["init_from"] == {"run": "/data/bob/runs/10", "other": "/data/alice/runs/10"}
+    assert options["data"] == {"train": ["~/a.en", "data/cache.fr"], "command": "cp --to=~/b", "seed": 1}
+    assert options["paths"]["run_dir"] == "${paths.run_dir}"
+    assert options["mount"] == "/mnt/home/alice/x"
     assert config["paths"]["run_dir"] == "/data/alice/runs/1"
+
+
+def test_a_machine_without_a_home_has_loggers_too(told: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    assert start(told, {"paths": {}, "data": "/a/b"})["data"] == "/a/b"
