@@ -275,7 +275,7 @@ def by_run(rows: Sequence[dict[str, Any]], name: str) -> dict[tuple[str, int], A
 def page_text(rows: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]], name: str) -> str:
     bits, speeds = by_run(rows, BITS), by_run(measures, "tokens_per_second")
     memory, seconds = by_run(measures, "peak_memory_bytes"), by_run(measures, SECONDS)
-    processors = by_run(measures, "processor")
+    processors, until = by_run(measures, "processor"), minutes_until(rows, seconds)
     return PAGE.format(
         python=versions(rows),
         parameters=f"{rows[0]['parameters'] / 1e6:.2f}",
@@ -289,7 +289,7 @@ def page_text(rows: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]]
         bits=lengths_table({key: f"{value:.3f}" for key, value in bits.items()}),
         speeds=lengths_table({key: speed_text(key, speeds, processors) for key in speeds}),
         memory=lengths_table({key: f"{value / 1e6:,.0f}" for key, value in memory.items()}),
-        minutes=lengths_table({key: f"{value:.1f}" for key, value in minutes_until(rows, seconds).items()}),
+        minutes=lengths_table(dict.fromkeys(seconds, "–") | {key: f"{m:.1f}" for key, m in until.items()}),
         usual=USUAL,
         processors=", ".join(sorted(set(processors.values()))) or "–",
         commits=short_commits(rows),
@@ -308,7 +308,7 @@ def versions(rows: Sequence[dict[str, Any]]) -> str:
     if len(lengths) == 1:
         return next(iter(lengths))
     parts = (f"{version} for n = {', '.join(f'{n:,}' for n in sorted(known))}" for version, known in lengths.items())
-    return f"{'; '.join(parts)}. Their texts differ, so only figures of one column can be compared"
+    return f"{'; '.join(parts)}.\n  Their texts differ, so only figures of one column can be compared"
 
 
 def lengths_table(cells: dict[tuple[str, int], str]) -> str:

@@ -179,7 +179,7 @@ def test_a_page_without_runs_is_refused_and_one_without_measures_has_none(
     write_rows(tmp_path / "runs" / ROWS, [row, {**row, "length": 1024}, {**row, "length": 4096, "python": "3.12.3"}])
     script.main(typed("page", tmp_path))
     page = (tmp_path / "docs" / "page.md").read_text(encoding="utf-8")
-    assert "- Modules of Python 3.11.7 for n = 512, 1,024; 3.12.3 for n = 4,096. Their texts differ" in page
+    assert "- Modules of Python 3.11.7 for n = 512, 1,024; 3.12.3 for n = 4,096.\n  Their texts differ" in page
 
 
 @pytest.mark.slow
