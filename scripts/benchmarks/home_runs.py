@@ -302,7 +302,7 @@ def short_commits(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def devices(rows: Iterable[dict[str, Any]]) -> str:
-    """Return on what the runs of rows were trained; those of before the device was noted were all on a CPU."""
+    """Return the devices that runs were trained on; rows that name none are of a CPU."""
     counts = Counter(row.get("device", CPU) for row in rows if "refused" not in row)
     names = {name: "one thread of a CPU" if name == CPU else f"one {name}" for name in counts}
     return ", ".join(f"{names[name]} ({count} runs)" for name, count in counts.most_common())

@@ -140,7 +140,7 @@ def run_queue(options: argparse.Namespace) -> None:
 
 
 def chosen(jobs: Iterable[Job], names: Sequence[str] | None) -> list[Job]:
-    """Return the jobs of some presets."""
+    """Return the jobs of the named presets; None names all."""
     return [job for job in jobs if names is None or job.preset in names]
 
 

@@ -33,7 +33,7 @@ class Compile(pl.Callback):
         if stage != "fit":
             return
         device = trainer.strategy.root_device
-        torch.compiler.reset()  # programs of earlier runs of this process count towards torch's limit
+        torch.compiler.reset()  # or programs of earlier runs of this process count towards torch's limit
         torch.compiler.set_stance("default")  # an earlier run of this process may have failed in its validation
         try:
             torch.compile(double, backend=self.backend)(torch.ones(2, device=device))

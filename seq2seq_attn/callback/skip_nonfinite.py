@@ -147,7 +147,7 @@ def skip_on_device(optimizer: Optimizer, skipped: Float[Tensor, ""]) -> bool:
 
 
 def lacks_momentum(optimizer: Optimizer) -> bool:
-    """Return whether torch's SGD would leave memory that nobody has written as the momentum of a step that it skips."""
+    """Return whether torch's fused SGD would leave uninitialized memory as momentum if it skipped this step."""
     if not isinstance(optimizer, torch.optim.SGD):
         return False
     return any(

@@ -37,6 +37,11 @@ class ValidationLine(pl.Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._began, self._first_step, self._has_header = time.monotonic(), trainer.global_step, False
+        if trainer.max_steps > (total := pl_module.total_steps):
+            log.info(
+                f"trainer.max_epochs={trainer.max_epochs} ends the training after {total:,} updates, before "
+                f"trainer.max_steps={trainer.max_steps:,}; trainer.max_epochs=-1 lets it go on"
+            )
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         if trainer.sanity_checking:

@@ -113,15 +113,16 @@ def is_trusted(module: str, trust: Trust) -> bool:
     return any(f"{module}.".startswith(f"{package}.") for package in packages)
 
 
+def targets(node: Any) -> Iterator[Any]:
+    """Yield what stands as a `_target_`, at any depth."""
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from targets(child)
+    if isinstance(node, dict) and "_target_" in node:
+        yield node["_target_"]
+
+
 def other_packages(config: dict[str, Any]) -> list[str]:
     """Return the packages besides this one whose classes a run's checkpoints name."""
-
-    def targets(node: Any) -> Iterator[str]:
-        for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
-            yield from targets(child)
-        if isinstance(node, dict) and "_target_" in node:
-            yield node["_target_"]
-
     checked = [config[name] for name in ("model", "search", "data", "metric")]
     return sorted({target.partition(".")[0] for target in targets(checked)} - {PACKAGE})
 

@@ -104,7 +104,7 @@ class ExactResume(pl.Callback):
             reschedule(trainer, self._scheduled, pl_module.first_groups)
         if self._changes:
             say_changes(self._changes, trainer, pl_module)
-        for file in self._surplus if trainer.is_global_zero else ():  # now that nothing refuses the run any more
+        for file in self._surplus if trainer.is_global_zero else ():  # from here on nothing refuses the run
             file.unlink(missing_ok=True)
         self._changes, self._scheduled, self._surplus = [], None, []
 
@@ -151,9 +151,9 @@ def follow_folder(state: dict[str, Any] | None, folder: str) -> None:
 
 
 def keep_fewer(state: dict[str, Any], callback: Any) -> list[Path]:
-    """Take the worst checkpoints from a callback that keeps fewer now, and return those to be deleted.
+    """Take the surplus from a callback that now keeps fewer checkpoints, and return the files to be deleted.
 
-    Lightning, which deletes one for each that it adds, would delete none from then on.
+    Lightning, which deletes a checkpoint only if it has exactly as many as it keeps, would delete none from then on.
     """
     kept, folder = state["best_k_models"], Path(callback.dirpath)
     if not 0 < callback.save_top_k < len(kept):
@@ -223,7 +223,7 @@ def reschedule(trainer: Any, steps: int, first_groups: list[dict[str, Any]]) -> 
     """Advance a schedule that is a function of the step through all steps, from the first on.
 
     Args:
-        first_groups: those of the new optimizer, in which some schedules keep their options.
+        first_groups: parameter groups of the new optimizer, in which some schedules keep their options.
     """
     (schedule,) = (config.scheduler for config in trainer.lr_scheduler_configs)
     for group, first in zip(schedule.optimizer.param_groups, first_groups, strict=True):

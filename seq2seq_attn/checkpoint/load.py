@@ -22,7 +22,6 @@ from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
 FORMAT = 3
 KEYS = {"format": int, "config": dict, "tokenizer": dict, "state_dict": dict}  # what a model is rebuilt from
 LANGUAGES: dict[str, Any] = {"data.source_language": str, "data.target_language": str}
@@ -122,7 +121,7 @@ def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
 
 
 def keeper_of_best(trainer: Any) -> Any:
-    """Return the callback that writes best.ckpt, whichever others there are; None without one."""
+    """Return the callback that writes best.ckpt, or None if there is none."""
     name = Path(BEST).stem
     return next((one for one in trainer.checkpoint_callbacks if getattr(one, "filename", None) == name), None)
 
@@ -203,7 +202,7 @@ def check_weights(outline: dict[str, Tensor], weights: dict[str, Tensor], file: 
     for name, weight in weights.items():
         if outline[name].is_floating_point() and weight.dtype not in FLOATS:
             raise UserError(
-                f"{file} holds {weight.dtype} for {name}; use a file with weights in float32 or half precision"
+                f"{file} holds {name} as {weight.dtype}; use a file with weights in float32 or half precision"
             )
         if weight.is_floating_point() and not weight.isfinite().all():
             raise UserError(

@@ -98,10 +98,10 @@ def regular(file: Path) -> Path:
     """Return a file that can be read to its end.
 
     Raises:
-        OSError: for a pipe or a device, which a stranger's folder may have.
+        OSError: for a pipe or a device, which a stranger's folder may contain.
     """
     if file.exists() and not file.is_file():
-        raise OSError(f"{file} is no file")
+        raise OSError(f"{file} is not a regular file")
     return file
 
 

@@ -168,8 +168,6 @@ def in_folders(node: Any, paths: dict[str, Any]) -> Any:
     """Replace the run's folder and the cache by their names, since they may have moved."""
     if isinstance(node, dict):
         return {key: in_folders(value, paths) for key, value in node.items()}
-    if isinstance(node, list):
-        return [in_folders(value, paths) for value in node]
     for name, folder in paths.items():
         if isinstance(node, str) and folder and (node == str(folder) or node.startswith(f"{folder}/")):
             return f"${{paths.{name}}}{node.removeprefix(str(folder))}"

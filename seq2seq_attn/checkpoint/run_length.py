@@ -1,4 +1,4 @@
-"""How many updates a run has in all, also where it was resumed with other batches or devices."""
+"""The number of updates of a run, which may have been resumed with other batches or devices."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 
 class Position(NamedTuple):
-    """Where a run goes on.
+    """Where a resumed run goes on.
 
     Attributes:
         step: updates done.
-        epoch: epochs that are over.
-        batches: of the present epoch, read by each device.
+        epoch: complete epochs.
+        batches: those of the current epoch that each device has read.
     """
 
     step: int
@@ -23,7 +23,7 @@ class Position(NamedTuple):
 def run_length(trainer: Any, resumed_at: Position | None) -> int | float:
     """Return the updates of the whole run: those done before it was resumed, and those that its limits still allow.
 
-    Lightning's estimate takes the present number of batches for all epochs, also for those that had other batches.
+    Lightning's estimate counts every epoch with the present number of batches, even those that had another number.
     """
     estimated: int | float = trainer.estimated_stepping_batches  # which loads the data
     if resumed_at is None or trainer.max_epochs in (None, -1) or not math.isfinite(trainer.num_training_batches):

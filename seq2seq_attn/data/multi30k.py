@@ -43,8 +43,8 @@ class Multi30kCorpus(Corpus):
         for name in (suffix, test_split, source_language, target_language):
             if "/" in name or "\\" in name:
                 raise UserError(
-                    f"{name} is to be part of a file's name, which has no slash; check data.test_split, data.suffix "
-                    "and the languages"
+                    f"{name} would be part of a file's name, which cannot contain a slash; check data.test_split, "
+                    "data.suffix and the languages"
                 )
         self.folder = None if path is None else given_path(path, "data.path")
         self.suffix, self.test_split = suffix, test_split

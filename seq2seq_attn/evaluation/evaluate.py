@@ -16,6 +16,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from pytorch_lightning.callbacks import RichProgressBar
 
+from seq2seq_attn.checkpoint.admitted import targets
 from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
 from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.data.corpus import LoadedCorpus
@@ -42,7 +43,7 @@ RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
     "metric": dict, "choices": dict, "trainer.precision": (str, int), "seed": int, "batch_tokens": int,
     "label_smoothing": (int, float),
 }  # fmt: skip
-NOT_TAKEN = ("seq2seq_attn.metric.comet.COMET", "seq2seq_attn.metric.aer.AER")  # metrics of a run
+NOT_TAKEN = frozenset({"seq2seq_attn.metric.comet.COMET", "seq2seq_attn.metric.aer.AER"})  # metrics of a run
 
 
 def evaluate(config: DictConfig) -> dict[str, Any]:
@@ -210,7 +211,7 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
     data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
     assert isinstance(metric, dict)
     # A checkpoint may be of anyone; the options of COMET name a command and a pickled model, those of AER a file.
-    run_metrics = {name: options for name, options in run["metric"].items() if not targets(options) & set(NOT_TAKEN)}
+    run_metrics = {name: options for name, options in run["metric"].items() if NOT_TAKEN.isdisjoint(targets(options))}
     left_open = {name for name in metric if is_left_open(str(name), composed.metric[name])}
     if run_metrics and "bleu" not in run_metrics and not metric_is_chosen():  # the defaults are metrics of translation
         metric = {name: options for name, options in metric.items() if name not in left_open}
@@ -226,21 +227,9 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def targets(options: Any) -> set[Any]:
-    """Return the classes that options name, at any depth."""
-    if isinstance(options, list):
-        return set().union(*map(targets, options))
-    if not isinstance(options, dict):
-        return set()
-    return {str(options.get("_target_"))}.union(*map(targets, options.values()))
-
-
 def keep_to_this_machine(data: DictConfig, cache_dir: str) -> None:
-    """Let a run's corpus, and those within it, write into the cache alone: the run may be another machine's."""
+    """Let a run's corpus, and those within it, write only into the cache: the run may be another machine's."""
     for name in list(data):
-        if isinstance(data[name], ListConfig):
-            for one in (one for one in data[name] if isinstance(one, DictConfig)):
-                keep_to_this_machine(one, cache_dir)
         if name == "cache_dir":
             data[name] = cache_dir
         elif name == "copy_to":

@@ -74,7 +74,7 @@ def compose_search(name: str) -> Any:
 
 @cache
 def composed_search(name: str, directory: str) -> Any:
-    """Return it as plain data. Several threads may call this, and a program that itself is one of Hydra's."""
+    """Return the configuration as plain data; threads and programs of Hydra may call this."""
     with COMPOSING:
         program, base = GlobalHydra.instance().hydra, version.getbase()
         GlobalHydra.instance().clear()

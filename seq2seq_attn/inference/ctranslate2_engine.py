@@ -129,10 +129,9 @@ class CTranslate2Engine(Engine):
             )
         mask = torch.arange(longest) < lengths[:, None]
         most: list[int] = mapped.limits(mask, self.max_length, None).most.tolist()
-        results: list[list[Hypothesis]]
-        # One limit serves all at first; sentences whose hypotheses exceed their own are searched again within it.
-        # One that may have no token has the empty hypothesis, as of any search.
-        results = [[Hypothesis([], 0.0, 0.0)] if length == 0 else [] for length in most]
+        # A sentence that may have no token keeps the empty hypothesis.
+        results = [[Hypothesis([], 0.0, 0.0)] for _ in most]
+        # One limit serves all others at first; those whose hypotheses exceed their own are searched again within it.
         left, limit = [i for i, length in enumerate(most) if length > 0], max(most, default=0)
         while left:
             decoded = self._decode([sources[i] for i in left], mapped, limit)
@@ -156,19 +155,21 @@ class CTranslate2Engine(Engine):
     def _scored_as_ours(
         self, source: list[int], hypotheses: list[Hypothesis], mapped: MappedSearch, most: int
     ) -> list[Hypothesis]:
-        """Score anew what CTranslate2 scores otherwise: cut translations, without end token, and forced ones."""
+        """Score again what CTranslate2 scores differently.
+
+        These are translations that are cut at their longest length, whose end token it leaves out, and those with a
+        least length, since it removes the end token before its softmax.
+        """
         forced = mapped.options["min_decoding_length"] > 0
-        wrong = [i for i, one in enumerate(hypotheses) if most > 0 and (forced or len(one.token_ids) == most)]
+        wrong = [one for one in hypotheses if most > 0 and (forced or len(one.token_ids) == most)]
         if not wrong:
             return hypotheses
-        targets = [hypotheses[i].token_ids for i in wrong]
-        scored = list(hypotheses)
-        for i, log_probs in zip(wrong, self.token_log_probs([source] * len(wrong), targets), strict=True):
-            divisor = 1.0
-            if mapped.length_penalty is not None:
-                divisor = float(mapped.length_penalty(torch.tensor([len(targets[wrong.index(i)]) + 1])))
-            log_prob = sum(log_probs)
-            scored[i] = Hypothesis(hypotheses[i].token_ids, log_prob, log_prob / divisor)
+        scored = [one for one in hypotheses if one not in wrong]
+        log_probs = self.token_log_probs([source] * len(wrong), [one.token_ids for one in wrong])
+        for one, numbers in zip(wrong, log_probs, strict=True):
+            length = torch.tensor([len(numbers)])
+            divisor = 1.0 if mapped.length_penalty is None else mapped.length_penalty(length).item()
+            scored.append(Hypothesis(one.token_ids, sum(numbers), sum(numbers) / divisor))
         return sorted(scored, key=lambda one: -one.score)
 
     def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
@@ -247,7 +248,8 @@ def map_search(search: Search) -> MappedSearch:
     """Map greedy search, or a beam whose hypotheses CTranslate2 finds alike and our length penalty ranks.
 
     CTranslate2 removes forbidden tokens before its softmax, our beam after: the scores differ by the probability of
-    forbidden tokens, which is next to none.
+    forbidden tokens, which is next to none. (The end token, which a least length forbids, is another matter: see
+    `CTranslate2Engine._scored_as_ours`.)
 
     Raises:
         UserError: for a search or an option that CTranslate2 lacks or understands otherwise.
@@ -270,7 +272,7 @@ def map_search(search: Search) -> MappedSearch:
     beam: dict[str, Any] = {"beam_size": search.beam_size, "min_decoding_length": 0}
     if search.patience is None and not power and search.num_best == 1:  # CTranslate2's early exit is then exact
         return MappedSearch({**beam, "length_penalty": 0.0}, 0.0, penalty, 1, search.limits)
-    if search.patience is None and power > 1:  # which favours hypotheses beyond those that CTranslate2 waits for
+    if search.patience is None and power > 1:  # the best are often longer than all that CTranslate2 waits for
         raise refusal("patience", "null", 1.0)
     patience = LONG_PATIENCE if search.patience is None else search.patience
     enough = patience * search.beam_size

@@ -48,7 +48,7 @@ class Engine(ABC):
         """Return the hypotheses of a batch, as the search ranks them; sentences have no begin or end token."""
 
     def close(self) -> None:  # noqa: B027  # most have nothing to end
-        """End the processes of the engine, if there are any."""
+        """End the engine's processes, if it has any."""
 
     def translate_batches(self, batches: Sequence[Batch], search: Search) -> Iterator[list[list[Hypothesis]]]:
         """Yield the hypotheses of each batch, in order."""

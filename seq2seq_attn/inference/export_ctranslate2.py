@@ -100,11 +100,11 @@ def specification(loaded: Loaded, positions: int) -> Any:
     spec.register_source_vocabulary(tokenizer.source_tokens(list(range(tokenizer.source_vocab_size))))
     spec.register_target_vocabulary(tokenizer.target_tokens(list(range(tokenizer.target_vocab_size))))
     specials = [tokenizer.bos_id, tokenizer.eos_id, tokenizer.unk_id]
-    names = tokenizer.target_tokens(specials)
-    if names != tokenizer.source_tokens(specials):
+    names, source_names = tokenizer.target_tokens(specials), tokenizer.source_tokens(specials)
+    if names != source_names:
         raise UserError(
-            f"the two tokenizers have other names for special tokens ({', '.join(tokenizer.source_tokens(specials))} "
-            f"and {', '.join(names)}), and CTranslate2 knows one name for both; translate with engine=torch"
+            f"the source and target tokenizers name their special tokens differently ({', '.join(source_names)} and "
+            f"{', '.join(names)}), and CTranslate2 has one name for both; translate with engine=torch"
         )
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = names
     spec.config.decoder_start_token = spec.config.bos_token

@@ -66,7 +66,7 @@ class ProcessEngine(Engine):
             raise
 
     def close(self) -> None:
-        if self._workers is not None:  # left to Python's own end, they would be ended in no order
+        if self._workers is not None:  # at its exit, Python would end them in no fixed order
             self._workers.__exit__()
             self._workers = None
 

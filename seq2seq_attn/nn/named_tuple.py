@@ -8,7 +8,7 @@ Values = TypeVar("Values", bound=tuple[Any, ...])
 
 
 def with_fields(values: Values, **fields: Any) -> Values:
-    """Return a copy of a named tuple with other fields, as `_replace` does, which torch 2.11 cannot compile.
+    """Return a copy of a named tuple with some fields changed, as `_replace` does, which torch 2.11 cannot compile.
 
     Raises:
         KeyError: if there is no such field.

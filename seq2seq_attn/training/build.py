@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from pytorch_lightning.callbacks import Checkpoint, ProgressBar
 from seq2seq_attn.callback.autosave import Autosave
 from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
 from seq2seq_attn.checkpoint.exact_resume import ExactResume
-from seq2seq_attn.checkpoint.resume import in_folders
+from seq2seq_attn.checkpoint.published import without_folders
 from seq2seq_attn.data.corpus import Corpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.splitting import with_test_set
@@ -112,45 +110,31 @@ def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
     """Return the text metrics by name.
 
     Raises:
-        UserError: for a class that is none, which nothing would update.
+        UserError: for another class, which nothing would update.
     """
     metrics = {name: instantiate(metric, _convert_="all") for name, metric in config["metric"].items()}
     for name, metric in metrics.items():
         if not isinstance(metric, TextMetric | AER):
             raise UserError(
-                f"metric={name} is a {type(metric).__name__}, which reads no translations; derive it from TextMetric, "
-                "or from CorpusMetric"
+                f"metric={name} is a {type(metric).__name__}, which does not read translations; derive it from "
+                "TextMetric or CorpusMetric"
             )
     return metrics
 
 
 def start_loggers(trainer: Any, config: dict[str, Any]) -> None:
-    """Give the loggers the options, which starts their runs, with names for the run's folder, the cache and the home.
-
-    A server then does not read the user's name in them.
-    """
-    loggers = [logger for logger in trainer.loggers if not isinstance(logger, CsvLogger)]
-    paths = {name: folder for name, folder in config["paths"].items() if Path(str(folder)).is_absolute()}
-    home = os.path.expanduser("~")  # Path.home raises where there is none
-    shared = in_folders(config, paths)
-    for logger in loggers:
-        logger.log_hyperparams(shared if home in ("~", "/") else without_home(shared, home))
-
-
-def without_home(node: Any, home: str) -> Any:
-    """Return the options with ~ for the user's folder, wherever a path begins with it."""
-    if isinstance(node, dict):
-        return {key: without_home(value, home) for key, value in node.items()}
-    if isinstance(node, list):
-        return [without_home(value, home) for value in node]
-    return re.sub(rf"(?<![\w./~-]){re.escape(home)}(?=/|\W|$)", "~", node) if isinstance(node, str) else node
+    """Give the loggers the options, which starts their runs; folders of this machine stay out of them."""
+    shared = without_folders(config)
+    for logger in trainer.loggers:
+        if not isinstance(logger, CsvLogger):
+            logger.log_hyperparams(shared)
 
 
 def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = False) -> pl.Trainer:
     """Return Lightning's Trainer with the chosen callbacks and loggers, except those that its own options disable.
 
     Args:
-        continues: the run goes on from a checkpoint of its own folder, so loggers continue theirs, however it is given.
+        continues: the run goes on from the latest checkpoint of its own folder, so its loggers continue theirs.
     """
     off = tuple(kind for option, kinds in SWITCHES.items() if not config["trainer"][option] for kind in kinds)
     callbacks = [instantiate(callback, _convert_="all") for callback in config.get("callback", {}).values()]

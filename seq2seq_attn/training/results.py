@@ -130,7 +130,7 @@ def translation_files(run_dir: Path, name: str) -> list[Path]:
 
 
 def is_file_name(name: str) -> bool:
-    """Return whether a name, which may be a stranger's, stays within the folder that it is joined to."""
+    """Return whether a name from a file, which may be a stranger's, leads out of no folder."""
     return name != "" and not any(separator in name for separator in ("/", "\\", "\0"))
 
 

@@ -71,7 +71,7 @@ class TranslationModule(pl.LightningModule):
         translations: hypothesis by row, for each test set scored; of all processes, once the test is over.
         figures, signatures: of all metrics and of the text metrics, by set and name, as last computed.
         parent: what identifies the checkpoint that the first weights are from; None: they were drawn.
-        resumed_at: where this run goes on; None: it begins.
+        resumed_at: where a resumed run goes on.
         first_groups: options of the optimizer's groups before the first update, with those of the schedule.
         decode_seconds, entropy: of the test sets: time spent in the search, of the slowest process, and the mean
             entropy of a target token's attention, in nats, of all processes; NaN before a test.
@@ -276,8 +276,7 @@ class TranslationModule(pl.LightningModule):
         else:
             optimizer = self.optimizer(trained)
         if "total_steps" in named_arguments(self.scheduler):
-            self.planned_steps = None
-            total = self.planned_steps = self.total_steps
+            total = self.planned_steps = run_length(self.trainer, self.resumed_at)
             if math.isinf(total):
                 raise UserError(
                     f"scheduler={self.scheduler.func.__name__} must know how long the run is; give trainer.max_epochs "
@@ -297,7 +296,7 @@ class TranslationModule(pl.LightningModule):
 
     @property
     def total_steps(self) -> int | float:
-        """The updates of the whole run."""
+        """The updates of the whole run, for which its schedule was made."""
         return run_length(self.trainer, self.resumed_at) if self.planned_steps is None else self.planned_steps
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

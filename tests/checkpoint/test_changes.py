@@ -248,6 +248,18 @@ def test_a_planned_schedule_ends_with_the_last_update_though_other_batches_follo
     assert after[-1] == pytest.approx(0, abs=1e-8)  # each row has the rate after its update
 
 
+def test_epochs_that_end_before_the_steps_that_are_asked_for_are_said_at_the_start(
+    pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = "trainer.max_epochs=1 ends the training after 7 updates, before trainer.max_steps=1,000; "
+    for steps in (1000, 7):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "seq2seq_attn"):
+            run_here(tmp_path / str(steps), *pairs, *ONE_EPOCH, f"trainer.max_steps={steps}")
+        found = [line for line in caplog.messages if "ends the training" in line]
+        assert [line.startswith(expected) for line in found] == [True] * (steps > 7)
+
+
 def test_an_epoch_of_few_batches_is_complete_when_these_are_read(pairs: list[str], tmp_path: Path) -> None:
     given = [
         *pairs,

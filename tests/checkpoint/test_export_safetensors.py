@@ -83,7 +83,7 @@ def test_a_pipe_in_a_published_folder_is_refused_and_not_waited_for(tmp_path: Pa
     folder = exported(tmp_path)
     (folder / "source.model").unlink()
     os.mkfifo(folder / "source.model")
-    with pytest.raises(UserError, match=r"is not a whole published model .*source.model is no file"):
+    with pytest.raises(UserError, match=r"is not a whole published model .*source.model is not a regular file"):
         load(str(folder))
 
 

@@ -95,7 +95,7 @@ def cached_tiles(pattern: Pattern, target: int, source: int, causal: bool, devic
                 tiles = tiles_of_blocks(groups, target, source, most_rows(pattern)).to(device)
     if pattern.options is not None:
         CACHED_TILES[key] = tiles
-        while len(CACHED_TILES) > 1 and is_too_much(CACHED_TILES):  # the last used would be made again for every step
+        while len(CACHED_TILES) > 1 and is_too_much(CACHED_TILES):  # without its tiles, each step would make them again
             CACHED_TILES.popitem(last=False)
     return tiles
 
