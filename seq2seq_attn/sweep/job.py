@@ -49,10 +49,11 @@ class Job:
         return self.status == COMPLETE and (self.folder / RESULTS).exists()
 
     def write(self, status: str, **entries: Any) -> None:
-        """Replace the record."""
+        """Replace the record, but for the minutes that the job has taken."""
         self.folder.mkdir(parents=True, exist_ok=True)
         partial = self.folder / f"{RECORD}.{os.getpid()}"
-        record = {"overrides": self.overrides, "status": status, **entries}
+        taken = {name: value for name, value in self.record.items() if name == "minutes"}
+        record = {"overrides": self.overrides, "status": status, **taken, **entries}
         partial.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
         os.replace(partial, self.folder / RECORD)
 

@@ -79,6 +79,18 @@ def test_a_run_after_one_that_died_in_its_validation_is_compiled() -> None:
         torch.compiler.set_stance("default")
 
 
+def test_runs_before_it_leave_a_run_its_programs() -> None:
+    trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
+    for _ in range(torch._dynamo.config.recompile_limit + 2):
+        module = pl.LightningModule()
+        module.model = Doubled()
+        counters.clear()
+        Compile(dynamic=True, backend="eager").setup(trainer, module, "fit")
+        x = torch.randn(2, 3)
+        assert torch.equal(module.model(x), 2 * x)
+        assert counters["stats"]["unique_graphs"] == 2  # the trial's and the model's
+
+
 def test_a_compiled_recurrent_encoder_reads_batches_of_any_length() -> None:
     model = model_of("model.dropout=0.0", "model.encoder.dropout=0.0", "model.decoder.dropout=0.0")
     compiled = copy.deepcopy(model)

@@ -22,7 +22,7 @@ from torch import nn
 
 from seq2seq_attn.checkpoint.exact_resume import adopt, reschedule
 from seq2seq_attn.checkpoint.load import read_checkpoint
-from seq2seq_attn.checkpoint.resume import changes
+from seq2seq_attn.checkpoint.resume import changes, in_folders
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.scheduler.schedule import cosine, inverse_sqrt
 
@@ -288,17 +288,6 @@ def test_a_run_that_keeps_no_best_is_tested_with_its_last_weights_when_it_goes_o
     assert best == [9, 9]
 
 
-def test_the_best_is_that_of_its_own_callback_whichever_stands_first(pairs: list[str], tmp_path: Path) -> None:
-    rates = ["optimizer.lr=1.0", "scheduler=constant", "trainer.max_steps=5", "trainer.val_check_interval=2"]
-    for order in ("history,checkpoint", "checkpoint,history"):
-        run_here(tmp_path / order, *pairs, *rates, f"callback=[seeding,{order},autosave]")
-    steps = [
-        read_checkpoint(tmp_path / order / "checkpoints" / "best.ckpt")["global_step"]
-        for order in ("history,checkpoint", "checkpoint,history")
-    ]
-    assert steps[0] == steps[1]
-
-
 def test_a_history_of_fewer_checkpoints_deletes_the_oldest(pairs: list[str], tmp_path: Path) -> None:
     given = [*pairs, "scheduler=constant", "callback=[seeding,checkpoint,history,autosave]"]
     run_here(tmp_path, *given, "trainer.max_epochs=3", "callback.history.save_top_k=3")
@@ -403,6 +392,13 @@ def test_a_plateau_keeps_what_it_has_seen_and_takes_its_new_options_and_rate() -
         assert after.optimizers[0].param_groups[0]["lr"] == 0.3
         schedule.step(2.0)
     assert math.isclose(after.optimizers[0].param_groups[0]["lr"], 0.03)
+
+
+def test_a_folder_is_named_and_one_that_begins_alike_is_not() -> None:
+    paths = {"run_dir": "/runs/1", "cache_dir": None}
+    node = {"own": "/runs/1", "file": "/runs/1/last.ckpt", "other": "/runs/10/last.ckpt"}
+    expected = {"own": "${paths.run_dir}", "file": "${paths.run_dir}/last.ckpt", "other": "/runs/10/last.ckpt"}
+    assert in_folders(node, paths) == expected
 
 
 def test_a_part_is_named_once_and_folders_are_not() -> None:

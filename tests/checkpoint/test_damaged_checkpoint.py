@@ -176,7 +176,7 @@ def test_results_of_a_stranger_name_no_file_outside_their_folder(tmp_path: Path)
     run = tmp_path / "run"
     (run / "translations_..").mkdir(parents=True)
     (tmp_path / "precious.tsv").write_text("mine")
-    (run / "results.json").write_text('{"../../precious/bleu": 1.0, "test/bleu": 2.0}')
+    (run / "results.json").write_text('{"../../../precious/bleu": 1.0, "test/bleu": 2.0}')
     forget_results(run)
     assert (tmp_path / "precious.tsv").read_text() == "mine"
     assert names(run) == {"translations_.."}

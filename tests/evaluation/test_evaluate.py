@@ -262,7 +262,7 @@ def test_an_evaluation_replaces_that_of_its_model_and_is_refused_where_another_i
     (folder / "translations_..").mkdir()
     (tmp_path / "precious.tsv").write_text("mine")
     report = json.loads(before)
-    (folder / "evaluation.json").write_text(json.dumps(report | {"splits": {"../../precious": {}}}))
+    (folder / "evaluation.json").write_text(json.dumps(report | {"splits": {"../../../precious": {}}}))
     with pytest.raises(UserError, match=r"/evaluation.json is damaged; delete it, or give another hydra.run.dir$"):
         evaluated(folder, f"ckpt_path={other}")
     assert (tmp_path / "precious.tsv").read_text() == "mine"

@@ -162,6 +162,12 @@ def test_a_sentence_that_may_have_no_token_has_none(engine: CTranslate2Engine, l
     assert len(second[0].token_ids) <= 2
 
 
+def test_a_limit_below_the_fewest_tokens_prevails(engine: CTranslate2Engine, loaded: Loaded) -> None:
+    limits = ("search.limits.max_relative_length=0.5", "search.limits.max_extra_length=0", "search.limits.min_length=3")
+    found = engine(loaded.tokenizer.encode_source(sentences((1, 7))), search_of("search=greedy", *limits))
+    assert [len(one.token_ids) for one, *_ in found] == [1, 4]
+
+
 def test_the_fewest_tokens_of_greedy_search_are_ours(engine: CTranslate2Engine, loaded: Loaded) -> None:
     lines = sentences((1, 2, 3))
     search = search_of("search=greedy", "search.limits.min_length=23", "search.limits.max_length=29")

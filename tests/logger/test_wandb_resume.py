@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,20 @@ def test_a_logger_that_is_added_to_a_resumed_run_gets_all_of_its_steps(
     run_here(tmp_path, *whole[0], *LOGGED)
     losses = [figures(history(folder))["train/loss"] for folder in (tmp_path, whole[1])]
     assert losses[0] == losses[1]
+
+
+def test_the_latest_checkpoint_of_the_folder_goes_on_however_it_is_named_and_an_earlier_one_does_not(
+    whole: tuple[list[str], Path], tmp_path: Path
+) -> None:
+    given = [option for option in LOGGED if option != "resume=auto"]
+    kill(tmp_path, whole[0], "batch_start", 5)
+    first = (tmp_path / "wandb_run_id").read_text()
+    checkpoints = tmp_path / "checkpoints"
+    shutil.copy(checkpoints / "last.ckpt", checkpoints / "earlier.ckpt")
+    run_here(tmp_path, *whole[0], *given, f"ckpt_path={checkpoints / 'last.ckpt'}")
+    assert (tmp_path / "wandb_run_id").read_text() == first
+    run_here(tmp_path, *whole[0], *given, "trainer.max_epochs=2", f"ckpt_path={checkpoints / 'earlier.ckpt'}")
+    assert (tmp_path / "wandb_run_id").read_text() != first
 
 
 def events(run: Path) -> dict[str, list[tuple[int, Any]]]:

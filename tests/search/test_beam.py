@@ -86,6 +86,10 @@ def test_a_power_outside_of_its_range_is_refused(power: float) -> None:
         UserError, match=r"^search.length_penalty.power=\S+ must be at least 0 and at most 10; use 1 for"
     ):
         MeanPenalty(power=power)
+    with pytest.raises(
+        UserError, match=r"^search.length_penalty.alpha=\S+ must be at least 0 and at most 10; use 0 for"
+    ):
+        WuPenalty(alpha=power)
 
 
 @pytest.mark.parametrize(

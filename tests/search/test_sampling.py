@@ -199,6 +199,8 @@ def test_samples_keep_prefix_and_lengths() -> None:
     [
         ({"num_samples": 0}, r"^search.num_samples=0 must be at least 1; use 10$"),
         ({"temperature": 0.0}, r"^search.temperature=0.0 must be greater than 0; use search=greedy for the likel"),
+        ({"temperature": 1e-50}, r"^search.temperature=1e-50 must be from 1e-30 to 1e\+30; use search=greedy for"),
+        ({"temperature": 1e40}, r"^search.temperature=1e\+40 must be from 1e-30 to 1e\+30; use search=greedy for"),
         ({"top_k": -1}, r"^search.top_k=-1 and top_p=1.0 must be top_k >= 0 and 0 < top_p <= 1; use 0 and 1.0"),
         ({"top_p": 0.0}, r"^search.top_k=0 and top_p=0.0 must be top_k >= 0 and 0 < top_p <= 1; use 0 and 1.0"),
     ],

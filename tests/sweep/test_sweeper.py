@@ -65,12 +65,16 @@ def test_a_repeated_sweep_runs_what_is_missing_alone(folder: Path, launcher: str
     overrides = ("seed=1,2,3,5", "resume=auto", *LAUNCHERS[launcher])
     assert swept(folder, *overrides)[0] == 0
     (folder / "sweep" / "1" / "results.json").unlink()
+    (folder / "sweep" / "1" / "error.txt").write_text("of an earlier attempt")
+    (folder / "sweep" / "1" / "job.json").write_text(json.dumps(told(folder, 1) | {"minutes": 60.0}))
     for file in (folder / "sweep" / "3").iterdir():
         if file.is_file():
             file.unlink()
     code, out, _ = swept(folder, *overrides)
     assert code == 0
     assert begun(folder) == [1, 2, 1, 1]
+    assert 60 < told(folder, 1)["minutes"] < 65
+    assert not (folder / "sweep" / "1" / "error.txt").exists()
     assert [line for line in out if "skipped" in line] == [f"job {job}: complete, skipped" for job in (0, 2)]
     if launcher != "submitit_local":  # which keeps what its processes print
         ran = {line.split()[1] for line in out if line.startswith("job ") and "skipped" not in line}
