@@ -80,7 +80,7 @@ def test_the_reason_is_the_limit_that_is_reached() -> None:
 
 
 def test_a_failure_is_a_line_and_a_signal_is_not(caplog: pytest.LogCaptureFixture) -> None:
-    trainer, module = ended(state=SimpleNamespace(fn="fit")), SimpleNamespace(epoch_number=4)
+    trainer, module = ended(state=SimpleNamespace(fn="fit")), SimpleNamespace(epoch_number=4, total_steps=27)
     for error in (SystemExit(143), ValueError("one\ntwo"), RuntimeError()):
         ValidationLine().on_exception(trainer, module, error)
     began = ValidationLine()
