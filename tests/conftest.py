@@ -118,6 +118,23 @@ def quiet() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def no_further_fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Pictures find no font of the system, whatever is installed, but those that a test puts into the list."""
+    from matplotlib.font_manager import fontManager
+
+    from seq2seq_attn.alignment import fonts
+
+    files: list[str] = []
+    monkeypatch.setattr(fonts, "findSystemFonts", lambda: files)
+    monkeypatch.setattr(fonts, "supplements", {})
+    monkeypatch.setattr(fonts, "scripts_without_font", set())
+    monkeypatch.setattr(fontManager, "ttflist", list(fontManager.ttflist))
+    fonts.has_glyph.cache_clear()
+    yield files
+    fonts.has_glyph.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Overrides that name three small sets of pairs."""

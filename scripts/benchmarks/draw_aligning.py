@@ -11,7 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from seq2seq_attn.alignment.heat_map import FONT, MARGIN, TITLE, draw_map, label, widest
+from seq2seq_attn.alignment.fonts import families
+from seq2seq_attn.alignment.heat_map import MARGIN, TITLE, draw_map, label, widest
 from seq2seq_attn.alignment.word_alignment import Link, WordWeights
 
 CELL, SPACE, FONT_SIZE = 0.34, 0.3, 11.0  # inches, points
@@ -51,7 +52,7 @@ def draw_link_maps(file: Path, source: Sequence[str], target: Sequence[str], map
         label(axes, columns, rows if number == 0 else [], FONT_SIZE)
         outline(axes, one.links)
         middle, line = (x + wide / 2) / width, 1 - TITLE / 2 / height
-        figure.text(middle, line, one.title, ha="center", va="center", fontsize=FONT_SIZE, fontfamily=FONT)
+        figure.text(middle, line, one.title, ha="center", va="center", fontsize=FONT_SIZE, fontfamily=families())
     figure.savefig(file, dpi=120)
 
 

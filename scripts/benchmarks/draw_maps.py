@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from seq2seq_attn.alignment.fonts import families
 from seq2seq_attn.alignment.forced_attention import SlotMap
-from seq2seq_attn.alignment.heat_map import FONT, draw_map, label, readable
+from seq2seq_attn.alignment.heat_map import draw_map, label, readable
 from seq2seq_attn.comparison.weights import NOTHING, save
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.inference.translator import Translator
@@ -55,7 +56,7 @@ def draw(maps: Sequence[tuple[str, SlotMap]]) -> Figure:
         axes.set_aspect("equal", anchor="N")
         tokens = [[readable(token) for token in side] for side in (slot_map.columns, slot_map.rows)]
         label(axes, *tokens, FONT_SIZE)
-        axes.set_xlabel(title, fontsize=FONT_SIZE + 1, fontfamily=FONT)
+        axes.set_xlabel(title, fontsize=FONT_SIZE + 1, fontfamily=families())
     return figure
 
 

@@ -1,7 +1,6 @@
 """Attention weights as a heat map, source across and target down, as in Bahdanau et al. 2015, figure 3."""
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -12,12 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
-from matplotlib.font_manager import findfont, get_font
-from matplotlib.ft2font import FT2Font
 
+from seq2seq_attn.alignment.fonts import FONT, families, font, has_glyph
 from seq2seq_attn.errors import UserError
 
-FONT = "DejaVu Sans"  # comes with Matplotlib and has the accents
 COLOURS = "magma_r"  # perceptually uniform, and darker is more in black and white too
 WORD_MARK = "▁"  # SentencePiece's mark of a word's begin, drawn as a dot, since the block would hide the letters
 # inches, from which all positions are computed: Matplotlib's layout engines take a second a picture
@@ -59,14 +56,14 @@ def draw_attention(
         mesh = draw_map(axes, head)
         label(axes, source if row == 0 else [], target if column == 0 else [], font_size)
         if len(heads) > 1:
-            axes.set_xlabel(f"head {number}", fontsize=9, fontfamily=FONT, labelpad=3)
+            axes.set_xlabel(f"head {number}", fontsize=9, fontfamily=families(), labelpad=3)
     bar_height = max(rows * down - down + cell * len(target), BAR_HEIGHT)
     bar = figure.colorbar(mesh, cax=position(left + columns * across, top, BAR, bar_height), ticks=[0, 0.5, 1])
     bar.set_label("attention weight", fontsize=10, fontfamily=FONT)
     bar.ax.tick_params(labelsize=9, labelfontfamily=FONT)
     if title:
         y = 1 - 0.5 * TITLE / height
-        figure.suptitle(title, y=y, va="center", fontsize=11, fontfamily=FONT, parse_math=False)
+        figure.suptitle(title, y=y, va="center", fontsize=11, fontfamily=families(), parse_math=False)
     return figure
 
 
@@ -116,7 +113,7 @@ def save_attention_map(
 
 
 def readable(token: str) -> str:
-    """Return `·chat` for `▁chat`, with a box for each letter that the font lacks."""
+    """Return `·chat` for `▁chat`, with a box for each letter that no font has."""
     text, boxes = token.replace(WORD_MARK, "·") or "∅", without_glyph(token)
     return "".join("□" if letter in boxes else letter for letter in text)
 
@@ -125,15 +122,6 @@ def without_glyph(token: str) -> set[str]:
     """Return the letters of a token that are drawn as boxes."""
     letters = token.replace(WORD_MARK, "")
     return {letter for letter in letters if not (letter.isprintable() and has_glyph(letter))}
-
-
-@cache
-def has_glyph(letter: str) -> bool:
-    return font().get_char_index(ord(letter)) != 0
-
-
-def font() -> FT2Font:
-    return get_font(findfont(FONT))
 
 
 def grid_columns(heads: int) -> int:
@@ -163,7 +151,7 @@ def label(axes: Axes, source: list[str], target: list[str], font_size: float) ->
     axes.xaxis.tick_top()
     axes.set_xticks(np.arange(len(source)) + 0.5)
     axes.set_yticks(np.arange(len(target)) + 0.5)
-    style: dict[str, Any] = {"fontsize": font_size, "fontfamily": FONT, "parse_math": False}
+    style: dict[str, Any] = {"fontsize": font_size, "fontfamily": families(), "parse_math": False}
     axes.set_xticklabels(source, rotation=90, **style)
     axes.set_yticklabels(target, **style)
     axes.tick_params(length=2, pad=3)

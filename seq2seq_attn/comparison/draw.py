@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from seq2seq_attn.alignment.heat_map import FONT, widest
+from seq2seq_attn.alignment.fonts import FONT
+from seq2seq_attn.alignment.heat_map import widest
 from seq2seq_attn.comparison.figures import Column, Figures, efficient
 from seq2seq_attn.comparison.rows import Row
 

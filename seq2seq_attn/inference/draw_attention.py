@@ -40,8 +40,9 @@ def main() -> None:
     boxes = {letter for one in best.maps for token in (*one.columns, *one.rows) for letter in without_glyph(token)}
     if boxes:
         print(
-            f"note: letters that the font of the pictures lacks are drawn as boxes ({len(boxes)}); the explorer shows "
-            f"them: seq2seq-attn explore ckpt_path={arguments.run}",
+            f"note: letters that no installed font has are drawn as boxes ({len(boxes)}); install one for them (on "
+            "Debian fonts-noto-cjk has Chinese, Japanese and Korean), or see "
+            f"seq2seq-attn explore ckpt_path={arguments.run}",
             file=sys.stderr,
         )
     for picture, (_, weights, source, target) in zip(pictures, best.maps, strict=True):

@@ -81,6 +81,7 @@ def test_heads_become_small_maps_and_only_the_outer_ones_are_labelled():
     assert len(maps(draw_attention(some_weights(1, 7, 5), SOURCE, TARGET))) == 1
 
 
+@pytest.mark.usefixtures("no_further_fonts")
 def test_tokens_that_the_font_lacks_become_boxes_and_dollars_are_no_formula(tmp_path):
     assert [readable(token) for token in ["▁猫", "\n", "", "▁", "▁cœur", "$x$"]] == [
         "·□",

@@ -41,13 +41,14 @@ def test_what_cannot_be_drawn_is_refused_before_the_model_is_read(
     assert why in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_further_fonts")
 def test_a_picture_is_named_once_and_boxes_are_counted(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said(monkeypatch, model, "a \u4e2d\u6587 cat", model.parent / "map.png")
     printed = capsys.readouterr()
     files = [Path(line) for line in printed.out.splitlines()]
-    assert "note: letters that the font of the pictures lacks are drawn as boxes (2); the explorer shows" in printed.err
+    assert "note: letters that no installed font has are drawn as boxes (2); install one for them" in printed.err
     assert files
     assert all(file.is_file() and file.name.startswith("map") and file.name.count(".png") == 1 for file in files)
     assert without_glyph("\u2581\u4e2d\u6587a") == {"\u4e2d", "\u6587"}
