@@ -32,6 +32,7 @@ TRAIN: dict[str, Any] = COMMON | {
     "seed": int, "batch_tokens": int, "batch_sentences": int | None, "val_sentences": int | None, "log_text": bool,
     "label_smoothing": float, "r_drop_alpha": float, "token_dropout": dict[str, float],
     "init_from": dict[str, str | bool | None], "trust": str | list[str], "freeze": list[str],
+    "parameter_groups": list[dict[str, Any]],
     "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str, "guided_alignment": Built,
     "objective": Built | None, "scheduled_sampling": Built, "monitor": str | None,
     "monitor_mode": Literal["max", "min"] | None,

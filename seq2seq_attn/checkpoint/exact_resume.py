@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, final
 
@@ -180,14 +181,17 @@ def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_mo
     empty: dict[str, Any] = {"hidden_matrices": []} if "hidden_matrices" in named_arguments(pl_module.optimizer) else {}
     fresh = pl_module.optimizer([nn.Parameter(torch.zeros(()))], **empty)
     keys = {change.key for change in changed}
-    for group in checkpoint["optimizer_states"][0]["param_groups"]:
-        group |= {name: value for name, value in fresh.param_groups[0].items() if f"optimizer.{name}" in keys}
+    options = {name: value for name, value in fresh.param_groups[0].items() if f"optimizer.{name}" in keys}
+    groups: list[dict[str, Any]] = checkpoint["optimizer_states"][0]["param_groups"]
+    others: dict[str, Any] = {}  # the options of Muon's second group
+    for group, own in zip_longest(groups, pl_module.parameter_groups(), fillvalue=others):
+        group |= {name: value for name, value in options.items() if name not in own}
     (schedule,) = checkpoint["lr_schedulers"]
     if pl_module.scheduler.func is not ReduceLROnPlateau:
         checkpoint["lr_schedulers"] = []
         return int(schedule["last_epoch"])
-    options = pl_module.scheduler(fresh).state_dict()
-    schedule |= {name: value for name, value in options.items() if f"scheduler.{name}" in keys}
+    state = pl_module.scheduler(fresh).state_dict()
+    schedule |= {name: value for name, value in state.items() if f"scheduler.{name}" in keys}
     return None
 
 

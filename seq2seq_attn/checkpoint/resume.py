@@ -19,7 +19,8 @@ from seq2seq_attn.errors import UserError
 log = logging.getLogger(__name__)
 LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
 FIXED = (  # options that a run keeps: a checkpoint holds a state of another kind
-    "seed", "optimizer._target_", "optimizer.amsgrad", "optimizer.centered", "freeze", "tokenizer.model",
+    "seed", "optimizer._target_", "optimizer.amsgrad", "optimizer.centered", "freeze", "parameter_groups",
+    "tokenizer.model",
 )  # fmt: skip
 CHOOSING = (  # options by which Lightning knows the callback that has chosen best.ckpt
     "monitor", "monitor_mode", *(f"callback.checkpoint.{name}" for name in (

@@ -68,10 +68,14 @@ class EncoderDecoder(nn.Module, DecodingModel):
         self.scale = embedding_dim**0.5 if scale_embeddings else 1.0
         self.dropout = Dropout(dropout)
         self.encoder = None if encoder is None else encoder(input_dim=embedding_dim)
-        widths = {
-            name: embedding_dim if self.encoder is None else getattr(self.encoder, name)
-            for name in ("key_dim", "value_dim", "summary_dim")
-        }
+        widths = dict.fromkeys(("key_dim", "value_dim", "summary_dim"), embedding_dim)
+        if self.encoder is not None:
+            if missing := [name for name in widths if not hasattr(self.encoder, name)]:
+                raise UserError(
+                    f"{type(self.encoder).__name__} lacks {' and '.join(missing)}, by which a decoder knows how wide "
+                    "its outputs are; set them in its constructor (docs/architectures.md, what an encoder promises)"
+                )
+            widths = {name: getattr(self.encoder, name) for name in widths}
         self.decoder = decoder(input_dim=embedding_dim, **widths)
         if self.reads_source != bool(self.decoder.source_attentions):
             raise UserError(

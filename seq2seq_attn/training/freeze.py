@@ -26,16 +26,25 @@ def freeze(model: nn.Module, names: Sequence[str]) -> None:
     """
     parameters = dict(model.named_parameters(remove_duplicate=False))
     for name in names:
-        chosen = [parameter for key, parameter in parameters.items() if f"{key}.".startswith(f"{name}.")]
-        if not chosen:
-            raise UserError(f"freeze=[{name}] names no module or parameter of this model; {closest(name, parameters)}")
-        for parameter in chosen:
+        for parameter in named_parameters(model, name, f"freeze=[{name}]"):
             parameter.requires_grad_(False)
     if names and not any(parameter.requires_grad for parameter in parameters.values()):
         raise UserError(f"freeze=[{','.join(names)}] leaves nothing to train; leave out one of them")
     tied = [key for key, parameter in parameters.items() if not parameter.requires_grad and not within(key, names)]
     if tied:
         log.info(f"{', '.join(tied)} is frozen too, since it is one matrix with a frozen parameter")
+
+
+def named_parameters(model: nn.Module, name: str, option: str) -> list[nn.Parameter]:
+    """Return the parameter of a name, or those of the module of this name.
+
+    Args:
+        option: as it was typed, for an error.
+    """
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    if chosen := [parameter for key, parameter in parameters.items() if f"{key}.".startswith(f"{name}.")]:
+        return chosen
+    raise UserError(f"{option} names no module or parameter of this model; {closest(name, parameters)}")
 
 
 def within(key: str, names: Sequence[str]) -> bool:

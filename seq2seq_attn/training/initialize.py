@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from seq2seq_attn.checkpoint.resume import Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.training.freeze import freeze
 from seq2seq_attn.training.parent import Parent, copy_weights, provenance_of, warn_of_other_text
 from seq2seq_attn.training.translation_module import TranslationModule
 from seq2seq_attn.training.word_vectors import copy_word_vectors
+
+log = logging.getLogger(__name__)
 
 
 def initialize(
@@ -24,3 +28,7 @@ def initialize(
     if resumed is None:
         copy_word_vectors(module.model, module.tokenizer, module.config["model"])
     freeze(module.model, module.config["freeze"])
+    for group in module.parameter_groups():
+        if own := ", ".join(f"{name}={value}" for name, value in group.items() if name != "params"):
+            count = sum(parameter.numel() for parameter in group["params"])
+            log.info(f"parameter_groups: {own} for {count:,} parameters")

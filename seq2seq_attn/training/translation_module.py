@@ -34,6 +34,7 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
+from seq2seq_attn.training.parameter_groups import parameter_groups
 from seq2seq_attn.training.r_drop import r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
@@ -257,10 +258,19 @@ class TranslationModule(pl.LightningModule):
         metrics: Any = self.metrics[stage]
         return dict(metrics.items())
 
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the groups of what is trained, with the options that the optimizer has for them alone."""
+        assert self.optimizer is not None
+        return parameter_groups(self.model, self.config.get("parameter_groups", []), self.optimizer)
+
     def configure_optimizers(self) -> Any:
         assert self.optimizer is not None
         assert self.scheduler is not None
-        trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        groups = self.parameter_groups()
+        if self.config.get("parameter_groups") and isinstance(self.trainer.strategy, FSDPStrategy):
+            raise UserError(
+                "parameter_groups needs whole parameters, and with FSDP a device has parts of them; use trainer=ddp"
+            )
         if "hidden_matrices" in named_arguments(self.optimizer):
             if isinstance(self.trainer.strategy, FSDPStrategy):
                 raise UserError(
@@ -272,9 +282,9 @@ class TranslationModule(pl.LightningModule):
                 raise UserError(
                     "optimizer=muon finds no matrix of a linear or recurrent layer to train; use optimizer=adamw"
                 )
-            optimizer = self.optimizer(trained, hidden_matrices=matrices)
+            optimizer = self.optimizer(groups[0]["params"], hidden_matrices=matrices)
         else:
-            optimizer = self.optimizer(trained)
+            optimizer = self.optimizer(groups)
         if "total_steps" in named_arguments(self.scheduler):
             total = self.planned_steps = run_length(self.trainer, self.resumed_at)
             if math.isinf(total):

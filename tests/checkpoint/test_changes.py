@@ -320,7 +320,7 @@ def parts(scheduler: partial[Any], lr: float, betas: tuple[float, float]) -> tup
     trainer = SimpleNamespace(
         optimizers=[made], lr_scheduler_configs=[SimpleNamespace(scheduler=scheduler(made))], callbacks=[]
     )
-    return SimpleNamespace(optimizer=optimizer, scheduler=scheduler), trainer
+    return SimpleNamespace(optimizer=optimizer, scheduler=scheduler, parameter_groups=list), trainer
 
 
 SCHEDULES = {

@@ -196,6 +196,7 @@ def module_of(optimizer: str, model: nn.Module, strategy: Any = None) -> Any:
     nn.Module.__init__(module)
     module.model, module.optimizer = model, built(composed(optimizer).optimizer)
     module.scheduler = built(composed("scheduler=constant").scheduler)
+    module.config = {}
     module._trainer, module._fabric, module._jit_is_scripting = SimpleNamespace(strategy=strategy), None, False
     return module
 
@@ -203,4 +204,11 @@ def module_of(optimizer: str, model: nn.Module, strategy: Any = None) -> Any:
 def test_muon_is_refused_where_a_device_has_parts_of_the_matrices() -> None:
     module = module_of("optimizer=muon", nn.Linear(2, 3), FSDPStrategy.__new__(FSDPStrategy))
     with pytest.raises(UserError, match=r"^optimizer=muon reads whole matrices, and with FSDP .*; use trainer=ddp"):
+        module.configure_optimizers()
+
+
+def test_groups_are_refused_where_a_device_has_parts_of_the_parameters() -> None:
+    module = module_of("optimizer=adamw", nn.Linear(2, 3), FSDPStrategy.__new__(FSDPStrategy))
+    module.config = {"parameter_groups": [{"names": ["bias"], "weight_decay": 0.0}]}
+    with pytest.raises(UserError, match=r"^parameter_groups needs whole parameters, and with FSDP .*; use trainer=ddp"):
         module.configure_optimizers()

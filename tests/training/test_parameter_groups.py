@@ -1,0 +1,129 @@
+"""Options of the optimizer for some parameters: who is in which group, and what a resumed run makes of them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+import torch
+from configs import built, composed, model_of
+from small_run import KilledError, rows, run_here, weights
+
+from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.training.freeze import freeze
+from seq2seq_attn.training.parameter_groups import parameter_groups
+
+ENCODER: dict[str, Any] = {"names": ["encoder"], "lr": 0.01}
+VECTORS: dict[str, Any] = {"names": ["vectors"], "weight_decay": 0.0}
+
+
+def grouped(model: torch.nn.Module, *entries: dict[str, Any], optimizer: str = "adamw") -> list[dict[str, Any]]:
+    return parameter_groups(model, entries, built(composed(f"optimizer={optimizer}", "optimizer.lr=0.1").optimizer))
+
+
+def test_without_an_entry_all_that_is_trained_is_one_group() -> None:
+    model = model_of("model.tie_embeddings=target")
+    freeze(model, ["encoder"])
+    (group,) = grouped(model)
+    assert list(group) == ["params"]
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert [*map(id, group["params"])] == [*map(id, trained)]
+
+
+def test_a_parameter_of_two_entries_has_the_options_of_both_and_the_later_value() -> None:
+    model = model_of()
+    late = {"names": ["encoder.layers.0.bias_hh_l0"], "lr": 0.02}
+    groups = grouped(model, ENCODER, VECTORS, late)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    found = {
+        names[id(parameter)]: {option: value for option, value in group.items() if option != "params"}
+        for group in groups
+        for parameter in group["params"]
+    }
+    assert sum(len(group["params"]) for group in groups) == len(found) == len(names)
+    for name, parameter in model.named_parameters():
+        expected = {"lr": 0.01} if name.startswith("encoder.") else {}
+        expected |= {"weight_decay": 0.0} if parameter.ndim == 1 else {}
+        expected |= {"lr": 0.02} if name == late["names"][0] else {}
+        assert found[name] == expected
+    assert len(groups) == 5
+    assert list(groups[0]) == ["params"]
+
+
+def test_a_group_of_everything_leaves_none_without_options() -> None:
+    groups = grouped(model_of(), {"names": ["encoder", "decoder", "embed_source", "embed_target", "output"], "lr": 1.0})
+    assert [group["lr"] for group in groups] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "optimizer", "why"),
+    [
+        ({"names": ["encoder"]}, "adamw", "{names:[encoder]} must have a list of names and an option of the optimizer"),
+        ({"lr": 0.1}, "adamw", "{lr:0.1} must have a list of names"),
+        ({"names": "encoder", "lr": 0.1}, "adamw", "{names:encoder,lr:0.1} must have a list of names"),
+        ({"names": [], "lr": 0.1}, "adamw", "must have a list of names"),
+        ({"names": ["encodre"], "lr": 0.1}, "adamw", "parameter_groups=[{names:[encodre]}] names no module or param"),
+        ({"names": ["encoder"], "rate": 0.1}, "adamw", "rate is no option of AdamW; choose from: amsgrad, betas, "),
+        ({"names": ["encoder"], "lr": -1}, "adamw", "{names:[encoder],lr:-1}: Invalid learning rate: -1; correct"),
+        ({"names": ["encoder"], "lr": "high"}, "adamw", "{names:[encoder],lr:high}: '<=' not supported"),
+        ({"names": ["embed_source"], "lr": 0.1}, "adamw", "{names:[embed_source],lr:0.1} is about nothing that is tra"),
+        (ENCODER, "muon", "optimizer=muon makes groups of its own, so parameter_groups must be empty"),
+    ],
+)
+def test_a_wrong_entry_is_refused(entry: dict[str, Any], optimizer: str, why: str) -> None:
+    model = model_of()
+    freeze(model, ["embed_source"])
+    with pytest.raises(UserError) as error:
+        grouped(model, entry, optimizer=optimizer)
+    assert why in str(error.value)
+
+
+GROUPS = "parameter_groups=[{names:[encoder],lr:0.001},{names:[vectors],weight_decay:0.0}]"
+SHORT = (
+    "optimizer=adamw", "scheduler=linear", "scheduler.warmup_steps=1", "callback.autosave.every_steps=2",
+    "trainer.max_steps=6", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0",
+)  # fmt: skip
+
+
+def saved_groups(folder: Path) -> list[dict[str, Any]]:
+    groups: list[dict[str, Any]] = read_checkpoint(folder / "checkpoints" / "last.ckpt")["optimizer_states"][0][
+        "param_groups"
+    ]
+    return groups
+
+
+@pytest.mark.usefixtures("quiet")
+def test_each_rate_follows_the_schedule_and_a_resumed_run_keeps_the_groups(
+    pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "seq2seq_attn"):
+        run_here(tmp_path / "whole", *pairs, *SHORT, GROUPS)
+    said = [line for line in caplog.messages if line.startswith("parameter_groups: ")]
+    assert [line.split(" for ")[0].removeprefix("parameter_groups: ") for line in said] == [
+        "lr=0.001", "lr=0.001, weight_decay=0.0", "weight_decay=0.0",
+    ]  # fmt: skip
+    killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:5}"
+    with pytest.raises(KilledError):
+        run_here(tmp_path / "stopped", *pairs, *SHORT, GROUPS, killer)
+    with pytest.raises(UserError, match=r"^parameter_groups=\[\] cannot take effect in a resumed run: "):
+        run_here(tmp_path / "stopped", *pairs, *SHORT, "resume=auto")
+    copytree(tmp_path / "stopped", tmp_path / "changed")
+    run_here(tmp_path / "stopped", *pairs, *SHORT, GROUPS, "resume=auto")
+    assert rows(tmp_path / "stopped") == rows(tmp_path / "whole")
+    ours, theirs = (weights(tmp_path / run, "last.ckpt") for run in ("stopped", "whole"))
+    assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
+
+    # With another rate and decay, the groups keep theirs.
+    longer = ("trainer.max_steps=9", "optimizer.lr=0.03", "optimizer.weight_decay=0.3", "resume=auto")
+    run_here(tmp_path / "changed", *pairs, *SHORT, GROUPS, *longer)
+    factor = saved_groups(tmp_path / "changed")[0]["lr"] / 0.03
+    assert [(group["lr"], group["weight_decay"]) for group in saved_groups(tmp_path / "changed")] == [
+        (0.03 * factor, 0.3),
+        (pytest.approx(0.001 * factor), 0.3),
+        (pytest.approx(0.001 * factor), 0.0),
+        (0.03 * factor, 0.0),
+    ]
