@@ -214,3 +214,12 @@ def map_array(file: Path) -> np.ndarray:
         return np.load(file, mmap_mode="r").view(np.ndarray)
     except ValueError:  # an empty array cannot be mapped
         return np.load(file)
+
+
+def unknown_shares(split: EncodedSplit) -> dict[str, float]:
+    """Return the share of the tokens of each side, in the first shard, that the vocabulary lacks."""
+    sample = split.shard(0)
+    sides = {"source": sample.source_ids, "target": sample.target_ids}
+    return {
+        side: float(np.mean(ids == SentencePieceTokenizer.unk_id)) if len(ids) else 0.0 for side, ids in sides.items()
+    }

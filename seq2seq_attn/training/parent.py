@@ -27,7 +27,7 @@ from seq2seq_attn.checkpoint.checkpoint_file import read_latest
 from seq2seq_attn.checkpoint.load import Loaded, check_config, find_checkpoint, read_checkpoint, read_tokenizer, rebuild
 from seq2seq_attn.checkpoint.resume import Resumed, changes
 from seq2seq_attn.data.corpus import LoadedCorpus
-from seq2seq_attn.data.encoded import EncodedSplit
+from seq2seq_attn.data.encoded import EncodedSplit, unknown_shares
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
 from seq2seq_attn.paths import given_path
@@ -356,9 +356,7 @@ def warn_of_other_text(parent: Parent, corpus: LoadedCorpus, train: EncodedSplit
     languages = f"{data['source_language']} → {data['target_language']}"
     if languages != (corpus_languages := f"{corpus.source_language} → {corpus.target_language}"):
         log.warning(printable(f"{parent.file} translates {languages}, and this corpus is {corpus_languages}"))
-    sample = train.shard(0)
-    for side, ids in (("source", sample.source_ids), ("target", sample.target_ids)):
-        share = float((ids == SentencePieceTokenizer.unk_id).mean())
+    for side, share in unknown_shares(train).items():
         if share > MANY_UNKNOWN:
             log.warning(
                 f"{share:.0%} of the {side} tokens of the training set are unknown to the vocabulary; "

@@ -19,6 +19,7 @@ from torch import nn
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule, evenly_spread
+from seq2seq_attn.data.encoded import unknown_shares
 from seq2seq_attn.files import replacing
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.text import new_table, plain_console, printable
@@ -102,6 +103,13 @@ def data_counts(datamodule: TranslationDataModule) -> dict[str, str]:
     counts |= {f"{name}: pairs with word links": links.num_linked for name, links in datamodule.links.items()}
     counts |= {"tokens, source": tokenizer.source_vocab_size, "tokens, target": tokenizer.target_vocab_size}
     shown = {what: f"{count:,}" for what, count in counts.items()}
+    shares = {
+        f"{name}: unknown {side} tokens": share
+        for name in ("train", "val")
+        if name in corpus.splits
+        for side, share in unknown_shares(datamodule.encoded(name)).items()
+    }
+    shown |= {what: f"{share:.2%}" for what, share in shares.items() if share}
     return shown | {"padding of training batches": f"{datamodule.padding_share:.1%}"}
 
 

@@ -42,6 +42,23 @@ def prepared_files(folder: Path) -> list[Path]:
     return [path for path in (folder / "cache").rglob("*") if path.suffix in kept]
 
 
+def test_the_shares_of_unknown_tokens_are_shown_where_there_are_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.tsv").write_text("a b\tx y\nb a\ty x\na a b\tx x y\nb b\tu y x\n")
+    (tmp_path / "val.tsv").write_text("a\tx y\na b c\tx\n")
+    data = ["data=parallel", "data.train=train.tsv", "data.val=val.tsv", "data.test=val.tsv", "paths.cache_dir=cache"]
+    prepared(
+        *SMALL, *data, "tokenizer=word", "tokenizer.min_count=2", "tokenizer.sampling_alpha=0.0", "paths.run_dir=unused"
+    )
+    table = dict(re.findall(r"^│ (\S.*?) +│ +(\S+) │$", capsys.readouterr().out, re.MULTILINE))
+    assert {name: share for name, share in table.items() if "unknown" in name} == {
+        "train: unknown target tokens": "10.00%",
+        "val: unknown source tokens": "25.00%",
+    }
+
+
 def test_a_training_finds_the_caches_that_prepare_filled(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
