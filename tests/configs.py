@@ -39,9 +39,11 @@ def options(group: str) -> list[str]:
 @cache
 def attentions_at_once() -> list[str]:
     """Names of the attentions that serve a whole sentence at once, and so self-attention and every decoder."""
-    from seq2seq_attn.attention.build import reads_history  # once conftest.py has chosen how its types are checked
+    from seq2seq_attn.attention.build import (
+        option_reads_history,
+    )  # once conftest.py has chosen how its types are checked
 
-    return [preset for preset in options("attention") if not reads_history(preset)]
+    return [preset for preset in options("attention") if not option_reads_history(preset)]
 
 
 @cache

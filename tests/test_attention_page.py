@@ -15,7 +15,7 @@ from configs import CONF, ROOT, built, composed, options
 from test_readme import jobs
 from torch import nn
 
-from seq2seq_attn.attention.build import build_attention, reads_history
+from seq2seq_attn.attention.build import build_attention, option_reads_history
 from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern
@@ -119,7 +119,7 @@ def test_a_command_builds_a_model(command: str) -> None:
 
 
 def test_the_sweep_and_the_script_of_the_pictures_are_there() -> None:
-    left_out = ",".join(preset for preset in options("attention") if reads_history(preset))
+    left_out = ",".join(preset for preset in options("attention") if option_reads_history(preset))
     assert [shlex.split(c)[1] for c in COMMANDS if "glob(" in c] == [f"attention=glob(*,exclude=[{left_out}])"]
     commands = re.findall(r"\bseq2seq-attn ([a-z]+ [a-z0-9]+)", PAGE)
     assert "draw weights" in commands

@@ -204,12 +204,12 @@ def modules() -> Iterator[str]:
     for file in sorted(library.rglob("*.py")):
         if not LEFT_OUT.intersection(file.relative_to(library).parts):
             try:
-                yield one_line(file.read_bytes().decode())
+                yield flattened(file.read_bytes().decode())
             except UnicodeDecodeError:  # of the few modules in another encoding
                 continue
 
 
-def one_line(module: str) -> str:
+def flattened(module: str) -> str:
     """Return a module with ↵ for the end of a line and ⇥ for four spaces of indentation."""
     lines = [re.match(r"( *)(.*)", line.expandtabs(4).rstrip()) for line in module.removesuffix("\n").split("\n")]
     parts = [match.groups() for match in lines if match is not None]

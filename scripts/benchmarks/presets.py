@@ -21,7 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from scripts import conf_files
-from seq2seq_attn.attention.build import reads_history
+from seq2seq_attn.attention.build import option_reads_history
 from seq2seq_attn.comparison.runs import compare, write
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.markdown import code
@@ -80,7 +80,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def presets() -> list[str]:
     """Return the presets that serve self-attention."""
-    return [name for name in conf_files.presets() if not reads_history(name)]
+    return [name for name in conf_files.presets() if not option_reads_history(name)]
 
 
 def command(preset: str, seed: int) -> list[str]:

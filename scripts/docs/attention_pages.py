@@ -14,7 +14,7 @@ from scripts.checks.architecture_table import markdown
 from scripts.conf_files import ATTENTION, parsed, parts_of, presets
 from scripts.docs.site_links import ROOT, relink, titles
 from scripts.docs.worked_example import HEADS, TOKENS, WIDTH, small_options, weights
-from seq2seq_attn.attention.build import reads_history
+from seq2seq_attn.attention.build import option_reads_history
 from seq2seq_attn.cli.choices import purpose
 
 FOLDER = PurePosixPath("attentions")
@@ -145,7 +145,7 @@ def cells(row: str) -> list[str]:
 
 def worked(preset: str) -> str:
     """Return the weights that the code computes for six tokens."""
-    history = reads_history(preset)
+    history = option_reads_history(preset)
     kind = (
         "Six queries attend to six keys, which are the same vectors" if history else "Six tokens attend to each other"
     )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from scripts.conf_files import ATTENTION, parsed
-from seq2seq_attn.attention.build import build_attention, reads_history
+from seq2seq_attn.attention.build import build_attention, option_reads_history
 
 LENGTH, HEADS, WIDTH = 6, 8, 2
 SMALL = {
@@ -43,7 +43,7 @@ def weights(preset: str) -> Tensor:
     torch.manual_seed(0)
     x = torch.tensor(TOKENS).repeat(1, HEADS)[None]
     dim = HEADS * WIDTH
-    if reads_history(preset):
+    if option_reads_history(preset):
         layer: nn.Module = build_attention(preset, *small_options(preset), query_dim=dim, key_dim=dim, num_heads=HEADS)
     else:
         layer = build_attention(preset, *small_options(preset), dim=dim, num_heads=HEADS)
@@ -55,5 +55,5 @@ def weights(preset: str) -> Tensor:
                 nn.init.eye_(parameter)
             elif name.endswith(".vector"):
                 parameter.fill_(1.0)
-        inputs = (x, x) if reads_history(preset) else (x,)
+        inputs = (x, x) if option_reads_history(preset) else (x,)
         return layer.eval()(*inputs, need_weights=True).weights[0, 0]

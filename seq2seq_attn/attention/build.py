@@ -125,7 +125,7 @@ def compose_factory(preset: str, *overrides: str, config_dir: str | Path | None 
     return instantiate(node, _convert_="all")
 
 
-def reads_history(option: str, folder: str = "attention") -> bool:
+def option_reads_history(option: str, folder: str = "attention") -> bool:
     """Return whether a preset, or an option of a part of one, reads the weights of the steps before.
 
     Such an attention goes step by step: it serves the RNN decoders, and neither self-attention nor other decoders.
@@ -138,7 +138,7 @@ def reads_history(option: str, folder: str = "attention") -> bool:
     if not issubclass(kind, Attention):
         return issubclass(kind, ReadsHistory)
     chosen = [(part, name) for entry in node.defaults if entry != "_self_" for part, name in entry.items()]
-    return any(reads_history(name, f"{folder}/{part}") for part, name in chosen if name is not None)
+    return any(option_reads_history(name, f"{folder}/{part}") for part, name in chosen if name is not None)
 
 
 def in_full(override: str) -> str:

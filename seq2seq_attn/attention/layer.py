@@ -34,7 +34,7 @@ class AttentionLayer(nn.Module, ABC):
     @property
     @abstractmethod
     def reads_query(self) -> bool:
-        """Whether the content of a query changes the weights; False where they depend on positions alone."""
+        """Whether the content of a query changes its context; False where that depends on positions alone."""
 
     @abstractmethod
     def prepare(

@@ -92,7 +92,7 @@ def load(path: str, trust: Trust = ()) -> Loaded:
 def rebuild(checkpoint: dict[str, Any], file: Path, trust: Trust = ()) -> Loaded:
     """Rebuild the model of a checkpoint that was read from a file."""
     config, prefix = checkpoint["config"], "model."
-    check_config(config, file, trust)
+    check_saved_config(config, file, trust)
     weights = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
     model = build_model(config["model"], weights, file, trust)
     tokenizer = read_tokenizer(checkpoint["tokenizer"], file)
@@ -147,7 +147,7 @@ def improves(kept: Any, metrics: list[dict[str, float]]) -> bool:
     return sign * metrics[0][kept.monitor] > sign * float(kept.best_model_score)
 
 
-def check_config(config: dict[str, Any], file: Path, trust: Trust = ()) -> None:
+def check_saved_config(config: dict[str, Any], file: Path, trust: Trust = ()) -> None:
     """Refuse options that are missing or of wrong types, and parts that are of no slot."""
     check_saved_options(config, {"model": dict, "search": dict, "data": dict} | LANGUAGES, file)
     cleaning = cleaning_options(config["data"])

@@ -138,8 +138,8 @@ def collect(config: dict[str, Any], run_dir: Path | None, *, is_tested: bool, sh
     plain = without_folders({key: value for key, value in config.items() if key not in OF_MACHINE})
     if run_dir is None:
         return Known(plain, "", {}, {}, [], [])
-    results = read_json(run_dir / "results.json") if is_tested else {}
-    provenance = read_json(run_dir / "provenance.json")
+    results = read_json_or_refuse(run_dir / "results.json") if is_tested else {}
+    provenance = read_json_or_refuse(run_dir / "provenance.json")
     return Known(
         plain,
         command_of(provenance.get("command") or []),
@@ -150,7 +150,7 @@ def collect(config: dict[str, Any], run_dir: Path | None, *, is_tested: bool, sh
     )
 
 
-def read_json(file: Path) -> dict[str, Any]:
+def read_json_or_refuse(file: Path) -> dict[str, Any]:
     """Return what a file of a run holds; nothing if it is not there.
 
     Raises:

@@ -105,12 +105,9 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
     Raises:
         UserError: if several rows have the name of the baseline.
     """
-    means = {row.label: means_of(row, columns_of(group.rows)) for row in group.rows}
-    columns = {
-        key: column
-        for key, column in columns_of(group.rows).items()
-        if any(key in row_means for row_means in means.values())
-    }
+    columns = columns_of(group.rows)
+    means = {row.label: means_of(row, columns) for row in group.rows}
+    columns = {name: column for name, column in columns.items() if any(name in one for one in means.values())}
     main, column = next(iter(columns.items()))
     rows = sorted(group.rows, key=lambda row: -numeric(means[row.label][main].mean))
     asked = find_row(rows, baseline)

@@ -150,19 +150,15 @@ def read_run(name: str, given: str, folder: Path, trust: Trust = ()) -> Run | Le
         stages = [key.removesuffix(f"/{metric}") for key in results if key.endswith(f"/{metric}")]
         stage = "test" if "test" in stages else stages[0]
         system = read_system(folder, stage)
-        needed = (
-            config["paths"],
-            config["metric"][metric],
-            config["attention"],
-            results["seed"],
-            results[f"{stage}/{metric}"] + 0.0,
-        )
-        assert all(part is not None for part in needed)
-        assert all(isinstance(results[name], str) for name in ("model", "attention", "data"))
-        assert isinstance(origin.get("versions", {}), dict)
+        figures = {"seed": results["seed"], f"{stage}/{metric}": results[f"{stage}/{metric}"] + 0.0}
+        needed = figures | {"paths": config["paths"], "attention": config["attention"]}
+        missing = [name for name, part in needed.items() if part is None]
+        missing += [name for name in ("model", "attention", "data") if not isinstance(results[name], str)]
+        if missing or not isinstance(origin.get("versions", {}), dict):
+            raise ValueError(f"{(missing or ['versions'])[0]} is not what a run writes")
     except UserError as error:
         return LeftOut(name, str(error).replace(f"{folder}{os.sep}", "").partition(";")[0])
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, AssertionError, yaml.YAMLError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, yaml.YAMLError) as error:
         return LeftOut(name, f"results.json, config.yaml or provenance.json is damaged ({first_line(error)})")
     log = read_log(folder / "metrics.csv")
     return Run(name, given, folder, results, config, origin, log, metric, scorer, stage, system, follows_others(folder))

@@ -128,7 +128,7 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
     if (folder / "state.json").is_file():
         return {"train": saved_files(folder)}
     if (folder / "dataset_dict.json").is_file():
-        names = read_json(folder / "dataset_dict.json").get("splits", [])
+        names = read_json_or_refuse(folder / "dataset_dict.json").get("splits", [])
         return {split: saved_files(folder / split) for split in names}
     pair_files = [path for path in folder.rglob("*") if is_pair_file(path.name) and ".json" not in path.suffixes]
     files = sorted(str(path.relative_to(folder)) for path in pair_files)  # in a folder, .json describes the data set
@@ -156,13 +156,15 @@ def names_split(file: str, split: str) -> bool:
 
 def saved_files(folder: Path) -> list[str]:
     """Return the files of a split that `save_to_disk` has written, in their order."""
-    files = [str(folder / entry["filename"]) for entry in read_json(folder / "state.json").get("_data_files", [])]
+    files = [
+        str(folder / entry["filename"]) for entry in read_json_or_refuse(folder / "state.json").get("_data_files", [])
+    ]
     if not files:
         raise UserError(f"{folder / 'state.json'} names no files; write the data set again")
     return files
 
 
-def read_json(file: Path) -> dict[str, Any]:
+def read_json_or_refuse(file: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(file.read_text("utf-8")))
     except (OSError, ValueError) as error:

@@ -31,7 +31,7 @@ from seq2seq_attn.errors import UserError
 Batches = Iterator[tuple[Any, int]]  # record batches, and the bytes of the file read so far
 Column = int | str | None  # a number from 1, or a name; None: the column that the language or the header names
 NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # JSON can escape a NUL and lone surrogates; text must not contain them
-LINE_END = re.compile(r"[\r\n]+")
+LINE_ENDS = re.compile(r"[\r\n]+")
 SIDES = ("source", "target")
 DELIMITERS = {"\t": "tab", ",": "comma", ";": "semicolon"}
 SIDE_NAMES = (("source", "src", "input"), ("target", "tgt", "trg", "output"))  # of columns, whatever the language
@@ -149,7 +149,7 @@ class Table(PairFile):
         parsed, (source, target), kind = Parsed([]), self.positions, DELIMITERS[self.delimiter]
         for line, row in rows:
             if len(row) == self.width:
-                parsed.pairs.append((one_line(row[source]), one_line(row[target])))
+                parsed.pairs.append((join_lines(row[source]), join_lines(row[target])))
             else:
                 columns = f"{len(row)} {kind}-separated column{'s' * (len(row) > 1)}"
                 reason = f"{columns}, where the first line has {self.width}"
@@ -280,7 +280,7 @@ def text_of(fields: dict[str, Any], name: str) -> str:
         return Reason(f"no text in the field '{name}' (fields: {readable(', '.join(fields)) if fields else 'none'})")
     if NOT_TEXT.search(text):
         return Reason(f"a NUL or half a surrogate pair in the field '{name}', so this is not plain text")
-    return one_line(text)
+    return join_lines(text)
 
 
 class ColumnarFile(PairFile):
@@ -577,9 +577,9 @@ def leaf_names(fields: Any, prefix: str = "") -> list[str]:
     return names
 
 
-def one_line(text: str) -> str:
+def join_lines(text: str) -> str:
     """Return the text with a blank for each run of line ends."""
-    return LINE_END.sub(" ", text)
+    return LINE_ENDS.sub(" ", text)
 
 
 def shown_name(name: str) -> str:

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.attention.state import join_steps
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.readout import build_readout
-from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
+from seq2seq_attn.decoder.rnn_state import RNNState, decoded_of
 from seq2seq_attn.decoder.stack import Stack
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.errors import UserError
@@ -100,7 +101,7 @@ class RNNDecoder(Decoder):
         need_weights: bool = False,
         guide: Guide | None = None,
     ) -> Decoded:
-        layers, history, hidden, contexts, step_outputs = state.layers, state.history, [], [], StepOutputs()
+        layers, history, hidden, steps = state.layers, state.history, [], []
         for step, known in enumerate(self.stack.known(embedded)):
             before = layers[-1][0]
             attended = self.attention(
@@ -115,10 +116,9 @@ class RNNDecoder(Decoder):
             context = attended.context.squeeze(1)
             output, layers = self.stack(known, context, layers)
             hidden.append(before if self.reads_before else output)
-            contexts.append(context)
-            step_outputs.add(attended)
-        output = torch.stack(hidden, 1)
+            steps.append(attended)
+        output, joined = torch.stack(hidden, 1), join_steps(steps)
         if self.readout is not None:
-            output = self.dropout(self.readout(torch.cat([output, torch.stack(contexts, 1), embedded], -1)))
+            output = self.dropout(self.readout(torch.cat([output, joined.context, embedded], -1)))
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=history)
-        return Decoded(output, after, *step_outputs.join("cross/0"))
+        return decoded_of(output, after, joined)

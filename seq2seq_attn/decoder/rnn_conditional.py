@@ -11,10 +11,11 @@ from torch import Tensor
 
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.attention.state import join_steps
 from seq2seq_attn.decoder.cell import Cell
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.readout import build_readout
-from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
+from seq2seq_attn.decoder.rnn_state import RNNState, decoded_of
 from seq2seq_attn.decoder.stack import Stack
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.nn.dropout import Dropout
@@ -96,7 +97,7 @@ class RNNConditionalDecoder(Decoder):
         guide: Guide | None = None,
     ) -> Decoded:
         assert self.reader.known is not None
-        layers, history, hidden, contexts, step_outputs = state.layers, state.history, [], [], StepOutputs()
+        layers, history, hidden, steps = state.layers, state.history, [], []
         for step, known in enumerate(self.reader.known(embedded).unbind(1)):
             read = self.reader(known, None, layers[0])
             attended = self.attention(
@@ -111,10 +112,9 @@ class RNNConditionalDecoder(Decoder):
             context = attended.context.squeeze(1)
             output, layers = self.stack(None, context, (read, *layers[1:]))
             hidden.append(output)
-            contexts.append(context)
-            step_outputs.add(attended)
-        output = torch.stack(hidden, 1)
+            steps.append(attended)
+        output, joined = torch.stack(hidden, 1), join_steps(steps)
         if self.readout is not None:
-            output = self.dropout(self.readout(torch.cat([output, torch.stack(contexts, 1), embedded], -1)))
+            output = self.dropout(self.readout(torch.cat([output, joined.context, embedded], -1)))
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=history)
-        return Decoded(output, after, *step_outputs.join("cross/0"))
+        return decoded_of(output, after, joined)

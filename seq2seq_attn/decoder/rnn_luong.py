@@ -11,8 +11,9 @@ from torch import Tensor
 
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.attention.state import join_steps
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
-from seq2seq_attn.decoder.rnn_state import RNNState, StepOutputs
+from seq2seq_attn.decoder.rnn_state import RNNState, decoded_of
 from seq2seq_attn.decoder.stack import Stack
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.nn.dropout import Dropout
@@ -108,11 +109,9 @@ class RNNLuongDecoder(Decoder):
             history=state.history,
             guide=guide,
         )
-        step_outputs = StepOutputs()
-        step_outputs.add(attended)
         combined = self.dropout(tanh(self.combine(torch.cat([attended.context, queries], -1))))
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=attended.history)
-        return Decoded(combined, after, *step_outputs.join("cross/0"))
+        return decoded_of(combined, after, attended)
 
     def _step_by_step(
         self,
@@ -121,7 +120,7 @@ class RNNLuongDecoder(Decoder):
         need_weights: bool,
         guide: Guide | None,
     ) -> Decoded:
-        layers, feed, history, outputs, step_outputs = state.layers, state.feed, state.history, [], StepOutputs()
+        layers, feed, history, outputs, steps = state.layers, state.feed, state.history, [], []
         for step, known in enumerate(self.stack.known(embedded)):
             query, layers = self.stack(known, feed, layers)
             attended = self.attention(
@@ -136,6 +135,6 @@ class RNNLuongDecoder(Decoder):
             features = torch.cat([attended.context.squeeze(1), query], -1)
             feed = self.dropout(tanh(self.combine(features)))
             outputs.append(feed)
-            step_outputs.add(attended)
+            steps.append(attended)
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], feed, history)
-        return Decoded(torch.stack(outputs, 1), after, *step_outputs.join("cross/0"))
+        return decoded_of(torch.stack(outputs, 1), after, join_steps(steps))

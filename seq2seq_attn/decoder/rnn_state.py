@@ -1,17 +1,16 @@
-"""The state of the recurrent decoders between steps, and the attention outputs that they collect over steps."""
+"""The state of the recurrent decoders between steps, and what they return."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import final
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.state import Attended, AttentionMemory
-from seq2seq_attn.decoder.decoder import DecoderState
+from seq2seq_attn.decoder.decoder import Decoded, DecoderState
 from seq2seq_attn.decoder.stack import StackState
 
 
@@ -44,22 +43,14 @@ class RNNState(DecoderState):
         return replace(self, history=None if self.history is None else replace(self.history, in_search=True))
 
 
-@final
-class StepOutputs:
-    """The attention weights, log-probabilities, entropies and losses of links of the steps so far, if there are any."""
-
-    def __init__(self) -> None:
-        self._steps: list[Attended] = []
-
-    def add(self, attended: Attended) -> None:
-        self._steps.append(attended)
-
-    def join(self, slot: str) -> tuple[dict[str, Tensor], Tensor | None, Tensor | None, Tensor | None]:
-        """Return the weights by slot, and the others as `Decoded` has them, concatenated along the target."""
-        weights = self._cat("distribution", dim=2)
-        others = [self._cat(field, dim=1) for field in ("log_prob", "entropy", "alignment_loss")]
-        return {} if weights is None else {slot: weights}, others[0], others[1], others[2]
-
-    def _cat(self, field: str, dim: int) -> Tensor | None:
-        values = [getattr(step, field) for step in self._steps]
-        return None if not values or values[0] is None else torch.cat(values, dim)
+def decoded_of(hidden: Float[Tensor, "batch target output_dim"], state: RNNState, attended: Attended) -> Decoded:
+    """Return the output of a decoder with one attention, whose steps are joined."""
+    weights = attended.distribution
+    return Decoded(
+        hidden,
+        state,
+        {} if weights is None else {"cross/0": weights},
+        attended.log_prob,
+        attended.entropy,
+        attended.alignment_loss,
+    )

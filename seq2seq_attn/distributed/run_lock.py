@@ -26,7 +26,7 @@ UNTIL_EXIT = ExitStack()  # of the command
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def only_process_in(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder; a process that holds it already continues.
 
     A file system without locks stops nothing, nor does a folder that cannot be written, which is reported later.
@@ -90,7 +90,7 @@ class RunLock(Callback):
         folder, subfolder = Path(config.hydra.run.dir), Path(config.hydra.output_subdir or ".")
         new = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
         try:
-            UNTIL_EXIT.enter_context(locked(folder))
+            UNTIL_EXIT.enter_context(only_process_in(folder))
             check_folder(config, folder)
             check_log(folder / f"{config.hydra.job.name}.log")
         except UserError as error:  # Hydra would turn it into a warning

@@ -7,13 +7,13 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-from hydra import compose, initialize_config_dir, version
-from hydra.core.global_hydra import GlobalHydra
+from hydra import compose, initialize_config_dir
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from seq2seq_attn.attention.build import hydra_untouched
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import check
 from seq2seq_attn.paths import conf_directory
@@ -75,13 +75,5 @@ def compose_search(name: str) -> Any:
 @cache
 def composed_search(name: str, directory: str) -> Any:
     """Return the configuration as plain data; threads and programs of Hydra may call this."""
-    with COMPOSING:
-        program, base = GlobalHydra.instance().hydra, version.getbase()
-        GlobalHydra.instance().clear()
-        try:
-            with initialize_config_dir(version_base="1.3", config_dir=directory):
-                return OmegaConf.to_container(compose("translate", [f"search={name}"]).search, resolve=True)
-        finally:
-            GlobalHydra.instance().hydra = program
-            if base is not None:
-                version.setbase(str(base))
+    with COMPOSING, hydra_untouched(), initialize_config_dir(version_base="1.3", config_dir=directory):
+        return OmegaConf.to_container(compose("translate", [f"search={name}"]).search, resolve=True)

@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.ranks import end_with
-from seq2seq_attn.distributed.run_lock import locked
+from seq2seq_attn.distributed.run_lock import only_process_in
 from seq2seq_attn.errors import UserError, causes, one_line, sentence_of
 from seq2seq_attn.metric.names import score_of_test
 from seq2seq_attn.process import keep_freed_memory, leave, leave_on_signals
@@ -60,7 +60,7 @@ class JobTask:
                 become_the_command(self.arguments, self.process)
             if is_first():
                 try:
-                    around.enter_context(locked(job.folder))
+                    around.enter_context(only_process_in(job.folder))
                 except UserError as refused:
                     if job.status == WAITING:  # else the record is that of the process that holds the lock
                         record(STOPPED, why=str(refused))

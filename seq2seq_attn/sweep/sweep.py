@@ -14,7 +14,7 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, is_locked, locked
+from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, is_locked, only_process_in
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.names import score_of_test
 from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job
@@ -74,7 +74,7 @@ class Sweep:
             UserError: if another sweep is at work there.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        UNTIL_EXIT.enter_context(locked(self.folder))
+        UNTIL_EXIT.enter_context(only_process_in(self.folder))
         OmegaConf.save(self.config, self.folder / "multirun.yaml")
 
     def job(self, number: int, overrides: Sequence[str]) -> Job:

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.distributed.ranks import watch_parent
 from seq2seq_attn.distributed.run_folder import is_first, shared_run_dir
-from seq2seq_attn.distributed.run_lock import locked
+from seq2seq_attn.distributed.run_lock import only_process_in
 from seq2seq_attn.process import quieten
 
 
@@ -31,7 +31,7 @@ def run_environment(composed: DictConfig) -> Iterator[Path]:
         logging.getLogger("seq2seq_attn").setLevel(logging.ERROR)
     with shared_run_dir(composed.paths.run_dir) as shared, logged_warnings():
         run_dir = Path(shared)
-        with locked(run_dir) if is_first() else nullcontext():
+        with only_process_in(run_dir) if is_first() else nullcontext():
             OmegaConf.set_readonly(composed, False)
             composed.paths.run_dir = shared
             yield run_dir

@@ -69,7 +69,7 @@ class ChunkedCrossEntropy(GradientTakenForward):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float, count_correct: bool
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        wide = at_least_float32(hidden.new_zeros(0)).dtype
+        wide = torch.promote_types(hidden.dtype, torch.float32)
         nll = torch.empty(len(target), dtype=wide, device=hidden.device)
         spread_by_token = torch.empty_like(nll)
         spread = torch.zeros((), dtype=wide, device=hidden.device)

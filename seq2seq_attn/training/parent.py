@@ -24,7 +24,14 @@ from torch import Tensor
 
 from seq2seq_attn.checkpoint.admitted import Trust, check_targets
 from seq2seq_attn.checkpoint.checkpoint_file import read_latest
-from seq2seq_attn.checkpoint.load import Loaded, check_config, find_checkpoint, read_checkpoint, read_tokenizer, rebuild
+from seq2seq_attn.checkpoint.load import (
+    Loaded,
+    check_saved_config,
+    find_checkpoint,
+    read_checkpoint,
+    read_tokenizer,
+    rebuild,
+)
 from seq2seq_attn.checkpoint.resume import Resumed, changes
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, unknown_shares
@@ -130,7 +137,7 @@ def store_parts(checkpoint: dict[str, Any], file: Path, typed: Collection[str], 
     With a model chosen on the command line, all parts of the model are its own.
     """
     config, labels = checkpoint["config"], checkpoint["config"].get("choices", {})
-    check_config(config, file, trust)
+    check_saved_config(config, file, trust)
     for slot, node in (("model", config["model"]), ("choices", labels)):
         check_targets(node, slot, file, trust)
     parts = {"search": config["search"], "tokenizer": tokenizer_options(checkpoint, file)}

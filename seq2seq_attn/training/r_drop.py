@@ -47,7 +47,7 @@ class ChunkedRDrop(GradientTakenForward):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, target: Tensor, smoothing: float, alpha: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        wide = at_least_float32(hidden.new_zeros(0)).dtype
+        wide = torch.promote_types(hidden.dtype, torch.float32)
         nll = torch.empty(len(target), dtype=wide, device=hidden.device)
         rest_by_token = torch.empty_like(nll)
         rest = torch.zeros((), dtype=wide, device=hidden.device)

@@ -51,7 +51,7 @@ def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         "steps": trainer.global_step,
         "tokens_per_second": counted.tokens / max(counted.seconds, 1e-9),
         "train_seconds": counted.seconds,
-        **validation_figures(counted.validation_seconds, counted.seconds),
+        **validation_costs(counted.validation_seconds, counted.seconds),
         "padding_share": 1 - counted.tokens / max(counted.padded_tokens, 1),
         **({"decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9)} if module.translates else {}),
         "peak_memory_bytes": peak_memory_bytes(),
@@ -86,7 +86,7 @@ def translated(module: TranslationModule) -> list[str]:
     return [name for name in module.test_names if module.translations.get(name)]
 
 
-def validation_figures(validation: float, training: float) -> dict[str, float]:
+def validation_costs(validation: float, training: float) -> dict[str, float]:
     """Return the seconds of the validations, and their share of the time of these and all training steps."""
     share = validation / max(validation + training, 1e-9)
     return {"validation_seconds": validation, "validation_share": share}
@@ -113,10 +113,10 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
         most = max(len(split.references[row]) for row in rows)
         lines, hypotheses, versions = [], [], []
         for row in sorted(rows):
-            references = [one_line(reference) for reference in split.references[row]]
+            references = [without_line_ends(reference) for reference in split.references[row]]
             columns = (split.sources[row], split.references[row][0], rows[row])
             lines.append("\t".join(map(printable, columns)) + "\n")
-            hypotheses.append(one_line(rows[row]) + "\n")
+            hypotheses.append(without_line_ends(rows[row]) + "\n")
             versions.append("\t".join(references + references[:1] * (most - len(references))) + "\n")
         for file, content in zip(translation_files(run_dir, name), (lines, hypotheses, versions), strict=True):
             with replacing(file) as stream:
@@ -168,7 +168,7 @@ def log_translations(loggers: list[Any], module: TranslationModule, corpus: Load
                 logger.log_table(f"{name}/translations", columns, lines)
 
 
-def one_line(text: str) -> str:
+def without_line_ends(text: str) -> str:
     """Return the text without tabs and line ends, and otherwise as it is scored."""
     return LINE_END.sub(" ", text)
 

@@ -13,7 +13,7 @@ from configs import options
 from torch import Tensor
 
 from seq2seq_attn.attention import build_attention
-from seq2seq_attn.attention.build import reads_history
+from seq2seq_attn.attention.build import option_reads_history
 from seq2seq_attn.attention.key_mask import INTEGERS
 from seq2seq_attn.errors import UserError
 
@@ -51,7 +51,7 @@ def test_lengths_are_the_mask_of_the_first_keys(preset: str, lengths: Tensor) ->
         assert (found.context[1] == layer(query, keys, mask=torch.zeros_like(mask)).context[1]).all()
     memory = layer.attention.prepare(keys, valid_length=lengths)
     same(layer.attention(query, memory), layer(query, keys, mask=mask))
-    if reads_history(preset):
+    if option_reads_history(preset):
         return
 
     rows_match_keys, x = self_layer(preset), keys[:, :T]

@@ -14,14 +14,16 @@ from configs import CONF, attention_of, built, options
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from seq2seq_attn.attention.build import reads_history
+from seq2seq_attn.attention.build import option_reads_history
 from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.state import Attended
 from seq2seq_attn.errors import UserError
 
 SPARSE = {"sparsemax": 1.0, "entmax15": 2.0}  # how far below the best a score weighs nothing
 FUSED = {"softmax", "softmax_one", "sink"}
-ROWWISE = [option for option in options("attention/normalizer") if not reads_history(option, "attention/normalizer")]
+ROWWISE = [
+    option for option in options("attention/normalizer") if not option_reads_history(option, "attention/normalizer")
+]
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 
 

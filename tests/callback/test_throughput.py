@@ -12,7 +12,7 @@ from small_run import rows, run_here
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.callback.throughput import Throughput
-from seq2seq_attn.training.results import validation_figures
+from seq2seq_attn.training.results import validation_costs
 
 
 def validate(callback: Throughput, sanity_checking: bool = False) -> None:
@@ -48,7 +48,7 @@ def test_a_run_that_resumes_within_an_epoch_does_not_count_the_time_before_it(mo
 
 
 def test_their_share_is_of_training_steps_and_validations_together() -> None:
-    assert validation_figures(3.0, 22.0) == {"validation_seconds": 3.0, "validation_share": 0.12}
+    assert validation_costs(3.0, 22.0) == {"validation_seconds": 3.0, "validation_share": 0.12}
 
 
 @pytest.mark.usefixtures("quiet")

@@ -19,7 +19,7 @@ from torch import nn
 
 from seq2seq_attn.checkpoint.admitted import check_targets, is_class_of
 from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint as write_whole
-from seq2seq_attn.checkpoint.load import check_config, find_checkpoint, load, read_checkpoint
+from seq2seq_attn.checkpoint.load import check_saved_config, find_checkpoint, load, read_checkpoint
 from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.translator import Translator
@@ -150,11 +150,11 @@ def test_a_run_of_documents_has_the_cleaning_of_their_sentences() -> None:
     composed_config = composed("data=documents", "data.corpus.cleaning.lowercase=true", *SMALLEST)
     slots = ("model", "search", "data", "metric")
     config = {slot: plain(composed_config[slot]) for slot in slots}
-    check_config(config, Path("a.ckpt"))
+    check_saved_config(config, Path("a.ckpt"))
     assert cleaning_options(config["data"])["lowercase"] is True
     del config["data"]["corpus"]["cleaning"]
     with pytest.raises(UserError, match=r"holds no data\.cleaning among its options"):
-        check_config(config, Path("a.ckpt"))
+        check_saved_config(config, Path("a.ckpt"))
 
 
 def plain(node: Any) -> Any:

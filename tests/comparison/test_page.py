@@ -16,7 +16,7 @@ from configs import CONF, options
 from hydra import compose, initialize_config_dir
 from markdown_it import MarkdownIt
 
-from seq2seq_attn.attention.build import reads_history
+from seq2seq_attn.attention.build import option_reads_history
 from seq2seq_attn.comparison import draw as drawing
 from seq2seq_attn.comparison import maps
 from seq2seq_attn.comparison import runs as script
@@ -238,7 +238,7 @@ def test_compare_attentions_runs_every_preset_for_three_epochs_of_the_demo_corpu
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("train", ["experiment=compare_attentions"], return_hydra_config=True)
     assert config.hydra.mode.name == "MULTIRUN"
-    left_out = ",".join(preset for preset in options("attention") if reads_history(preset))
+    left_out = ",".join(preset for preset in options("attention") if option_reads_history(preset))
     assert config.hydra.sweeper.params == {"attention": f"glob(*,exclude=[{left_out}])"}
     chosen = config.hydra.runtime.choices
     assert (chosen["data"], chosen["model"]) == ("demo", "transformer")

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 from small_run import run_here
 
 from seq2seq_attn.distributed import run_lock
-from seq2seq_attn.distributed.run_lock import LOCK, check_folder, check_log, is_locked, locked, remove_unused
+from seq2seq_attn.distributed.run_lock import LOCK, check_folder, check_log, is_locked, only_process_in, remove_unused
 from seq2seq_attn.errors import UserError
 
 
@@ -159,7 +159,7 @@ def test_ranks_that_are_not_the_first_need_no_lock(
 
 def test_a_killed_process_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
     def work() -> None:
-        with locked(tmp_path):
+        with only_process_in(tmp_path):
             (tmp_path / "ready").touch()
             time.sleep(60)
 
@@ -170,7 +170,7 @@ def test_a_killed_process_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
     os.kill(child, signal.SIGKILL)
     ended(child)
     assert not is_locked(tmp_path)
-    with locked(tmp_path), locked(tmp_path / "sub" / ".."):  # a process that has it may ask again
+    with only_process_in(tmp_path), only_process_in(tmp_path / "sub" / ".."):  # a process that has it may ask again
         assert is_locked(tmp_path)
     assert not is_locked(tmp_path)
 
@@ -180,5 +180,5 @@ def test_a_file_system_without_locks_stops_nothing(tmp_path: Path, monkeypatch: 
         raise OSError(errno.ENOLCK, "no locks available")
 
     monkeypatch.setattr(run_lock.fcntl, "flock", unable)
-    with locked(tmp_path / "new"):
+    with only_process_in(tmp_path / "new"):
         assert not is_locked(tmp_path / "new")

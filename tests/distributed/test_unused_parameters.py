@@ -12,7 +12,7 @@ from distributed.test_many_devices import connect, data, tokenizer
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from seq2seq_attn.attention.build import reads_history
+from seq2seq_attn.attention.build import option_reads_history
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
@@ -75,6 +75,6 @@ def test_ddp_finds_no_unused_parameter_in_any_attention(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ddp_finds_no_unused_parameter_in_an_attention_that_reads_its_history(tmp_path: Path) -> None:
-    reading = [preset for preset in options("attention") if reads_history(preset)]
+    reading = [preset for preset in options("attention") if option_reads_history(preset)]
     assert reading
     check_no_parameter_is_unused(tmp_path, ["rnn"], reading)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sweep.small_sweep import begun, kill_in_job, start_until, swept, told, wait_until, write_app, write_slurm
 
-from seq2seq_attn.distributed.run_lock import is_locked, locked
+from seq2seq_attn.distributed.run_lock import is_locked, only_process_in
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import read_json
 from seq2seq_attn.sweep.job import Job, definition
@@ -187,7 +187,7 @@ def test_the_jobs_of_workers_end_with_a_command_that_is_killed(folder: Path) -> 
 def test_a_job_that_another_process_is_at_work_in_is_left_alone(tmp_path: Path) -> None:
     job = Job(0, ("seed=1",), tmp_path / "0")
     job.write("waiting")
-    with locked(job.folder), pytest.raises(UserError, match=r"works in .*0; wait for it, or end it"):
+    with only_process_in(job.folder), pytest.raises(UserError, match=r"works in .*0; wait for it, or end it"):
         job.check()
     job.check()
 

@@ -32,7 +32,7 @@ class GlobalLocalPattern(TiledPattern):
         length_ratio: source positions per target position.
 
     Raises:
-        UserError: for k below 1, no global position, or a ratio that is not above 0.
+        UserError: for k below 1, a negative number of global positions, or a ratio that is not above 0.
     """
 
     def __init__(self, *, k: int, num_global: Annotated[int, "[0, inf)"], length_ratio: float) -> None:

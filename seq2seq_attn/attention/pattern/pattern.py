@@ -29,6 +29,7 @@ class Pattern(nn.Module, ABC):
         reweighs: whether `reweigh` changes anything.
         reads_query: whether `centre` or `select` depends on the content of a query.
         selects: whether `select` is the definition; the score then has to be an inner product.
+        needs_vectors: whether `select` compares the vectors of queries and keys, which the score must then have.
         gathers: whether `gathered_blocks` takes the place of `block_groups`.
         length_ratio: source positions per target position. It is a fixed number, because the length of the target is
             unknown in decoding, and 1 in self-attention.
