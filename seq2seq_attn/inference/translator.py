@@ -78,7 +78,7 @@ class Translation(NamedTuple):
 class Scored(NamedTuple):
     """The log-probabilities of a given translation, its target read at once.
 
-    They are those that a search reports for it, but with `attention=monotonic`, which walks in a search.
+    They equal those that a search reports, except with `attention=monotonic`, whose probabilities a search rounds.
 
     Attributes:
         tokens: of the translation, and the end token.

@@ -29,8 +29,8 @@ class Limits:
         max_length, min_length: limits for every translation, in tokens.
         max_relative_length, max_extra_length: the translation of a source of s tokens, end token included, has at
             most max_relative_length * s + max_extra_length tokens; without a source, as in a language model, they set
-            no limit,
-        min_relative_length: and at least min_relative_length * s.
+            no limit.
+        min_relative_length: the translation has at least min_relative_length * s tokens.
 
     Raises:
         UserError: if no length meets the limits.

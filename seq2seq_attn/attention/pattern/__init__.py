@@ -1,1 +1,1 @@
-"""Who may see whom."""
+"""Patterns: which keys a query may attend to."""
