@@ -154,15 +154,19 @@ def fits(value: Any, kind: Any, interval: str | None) -> bool:
         return type(value) is kind
     if kind in (str, Path):
         return isinstance(value, str)
-    if isinstance(value, dict) and isinstance(origin, type) and issubclass(origin, Mapping):
+    if isinstance(value, dict) and is_mapping(origin):
         return all(isinstance(name, str) for name in value)
     if isinstance(value, dict):
         return "_target_" in value and value.get("_partial_", False) is (origin is partial)
     if isinstance(value, list) and origin is tuple and ... not in inner:
         return len(value) == len(inner) and all(map(partial(fits, interval=interval), value, inner))
-    if isinstance(value, list) and origin is not None:
+    if isinstance(value, list) and origin is not None and not is_mapping(origin):
         return all(fits(child, inner[0], interval) for child in value)
     return False
+
+
+def is_mapping(origin: Any) -> bool:
+    return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
 def is_inside(number: int | float, interval: str) -> bool:
@@ -235,6 +239,13 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
         if name not in node and argument.default is argument.empty and not node.get("_partial_"):
             raise UserError(f"{key} lacks the option {name} of {node['_target_']}; give {key}.{name}=...")
     return types
+
+
+def typed(value: Any) -> str:
+    """Return a value, also a list or a mapping, as it is typed on the command line."""
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{name}:{typed(one)}' for name, one in value.items())}}}"
+    return f"[{','.join(map(typed, value))}]" if isinstance(value, list) else shown(value)
 
 
 def shown(value: Any) -> str:

@@ -119,7 +119,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.fixture
-def no_further_fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def no_further_fonts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Pictures find no font of the system, whatever is installed, but those that a test puts into the list."""
     from matplotlib.font_manager import fontManager
 
@@ -127,12 +127,9 @@ def no_further_fonts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     files: list[str] = []
     monkeypatch.setattr(fonts, "findSystemFonts", lambda: files)
-    monkeypatch.setattr(fonts, "supplements", {})
-    monkeypatch.setattr(fonts, "scripts_without_font", set())
+    monkeypatch.setattr(fonts.FONTS, "__dict__", vars(fonts.Fonts()))
     monkeypatch.setattr(fontManager, "ttflist", list(fontManager.ttflist))
-    fonts.has_glyph.cache_clear()
-    yield files
-    fonts.has_glyph.cache_clear()
+    return files
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from seq2seq_attn.alignment.fonts import families
+from seq2seq_attn.alignment.fonts import FONTS
 from seq2seq_attn.alignment.heat_map import MARGIN, TITLE, draw_map, label, widest
 from seq2seq_attn.alignment.word_alignment import Link, WordWeights
 
@@ -52,7 +52,7 @@ def draw_link_maps(file: Path, source: Sequence[str], target: Sequence[str], map
         label(axes, columns, rows if number == 0 else [], FONT_SIZE)
         outline(axes, one.links)
         middle, line = (x + wide / 2) / width, 1 - TITLE / 2 / height
-        figure.text(middle, line, one.title, ha="center", va="center", fontsize=FONT_SIZE, fontfamily=families())
+        figure.text(middle, line, one.title, ha="center", va="center", fontsize=FONT_SIZE, fontfamily=FONTS.families())
     figure.savefig(file, dpi=120)
 
 

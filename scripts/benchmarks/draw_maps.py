@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from seq2seq_attn.alignment.fonts import families
+from seq2seq_attn.alignment.fonts import FONTS
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.heat_map import draw_map, label, readable
 from seq2seq_attn.comparison.weights import NOTHING, save
@@ -56,7 +56,7 @@ def draw(maps: Sequence[tuple[str, SlotMap]]) -> Figure:
         axes.set_aspect("equal", anchor="N")
         tokens = [[readable(token) for token in side] for side in (slot_map.columns, slot_map.rows)]
         label(axes, *tokens, FONT_SIZE)
-        axes.set_xlabel(title, fontsize=FONT_SIZE + 1, fontfamily=families())
+        axes.set_xlabel(title, fontsize=FONT_SIZE + 1, fontfamily=FONTS.families())
     return figure
 
 

@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
-from seq2seq_attn.alignment.fonts import FONT, families, font, has_glyph
+from seq2seq_attn.alignment.fonts import FONT, FONTS
 from seq2seq_attn.errors import UserError
 
 COLOURS = "magma_r"  # perceptually uniform, and darker is more in black and white too
@@ -56,14 +56,14 @@ def draw_attention(
         mesh = draw_map(axes, head)
         label(axes, source if row == 0 else [], target if column == 0 else [], font_size)
         if len(heads) > 1:
-            axes.set_xlabel(f"head {number}", fontsize=9, fontfamily=families(), labelpad=3)
+            axes.set_xlabel(f"head {number}", fontsize=9, fontfamily=FONTS.families(), labelpad=3)
     bar_height = max(rows * down - down + cell * len(target), BAR_HEIGHT)
     bar = figure.colorbar(mesh, cax=position(left + columns * across, top, BAR, bar_height), ticks=[0, 0.5, 1])
     bar.set_label("attention weight", fontsize=10, fontfamily=FONT)
     bar.ax.tick_params(labelsize=9, labelfontfamily=FONT)
     if title:
         y = 1 - 0.5 * TITLE / height
-        figure.suptitle(title, y=y, va="center", fontsize=11, fontfamily=families(), parse_math=False)
+        figure.suptitle(title, y=y, va="center", fontsize=11, fontfamily=FONTS.families(), parse_math=False)
     return figure
 
 
@@ -121,7 +121,7 @@ def readable(token: str) -> str:
 def without_glyph(token: str) -> set[str]:
     """Return the letters of a token that are drawn as boxes."""
     letters = token.replace(WORD_MARK, "")
-    return {letter for letter in letters if not (letter.isprintable() and has_glyph(letter))}
+    return {letter for letter in letters if not (letter.isprintable() and FONTS.has_glyph(letter))}
 
 
 def grid_columns(heads: int) -> int:
@@ -131,7 +131,7 @@ def grid_columns(heads: int) -> int:
 
 def widest(texts: list[str], font_size: float) -> float:
     """Return the inches of the longest text."""
-    ruler = font()
+    ruler = FONTS.ruler()
     ruler.set_size(font_size, 72)
     widths = []
     for text in texts:
@@ -151,7 +151,7 @@ def label(axes: Axes, source: list[str], target: list[str], font_size: float) ->
     axes.xaxis.tick_top()
     axes.set_xticks(np.arange(len(source)) + 0.5)
     axes.set_yticks(np.arange(len(target)) + 0.5)
-    style: dict[str, Any] = {"fontsize": font_size, "fontfamily": families(), "parse_math": False}
+    style: dict[str, Any] = {"fontsize": font_size, "fontfamily": FONTS.families(), "parse_math": False}
     axes.set_xticklabels(source, rotation=90, **style)
     axes.set_yticklabels(target, **style)
     axes.tick_params(length=2, pad=3)

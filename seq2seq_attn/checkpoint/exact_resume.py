@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import warnings
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, final
 
@@ -183,9 +182,10 @@ def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_mo
     keys = {change.key for change in changed}
     options = {name: value for name, value in fresh.param_groups[0].items() if f"optimizer.{name}" in keys}
     groups: list[dict[str, Any]] = checkpoint["optimizer_states"][0]["param_groups"]
-    others: dict[str, Any] = {}  # the options of Muon's second group
-    for group, own in zip_longest(groups, pl_module.parameter_groups(), fillvalue=others):
-        group |= {name: value for name, value in options.items() if name not in own}
+    own = pl_module.parameter_groups()
+    own += [{}] * (len(groups) - len(own))  # Muon's second group has no options of its own
+    for group, its_own in zip(groups, own, strict=True):
+        group |= {name: value for name, value in options.items() if name not in its_own}
     (schedule,) = checkpoint["lr_schedulers"]
     if pl_module.scheduler.func is not ReduceLROnPlateau:
         checkpoint["lr_schedulers"] = []

@@ -15,6 +15,7 @@ from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
 from seq2seq_attn.distributed.run_folder import is_first
 from seq2seq_attn.distributed.run_lock import check_is_new
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.options import typed
 
 log = logging.getLogger(__name__)
 LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
@@ -130,9 +131,13 @@ class Change(NamedTuple):
         """Return a part by its class; the text may be of anyone's checkpoint."""
         if isinstance(value, dict):
             value = str(value.get("_target_", "others")).rpartition(".")[2]
-        text = "none" if value is None else str(value)
+        text = "none" if value is None else typed(value) if is_list_of_mappings(value) else str(value)
         text = text.rpartition(".")[2] if self.key.endswith("._target_") else text
         return text if text.isprintable() else ascii(text)
+
+
+def is_list_of_mappings(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(one, dict) for one in value)
 
 
 def changes(saved: dict[str, Any], config: dict[str, Any]) -> list[Change]:
@@ -140,6 +145,7 @@ def changes(saved: dict[str, Any], config: dict[str, Any]) -> list[Change]:
 
     The folders of a run do not count, nor sizes that only its tokenizer knows, nor files that only a new run reads.
     """
+    saved, config = ({"parameter_groups": []} | node for node in (saved, config))  # which an old one lacks
     names = sorted((saved.keys() & config.keys()) - UNTRAINED)
     old, new = ({name: in_folders(node[name], node.get("paths", {})) for name in names} for node in (saved, config))
     unchanged = ("source_vocab_size", "target_vocab_size", "_embedding_file")

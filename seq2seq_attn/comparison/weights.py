@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from seq2seq_attn.alignment.fonts import families
+from seq2seq_attn.alignment.fonts import FONTS
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.heat_map import GAP, HEAD_NAME, MARGIN, draw_map, label, readable, widest
 from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option
@@ -148,7 +148,7 @@ def draw_row(maps: list[Map], lefts: list[float], top: float, width: float, heig
         axes.set_facecolor(NOTHING)
         draw_map(axes, np.ma.masked_equal(weights, 0))
         label(axes, columns, rows, FONT_SIZE)
-        axes.set_xlabel(name, fontsize=FONT_SIZE + 1.5, fontfamily=families(), labelpad=3)
+        axes.set_xlabel(name, fontsize=FONT_SIZE + 1.5, fontfamily=FONTS.families(), labelpad=3)
     return figure
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, final
@@ -209,7 +210,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         width, plans = self._plan()
         rows = [(plan.padded, plan.real, *chain(*plan.largest)) for plan in plans]
         ends = np.cumsum([len(plan.cuts) for plan in plans])
-        with replacing(file) as stream:
+        with suppress(UserError), replacing(file) as stream:  # a cache that may only be read
             np.savez(stream, width=width, ends=ends, figures=rows, cuts=np.concatenate([p.cuts for p in plans]))
         return width, plans
 

@@ -109,10 +109,11 @@ def encode_split(
         num_processes: processes that encode a large split; None: one for each core.
     """
     rows = split.shards or (len(split),)
-    with locked(folder / "lock"):
-        missing = [number for number in range(len(rows)) if not is_complete(folder, number)]
-        if missing:
-            encode_shards(split, tokenizer, folder, rows, missing, num_processes)
+    if not all(is_complete(folder, number) for number in range(len(rows))):
+        with locked(folder / "lock"):
+            missing = [number for number in range(len(rows)) if not is_complete(folder, number)]
+            if missing:
+                encode_shards(split, tokenizer, folder, rows, missing, num_processes)
     return open_encoded(folder if copy_to is None else local_copy(folder, copy_to))
 
 

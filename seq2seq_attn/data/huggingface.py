@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, final
 
@@ -137,8 +138,7 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
     by_split: dict[str, list[str]] = {}
     known = sorted({*splits, *SPLITS}, key=len, reverse=True)  # test_2017 before test
     for file in files:
-        split = next((split for split in known if names_split(file, split)), "")
-        by_split.setdefault(split, []).append(str(folder / file))
+        by_split.setdefault(split_of(file, known), []).append(str(folder / file))
     if set(by_split) == {""}:
         return {"train": by_split[""]}
     if others := by_split.pop("", []):
@@ -147,6 +147,25 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
             f"{os.path.relpath(others[0], folder)}; set data.val_split=... or data.test_split=..."
         )
     return {split: by_split[split] for split in splits if split in by_split}
+
+
+def split_of(file: str, known: Sequence[str]) -> str:
+    """Return the split that a path names in its last part that names one; "" if none does.
+
+    Args:
+        known: names of splits; of two that are named, one that is a part of the other does not count.
+
+    Raises:
+        UserError: if a part names two.
+    """
+    for part in reversed(Path(file).parts):
+        named = [split for split in known if names_split(part, split)]
+        longest = [split for split in named if not any(split != other and names_split(other, split) for other in named)]
+        if len(longest) > 1:
+            raise UserError(f"{file}: {part} names the splits {' and '.join(sorted(longest))}; rename it after one")
+        if longest:
+            return longest[0]
+    return ""
 
 
 def names_split(file: str, split: str) -> bool:

@@ -70,7 +70,7 @@ class MixtureCorpus(Corpus):
         verify: bool = False,
         copy_to: str | None = None,
     ) -> None:
-        self.corpora, self.weights = corpora, weights
+        self.corpora, self.weights = corpora, {str(name): weight for name, weight in weights.items()}
         self.columns, self.languages = (source_column, target_column), (source_language, target_language)
         self.seed = seed
         self.files = ParallelCorpus(
@@ -141,6 +141,7 @@ class EachKeyOnce(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            key.tag = "tag:yaml.org,2002:str"  # also a name such as no, which YAML reads as False
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key.value} is given twice, again in line {key.start_mark.line + 1}"

@@ -14,7 +14,7 @@ from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
-from seq2seq_attn.data.records import Column, CsvFile, PairFile, Table, is_pair_file, pair_file
+from seq2seq_attn.data.records import Column, CsvFile, PairFile, Table, is_empty, is_pair_file, pair_file
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
 from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture
 from seq2seq_attn.data.store.text_store import stored_corpus
@@ -211,7 +211,8 @@ def aligned(sides: list[str], option: str) -> list[PairSource]:
             f"{option}: {sides[0]} is {len(sources)} files and {sides[1]} is {len(targets)}; parallel files "
             "need the same number"
         )
-    if len(sources) > 1:  # news.en comes before news.extra.en, but news.fr after news.extra.fr
+    if len(sources) > 1 or all(map(has_wildcards, sides)):
+        # news.en comes before news.extra.en, but news.fr after news.extra.fr
         by_text = [
             {matched_text(file, side): file for file in files}
             for files, side in zip((sources, targets), sides, strict=True)
@@ -239,16 +240,30 @@ def matched_text(file: Path, pattern: str) -> tuple[str, ...]:
 def matching_files(pattern: str, option: str) -> list[Path]:
     """Return the file of this name, or the files that a pattern matches, in the order of their names.
 
+    Of several files the empty ones are left out, which many tools write for parts without rows.
+
     Raises:
         UserError: if a pattern matches none.
     """
     path = given_path(pattern, option)
-    if not glob.has_magic(str(path)) or os.path.lexists(path):
+    if not has_wildcards(pattern):
         return [path]
     files = sorted(map(Path, glob.glob(str(path))))
     if not files:
         raise UserError(f"{option}={pattern} matches no file; check the pattern")
-    return files
+    read = [file for file in files if not is_empty(file)] or files[:1]
+    if len(read) < len(files) and len(files) > 1:
+        empty = next(file for file in files if is_empty(file))
+        log.warning(
+            f"{len(files) - len(read)} of the {len(files)} files of {option}={pattern} are empty, such as {empty}"
+        )
+    return read
+
+
+def has_wildcards(pattern: str) -> bool:
+    """Return whether a pattern is one, and not the name of a file."""
+    path = given_path(pattern, "data")
+    return glob.has_magic(str(path)) and not os.path.lexists(path)
 
 
 def origins(sources: list[PairSource]) -> tuple[str, str]:

@@ -18,6 +18,7 @@ import numpy as np
 from seq2seq_attn.data.reading import opened
 from seq2seq_attn.data.store.pair_source import (
     CHUNK_LINES,
+    MOST_BYTES,
     PairSource,
     Parsed,
     RawChunk,
@@ -44,6 +45,9 @@ LANGUAGE_NAMES = {
     "sv": "swedish", "sw": "swahili", "th": "thai", "tr": "turkish", "uk": "ukrainian", "vi": "vietnamese",
     "zh": "chinese",
 }  # fmt: skip
+
+COLUMN_NAMES = {*LANGUAGE_NAMES, *LANGUAGE_NAMES.values(), *(name for names in SIDE_NAMES for name in names)}
+HEAD = 100  # rows from which the form of a file is taken
 
 
 class Choice(NamedTuple):
@@ -133,6 +137,11 @@ class Table(PairFile):
             )
             self.origins = (f"column {at + 1}",) * 2
             return
+        if choice.one_side and len(first) > 2:
+            raise UserError(
+                f"{self.path}, line {line}: {len(first)} columns, none of which is named text; leave one or two "
+                "columns of text, or name one text"
+            )
         if len(first) < 2:
             raise UserError(
                 f"{self.path}, line {line}: {len(first)} {kind}-separated column{'s' * (len(first) != 1)}, and a pair "
@@ -140,7 +149,10 @@ class Table(PairFile):
             )
         guessed = guess_columns(first, choice.languages)
         self.width = len(first)
-        self.has_header = guessed is not None or any(isinstance(column, str) for column in choice.columns)
+        names_languages = choice.one_side and all(name.strip().casefold() in COLUMN_NAMES for name in first)
+        self.has_header = (
+            guessed is not None or names_languages or any(isinstance(column, str) for column in choice.columns)
+        )
         self.positions = choose_columns(self.path, choice.columns, guessed or choice.positions, first, self.has_header)
         source, target = (f"column {shown_name(first[at]) if self.has_header else at + 1}" for at in self.positions)
         self.origins = (source, target)
@@ -209,7 +221,8 @@ class JsonLines(PairFile):
         for column, side in zip(choice.columns, SIDES, strict=True):
             if isinstance(column, int):
                 raise UserError(f"data.{side}_column={column} is a number, and {path} has named fields; give a name")
-        first = decoded_lines(next(line_blocks(path))[0].partition(b"\n")[0])[0][0]
+        lines = decoded_lines(b"\n".join(next(line_blocks(path))[0].split(b"\n", HEAD)[:HEAD]))[0]
+        first = lines[0]
         if first.lstrip().startswith("[") or first.strip() == "{":
             raise UserError(
                 f"{path}, line 1: not JSON lines, but one JSON text; write one object per line, for example by "
@@ -218,6 +231,9 @@ class JsonLines(PairFile):
         fields = read_fields(first)
         if isinstance(fields, Reason):
             raise UserError(f"{path}, line 1: {fields}; fix or remove the line")
+        for record in map(read_fields, lines[1:]):  # of a field that the first has not, or without a text
+            others = {} if isinstance(record, Reason) else record
+            fields |= {name: text for name, text in others.items() if not isinstance(fields.get(name), str)}
         guessed = guess_columns(list(fields), choice.languages)
         defaults = choice.languages if guessed is None else [list(fields)[at] for at in guessed]
         texts = [name for name in fields if not isinstance(text_of(fields, name), Reason)]
@@ -283,6 +299,21 @@ def text_of(fields: dict[str, Any], name: str) -> str:
     return join_lines(text)
 
 
+def is_empty(path: Path) -> bool:
+    """Return whether a file has no bytes, or is a Parquet file without rows, as tools write for an empty part."""
+    if not path.is_file():
+        return False
+    if path.suffix != ".parquet" or not path.stat().st_size:
+        return path.stat().st_size == 0
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        return parquet.read_metadata(path).num_rows == 0
+    except (OSError, pa.ArrowException):  # damaged, which its reader says
+        return False
+
+
 class ColumnarFile(PairFile):
     """A binary file of named columns; `translation.en` is a field of a column."""
 
@@ -302,6 +333,8 @@ class ColumnarFile(PairFile):
             else:
                 self.positions = (at, at)
             self.names = [names[at] for at in self.positions]
+            if twice := [name for name in self.names if names.count(name) > 1]:
+                raise UserError(f"{path} has the column {twice[0]} {names.count(twice[0])} times; rename the others")
             self.columns = list(dict.fromkeys(self.names))
             table, _ = next(equal_tables(batches(self.columns), self.columns), (None, 0))
         if table is None:
@@ -450,15 +483,22 @@ def table_pairs(table: Any, file: str, first: int) -> Parsed:
 
 
 def find_delimiter(text: str) -> str:
-    """Return the comma, semicolon or tab that gives the first hundred rows equally many columns, two or more."""
-    for delimiter in (",", ";", "\t"):
+    """Return the comma, semicolon or tab that gives most of the first hundred rows as many columns as the first.
+
+    Between several the first row decides, if it has names of columns, and then the rarer delimiter of texts.
+    """
+    found = []
+    for preference, delimiter in enumerate((",", ";", "\t")):
+        reader = csv.reader(io.StringIO(text, ""), delimiter=delimiter)
         try:
-            widths = {len(row) for row in islice(csv.reader(io.StringIO(text, ""), delimiter=delimiter), 100) if row}
+            rows = [row for row in islice(reader, HEAD) if row]
         except csv.Error:
             continue
-        if len(widths) == 1 and min(widths) > 1:
-            return delimiter
-    return ","
+        share = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if rows else 0.0
+        if share > 0.5 and len(rows[0]) > 1:
+            has_names = sum(name.strip().casefold() in {*COLUMN_NAMES, *TEXT_NAMES} for name in rows[0]) > 1
+            found.append((has_names, share, len(rows[0]) == 2, preference, delimiter))
+    return max(found)[-1] if found else ","
 
 
 @final
@@ -479,6 +519,7 @@ class Blocks(Iterable[str]):
 def csv_rows(blocks: Blocks, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a CSV file, each with the line on which it begins; empty lines are left out."""
     lines = chain.from_iterable(io.StringIO(text, "") for text in blocks)
+    csv.field_size_limit(max(csv.field_size_limit(), MOST_BYTES))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     line = 1
     try:

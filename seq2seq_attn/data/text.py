@@ -71,7 +71,9 @@ class TextCorpus(Corpus):
             for split, given in self.files.items()
             if given is not None
         }
-        if not any(sources.values()):
+        if empty := [split for split, files in sources.items() if not files]:
+            raise UserError(f"data.{empty[0]} is an empty list; name a file, or write data.{empty[0]}=null")
+        if not sources:
             raise UserError("data=text needs data.train=FILE, or data.train=[FILE,FILE], with a sentence in each line")
         has_train = "train" in sources
         missing = [name for name, size in self.held_out.items() if has_train and name not in sources and size != 0]

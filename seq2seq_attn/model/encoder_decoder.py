@@ -72,8 +72,8 @@ class EncoderDecoder(nn.Module, DecodingModel):
         if self.encoder is not None:
             if missing := [name for name in widths if not hasattr(self.encoder, name)]:
                 raise UserError(
-                    f"{type(self.encoder).__name__} lacks {' and '.join(missing)}, by which a decoder knows how wide "
-                    "its outputs are; set them in its constructor (docs/architectures.md, what an encoder promises)"
+                    f"{type(self.encoder).__name__} lacks {', '.join(missing)}, which tell the decoder how wide the "
+                    "encoder's outputs are; set them in its constructor (see docs/architectures.md)"
                 )
             widths = {name: getattr(self.encoder, name) for name in widths}
         self.decoder = decoder(input_dim=embedding_dim, **widths)

@@ -22,6 +22,7 @@ from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.options import typed
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -251,8 +252,8 @@ def check_changes(resumed: Resumed, run_dir: Path) -> None:
         kinds = {change.old, change.new} if change.key == "scheduler._target_" else set()
         if change.key in FIXED or PLATEAU in kinds:
             raise UserError(
-                f"{change.key}={change.new} cannot take effect in a resumed run: {file} was trained with "
-                f"{change.old}; leave it as it was, or start a new run"
+                f"{change.key}={typed(change.new)} cannot take effect in a resumed run: {file} was trained with "
+                f"{typed(change.old)}; leave it as it was, or start a new run"
             )
         if change.key in LIMITS:
             check_limit(change, checkpoint, file)

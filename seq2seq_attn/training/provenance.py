@@ -109,7 +109,7 @@ def data_counts(datamodule: TranslationDataModule) -> dict[str, str]:
         if name in corpus.splits
         for side, share in unknown_shares(datamodule.encoded(name)).items()
     }
-    shown |= {what: f"{share:.2%}" for what, share in shares.items() if share}
+    shown |= {what: "< 0.01%" if share < 0.00005 else f"{share:.2%}" for what, share in shares.items() if share}
     return shown | {"padding of training batches": f"{datamodule.padding_share:.1%}"}
 
 

@@ -44,5 +44,5 @@ def test_it_is_read_by_the_widths_that_it_states() -> None:
 
 
 def test_missing_widths_are_named() -> None:
-    with pytest.raises(UserError, match=r"^Unchanged lacks key_dim and summary_dim, by which a decoder knows how wide"):
+    with pytest.raises(UserError, match=r"^Unchanged lacks key_dim, summary_dim, which tell the decoder how wide"):
         model_with("value_dim")

@@ -406,6 +406,8 @@ def prepare_text(
         for part in workers.map(clean_chunk, tasks):
             rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
             parts[split].append(part._replace(rejected=[], corpus=corpora[len(parts[split])]))
+        if split == "train" and mixture is not None:  # as if a corpus of weight 0 were not there
+            parts[split] = [part for part in parts[split] if mixture.weights.get(part.corpus, 1)] or parts[split]
         read += sum(source.size for source in files)
         counts[split] = total(part.counts for part in parts[split])
         reject(folder, split, rejected, counts[split], max_rejected)
@@ -513,14 +515,25 @@ def reject(folder: Path, split: str, rejected: list[tuple[str, int, str]], count
     with replacing(list_file) as stream:
         for file, number, reason in rejected:
             stream.write(f"{printable(file)}\t{number}\t{reason}\n".encode())
-    file, number, reason = rejected[0]
+    check_rejected(folder, split, counts, most)
+
+
+def check_rejected(folder: Path, split: str, counts: dict[str, int], most: float) -> None:
+    """Warn of rejected lines, which a file lists.
+
+    Raises:
+        UserError: if they are more than the share `most` of all lines.
+    """
+    list_file = folder / f"rejected_{split}.tsv"
     bad, lines = counts["lines rejected"], counts["lines rejected"] + counts["pairs read"]
+    file, number, reason = list_file.read_text("utf-8").partition("\n")[0].split("\t", 2)
+    listed = f"{f'the first {MOST_REJECTED_LINES:,} ' if bad > MOST_REJECTED_LINES else ''}listed in {list_file}"
     if bad > most * lines:
         raise UserError(
             f"{file}, line {number}: {reason}; {bad:,} of {lines:,} lines of {split} are rejected, more than "
-            f"data.max_rejected={most:g} (listed in {list_file}): fix or remove them"
+            f"data.max_rejected={most:g} ({listed}): fix or remove them"
         )
-    log.warning(f"{bad:,} lines of {split} are rejected, such as {file}, line {number}: {reason}; see {list_file}")
+    log.warning(f"{bad:,} lines of {split} are rejected, such as {file}, line {number}: {reason} ({listed})")
 
 
 def without(

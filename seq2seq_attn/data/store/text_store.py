@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
@@ -18,7 +19,7 @@ from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.splitting import warn_of_overlap
 from seq2seq_attn.data.store.local_copy import local_copy
 from seq2seq_attn.data.store.pair_source import PairSource
-from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture, prepare_text, read_table, shard_file
+from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture, check_rejected, prepare_text, read_table, shard_file
 from seq2seq_attn.data.store.progress import progress
 from seq2seq_attn.distributed.workers import Workers, num_cores
 from seq2seq_attn.errors import UserError
@@ -140,17 +141,23 @@ def stored_corpus(
         copy_to: folder, such as of a node's own disk, from whose copy the corpus is read; None: from `cache_dir`.
     """
     identity = {split: [source.identity(verify) for source in files] for split, files in sources.items()}
-    settings = [FORMAT, identity, vars(cleaning), held_out, languages, max_rejected]
+    settings = [FORMAT, identity, vars(cleaning), held_out, languages]
     if mixture is not None:
         settings += [mixture, [source.corpus for source in sources.get("train", [])]]
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:32]
     folder = cache_dir / key
-    with locked(cache_dir / f"{key}.lock"):  # of this machine's processes and others'
+    is_new = not is_complete(folder)
+    with locked(cache_dir / f"{key}.lock") if is_new else nullcontext():  # of this machine's processes and others'
         if not is_complete(folder):
             prepare(sources, cleaning, held_out, folder, max_rejected, num_processes, mixture)
     if copy_to is not None:
         folder = local_copy(folder, copy_to)
     about = json.loads((folder / "corpus.json").read_text())
+    for split in () if is_new else sources:
+        label = split if split != "train" or len(sources) > 1 else "all"
+        counts = {name.removeprefix(f"{label}: "): count for name, count in about["counts"].items()}
+        if "lines rejected" in counts:
+            check_rejected(folder, split, counts, max_rejected)
     splits = {split: open_split(folder, split, shards) for split, shards in about["shards"].items()}
     for split, rows in splits.items():
         warn_of_overlap(split, about["counts"].get(f"{split}: sources also in train", 0), len(rows))
