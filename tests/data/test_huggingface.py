@@ -220,3 +220,18 @@ def test_names_of_splits_may_have_several_words_and_other_splits_are_not_trained
     (tmp_path / "a-train.tsv").rename(tmp_path / "pairs.tsv")
     assert set(data_set_files(str(tmp_path), None, ("train",))) <= {"train"}
     assert all("test" not in file for file in data_set_files(str(tmp_path), None, ("train",)).get("train", []))
+
+
+def test_the_innermost_name_of_a_split_counts_and_two_at_once_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "splits_train_test"
+    folder.mkdir()
+    for name in ("train", "test"):
+        (folder / f"{name}.tsv").write_text(f"of {name}\tx\n", encoding="utf-8")
+    (tmp_path / "validation").mkdir()
+    (tmp_path / "validation" / "part-0.tsv").write_text("of val\tx\n", encoding="utf-8")
+    assert {name: [path for path, _ in pairs] for name, pairs in content(huggingface(tmp_path, tmp_path)).items()} == {
+        "train": ["of train"], "val": ["of val"], "test": ["of test"],
+    }  # fmt: skip
+    (folder / "more.tsv").write_text("a\tx\n", encoding="utf-8")
+    message = message_of(lambda: huggingface(tmp_path, tmp_path))
+    assert message.startswith("splits_train_test/more.tsv: splits_train_test names the splits test and train; rename")

@@ -189,3 +189,22 @@ def test_a_corpus_may_be_pairs_of_files_and_may_undo_a_column_that_all_have(corp
     (tmp_path / "odd.yaml").write_text("{{name}}: {train: x.tsv}\n")
     with pytest.raises(UserError, match=r"odd\.yaml cannot be read \("):
         mixture(str(tmp_path / "odd.yaml"), tmp_path)
+
+
+def test_a_corpus_of_weight_0_is_as_if_it_were_not_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    texts = {"old": "a\tA\nb\tB\n", "new": "a\tA\nd\tD\n", "val": "b\tX\nc\tY\n"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
+    named = {name: {"train": str(tmp_path / f"{name}.tsv")} for name in ("old", "new")}
+    given = {"val": str(tmp_path / "val.tsv"), "test": str(tmp_path / "val.tsv")}
+    loaded = mixture(named, tmp_path / "cache", {"old": 0}, **given)
+    assert sorted(loaded.splits["train"].sources) == ["a", "d"]
+    assert "are also in train" not in caplog.text
+
+
+def test_names_in_a_yaml_file_are_text_as_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a\tA\nb\tB\n", encoding="utf-8")
+    (tmp_path / "corpora.yaml").write_text(f"no:\n  train: {tmp_path / 'a.tsv'}\n", encoding="utf-8")
+    whole = {"val_sentences": 0, "test_sentences": 0}
+    loaded = mixture(str(tmp_path / "corpora.yaml"), tmp_path / "cache", {"no": 2}, **whole)
+    assert len(loaded.splits["train"]) == 4

@@ -415,3 +415,52 @@ def test_a_table_without_a_header_follows_a_table_and_says_so_but_no_parquet(
     assert list(corpus.splits["val"].sources) == ["Sentence 40."]
     assert "Sentence 40." in list(corpus.splits["train"].sources)
     assert not [line for line in caplog.messages if "has no header" in line]
+
+
+def test_a_pair_of_single_matches_is_compared_too(tmp_path: Path) -> None:
+    write(tmp_path / "train.en", ["one"])
+    write(tmp_path / "dev.fr", ["deux"])
+    message = message_of(lambda: parallel([f"{tmp_path}/*.en", f"{tmp_path}/*.fr"]))
+    assert "has no partner among" in message
+    write(tmp_path / "train.fr", ["un"])
+    whole = {"val_sentences": 0, "test_sentences": 0}
+    corpus = parallel([f"{tmp_path}/*.en", f"{tmp_path}/train.fr"], **whole)
+    assert corpus.splits["train"].targets[0] == "un"
+
+
+def test_empty_parts_are_left_out_unless_all_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    text = pa.table({"en": pa.array([], pa.string()), "fr": pa.array([], pa.string())})
+    pq.write_table(text, tmp_path / "a.parquet")
+    pq.write_table(pa.table({"en": ["one"], "fr": ["un"]}), tmp_path / "b.parquet")
+    (tmp_path / "a.tsv").write_bytes(b"")
+    write(tmp_path / "b.tsv", ["two\tdeux"])
+    for kind, source in (("parquet", "one"), ("tsv", "two")):
+        corpus = parallel(f"{tmp_path}/*.{kind}", val_sentences=0, test_sentences=0)
+        assert list(corpus.splits["train"].sources) == [source]
+        assert (
+            f"1 of the 2 files of data.train={tmp_path}/*.{kind} are empty, such as {tmp_path}/a.{kind}" in caplog.text
+        )
+        (tmp_path / f"b.{kind}").unlink()
+        assert f"{tmp_path}/a.{kind}" in message_of(lambda kind=kind: parallel(f"{tmp_path}/*.{kind}"))
+
+
+def test_a_higher_limit_of_rejected_lines_cleans_nothing_again_and_a_lower_one_is_kept_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "a.tsv", [*("\t".join(pair) for pair in PAIRS), "one column"])
+    assert "more than data.max_rejected=0.01" in message_of(lambda: parallel(file))
+    with monkeypatch.context() as patched:
+        patched.setattr(Cleaning, "normalize", None)  # no chunk is cleaned again
+        corpus = parallel(file, max_rejected=0.1)
+    assert sum(len(split) for split in corpus.splits.values()) == len(PAIRS)
+    assert "1 of 32 lines of train are rejected, more than data.max_rejected=0.01" in message_of(lambda: parallel(file))
+    assert not list(Path(DEFAULTS["cache_dir"]).rglob("parts"))
+
+
+def test_a_prepared_corpus_is_read_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "a.tsv", ["\t".join(pair) for pair in PAIRS])
+    parallel(file)
+    monkeypatch.setattr("seq2seq_attn.data.store.text_store.locked", None)
+    assert len(parallel(file).splits["train"]) == 23

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seq2seq_attn.data import records
-from seq2seq_attn.data.records import Column, pair_file
+from seq2seq_attn.data.records import Column, find_delimiter, pair_file
 from seq2seq_attn.errors import UserError
 
 PAIRS = [(f'Sentence {n}, "quoted".', f"Phrase {n} ; une autre.") for n in range(7)]
@@ -244,3 +244,29 @@ def test_rows_of_a_parquet_file_without_text_are_rejected_and_a_file_without_tex
     assert refused(file).startswith("a.parquet cannot be read (Parquet magic bytes not found in footer.")
     assert refused(tmp_path / "none.parquet").startswith("none.parquet does not exist; check data.path")
     assert refused(tmp_path / "a.parquet.gz").endswith("Parquet is compressed already, so gunzip it")
+
+
+@pytest.mark.parametrize(
+    ("rows", "delimiter"),
+    [
+        (["english;french", *("Yes, sir;Oui, monsieur" for _ in range(50)), "bad;row;three"], ";"),
+        (["Yes, sir 0;Oui 0", "No, sir 1;Non 1"], ";"),
+        (["en,fr", "a; b,c", "d; e,f"], ","),
+        (["one; two,three", "four,five"], ","),
+        (["a\tb, c", "d\te, f"], "\t"),
+        (["alone"], ","),
+    ],
+)
+def test_the_delimiter_is_that_of_most_rows_and_of_the_header(rows: list[str], delimiter: str) -> None:
+    assert find_delimiter("".join(f"{row}\n" for row in rows)) == delimiter
+
+
+def test_a_cell_longer_than_csv_s_own_limit_is_a_cell(tmp_path: Path) -> None:
+    long = "word " * 40_000
+    records = read(write_lines(tmp_path / "a.csv", "en,fr", "hello,bonjour", f'"{long}",x', "yes,oui"))
+    assert [source for source, _ in records.pairs] == ["hello", long, "yes"]
+
+
+def test_a_column_that_a_parquet_file_has_twice_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table([["a"], ["b"], ["c"]], names=["en", "fr", "fr"]), tmp_path / "a.parquet")
+    assert refused(tmp_path / "a.parquet").endswith("a.parquet has the column fr 2 times; rename the others")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,24 @@ def test_texts_that_several_splits_have_are_said_of_one_sided_text(
     splits = {"train": split(range(10)), "val": split(range(9, 13)), "test": split(range(20, 22))}
     LoadedCorpus(splits, CleaningReport({}), "en", "fr").one_sided()
     assert caplog.messages == ["1 of 4 texts of val are also in train, so its score is too optimistic"]
+
+
+def test_the_field_named_text_is_read_also_where_the_first_record_has_none(tmp_path: Path) -> None:
+    records = [{"text": None, "url": "u1"}, *({"text": f"text {n}", "url": f"u{n}"} for n in range(200))]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    corpus = load(tmp_path, f"data.train={tmp_path / 'a.jsonl'}", "data.val_sentences=0", "data.test_sentences=0")
+    assert list(corpus.splits["train"].targets) == [f"text {n}" for n in range(200)]
+
+
+def test_a_table_has_one_or_two_columns_of_text_and_a_header_of_languages_is_none_of_it(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("english,french\nhello,bonjour\n", encoding="utf-8")
+    whole = ("data.val_sentences=0", "data.test_sentences=0")
+    assert list(load(tmp_path, f"data.train={tmp_path / 'a.csv'}", *whole).splits["train"].targets) == [
+        "hello",
+        "bonjour",
+    ]
+    (tmp_path / "b.csv").write_text("id,english,french\n17,hello,bonjour\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"b.csv, line 1: 3 columns, none of which is named text; leave one or two"):
+        load(tmp_path, f"data.train={tmp_path / 'b.csv'}", *whole)
+    with pytest.raises(UserError, match=r"^data.val is an empty list; name a file, or write data.val=null$"):
+        load(tmp_path, f"data.train={tmp_path / 'a.csv'}", "data.val=[]")
