@@ -38,7 +38,7 @@ from seq2seq_attn.explorer.request import MAX_CHARACTERS, LookRequest, ModelBoun
 from seq2seq_attn.explorer.search_options import build_search, flat, known_searches, name_of
 from seq2seq_attn.explorer.search_tree import TreeRecorder, observable
 from seq2seq_attn.inference.engine import TorchEngine
-from seq2seq_attn.inference.output import best_links
+from seq2seq_attn.inference.line_answers import best_links
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.nn.precision import at_least_float32

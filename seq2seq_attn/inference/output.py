@@ -14,10 +14,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, final
 
-from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.heat_map import save_attention_map
-from seq2seq_attn.alignment.word_alignment import Extraction, Link, chosen_weights, to_pharaoh, word_links
+from seq2seq_attn.alignment.word_alignment import Link, to_pharaoh
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.lines import Line
 from seq2seq_attn.inference.translator import Translation
@@ -93,14 +92,6 @@ def moses_list(number: int, translation: Translation) -> str:
         f"{number} ||| {printable(one.text).replace('|||', BARS)} ||| {one.log_prob:.6f} ||| {one.score:.6f}\n"
         for one in (translation, *translation.alternatives)
     )
-
-
-def best_links(maps: Sequence[SlotMap], heads: Heads, extraction: Extraction) -> list[Link]:
-    """Return the word links of a translation; an empty one has none."""
-    if not maps:
-        return []
-    cross = next(one for one in maps if one.slot.startswith("cross/"))
-    return word_links(chosen_weights(maps, *heads), cross.columns, cross.rows, extraction)
 
 
 @contextmanager

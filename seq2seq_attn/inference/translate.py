@@ -6,7 +6,6 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -14,14 +13,13 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.alignment.attention_links import Heads
-from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.guided import chosen_extraction
-from seq2seq_attn.alignment.word_alignment import Extraction, Link, chosen_weights
+from seq2seq_attn.alignment.word_alignment import chosen_weights
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
+from seq2seq_attn.inference.line_answers import LineAnswers
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
-from seq2seq_attn.inference.output import TranslationFiles, best_links, model_files, refuse_one_file
-from seq2seq_attn.inference.placeholders import Placeholder, insert_placeholders, remove_placeholders
+from seq2seq_attn.inference.output import TranslationFiles, model_files, refuse_one_file
 from seq2seq_attn.inference.translator import Translation, Translator
 from seq2seq_attn.options import TRANSLATE, check_options
 from seq2seq_attn.paths import given_path
@@ -52,40 +50,26 @@ def translate(config: DictConfig) -> None:
     two_sided = [name for name in ("prefixes", "alignments", "placeholders") if options[name]]
     if two_sided and not translator.engine.reads_source:
         raise UserError(f"a language model continues each line and has no source; leave out {', '.join(two_sided)}")
-    answer: Callable[..., list[Translation]] = partial(
-        translator.translate, search=search, **{name: options[name] for name in LIMITS}
-    )
-    attention: Callable[..., list[SlotMap]] = partial(
-        translator.attention, max_source_tokens=options["max_source_tokens"]
-    )
     heads = Heads(options["alignment_layer"], options["alignment_head"])
     if heads == Heads() and (options["alignments"] or options["placeholders"]) and translator.guided_head is not None:
         heads = translator.guided_head
         others = "alignment_layer and alignment_head choose another"
         print(f"words are linked by {heads}, which guided alignment taught; {others}", file=sys.stderr)
+    limits = {name: options[name] for name in LIMITS}
+    extraction, tags = chosen_extraction(options, translator.config), options["placeholders"]
+    answers = LineAnswers(translator, search, limits=limits, heads=heads, extraction=extraction, placeholders=tags)
     if options["alignments"] or options["placeholders"]:
-        chosen_weights(attention("a", "a"), *heads)  # refuses what has no weights before anything is translated
+        chosen_weights(answers.attention("a", "a"), *heads)  # refuses what has no weights before anything is translated
     elif options["maps"]:
-        attention("a", "a")
-    extraction = chosen_extraction(options, translator.config)
-    links: Callable[..., list[Link]] = partial(text_links, translator, heads=heads, extraction=extraction)
-    if options["placeholders"]:
-        links_of = partial(links_along, links, attention)
-        answer = partial(answer_with_placeholders, answer, links_of, translator.words)
-        attention, links = (partial(without_placeholders, function) for function in (attention, links))
+        answers.attention("a", "a")
     with closing(translator.engine):
         if options["interactive"]:
-            interact(lambda text: answer([text])[0])
+            interact(lambda text: answers.translate([text])[0])
         else:
-            translate_files(options, answer, attention, links)
+            translate_files(options, answers)
 
 
-def translate_files(
-    options: dict[str, Any],
-    answer: Callable[..., list[Translation]],
-    attention: Callable[[str, Translation], list[SlotMap]],
-    links: Callable[[str, list[SlotMap]], list[Link]],
-) -> None:
+def translate_files(options: dict[str, Any], answers: LineAnswers) -> None:
     """Read the input in windows, and write all that is wanted of each line."""
     name = options["input"] or "standard input"
     with ExitStack() as stack:
@@ -93,12 +77,12 @@ def translate_files(
         given = stack.enter_context(opened("prefixes", options["prefixes"]))
         prefixes = None if given is None else read_lines(given, options["prefixes"])
         wanted = {option: options[option] for option in WRITTEN}
-        files = TranslationFiles(stack, getattr(sys.stdout, "buffer", None), attention, links, **wanted)
+        files = TranslationFiles(stack, getattr(sys.stdout, "buffer", None), answers.attention, answers.links, **wanted)
         at_prompt = source.isatty() or (options["output"] is None and sys.stdout.isatty())
         shown = sys.stderr.isatty() and not at_prompt
         advance = stack.enter_context(line_count(count_lines(options["input"]), shown))
         most_lines = 1 if source.isatty() else lines_ahead(options)  # a terminal is answered line by line
-        for lines, translations in answers(answer, source, name, most_lines, prefixes):
+        for lines, translations in translated_windows(answers.translate, source, name, most_lines, prefixes):
             files.write(lines, translations)
             advance(len(lines))
 
@@ -109,8 +93,12 @@ def lines_ahead(options: dict[str, Any]) -> int:
     return options["read_ahead"] * (options["batch_sentences"] if tokens is None else -(-tokens // LINE_TOKENS))
 
 
-def answers(
-    answer: Callable[..., list[Translation]], source: Any, name: str, most_lines: int, prefixes: Iterator[Line] | None
+def translated_windows(
+    translate: Callable[..., list[Translation]],
+    source: Any,
+    name: str,
+    most_lines: int,
+    prefixes: Iterator[Line] | None,
 ) -> Iterator[tuple[list[Line], list[Translation]]]:
     """Yield each window of lines with its translations; changes to a line are noted on standard error."""
     for lines in windows(read_lines(source, name), most_lines):
@@ -120,7 +108,8 @@ def answers(
                 f"{name} has more lines than prefixes, which end at line {lines[len(begun)].number - 1}; "
                 "give a line for each, empty where the translation is free"
             )
-        translations = answer([line.text for line in lines], prefixes=begun and [line.text for line in begun])
+        texts, prefix_texts = [line.text for line in lines], None if begun is None else [line.text for line in begun]
+        translations = translate(texts, prefixes=prefix_texts)
         for number, (line, translation) in enumerate(zip(lines, translations, strict=True)):
             prefix_notes = [f"its prefix: {note}" for note in begun[number].notes] if begun else []
             for note in (*line.notes, *prefix_notes, *translation.notes):
@@ -128,57 +117,6 @@ def answers(
         yield lines, translations
     if prefixes is not None and next(prefixes, None) is not None:
         raise UserError(f"prefixes have more lines than {name}; give a line for each")
-
-
-def answer_with_placeholders(
-    answer: Callable[..., list[Translation]],
-    links: Callable[[str, Translation], list[Link]],
-    words: Callable[[Translation], list[str]],
-    texts: list[str],
-    **options: Any,
-) -> list[Translation]:
-    """Return the translations of texts without their tags, which are put back at the aligned words."""
-    removed = [remove_placeholders(text) for text in texts]
-    if options.get("prefixes"):
-        options["prefixes"] = [remove_placeholders(prefix)[0] for prefix in options["prefixes"]]
-    translations = answer([plain for plain, _ in removed], **options)
-    return [
-        with_placeholders(translation, partial(links, plain), words, placeholders) if placeholders else translation
-        for (plain, placeholders), translation in zip(removed, translations, strict=True)
-    ]
-
-
-def without_placeholders(function: Callable[[str, Any], list[Any]], text: str, other: Any) -> list[Any]:
-    return function(remove_placeholders(text)[0], other)
-
-
-def links_along(
-    links: Callable[[str, list[SlotMap]], list[Link]],
-    attention: Callable[[str, Translation], list[SlotMap]],
-    text: str,
-    translation: Translation,
-) -> list[Link]:
-    return links(text, attention(text, translation))
-
-
-def text_links(
-    translator: Translator, text: str, maps: list[SlotMap], *, heads: Heads, extraction: Extraction
-) -> list[Link]:
-    """Return the links of a translation of a text, whose words are those of both texts between blanks."""
-    words = translator.source_words(text)
-    links = best_links(maps, heads, extraction)
-    return list(dict.fromkeys((word, target) for source, target in links for word in words[source]))
-
-
-def with_placeholders(
-    translation: Translation,
-    links: Callable[[Translation], list[Link]],
-    words: Callable[[Translation], list[str]],
-    placeholders: list[Placeholder],
-) -> Translation:
-    alternatives = [with_placeholders(one, links, words, placeholders) for one in translation.alternatives]
-    text = insert_placeholders(words(translation), placeholders, links(translation))
-    return translation._replace(text=text, alternatives=alternatives)
 
 
 def interact(translate: Callable[[str], Translation]) -> None:

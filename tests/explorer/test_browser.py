@@ -22,7 +22,7 @@ from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.word_alignment import Extraction, to_pharaoh
 from seq2seq_attn.explorer.look import Explorer
 from seq2seq_attn.explorer.one_file import write_page
-from seq2seq_attn.inference.output import best_links
+from seq2seq_attn.inference.line_answers import best_links
 from seq2seq_attn.inference.translator import Translation, Translator
 
 SENTENCE = "the cat sees a red house"

@@ -33,7 +33,7 @@ from seq2seq_attn.explorer import look as look_module
 from seq2seq_attn.explorer.describe import describe
 from seq2seq_attn.explorer.look import Explorer
 from seq2seq_attn.inference.choose_search import choose_search
-from seq2seq_attn.inference.output import best_links
+from seq2seq_attn.inference.line_answers import best_links
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 

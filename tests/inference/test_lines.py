@@ -20,7 +20,7 @@ from seq2seq_attn.inference.translator import Translation
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
-    from seq2seq_attn.inference.translate import answers, lines_ahead
+    from seq2seq_attn.inference.translate import lines_ahead, translated_windows
 
 
 def read(content: bytes) -> list[Line]:
@@ -130,7 +130,7 @@ def test_lines_are_read_no_further_ahead_than_one_window_and_none_is_kept() -> N
         texts_held = max(texts_held, len(texts))
         return [Translation(text, 0.0, 0.0, [], [], [], []) for text in texts]
 
-    for block, translations in answers(answer, stream, "a.txt", 1024, None):
+    for block, translations in translated_windows(answer, stream, "a.txt", 1024, None):
         ahead = max(ahead, stream.read_lines - written)
         assert [line.number for line in block] == [int(one.text) for one in translations]
         assert block[0].number == written + 1

@@ -28,9 +28,10 @@ from seq2seq_attn.alignment.word_alignment import Extraction, Link, from_pharaoh
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.checkpoint.published import write_published
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference import translate as commands
+from seq2seq_attn.inference import line_answers
+from seq2seq_attn.inference.line_answers import best_links
 from seq2seq_attn.inference.lines import Line
-from seq2seq_attn.inference.output import TranslationFiles, best_links
+from seq2seq_attn.inference.output import TranslationFiles
 from seq2seq_attn.inference.translator import Translation, Translator
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -278,7 +279,7 @@ def test_links_and_placeholders_count_the_words_of_the_text_whatever_cleaning_ma
         words = word_of_each(maps[0].columns[:-1])
         return [(0, 0), (int(words.max()), 1)]  # of the first and the last word that the model reads
 
-    monkeypatch.setattr(commands, "best_links", links)
+    monkeypatch.setattr(line_answers, "best_links", links)
     checkpoint = torch.load(Path(learned_run) / "checkpoints" / "best.ckpt")
     checkpoint["config"]["data"]["cleaning"]["split_punctuation"] = True
     torch.save(checkpoint, tmp_path / "split.ckpt")

@@ -24,7 +24,7 @@ from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.decoder.decoder import DecoderState
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.engine import TorchEngine
-from seq2seq_attn.inference.output import best_links
+from seq2seq_attn.inference.line_answers import best_links
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.model.decoding_model import DecodingModel, Step
 from seq2seq_attn.search.search import TargetVocabulary
