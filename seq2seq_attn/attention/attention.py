@@ -143,7 +143,7 @@ class Attention(AttentionLayer):
             bias = qkv_bias if output_bias is None else output_bias
             self.project_output = nn.Sequential(Linear(joined, query_dim, bias=bias), Dropout(projection_dropout))
         self.context_dim = joined if self.project_output is None else query_dim
-        self.relative = None
+        self.relative, self.is_self_attention = None, relative is not None
         if relative is not None:
             if self.context_dim != query_dim:
                 raise UserError(
@@ -253,7 +253,7 @@ class Attention(AttentionLayer):
             causal,
             need_weights,
             same_position=hypotheses,
-            self_attention=causal,
+            self_attention=self.is_self_attention or causal,
             guide=guide,
         )
         if self.reads_history:

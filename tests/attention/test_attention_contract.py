@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from attention.formulas import attend
-from attention.layers import KERNELS
+from attention.layers import KERNELS, WIDTH, self_layer
 from configs import attention_of, attentions_at_once, options
 from torch import Tensor
 
@@ -156,6 +156,13 @@ def test_a_chunk_behind_a_cache_equals_all_at_once(preset: str) -> None:
     expected = attention.attend_self(x, causal=True).context[:, 4:]
     found = attention(x[:, 4:], attention.prepare(x), start=4, causal=True).context
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("preset", AT_ONCE)
+def test_self_attention_to_a_memory_of_the_same_sequence_is_that_of_one_call(preset: str) -> None:
+    attention, x = self_layer(preset).attention, torch.randn(B, 40, WIDTH)  # long enough for patterns to leave out keys
+    expected = attention.attend_self(x).context
+    torch.testing.assert_close(attention(x, attention.prepare(x)).context, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("need_weights", [False, True])
