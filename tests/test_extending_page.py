@@ -26,7 +26,7 @@ from seq2seq_attn.cli.config_errors import sentence_of_composition
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.paths import search_path
-from seq2seq_attn.training.parent import choose_parent
+from seq2seq_attn.training.parent_config import choose_parent
 
 EXAMPLE = ROOT / "examples" / "own_attention"
 PAGE = (ROOT / "docs" / "extending.md").read_text("utf-8")

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import EarlyStopping, Timer
 from pytorch_lightning.callbacks.early_stopping import EarlyStoppingReason
 
-from seq2seq_attn.checkpoint.load import keeper_of_best
+from seq2seq_attn.checkpoint.best import keeper_of_best
 from seq2seq_attn.errors import one_line
 
 WIDTHS = {"lr": 8}  # of columns; with two blanks before each, the default ones fit 80 characters

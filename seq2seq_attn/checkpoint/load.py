@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,51 +98,6 @@ def rebuild(checkpoint: dict[str, Any], file: Path, trust: Trust = ()) -> Loaded
     if sizes != (model.embed_source.num_embeddings, model.embed_target.num_embeddings):
         raise UserError(f"{file} holds a tokenizer of another vocabulary than its model; use an intact file")
     return Loaded(model.eval(), tokenizer, config)
-
-
-def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
-    """Load the best weights of a run; those that training left unvalidated are saved and validated first."""
-    best, last = folder / BEST, folder / LAST
-    kept = keeper_of_best(trainer)
-    had_best, had_last = trainer.strategy.broadcast((best.exists(), last.exists()))
-    validated = module.validated_step == trainer.global_step and had_best
-    if not (validated and had_last):
-        trainer.save_checkpoint(last)
-    if not validated:
-        with counting_from_0(trainer):
-            metrics = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
-        if not had_best or improves(kept, metrics):
-            trainer.save_checkpoint(best)
-    elif kept is None or kept.best_model_score is None:  # best.ckpt is of an earlier part of the run
-        trainer.save_checkpoint(best)
-    module.load_state_dict(read_checkpoint(best)["state_dict"])
-
-
-def keeper_of_best(trainer: Any) -> Any:
-    """Return the callback that writes best.ckpt, or None if there is none."""
-    name = Path(BEST).stem
-    return next((one for one in trainer.checkpoint_callbacks if getattr(one, "filename", None) == name), None)
-
-
-@contextmanager
-def counting_from_0(trainer: Any) -> Iterator[None]:
-    """Log a validation after training at the step of the last update, as within it. Private of Lightning 2.6.6."""
-    loop = trainer.fit_loop.epoch_loop
-    before, loop._batches_that_stepped = loop._batches_that_stepped, max(0, loop._batches_that_stepped - 1)
-    try:
-        yield
-    finally:
-        loop._batches_that_stepped = before
-
-
-def improves(kept: Any, metrics: list[dict[str, float]]) -> bool:
-    """Return whether a validation is better than the best one that this callback knows, if it knows one."""
-    if kept is None or kept.best_model_score is None:
-        return True
-    if not metrics or kept.monitor not in metrics[0]:
-        return False
-    sign = 1 if kept.mode == "max" else -1
-    return sign * metrics[0][kept.monitor] > sign * float(kept.best_model_score)
 
 
 def check_saved_config(config: dict[str, Any], file: Path, trust: Trust = ()) -> None:

@@ -25,7 +25,7 @@ def parent_choice(overrides: Sequence[str]) -> list[str]:
     if not any(override.startswith("init_from") for override in overrides):
         return []
     with entry.importing():
-        from seq2seq_attn.training.parent import choose_parent
+        from seq2seq_attn.training.parent_config import choose_parent
 
     return choose_parent(overrides)
 

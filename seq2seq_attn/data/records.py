@@ -485,7 +485,7 @@ def table_pairs(table: Any, file: str, first: int) -> Parsed:
 def find_delimiter(text: str) -> str:
     """Return the comma, semicolon or tab that gives most of the first hundred rows as many columns as the first.
 
-    Between several the first row decides, if it has names of columns, and then the rarer delimiter of texts.
+    Between several the first row decides, if it has names of columns; then what is rarer in texts, a tab, a semicolon.
     """
     found = []
     for preference, delimiter in enumerate((",", ";", "\t")):
@@ -519,11 +519,10 @@ class Blocks(Iterable[str]):
 def csv_rows(blocks: Blocks, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a CSV file, each with the line on which it begins; empty lines are left out."""
     lines = chain.from_iterable(io.StringIO(text, "") for text in blocks)
-    csv.field_size_limit(max(csv.field_size_limit(), MOST_BYTES))
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     line = 1
     try:
-        for row in reader:
+        for row in long_rows(reader):
             if row:
                 yield line, row
             line = reader.line_num + 1
@@ -532,6 +531,19 @@ def csv_rows(blocks: Blocks, delimiter: str) -> Iterator[tuple[int, list[str]]]:
             f"{blocks.path}, line {line}: not CSV ({error}); close the quotation mark of the text that begins here, "
             "and double one inside of it"
         ) from error
+
+
+def long_rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Yield the rows of a reader, whose cells may be as long as a line; the limit is one of the whole process."""
+    while True:
+        before = csv.field_size_limit(MOST_BYTES)
+        try:
+            row = next(reader, None)
+        finally:
+            csv.field_size_limit(before)
+        if row is None:
+            return
+        yield row
 
 
 def decode(path: Path, first: int, block: bytes) -> str:

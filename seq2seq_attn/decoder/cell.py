@@ -20,19 +20,20 @@ class Cell(nn.Module):
     """A GRU or LSTM cell; its state is a tuple of (batch, hidden_dim) tensors, the first of which is its output.
 
     Args:
-        known_dim: width of the part known beforehand (embeddings), whose gates are computed for all steps in one
+        token_dim: width of the part known beforehand (embeddings), whose gates are computed for all steps in one
             matrix product; 0: none.
-        found_dim: width of the part computed in the step (the context, or the layer below); 0: none.
+        step_dim: width of the part computed in the step (the context, or the layer below); 0: none.
         cell: gru or lstm.
         hidden_dim: width of the state.
     """
 
-    def __init__(self, *, known_dim: int, found_dim: int, cell: Literal["gru", "lstm"], hidden_dim: int) -> None:
+    def __init__(self, *, token_dim: int, step_dim: int, cell: Literal["gru", "lstm"], hidden_dim: int) -> None:
         super().__init__()
         self.kind = KINDS[cell]
         gates = self.kind.num_gates * hidden_dim
-        self.known = Linear(known_dim, gates) if known_dim else None
-        self.found = Linear(found_dim, gates, bias=not known_dim) if found_dim else None
+        # The names of these two are in checkpoints.
+        self.known = Linear(token_dim, gates) if token_dim else None
+        self.found = Linear(step_dim, gates, bias=not token_dim) if step_dim else None
         self.recurrent = Linear(hidden_dim, gates)
         for linear in (self.known, self.found):
             if linear is not None:
@@ -46,16 +47,17 @@ class Cell(nn.Module):
 
     def forward(
         self,
-        known: Float[Tensor, "batch gates"] | None,
-        found: Float[Tensor, "batch found_dim"] | None,
+        token_gates: Float[Tensor, "batch gates"] | None,
+        step_input: Float[Tensor, "batch step_dim"] | None,
         state: CellState,
     ) -> CellState:
-        """Compute the next state; `known` is the output of `self.known`."""
-        if found is not None:
+        """Compute the next state; `token_gates` is the output of `self.known`."""
+        gates = token_gates
+        if step_input is not None:
             assert self.found is not None
-            known = self.found(found) if known is None else torch.addmm(known, found, self.found.weight.t())
-        assert known is not None
-        return self.kind.step(known, self.recurrent(state[0]), state)
+            gates = self.found(step_input) if gates is None else torch.addmm(gates, step_input, self.found.weight.t())
+        assert gates is not None
+        return self.kind.step(gates, self.recurrent(state[0]), state)
 
 
 def gru_step(

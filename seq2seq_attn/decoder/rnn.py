@@ -59,8 +59,8 @@ class RNNDecoder(Decoder):
         self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
         context_dim = self.attention.context_dim
         self.stack = Stack(
-            known_dim=input_dim,
-            found_dim=context_dim,
+            token_dim=input_dim,
+            step_dim=context_dim,
             summary_dim=summary_dim,
             cell=cell,
             hidden_dim=dim,
@@ -102,7 +102,7 @@ class RNNDecoder(Decoder):
         guide: Guide | None = None,
     ) -> Decoded:
         layers, history, hidden, steps = state.layers, state.history, [], []
-        for step, known in enumerate(self.stack.known(embedded)):
+        for step, token_gates in enumerate(self.stack.token_gates(embedded)):
             before = layers[-1][0]
             attended = self.attention(
                 before.unsqueeze(1),
@@ -114,7 +114,7 @@ class RNNDecoder(Decoder):
             )
             history = attended.history
             context = attended.context.squeeze(1)
-            output, layers = self.stack(known, context, layers)
+            output, layers = self.stack(token_gates, context, layers)
             hidden.append(before if self.reads_before else output)
             steps.append(attended)
         output, joined = torch.stack(hidden, 1), join_steps(steps)

@@ -59,10 +59,10 @@ class RNNConditionalDecoder(Decoder):
         super().__init__()
         self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
         context_dim = self.attention.context_dim
-        self.reader = Cell(known_dim=input_dim, found_dim=0, cell=cell, hidden_dim=dim)
+        self.reader = Cell(token_dim=input_dim, step_dim=0, cell=cell, hidden_dim=dim)
         self.stack = Stack(
-            known_dim=0,
-            found_dim=context_dim,
+            token_dim=0,
+            step_dim=context_dim,
             summary_dim=summary_dim,
             cell=cell,
             hidden_dim=dim,
@@ -98,8 +98,8 @@ class RNNConditionalDecoder(Decoder):
     ) -> Decoded:
         assert self.reader.known is not None
         layers, history, hidden, steps = state.layers, state.history, [], []
-        for step, known in enumerate(self.reader.known(embedded).unbind(1)):
-            read = self.reader(known, None, layers[0])
+        for step, token_gates in enumerate(self.reader.known(embedded).unbind(1)):
+            read = self.reader(token_gates, None, layers[0])
             attended = self.attention(
                 read[0].unsqueeze(1),
                 state.memory,

@@ -58,8 +58,8 @@ class RNNLuongDecoder(Decoder):
         super().__init__()
         self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
         self.stack = Stack(
-            known_dim=input_dim,
-            found_dim=dim if input_feeding else 0,
+            token_dim=input_dim,
+            step_dim=dim if input_feeding else 0,
             summary_dim=summary_dim,
             cell=cell,
             hidden_dim=dim,
@@ -97,8 +97,8 @@ class RNNLuongDecoder(Decoder):
         if self.input_feeding:
             return self._step_by_step(embedded, state, need_weights, guide)
         layers, hidden = state.layers, []
-        for known in self.stack.known(embedded):
-            output, layers = self.stack(known, None, layers)
+        for token_gates in self.stack.token_gates(embedded):
+            output, layers = self.stack(token_gates, None, layers)
             hidden.append(output)
         queries = torch.stack(hidden, 1)
         attended = self.attention(
@@ -121,8 +121,8 @@ class RNNLuongDecoder(Decoder):
         guide: Guide | None,
     ) -> Decoded:
         layers, feed, history, outputs, steps = state.layers, state.feed, state.history, [], []
-        for step, known in enumerate(self.stack.known(embedded)):
-            query, layers = self.stack(known, feed, layers)
+        for step, token_gates in enumerate(self.stack.token_gates(embedded)):
+            query, layers = self.stack(token_gates, feed, layers)
             attended = self.attention(
                 query.unsqueeze(1),
                 state.memory,

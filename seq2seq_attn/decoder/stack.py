@@ -22,8 +22,8 @@ class Stack(nn.Module):
     """Recurrent layers: the first reads the embedded token and the step's own input, each other the layer below.
 
     Args:
-        known_dim: width of the embedded token.
-        found_dim: width of the input computed in each step, such as the context; 0: none.
+        token_dim: width of the embedded token.
+        step_dim: width of the input computed in each step, such as the context; 0: none.
         summary_dim: width of the encoder's summary.
         start: the first states. `summary`: tanh(W summary), Bahdanau et al., A.2.2. `states`: the last states of the
             encoder's layers, Sutskever et al. 2014.
@@ -36,8 +36,8 @@ class Stack(nn.Module):
     def __init__(
         self,
         *,
-        known_dim: int,
-        found_dim: int,
+        token_dim: int,
+        step_dim: int,
         summary_dim: int,
         cell: Literal["gru", "lstm"],
         hidden_dim: int,
@@ -48,9 +48,9 @@ class Stack(nn.Module):
         start: Literal["summary", "states"] = "summary",
     ) -> None:
         super().__init__()
-        first = Cell(known_dim=known_dim, found_dim=found_dim, cell=cell, hidden_dim=hidden_dim)
+        first = Cell(token_dim=token_dim, step_dim=step_dim, cell=cell, hidden_dim=hidden_dim)
         above = (
-            Cell(known_dim=0, found_dim=hidden_dim, cell=cell, hidden_dim=hidden_dim) for _ in range(num_layers - 1)
+            Cell(token_dim=0, step_dim=hidden_dim, cell=cell, hidden_dim=hidden_dim) for _ in range(num_layers - 1)
         )
         self.first, self.above = first, nn.ModuleList(above)
         self.norms = nn.ModuleList(nn.LayerNorm(hidden_dim) if layer_norm else nn.Identity() for _ in range(num_layers))
@@ -78,19 +78,21 @@ class Stack(nn.Module):
         states = tanh(self.bridge(encoded.summary)).chunk((1 + len(self.above)) * per_cell, -1)
         return tuple(states[i : i + per_cell] for i in range(0, len(states), per_cell))
 
-    def known(self, embedded: Float[Tensor, "batch target known_dim"]) -> tuple[Float[Tensor, "batch gates"], ...]:
+    def token_gates(
+        self, embedded: Float[Tensor, "batch target token_dim"]
+    ) -> tuple[Float[Tensor, "batch gates"], ...]:
         """Return the contribution of the embedded tokens to the gates of the first layer, for all steps at once."""
         assert self.first.known is not None
         return self.first.known(embedded).unbind(1)
 
     def forward(
         self,
-        known: Float[Tensor, "batch gates"] | None,
-        found: Float[Tensor, "batch found_dim"] | None,
+        token_gates: Float[Tensor, "batch gates"] | None,
+        step_input: Float[Tensor, "batch step_dim"] | None,
         state: StackState,
     ) -> tuple[Float[Tensor, "batch hidden_dim"], StackState]:
         """Step every layer; return the output of the last and the states."""
-        after = [self.first(known, found, state[0])]
+        after = [self.first(token_gates, step_input, state[0])]
         output = self.norms[0](after[0][0])
         for cell, norm, before in zip(self.above, list(self.norms)[1:], state[1:], strict=True):
             below = dropout(output, self.dropout) if self.training else output

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from seq2seq_attn.errors import UserError, sentence_of
+from seq2seq_attn.errors import UserError, one_line, sentence_of
 from seq2seq_attn.process import ENDING
 
 RANK_0 = "SEQ2SEQ_ATTN_RANK_0"  # environment variable with the number of the process that starts the other ranks
@@ -28,7 +28,7 @@ def ending_together(trainer: Any) -> Iterator[None]:
     An error of all ranks is printed by the first only, since the others wait before they raise theirs.
 
     Raises:
-        UserError: on rank 0, if another rank was killed.
+        UserError: on rank 0, if another rank was killed, or another node has ended.
     """
     done = False
     try:
@@ -45,6 +45,10 @@ def ending_together(trainer: Any) -> Iterator[None]:
             time.sleep(LISTEN_SECONDS)
         elif sentence_of(error) is None and (sentence := sentence_of_ended(started(trainer))):
             raise UserError(sentence) from error
+        elif trainer.num_nodes > 1 and is_lost_connection(error):
+            raise UserError(
+                f"another node has ended ({one_line(error)[:200]}); start all of them again with resume=auto"
+            ) from error
         raise
     finally:
         end(started(trainer), done)
@@ -65,6 +69,12 @@ def sentence_of_ended(processes: list[subprocess.Popen[bytes]]) -> str | None:
                 return f"rank {rank} (process {process.pid}) {how}; the other ranks end too, continue with resume=auto"
         time.sleep(POLL_SECONDS / 10)
     return None
+
+
+def is_lost_connection(error: Exception) -> bool:
+    """Return whether a collective has failed, as when a process that takes part in it is gone."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}  # without an import of torch
+    return "DistError" in kinds or ("RuntimeError" in kinds and "gloo" in str(error))
 
 
 def end(processes: list[subprocess.Popen[bytes]], done: bool) -> None:

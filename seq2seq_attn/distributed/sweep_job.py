@@ -26,7 +26,9 @@ def sweep_job() -> Iterator[None]:
         yield
         return
     whole, there = sys.argv, set(os.environ)
-    sys.argv = [whole[0], *job_arguments(whole[1:], HydraConfig.get().overrides.task)]
+    given = HydraConfig.get().overrides
+    searched = [word for word in given.hydra if word.lstrip("+").startswith("hydra.searchpath=")]
+    sys.argv = [whole[0], *job_arguments(whole[1:], [*searched, *given.task])]
     try:
         yield
     finally:

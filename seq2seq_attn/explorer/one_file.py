@@ -50,7 +50,9 @@ def read_sentences(file: str) -> dict[int, str]:
     with opened("input", file) as stream:
         for line in read_lines(stream, file):
             if line.notes:
-                raise UserError(f"input={file}, line {line.number}: {line.notes[0]}")
+                reason = line.notes[0].partition(";")[0]  # translate.py replaces or cuts what is wrong
+                way_out = "convert the text" if "UTF-8" in reason else "shorten the line"
+                raise UserError(f"input={file}, line {line.number}: {reason}; {way_out}")
             if line.text.strip():
                 sentences[line.number] = line.text
             if len(sentences) > MOST_SENTENCES:

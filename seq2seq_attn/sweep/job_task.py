@@ -71,6 +71,9 @@ class JobTask:
                 self.task(config)
             except Exception as error:
                 record(FAILED, why=reason(error, job.folder))
+            except BaseException:  # told to end; the minutes count when it resumes
+                record(RUNNING)
+                raise
             else:
                 record(COMPLETE)
                 if is_first():

@@ -13,10 +13,14 @@ from hydra.core.override_parser.types import IntervalSweep, Override
 from omegaconf import DictConfig
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import read_json
+from seq2seq_attn.sweep.job import RECORD as JOB_RECORD
 from seq2seq_attn.sweep.job import Job
-from seq2seq_attn.sweep.sweep import Sweep
+from seq2seq_attn.sweep.sweep import Sweep, values_of
 from seq2seq_attn.training.monitor import check_figure, validation_figures
 
+SETTINGS = ("n_jobs", "n_startup_trials", "seed")  # by which the same trials are drawn
+RECORD = "study.json"
 DATABASE = ("study.db", "study.db-journal", "study.db-wal", "study.db-shm")
 
 
@@ -47,16 +51,19 @@ class Study:
                 "sweep=optuna has nothing to search; give hydra.sweeper.params, or a range such as "
                 "'model.encoder.dropout=interval(0.0,0.5)'"
             )
+        self._check_settings(sweep.folder)
         self._check_first(sweep, space)
         better = self._better(sweep.composed)
         sweep.make_folder()
+        settings = {name: getattr(self, name) for name in SETTINGS}
+        (sweep.folder / RECORD).write_text(json.dumps(settings) + "\n", "utf-8")
         for name in DATABASE:  # an output: the jobs' folders are the state
             (sweep.folder / name).unlink(missing_ok=True)
         file = sweep.folder.resolve() / DATABASE[0]
         study = optuna.create_study(study_name="sweep", storage=f"sqlite:///{file}", direction=better)
-        complete = 0
-        while len(sweep.jobs) < self.n_trials:
-            trials = [self._draw(study, space) for _ in range(min(self.n_jobs, self.n_trials - len(sweep.jobs)))]
+        complete, n_trials = 0, max(self.n_trials, self._begun(sweep))
+        while len(sweep.jobs) < n_trials:
+            trials = [self._draw(study, space) for _ in range(min(self.n_jobs, n_trials - len(sweep.jobs)))]
             drawn = [[f"{key}={shown(trial.params[key])}" for key in space] for trial in trials]
             jobs = [sweep.job(t.number, [*sweep.fixed, *values]) for t, values in zip(trials, drawn, strict=True)]
             sweep.run(jobs, repeat_failed=False)
@@ -68,6 +75,29 @@ class Study:
         if complete:
             self._report(study, sweep.folder, complete)
         sweep.end(repeats_failed=False)
+
+    def _check_settings(self, folder: Path) -> None:
+        """Refuse other settings than those that a study in this folder began with.
+
+        Raises:
+            UserError: if its trials would not be drawn again.
+        """
+        for name, value in read_json(folder / RECORD).items():
+            if name in SETTINGS and value != getattr(self, name):
+                raise UserError(
+                    f"the study in {folder} began with hydra.sweeper.{name}={value}, and with "
+                    f"{getattr(self, name)} it would draw other trials; give {value}, or another hydra.sweep.dir"
+                )
+
+    def _begun(self, sweep: Sweep) -> int:
+        """Return the trials that a study which resumes has begun; a smaller `n_trials` leaves none of them out."""
+        begun = 0
+        while sweep.resumes and (sweep.folder / str(begun) / JOB_RECORD).exists():
+            begun += 1
+        if begun > self.n_trials:
+            given = f"hydra.sweeper.n_trials={self.n_trials}"
+            print(f"the study has {begun} trials, of which {given} leaves out none", flush=True)
+        return begun
 
     def _check_first(self, sweep: Sweep, space: dict[str, Any]) -> None:
         """Refuse what would be refused of the first trials before anything is written."""
@@ -140,7 +170,7 @@ def distribution(override: Override) -> Any:
     optuna = import_optuna()
     values = override.value()
     if not isinstance(values, IntervalSweep):
-        return optuna.distributions.CategoricalDistribution(list(override.sweep_string_iterator()))
+        return optuna.distributions.CategoricalDistribution(values_of(override))
     start, end = values.start, values.end
     assert start is not None
     assert end is not None

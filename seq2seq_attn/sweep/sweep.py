@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, final
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
@@ -24,6 +26,16 @@ from seq2seq_attn.text import plain_console
 
 POLL_SECONDS = 0.5
 LEAST = {"max_batch_size": 1, "n_trials": 1, "n_jobs": 1, "n_startup_trials": 0}
+
+
+def values_of(override: Override) -> list[str]:
+    """Return the values that an override names; `shuffle(...)` has the same order whenever the sweep is repeated."""
+    state = random.getstate()
+    random.seed(str(override.input_line))
+    try:
+        return list(override.sweep_string_iterator())
+    finally:
+        random.setstate(state)
 
 
 @final
@@ -59,7 +71,7 @@ class Sweep:
 
     def run_grid(self, max_batch_size: int | None) -> None:
         """Run a job for each combination of values; all of them are checked before the first is run."""
-        values = [[f"{key}={value}" for value in o.sweep_string_iterator()] for key, o in self.varied.items()]
+        values = [[f"{key}={value}" for value in values_of(override)] for key, override in self.varied.items()]
         jobs = [self.job(number, [*self.fixed, *drawn]) for number, drawn in enumerate(product(*values))]
         self.make_folder()
         size = max_batch_size or len(jobs)

@@ -7,7 +7,8 @@ import logging
 from seq2seq_attn.checkpoint.resume import Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.training.freeze import freeze
-from seq2seq_attn.training.parent import Parent, copy_weights, provenance_of, warn_of_other_text
+from seq2seq_attn.training.parent import Parent, provenance_of, warn_of_other_text
+from seq2seq_attn.training.parent_weights import copy_weights
 from seq2seq_attn.training.translation_module import TranslationModule
 from seq2seq_attn.training.word_vectors import copy_word_vectors
 

@@ -8,8 +8,8 @@ from typing import Any
 from omegaconf import DictConfig
 from pytorch_lightning.plugins.precision import DoublePrecision
 
+from seq2seq_attn.checkpoint.best import load_best
 from seq2seq_attn.checkpoint.checkpoint_file import is_latest_of, prepare_run_folder
-from seq2seq_attn.checkpoint.load import load_best
 from seq2seq_attn.checkpoint.resume import results_of_complete, starting_point
 from seq2seq_attn.distributed.ranks import ending_together
 from seq2seq_attn.distributed.run_folder import announce
@@ -20,7 +20,8 @@ from seq2seq_attn.training.checks import check_config, check_interval, check_run
 from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.initialize import initialize
 from seq2seq_attn.training.monitor import choose_monitor
-from seq2seq_attn.training.parent import kept_tokenizer, name_attention, read_parent
+from seq2seq_attn.training.parent import kept_tokenizer, read_parent
+from seq2seq_attn.training.parent_config import name_attention
 from seq2seq_attn.training.provenance import RecordStart
 from seq2seq_attn.training.results import collect_results, record_results
 

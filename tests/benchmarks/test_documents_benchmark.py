@@ -32,10 +32,10 @@ def typed(act: str, tmp_path: Path, *others: str) -> list[str]:
 
 
 def test_a_module_is_one_line_from_which_its_lines_can_be_read() -> None:
-    assert script.one_line(MODULE) == LINE
+    assert script.flattened(MODULE) == LINE
     again = LINE.replace("↵", "\n").replace("⇥", "    ")
     assert [line.split() for line in again.split("\n")] == [line.split() for line in MODULE.split("\n")]
-    assert script.one_line("a = 1\f\nb\x1d = 2") == "a = 1↵b = 2↵"
+    assert script.flattened("a = 1\f\nb\x1d = 2") == "a = 1↵b = 2↵"
 
 
 def test_a_module_is_cut_into_documents_and_only_a_short_end_is_lost() -> None:

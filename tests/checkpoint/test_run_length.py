@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seq2seq_attn.checkpoint.load import keeper_of_best
+from seq2seq_attn.checkpoint.best import keeper_of_best
 from seq2seq_attn.checkpoint.run_length import Position, run_length
 
 BATCHES, EPOCHS = 7, 4

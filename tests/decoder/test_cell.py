@@ -14,7 +14,7 @@ from seq2seq_attn.encoder.encoder import Encoded
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_a_cell_equals_torchs(cell: str) -> None:
-    ours = Cell(known_dim=3, found_dim=2, cell=cell, hidden_dim=5)
+    ours = Cell(token_dim=3, step_dim=2, cell=cell, hidden_dim=5)
     theirs = {"gru": nn.GRUCell, "lstm": nn.LSTMCell}[cell](5, 5)
     theirs.weight_ih.data = torch.cat([ours.known.weight, ours.found.weight], 1)
     theirs.weight_hh.data, theirs.bias_hh.data = ours.recurrent.weight.data, torch.randn_like(theirs.bias_hh)
@@ -35,8 +35,8 @@ def encoded(summary: Tensor) -> Encoded:
 
 def build_stack(cell: str, residual: bool = False, layer_norm: bool = False) -> Stack:
     return Stack(
-        known_dim=3,
-        found_dim=2,
+        token_dim=3,
+        step_dim=2,
         summary_dim=7,
         cell=cell,
         hidden_dim=5,

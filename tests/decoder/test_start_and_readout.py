@@ -93,7 +93,7 @@ def test_a_readout_is_its_formula(kind: str) -> None:
     decoder, encoded, embedded, found = decoded(kind)
     layers, expected = decoder.stack.start(encoded), []
     memory = decoder.attention.prepare(encoded.keys, encoded.values, encoded.mask)
-    for token, known in zip(embedded.unbind(1), decoder.stack.known(embedded), strict=True):
+    for token, known in zip(embedded.unbind(1), decoder.stack.token_gates(embedded), strict=True):
         before = layers[-1][0]
         context = decoder.attention(before[:, None], memory).context[:, 0]
         state, layers = decoder.stack(known, context, layers)

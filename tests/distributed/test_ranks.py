@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from configs import ROOT
 from lightning_fabric.plugins.environments import LightningEnvironment
 from lightning_fabric.strategies.launchers import subprocess_script
@@ -53,7 +54,7 @@ def test_a_command_on_two_ranks_says_each_warning_and_its_mistake_once(pairs: li
 
 def trainer(*started: subprocess.Popen[bytes], rank: int = 0) -> Any:
     launcher = SimpleNamespace(procs=list(started))
-    return SimpleNamespace(strategy=SimpleNamespace(launcher=launcher), global_rank=rank)
+    return SimpleNamespace(strategy=SimpleNamespace(launcher=launcher), global_rank=rank, num_nodes=1)
 
 
 def sleeping() -> subprocess.Popen[bytes]:
@@ -111,6 +112,21 @@ def test_a_rank_that_ended_is_named_where_it_is_the_cause(monkeypatch: pytest.Mo
         with pytest.raises(UserError, match=r"^too hot$"), ending_together(trainer(child)):
             raise UserError("too hot")
     with pytest.raises(RuntimeError, match="a bug"), ending_together(trainer(ended("exit 0"), sleeping())):
+        raise RuntimeError("a bug")
+
+
+def test_a_lost_connection_to_another_node_is_a_sentence() -> None:
+    of_nodes, alone = trainer(), trainer()
+    of_nodes.num_nodes = 2
+    for error in (
+        RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer"),
+        torch.distributed.DistBackendError("NCCL error"),
+    ):
+        with pytest.raises(UserError, match=r"^another node has ended \(.*\); start all"), ending_together(of_nodes):
+            raise error
+        with pytest.raises(RuntimeError, match=r"gloo|NCCL"), ending_together(alone):
+            raise error
+    with pytest.raises(RuntimeError, match="a bug"), ending_together(of_nodes):
         raise RuntimeError("a bug")
 
 

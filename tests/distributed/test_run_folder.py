@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from configs import ROOT
+from configs import CONF, ROOT
 from distributed.ranks import on_ranks
 
 from seq2seq_attn.distributed.run_folder import VARIABLE, announce, first_run_dir, shared_run_dir
@@ -138,7 +138,11 @@ def test_a_run_of_two_processes_leaves_one_folder_and_speaks_once(start: str, tm
 
 @pytest.mark.slow
 def test_each_job_of_a_sweep_on_two_processes_has_its_folder(tmp_path: Path) -> None:
-    said = outcome(started(tmp_path, "lightning", "seed=1,2", "-m"))
+    attention = tmp_path / "more" / "attention"
+    attention.mkdir(parents=True)
+    (attention / "mine.yaml").write_text((CONF / "attention" / "bahdanau.yaml").read_text())
+    mine = (f"hydra.searchpath=[{tmp_path / 'more'}]", "attention=mine")  # a rank composes its configuration, too
+    said = outcome(started(tmp_path, "lightning", "seed=1,2", "-m", *mine))
     (sweep,) = (tmp_path / "runs" / "debug").iterdir()
     assert {path.name for path in sweep.iterdir()} == {"0", "1", "multirun.yaml", "run.lock"}
     assert [check_whole(sweep / job)["seed"] for job in ("0", "1")] == [1, 2]

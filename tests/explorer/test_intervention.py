@@ -110,7 +110,7 @@ def test_the_layer_of_an_rnn_knocked_out_gives_a_context_of_0(translators: list[
         embedded = model.embed_target(target_input)
         decoder, layers, states = model.decoder, model.encode(source, mask).layers, []
         nothing = torch.zeros(1, decoder.attention.context_dim, dtype=torch.float64)
-        for known in decoder.stack.known(embedded):
+        for known in decoder.stack.token_gates(embedded):
             output, layers = decoder.stack(known, nothing, layers)
             states.append(torch.cat([output, nothing], -1))
         expected = decoder.readout(torch.cat([torch.stack(states, 1), embedded], -1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -30,6 +32,12 @@ def test_a_program_of_hydra_keeps_its_state() -> None:
         program = GlobalHydra.instance().hydra
         assert isinstance(choose_search("beam", DEFAULT), BeamSearch)
         assert GlobalHydra.instance().hydra is program
+
+
+def test_a_new_process_of_python_may_name_a_search() -> None:
+    """There Hydra has no version base yet."""
+    code = "from seq2seq_attn.inference.choose_search import choose_search; print(choose_search('beam', {}).beam_size)"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"5\n"
 
 
 @pytest.mark.parametrize(

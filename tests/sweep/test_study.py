@@ -202,3 +202,25 @@ def test_options_that_make_no_study_are_refused(folder: Path, option: str, sente
     code, _, error = swept(folder, *STUDY, option)
     assert (code, error[-1]) == (2, sentence)
     assert not (folder / "sweep").exists()
+
+
+def test_fewer_trials_leave_out_none_that_are_there(folder: Path) -> None:
+    assert swept(folder, *STUDY, "hydra.sweeper.n_trials=3", "resume=auto")[0] == 0
+    found = best(folder)
+    code, out, _ = swept(folder, *STUDY, "hydra.sweeper.n_trials=1", "resume=auto")
+    assert code == 0
+    assert "the study has 3 trials, of which hydra.sweeper.n_trials=1 leaves out none" in out
+    assert best(folder) == found
+    assert begun(folder) == [1, 1, 1]
+
+
+def test_settings_that_would_draw_other_trials_are_refused_before_the_study_changes(folder: Path) -> None:
+    study = (*STUDY, "hydra.sweeper.n_trials=3", "resume=auto")
+    assert swept(folder, *study)[0] == 0
+    drawn = trials(folder)
+    for name, began, other in (("n_jobs", 1, 2), ("n_startup_trials", 5, 1), ("seed", 1, 5)):
+        code, _, error = swept(folder, *study, f"hydra.sweeper.{name}={other}")
+        assert code == 2
+        expected = f"the study in sweep began with hydra.sweeper.{name}={began}, and with {other} it would draw other"
+        assert error[-1].startswith(expected)
+    assert trials(folder) == drawn

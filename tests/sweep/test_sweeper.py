@@ -255,3 +255,25 @@ def test_a_run_without_the_record_of_its_job_is_no_job_of_any_sweep(tmp_path: Pa
         job.check()
     job.write("complete")
     job.check()
+
+
+def test_a_shuffled_sweep_has_the_same_order_when_it_is_repeated(folder: Path) -> None:
+    overrides = ("seed=shuffle(1,2,3,4,5,6)", "resume=auto")
+    assert swept(folder, *overrides)[0] == 0
+    code, out, _ = swept(folder, *overrides)
+    assert code == 0
+    assert [line for line in out if "skipped" in line] == [f"job {job}: complete, skipped" for job in range(6)]
+    seeds = [told(folder, job)["overrides"][-1] for job in range(6)]
+    assert sorted(seeds) == [f"seed={seed}" for seed in range(1, 7)] != seeds
+
+
+def test_the_minutes_of_a_job_that_was_told_to_end_count(folder: Path) -> None:
+    child = start_until(folder, [0], "seed=1", "resume=auto")
+    os.kill(child.pid, signal.SIGTERM)
+    child.wait()
+    stopped = told(folder, 0)
+    assert stopped["status"] == "running"
+    assert stopped["minutes"] > 0.4 / 60  # the job takes half a second to save
+    (folder / "hold0").unlink()
+    assert swept(folder, "seed=1", "resume=auto")[0] == 0
+    assert told(folder, 0)["minutes"] > stopped["minutes"]

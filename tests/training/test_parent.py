@@ -26,8 +26,8 @@ from seq2seq_attn.cli.train import parent_choice
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training import parent as parents
-from seq2seq_attn.training.parent import FRESH, OF_PARENT, choose_parent, name_attention, tokenizer_options
+from seq2seq_attn.training import parent_config as parents
+from seq2seq_attn.training.parent_config import FRESH, OF_PARENT, choose_parent, name_attention, tokenizer_options
 from seq2seq_attn.training.run import train
 
 pytestmark = pytest.mark.usefixtures("quiet")

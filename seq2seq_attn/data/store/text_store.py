@@ -150,14 +150,14 @@ def stored_corpus(
     with locked(cache_dir / f"{key}.lock") if is_new else nullcontext():  # of this machine's processes and others'
         if not is_complete(folder):
             prepare(sources, cleaning, held_out, folder, max_rejected, num_processes, mixture)
-    if copy_to is not None:
-        folder = local_copy(folder, copy_to)
     about = json.loads((folder / "corpus.json").read_text())
     for split in () if is_new else sources:
         label = split if split != "train" or len(sources) > 1 else "all"
         counts = {name.removeprefix(f"{label}: "): count for name, count in about["counts"].items()}
         if "lines rejected" in counts:
             check_rejected(folder, split, counts, max_rejected)
+    if copy_to is not None:
+        folder = local_copy(folder, copy_to)
     splits = {split: open_split(folder, split, shards) for split, shards in about["shards"].items()}
     for split, rows in splits.items():
         warn_of_overlap(split, about["counts"].get(f"{split}: sources also in train", 0), len(rows))
