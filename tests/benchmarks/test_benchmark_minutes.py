@@ -93,7 +93,7 @@ def test_a_run_is_kept_when_it_ends_and_none_is_repeated(tmp_path: Path, monkeyp
     script.main(typed)
     assert started == [("ours", 1), ("joeynmt_rnn", 1), ("ours", 2), ("ours", 2), ("joeynmt_rnn", 2)]
     text = output.with_suffix(".md").read_text(encoding="utf-8")
-    assert "| ours, recurrent | 2 | 41.5 ± 0.7 | 12.0 ± 0.0 | 11.0 ± 0.0 | 40 ± 0 | 2.50 |" in text
+    assert "| ours, recurrent | 2 | 41.5 ± 0.7 | 12.0 ± 0.0 | 11.0 ± 0.0 | 21.0 ± 0.0 | 40 ± 0 | 2.50 |" in text
     assert "| JoeyNMT 2.3, recurrent | 2 | 31.5 ± 0.7 |" in text
     assert "- JoeyNMT 2.3, recurrent: `lr 0.003, batch_tokens 4096`." in text
     assert "Made by `python -m scripts.benchmarks.minutes --data fra.txt`" in text
