@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 
 from seq2seq_attn import __version__
 from seq2seq_attn.errors import UserError, reports_user_errors
-from seq2seq_attn.process import import_from_current_folder
+from seq2seq_attn.process import drop_unwritten, import_from_current_folder
 
 NAME = "seq2seq-attn"
 SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
@@ -58,7 +59,10 @@ def main() -> None:
 
             print_choices(words[1])
             return
-        print(HELP.format(subcommands="\n".join(f"  {name:20}  {text}" for name, (_, text) in SUBCOMMANDS.items())))
+        listed = "\n".join(f"  {name:20}  {text}" for name, (_, text) in SUBCOMMANDS.items())
+        with suppress(BrokenPipeError):  # its reader may be head
+            print(HELP.format(subcommands=listed))
+        drop_unwritten()
         return
     name: str | None
     if words[0] == "-sc":

@@ -209,3 +209,14 @@ def test_a_subcommand_that_is_not_there_is_answered_with_those_of_its_name(
     with pytest.raises(SystemExit, match="2"):
         main()
     assert f"There is no subcommand {said}" in capsys.readouterr().err
+
+
+def test_help_may_be_cut_by_head() -> None:
+    read, write = os.pipe()
+    os.close(read)  # as a reader that has ended
+    code = "from seq2seq_attn.cli.command import main; main()"
+    with os.fdopen(write, "wb") as closed:
+        ended = subprocess.run(
+            [sys.executable, "-c", code, "--help"], cwd=ROOT, stdout=closed, stderr=subprocess.PIPE, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (0, b"")
