@@ -170,7 +170,7 @@ def write_json(file: Path, values: Any) -> None:
 
 def write_task(name: str, seed: int, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Write the data of a run; return its settings, references and sizes."""
-    config = composed(overrides(options))
+    config = composed([*overrides(options), *data_path(options)])
     shared, splits = write_data(config, folder)
     settings: Any = overrides(options)
     if name != OURS:
@@ -211,17 +211,20 @@ def changed(settings: Sequence[str]) -> dict[str, float]:
 
 
 def overrides(options: argparse.Namespace) -> list[str]:
-    given = [f"data.path={quoted(options.data.resolve())}"] if options.data else []
     sizes = [f"model.{part}={DIM}" for part in ("embedding_dim", "encoder.dim", "decoder.dim")]
     return [
         EXPERIMENT,
-        *given,
         *sizes,
         "search=greedy",
         "model.tie_embeddings=all",
         f"num_threads={options.threads}",
         *options.override,
     ]
+
+
+def data_path(options: argparse.Namespace) -> list[str]:
+    """Return the override that names the corpus, which is no setting of the figures: it is a path of one machine."""
+    return [f"data.path={quoted(options.data.resolve())}"] if options.data else []
 
 
 def composed(given: Sequence[str]) -> Any:
@@ -234,6 +237,7 @@ def train_ours(options: argparse.Namespace, folder: Path, seed: int) -> list[dic
         sys.executable,
         str(ROOT / "train.py"),
         *overrides(options),
+        *data_path(options),
         f"seed={seed}",
         f"hydra.run.dir={quoted(folder)}",
         f"trainer.max_time={{minutes:{options.minutes}}}",

@@ -25,7 +25,7 @@ class Fonts:
 
     def __init__(self) -> None:
         self._supplements: list[str] = []
-        self._found: dict[str, bool] = {}  # by letter
+        self._known: dict[str, bool] = {}  # by letter
         self._letters: dict[str, UInt32[np.ndarray, " letters"]] | None = None  # of each font of the system
 
     def families(self) -> list[str]:
@@ -38,11 +38,11 @@ class Fonts:
 
     def has_glyph(self, letter: str) -> bool:
         """Return whether pictures can show a letter, for which a font of the system may become a supplement."""
-        if letter not in self._found:
+        if letter not in self._known:
             files = (findfont(FONT), *self._supplements)
-            known = any(get_font(file).get_char_index(ord(letter)) for file in files)
-            self._found[letter] = known or self._supply(letter)
-        return self._found[letter]
+            is_there = any(get_font(file).get_char_index(ord(letter)) for file in files)
+            self._known[letter] = is_there or self._supply(letter)
+        return self._known[letter]
 
     def _supply(self, letter: str) -> bool:
         """Add the most suitable font that has a letter; return whether there is one."""

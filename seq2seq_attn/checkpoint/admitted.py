@@ -114,7 +114,7 @@ def is_trusted(module: str, trust: Trust) -> bool:
 
 
 def targets(node: Any) -> Iterator[Any]:
-    """Yield what stands as a `_target_`, at any depth."""
+    """Yield the values of all keys `_target_`, at any depth."""
     for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         yield from targets(child)
     if isinstance(node, dict) and "_target_" in node:

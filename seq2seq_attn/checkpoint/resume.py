@@ -131,13 +131,10 @@ class Change(NamedTuple):
         """Return a part by its class; the text may be of anyone's checkpoint."""
         if isinstance(value, dict):
             value = str(value.get("_target_", "others")).rpartition(".")[2]
-        text = "none" if value is None else typed(value) if is_list_of_mappings(value) else str(value)
+        is_mappings = isinstance(value, list) and all(isinstance(one, dict) for one in value)
+        text = "none" if value is None else typed(value) if is_mappings else str(value)
         text = text.rpartition(".")[2] if self.key.endswith("._target_") else text
         return text if text.isprintable() else ascii(text)
-
-
-def is_list_of_mappings(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(one, dict) for one in value)
 
 
 def changes(saved: dict[str, Any], config: dict[str, Any]) -> list[Change]:

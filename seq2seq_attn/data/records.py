@@ -485,7 +485,7 @@ def table_pairs(table: Any, file: str, first: int) -> Parsed:
 def find_delimiter(text: str) -> str:
     """Return the comma, semicolon or tab that gives most of the first hundred rows as many columns as the first.
 
-    Between several the first row decides, if it has names of columns; then what is rarer in texts, a tab, a semicolon.
+    Of several, the one with most such rows is taken, then one that makes two columns, then the one rarer in texts.
     """
     found = []
     for preference, delimiter in enumerate((",", ";", "\t")):
@@ -496,8 +496,7 @@ def find_delimiter(text: str) -> str:
             continue
         share = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if rows else 0.0
         if share > 0.5 and len(rows[0]) > 1:
-            has_names = sum(name.strip().casefold() in {*COLUMN_NAMES, *TEXT_NAMES} for name in rows[0]) > 1
-            found.append((has_names, share, len(rows[0]) == 2, preference, delimiter))
+            found.append((share, len(rows[0]) == 2, preference, delimiter))
     return max(found)[-1] if found else ","
 
 

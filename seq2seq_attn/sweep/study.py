@@ -14,13 +14,12 @@ from omegaconf import DictConfig
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import read_json
-from seq2seq_attn.sweep.job import RECORD as JOB_RECORD
-from seq2seq_attn.sweep.job import Job
+from seq2seq_attn.sweep.job import RECORD, Job
 from seq2seq_attn.sweep.sweep import Sweep, values_of
 from seq2seq_attn.training.monitor import check_figure, validation_figures
 
 SETTINGS = ("n_jobs", "n_startup_trials", "seed")  # by which the same trials are drawn
-RECORD = "study.json"
+STUDY_RECORD = "study.json"
 DATABASE = ("study.db", "study.db-journal", "study.db-wal", "study.db-shm")
 
 
@@ -56,7 +55,7 @@ class Study:
         better = self._better(sweep.composed)
         sweep.make_folder()
         settings = {name: getattr(self, name) for name in SETTINGS}
-        (sweep.folder / RECORD).write_text(json.dumps(settings) + "\n", "utf-8")
+        (sweep.folder / STUDY_RECORD).write_text(json.dumps(settings) + "\n", "utf-8")
         for name in DATABASE:  # an output: the jobs' folders are the state
             (sweep.folder / name).unlink(missing_ok=True)
         file = sweep.folder.resolve() / DATABASE[0]
@@ -82,7 +81,7 @@ class Study:
         Raises:
             UserError: if its trials would not be drawn again.
         """
-        for name, value in read_json(folder / RECORD).items():
+        for name, value in read_json(folder / STUDY_RECORD).items():
             if name in SETTINGS and value != getattr(self, name):
                 raise UserError(
                     f"the study in {folder} began with hydra.sweeper.{name}={value}, and with "
@@ -92,7 +91,7 @@ class Study:
     def _begun(self, sweep: Sweep) -> int:
         """Return the trials that a study which resumes has begun; a smaller `n_trials` leaves none of them out."""
         begun = 0
-        while sweep.resumes and (sweep.folder / str(begun) / JOB_RECORD).exists():
+        while sweep.resumes and (sweep.folder / str(begun) / RECORD).exists():
             begun += 1
         if begun > self.n_trials:
             given = f"hydra.sweeper.n_trials={self.n_trials}"

@@ -6,6 +6,7 @@ import logging
 
 from seq2seq_attn.checkpoint.resume import Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.options import typed
 from seq2seq_attn.training.freeze import freeze
 from seq2seq_attn.training.parent import Parent, provenance_of, warn_of_other_text
 from seq2seq_attn.training.parent_weights import copy_weights
@@ -30,6 +31,6 @@ def initialize(
         copy_word_vectors(module.model, module.tokenizer, module.config["model"])
     freeze(module.model, module.config["freeze"])
     for group in module.parameter_groups():
-        if own := ", ".join(f"{name}={value}" for name, value in group.items() if name != "params"):
+        if own := ", ".join(f"{name}={typed(value)}" for name, value in group.items() if name != "params"):
             count = sum(parameter.numel() for parameter in group["params"])
             log.info(f"parameter_groups: {own} for {count:,} parameters")

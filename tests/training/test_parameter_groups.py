@@ -101,7 +101,10 @@ def test_a_wrong_entry_is_refused(entry: dict[str, Any], optimizer: str, why: st
 @pytest.mark.parametrize(
     ("overrides", "name"),
     [
-        (("model=transformer", "attention=synthesizer_dense"), "encoder.layers.0.attention.score.hidden.bias"),
+        (
+            ("model=transformer", "attention=synthesizer_dense", "attention.num_heads=2"),
+            "encoder.layers.0.attention.score.hidden.bias",
+        ),
         (("model=rnn", "attention=monotonic"), "decoder.attention.normalizer.offset"),
         (("model=conv", "attention=luong_dot"), "encoder.widen.parametrizations.weight.original0"),
     ],
