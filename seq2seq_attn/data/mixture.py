@@ -70,7 +70,7 @@ class MixtureCorpus(Corpus):
         verify: bool = False,
         copy_to: str | None = None,
     ) -> None:
-        self.corpora, self.weights = corpora, {str(name): weight for name, weight in weights.items()}
+        self.corpora, self.weights = corpora, weights
         self.columns, self.languages = (source_column, target_column), (source_language, target_language)
         self.seed = seed
         self.files = ParallelCorpus(

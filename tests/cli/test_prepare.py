@@ -22,6 +22,7 @@ from seq2seq_attn.cli.command import SUBCOMMANDS
 from seq2seq_attn.cli.train import parent_choice
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training import provenance
 
 PAGE = (ROOT / "docs/data.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^(?:python train\.py|seq2seq-attn prepare) (.+)$", PAGE, re.MULTILINE)
@@ -57,6 +58,11 @@ def test_the_shares_of_unknown_tokens_are_shown_where_there_are_some(
         "train: unknown target tokens": "10.00%",
         "val: unknown source tokens": "25.00%",
     }
+    monkeypatch.setattr(provenance, "unknown_shares", lambda _: {"source": 1e-6, "target": 0.0})
+    prepared(*SMALL, *data, "tokenizer=word", "tokenizer.sampling_alpha=0.0", "paths.run_dir=unused")
+    said = capsys.readouterr().out
+    assert re.search(r"val: unknown source tokens +│ < 0.01% │", said)
+    assert "unknown target" not in said
 
 
 def test_a_training_finds_the_caches_that_prepare_filled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -150,6 +150,20 @@ def test_cuts_are_kept_and_used_again(
     monkeypatch.undo()
     file.write_bytes(b"damaged")
     assert list(sampler(found, cache=tmp_path)) == list(first)
+
+
+def test_a_complete_encoding_is_read_where_nothing_can_be_written(
+    tokenizer: SentencePieceTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode_split(split(), tokenizer, tmp_path)
+    monkeypatch.setattr(encoded, "locked", None)
+    found = encode_split(split(), tokenizer, tmp_path)
+
+    def refused(file: Path) -> NoReturn:
+        raise UserError(f"the folder {file.parent} cannot be written")
+
+    monkeypatch.setattr("seq2seq_attn.data.batch_sampler.replacing", refused)
+    assert list(sampler(found, cache=tmp_path)) == list(sampler(found))
 
 
 def test_evaluation_reads_all_shards_in_order(tokenizer: SentencePieceTokenizer, tmp_path: Path) -> None:
