@@ -525,3 +525,17 @@ def test_at_a_terminal_progress_stands_on_standard_error_and_only_there(
     assert len(found) == 5
     assert not any("lines" in line for line in found)
     assert capsys.readouterr().out == ""
+
+
+def test_a_line_without_tags_is_not_aligned(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    aligned: list[str] = []
+    attention = Translator.attention
+
+    def noted(self: Translator, text: str, *given: Any, **options: Any) -> Any:
+        aligned.append(text)
+        return attention(self, text, *given, **options)
+
+    monkeypatch.setattr(Translator, "attention", noted)
+    lines = text_of(["the <b>cat</b>", "the dog"])
+    run(tmp_path, file, lines, "search=greedy", "search.limits.max_length=3", "placeholders=true")
+    assert aligned == ["a", "the cat"]  # the first is a trial, whether the model has weights
