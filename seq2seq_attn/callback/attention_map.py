@@ -49,8 +49,11 @@ class AttentionMap(pl.Callback):
 
         folder = self.folder / f"step_{trainer.global_step:06d}"
         model, tokenizer = pl_module.model, pl_module.tokenizer
-        for number, (sentence, tokens) in enumerate(self._sources(trainer, tokenizer)):
-            (best,) = translate(model, tokenizer, pl_module.search, [tokens])
+        sources = self._sources(trainer, tokenizer)
+        if not sources:
+            return
+        translations = translate(model, tokenizer, pl_module.search, [tokens for _, tokens in sources])
+        for number, ((sentence, tokens), best) in enumerate(zip(sources, translations, strict=True)):
             for slot, weights, source, target in attention_along(model, tokenizer, tokens, best):
                 if slot.partition("/")[0] not in self.slots:
                     continue
