@@ -37,16 +37,16 @@ minutes, alone on the machine. ± is the standard deviation over seeds; with one
 {missing}
 ![BLEU of the validations by minutes]({name}.png)
 
-- The recurrent models have a bidirectional GRU encoder and a GRU decoder with additive attention (Bahdanau et al.
-  2015), of width {dim}. All models have one joint vocabulary of {tokens:,} tokens and tied embeddings.
-- Ours is `experiment=tatoeba_best`, with averaged weights and a learning rate that falls to zero over {epochs} epochs,
-  which were chosen to take half an hour on the machine of the first run; on a faster one it ends sooner. The others
+- The recurrent models have a bidirectional GRU encoder and a GRU decoder whose attention scores by a hidden layer
+  (Bahdanau et al. 2015), of width {dim}. All models have one joint vocabulary of {tokens:,} tokens and tied embeddings.
+- Ours has averaged weights and a learning rate that falls to zero over {epochs} epochs, which were chosen to take half
+  an hour on the machine of the first run; on a faster one it ends sooner. The others
   train until the time is up, with schedules that do not depend on it: JoeyNMT's recurrent model halves its rate when
   validation BLEU has not risen for five validations, OpenNMT-py's after 1,600 updates and every 400 from there, and
   the rate of the Transformers falls with the square root of the updates.
-- Minutes are counted from the start of the command. With ours they include the training of the tokenizer, which the
-  others get ready-made, and with ours and JoeyNMT the validations. OpenNMT-py saves its weights while it trains; each
-  checkpoint translates the validation set afterwards, and that time is not counted.
+- Minutes are counted from the start of the command; all get the tokenizer ready-made. With ours and JoeyNMT they
+  include the validations. OpenNMT-py saves its weights while it trains; each checkpoint translates the validation set
+  afterwards, and that time is not counted.
 - Validation uses {val:,} sentences and greedy search; the test uses {test:,} sentences and beam search, with the
   weights that were best in validation: ours by BLEU against all references of a sentence, the others by BLEU against
   one. The table has sacreBLEU against all references.
@@ -108,9 +108,11 @@ def settings(programs: dict[str, Any]) -> str:
     for name, runs in programs.items():
         values = next(iter(runs.values()))["settings"]
         if isinstance(values, dict):
-            chosen = [f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
-                      for key, value in values.items() if key in COMPARED]  # fmt: skip
-            lines.append(f"- {NAMES[name]}: {code(', '.join(chosen))}.")
+            text = ", ".join(f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+                             for key, value in values.items() if key in COMPARED)  # fmt: skip
+        else:
+            text = " ".join(values)
+        lines.append(f"- {NAMES[name]}: {code(text)}.")
     return "\n".join(lines)
 
 

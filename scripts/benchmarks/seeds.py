@@ -2,8 +2,8 @@
 
 `first_model` has the models of `make train`, `synthesizer` the rows of the Synthesizer's table on Multi30k, `summary`
 and `dialogue` the Synthesizers on the included documents and dialogues, `recipes` the recipes of docs/recipes.md with
-both test sets, and `variants` changes of one of them, scored on the validation set alone. Every run is one of train.py
-on one thread. The queue may be killed at any time: the same command resumes it, and no finished run is repeated.
+both test sets, and `variants` and `tatoeba` changes of recipes, scored on the validation set alone. Every run is one of
+train.py on one thread. The queue may be killed at any time: the same command resumes it, and no finished run is repeated.
 rows.jsonl in the folder of the runs has a line for each finished run, and `page` writes the page of a plan; on another
 machine `restore` lets the rows of the committed pages count as finished, without the runs themselves.
 """
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
         overrides: of train.py for all runs.
         rows: the further overrides of each row, by its name; the first is the one that the others are compared with.
         figures: a key of results.json, or of the row, and the title of its column; the first is compared.
-        corpus: the folder of the corpus within --data; None: one of the included corpora.
+        corpus: the folder or the file of the corpus within --data; None: one of the included corpora.
         other_test: a further test set.
         averages: how many of the last checkpoints are averaged, by row, where that is part of the recipe.
         published: figures of the paper by row, for each of its test sets.
@@ -65,6 +65,10 @@ def attentions(*presets: str) -> dict[str, tuple[str, ...]]:
     return {preset: (f"attention={preset}",) for preset in presets}
 
 
+def dropouts(share: float) -> tuple[str, ...]:
+    return tuple(f"model.{part}dropout={share}" for part in ("", "encoder.", "decoder."))
+
+
 TASK = (
     "multihead",
     "synthesizer_random",
@@ -75,6 +79,7 @@ TASK = (
 # Provilkov et al. 2020, arXiv:1910.13267; the longer, padded segmentations fill 2.3 times as many batches, which the
 # larger budget makes up for: as many sentences in an update as without
 DROPPED_MERGES = ("tokenizer.sampling_alpha=0.1", "batch_tokens=18432")
+BAHDANAU = ("decoder@model.decoder=rnn", "attention=bahdanau")
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 DISTINCT = {"distinct1": "distinct-1", "distinct2": "distinct-2"}
 PLANS = {
@@ -174,6 +179,28 @@ PLANS = {
         {"val_tokenized_bleu": "BLEU, val"},
         corpus="multi30k/tok",
     ),
+    "tatoeba": Plan(
+        "Variants of tatoeba_best",
+        "`tatoeba_best`, the recipe of [BLEU by minutes](tatoeba_minutes_zen3.md), and changes of it on Tatoeba, English "
+        "to French, in 13 epochs, however long they take. BLEU on the validation set, with greedy search; no test set "
+        "was read.",
+        ("experiment=tatoeba_best", "search=greedy", "trainer.max_time=null", "trainer.limit_test_batches=0"),
+        {
+            "tatoeba_best": (),
+            "not_scaled": ("model.scale_embeddings=false",),
+            "bahdanau": BAHDANAU,
+            "bahdanau_not_scaled": (*BAHDANAU, "model.scale_embeddings=false"),
+            "bahdanau_maxout": (*BAHDANAU, "model.decoder.readout=maxout"),
+            "luong_general": ("attention=luong_general",),
+            "less_dropout": dropouts(0.1),
+            "more_dropout": dropouts(0.3),
+            "lower_rate": ("optimizer.lr=0.002",),
+            "higher_rate": ("optimizer.lr=0.004",),
+            "small_batches": ("batch_tokens=2048",),
+        },
+        {"val_bleu": "BLEU, val"},
+        corpus="tatoeba/fra.txt",
+    ),
 }
 PAGE = """\
 # {title}
@@ -243,7 +270,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     run = add_run(commands, run_queue)
-    run.add_argument("--data", type=Path, help="folder with the folder multi30k, for plans that need it")
+    run.add_argument("--data", type=Path, help="folder with multi30k and tatoeba, for plans that need them")
     names = sorted({row for plan in PLANS.values() for row in plan.rows})
     run.add_argument("--rows", nargs="+", default=names, choices=names, metavar="ROW", help="all rows of the plans")
     run.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), choices=SEEDS, metavar="SEED", help="1 2 3")
@@ -274,7 +301,7 @@ def run_queue(options: argparse.Namespace) -> None:
 
 
 def corpus_of(plan: str, options: argparse.Namespace) -> Path | None:
-    """Return the folder of the corpus of a plan.
+    """Return the folder or the file of the corpus of a plan.
 
     Raises:
         UserError: if there is none.
@@ -282,8 +309,8 @@ def corpus_of(plan: str, options: argparse.Namespace) -> Path | None:
     name = PLANS[plan].corpus
     if name is None:
         return None
-    if options.data is None or not (options.data / name).is_dir():
-        raise UserError(f"--plan {plan} needs --data FOLDER with the folder {name}")
+    if options.data is None or not (options.data / name).exists():
+        raise UserError(f"--plan {plan} needs --data FOLDER with {name}")
     corpus: Path = (options.data / name).resolve()
     return corpus
 
@@ -388,7 +415,7 @@ def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
         seeds=len(SEEDS),
         signature=f"\n- BLEU: {', '.join(map(code, signatures))}" if signatures else "",
         example=f"python train.py {' '.join(example)}",
-        data="" if plan.corpus is None else f", `FOLDER` having the folder `{plan.corpus}`",
+        data="" if plan.corpus is None else f", where `FOLDER` has `{plan.corpus}`",
         commands=f"python -m scripts.benchmarks.seeds run --plan {name}{data} --runs RUNS\n"
         f"python -m scripts.benchmarks.seeds page --plan {name} --runs RUNS",
         name=page,

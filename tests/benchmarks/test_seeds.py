@@ -202,7 +202,7 @@ def test_a_recipe_is_scored_by_its_averaged_checkpoints_and_on_both_test_sets(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["run", "--plan", "recipes"], "--plan recipes needs --data FOLDER with the folder multi30k/tok"),
+        (["run", "--plan", "recipes"], "--plan recipes needs --data FOLDER with multi30k/tok"),
         (["page"], "has no finished run; start `scripts.benchmarks.seeds run` first"),
     ],
 )
