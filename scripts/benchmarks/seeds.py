@@ -77,6 +77,7 @@ TASK = (
 DROPPED_MERGES = ("tokenizer.sampling_alpha=0.1", "batch_tokens=18432")
 SCALED = ("model.scale_embeddings=true",)
 LUONG = ("decoder@model.decoder=rnn_luong", "attention=luong_concat")
+UNBOUNDED = ("model.decoder.activation=none",)
 READOUT_ALONE_DROPPED = ("model.dropout=0", "model.encoder.dropout=0")
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 DISTINCT = {"distinct1": "distinct-1", "distinct2": "distinct-2"}
@@ -191,7 +192,8 @@ PLANS = {
             "scaled_maxout": (*SCALED, "model.decoder.readout=maxout"),
             "luong": LUONG,
             "scaled_luong": (*LUONG, *SCALED),
-            "scaled_luong_readout_alone_dropped": (*LUONG, *SCALED, *READOUT_ALONE_DROPPED),
+            "scaled_luong_unbounded": (*LUONG, *SCALED, *UNBOUNDED),
+            "scaled_luong_unbounded_readout_alone_dropped": (*LUONG, *SCALED, *UNBOUNDED, *READOUT_ALONE_DROPPED),
             "lower_rate": ("optimizer.lr=0.002",),
             "higher_rate": ("optimizer.lr=0.004",),
             "small_batches": ("batch_tokens=2048",),

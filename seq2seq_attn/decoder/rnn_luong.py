@@ -7,7 +7,7 @@ from typing import Any, Literal, final
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -25,6 +25,8 @@ from seq2seq_attn.nn.tanh import tanh
 class RNNLuongDecoder(Decoder):
     """s_t = f([e_t; h~_{t-1}], s_{t-1}); c_t = attend(s_t); h~_t = tanh(W [c_t; s_t]), eq. 5.
 
+    With `activation=none` h~_t is W [c_t; s_t], whose numbers have no bounds.
+
     Args:
         input_dim: width of the embedded target.
         key_dim, value_dim, summary_dim: widths of the encoder's outputs.
@@ -33,6 +35,7 @@ class RNNLuongDecoder(Decoder):
         dim: width of every layer and of h~.
         residual, layer_norm, start: see `Stack`.
         dropout: dropout between layers and of h~.
+        activation: of h~, `tanh` or `none`.
         input_feeding: whether h~_{t-1} is part of the input (section 3.3). Without it, all queries are known in
             advance and attention is called once; an attention that reads the weights of the steps before goes step by
             step in that call.
@@ -54,6 +57,7 @@ class RNNLuongDecoder(Decoder):
         dropout: float,
         input_feeding: bool,
         start: Literal["summary", "states"] = "summary",
+        activation: Literal["tanh", "none"] = "tanh",
     ) -> None:
         super().__init__()
         self.attention = attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=0)
@@ -71,6 +75,7 @@ class RNNLuongDecoder(Decoder):
         )
         self.input_feeding, self.output_dim = input_feeding, dim
         self.combine = Linear(self.attention.context_dim + dim, dim)
+        self.activation = tanh if activation == "tanh" else nn.Identity()
         self.dropout = Dropout(dropout)
 
     @property
@@ -109,7 +114,7 @@ class RNNLuongDecoder(Decoder):
             history=state.history,
             guide=guide,
         )
-        combined = self.dropout(tanh(self.combine(torch.cat([attended.context, queries], -1))))
+        combined = self._combined(attended.context, queries)
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=attended.history)
         return decoded_of(combined, after, attended)
 
@@ -132,9 +137,13 @@ class RNNLuongDecoder(Decoder):
                 guide=None if guide is None else guide.at(step),
             )
             history = attended.history
-            features = torch.cat([attended.context.squeeze(1), query], -1)
-            feed = self.dropout(tanh(self.combine(features)))
+            feed = self._combined(attended.context.squeeze(1), query)
             outputs.append(feed)
             steps.append(attended)
         after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], feed, history)
         return decoded_of(torch.stack(outputs, 1), after, join_steps(steps))
+
+    def _combined(
+        self, context: Float[Tensor, "*batch context_dim"], states: Float[Tensor, "*batch dim"]
+    ) -> Float[Tensor, "*batch dim"]:
+        return self.dropout(self.activation(self.combine(torch.cat([context, states], -1))))

@@ -117,3 +117,23 @@ def test_a_linear_readout_has_no_dropout_of_its_own() -> None:
     decoder, encoded, embedded, found = decoded("linear")
     again = decoder.train()(embedded, decoder.initial_state(encoded))
     assert torch.equal(again.hidden, found.hidden)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("activation", ["tanh", "none"])
+@pytest.mark.parametrize("input_feeding", [True, False])
+def test_luongs_attentional_state_is_its_formula(input_feeding: bool, activation: str) -> None:
+    options = [f"model.decoder.input_feeding={input_feeding}", f"model.decoder.activation={activation}"]
+    ours = model("rnn_luong", *options)
+    decoder, source, target = ours.decoder, torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0]]), torch.randn(2, 4, 10)
+    encoded = ours._read(source, source != 0)
+    layers, feed, expected = decoder.stack.start(encoded), torch.zeros(2, 6), []
+    memory = decoder.attention.prepare(encoded.keys, encoded.values, encoded.mask)
+    for known in decoder.stack.token_gates(target):
+        state, layers = decoder.stack(known, feed if input_feeding else None, layers)
+        context = decoder.attention(state[:, None], memory).context[:, 0]
+        combined = torch.cat([context, state], -1) @ decoder.combine.weight.T + decoder.combine.bias
+        feed = torch.tanh(combined) if activation == "tanh" else combined
+        expected.append(feed)
+    found = decoder(target, decoder.initial_state(encoded)).hidden
+    torch.testing.assert_close(found, torch.stack(expected, 1), rtol=0, atol=1e-12)
