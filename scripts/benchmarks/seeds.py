@@ -3,9 +3,9 @@
 `first_model` has the models of `make train`, `synthesizer` the rows of the Synthesizer's table on Multi30k, `summary`
 and `dialogue` the Synthesizers on the included documents and dialogues, `recipes` the recipes of docs/recipes.md with
 both test sets, and `variants` and `tatoeba` changes of recipes, scored on the validation set alone. Every run is one of
-train.py on one thread. The queue may be killed at any time: the same command resumes it, and no finished run is repeated.
-rows.jsonl in the folder of the runs has a line for each finished run, and `page` writes the page of a plan; on another
-machine `restore` lets the rows of the committed pages count as finished, without the runs themselves.
+train.py on one thread. The queue may be killed at any time: the same command resumes it, and no finished run is
+repeated. rows.jsonl in the folder of the runs has a line for each finished run, and `page` writes the page of a plan; on
+another machine `restore` lets the rows of the committed pages count as finished, without the runs themselves.
 """
 
 from __future__ import annotations
@@ -180,9 +180,9 @@ PLANS = {
     ),
     "tatoeba": Plan(
         "Variants of tatoeba_best",
-        "`tatoeba_best`, the recipe of [BLEU by minutes](tatoeba_minutes_zen5.md), and changes of it on Tatoeba, English "
-        "to French, in 13 epochs, however long they take. BLEU on the validation set, with greedy search; no test set "
-        "was read.",
+        "`tatoeba_best`, the recipe of [BLEU by minutes](tatoeba_minutes_zen5.md), and changes of it on Tatoeba, "
+        "English to French, in 13 epochs, however long they take. BLEU on the validation set, with greedy search; no "
+        "test set was read.",
         ("experiment=tatoeba_best", "search=greedy", "trainer.max_time=null", "trainer.limit_test_batches=0"),
         {
             "tatoeba_best": (),
