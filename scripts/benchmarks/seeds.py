@@ -4,8 +4,8 @@
 and `dialogue` the Synthesizers on the included documents and dialogues, `recipes` the recipes of docs/recipes.md with
 both test sets, and `variants` and `tatoeba` changes of recipes, scored on the validation set alone. Every run is one of
 train.py on one thread. The queue may be killed at any time: the same command resumes it, and no finished run is
-repeated. rows.jsonl in the folder of the runs has a line for each finished run, and `page` writes the page of a plan; on
-another machine `restore` lets the rows of the committed pages count as finished, without the runs themselves.
+repeated. rows.jsonl in the folder of the runs has a line for each finished run, and `page` writes the page of a plan;
+on another machine `restore` lets the rows of the committed pages count as finished, without the runs themselves.
 """
 
 from __future__ import annotations
