@@ -39,8 +39,7 @@ minutes, alone on the machine. ± is the standard deviation over seeds; with one
 
 - The recurrent models have a bidirectional GRU encoder and a GRU decoder whose attention scores by a hidden layer
   (Bahdanau et al. 2015), of width {dim}. All models have one joint vocabulary of {tokens:,} tokens and tied embeddings.
-- Ours has averaged weights and a learning rate that falls to zero over {epochs} epochs, which were chosen to take half
-  an hour on the machine of the first run; on a faster one it ends sooner. The others
+- Ours has averaged weights and a learning rate that falls to zero over {epochs} epochs; it ends after them. The others
   train until the time is up, with schedules that do not depend on it: JoeyNMT's recurrent model halves its rate when
   validation BLEU has not risen for five validations, OpenNMT-py's after 1,600 updates and every 400 from there, and
   the rate of the Transformers falls with the square root of the updates.
@@ -89,11 +88,10 @@ def draw(file: Path) -> Path:
 
 def changes(results: dict[str, Any]) -> str:
     """Return the options of the command that are not the default ones."""
-    usual = {"minutes": 30, "threads": 2, "override": [], "setting": []}
+    usual = {"experiment": "tatoeba_best", "minutes": 30, "threads": 2, "override": [], "setting": []}
     given = {name: results[name] for name, value in usual.items() if results[name] != value}
     return "".join(
-        f" --{name} {' '.join(value) if isinstance(value, list) else format(value, 'g')}"
-        for name, value in given.items()
+        f" --{name} {' '.join(value) if isinstance(value, list) else value}" for name, value in given.items()
     )
 
 

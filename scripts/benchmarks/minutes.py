@@ -37,7 +37,6 @@ from seq2seq_attn.files import replacing
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.paths import conf_directory, quoted
 
-EXPERIMENT = "experiment=tatoeba_best"
 OURS = "ours"
 DIM = 256
 BEAM = "beam"  # search of the tests; validations are greedy
@@ -106,6 +105,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="1 2 3")
     parser.add_argument("--minutes", type=float, default=30.0, help="%(default)g")
     parser.add_argument("--threads", type=int, default=2, help="%(default)s")
+    parser.add_argument("--experiment", default="tatoeba_best", help="ours (%(default)s)")
     parser.add_argument("--override", nargs="*", default=[], help="overrides of our train.py")
     parser.add_argument(
         "--setting", nargs="*", default=[], metavar="NAME=NUMBER", help="changed settings of the others"
@@ -122,7 +122,7 @@ def read_results(options: argparse.Namespace) -> dict[str, Any]:
     Raises:
         UserError: if they are those of another number of minutes or threads, or of other settings, or of an old form.
     """
-    asked = {name: getattr(options, name) for name in ("minutes", "threads", "override", "setting")}
+    asked = {name: getattr(options, name) for name in ("minutes", "threads", "override", "setting", "experiment")}
     if not options.output.is_file():
         return {**asked, "dim": DIM, "programs": {}}
     results = read_figures(options.output, "programs")
@@ -213,7 +213,7 @@ def changed(settings: Sequence[str]) -> dict[str, float]:
 def overrides(options: argparse.Namespace) -> list[str]:
     sizes = [f"model.{part}={DIM}" for part in ("embedding_dim", "encoder.dim", "decoder.dim")]
     return [
-        EXPERIMENT,
+        f"experiment={options.experiment}",
         *sizes,
         "search=greedy",
         "model.tie_embeddings=all",

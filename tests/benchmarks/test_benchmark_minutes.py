@@ -120,6 +120,10 @@ def test_figures_of_other_minutes_or_settings_are_not_mixed(
     for others, sentence in (
         (["--minutes", "1", "--setting", "lr=0.001"], "has runs of minutes 0.5, not 1.0; give another --output"),
         (["--minutes", "0.5"], "has runs of setting ['lr=0.001'], not []; give another --output"),
+        (
+            ["--minutes", "0.5", "--setting", "lr=0.001", "--experiment", "tatoeba_bahdanau"],
+            "has runs of experiment tatoeba_best, not tatoeba_bahdanau; give another --output",
+        ),
     ):
         with pytest.raises(SystemExit, match=r"^2$"):
             script.main([*typed, *others])

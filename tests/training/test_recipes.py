@@ -15,7 +15,7 @@ from seq2seq_attn.checkpoint import average as script
 from seq2seq_attn.training.run import train
 
 pytestmark = pytest.mark.usefixtures("quiet")
-RECIPES = ("multi30k_tiny", "multi30k_rnn", "multi30k_best", "tatoeba_best")
+RECIPES = ("multi30k_tiny", "multi30k_rnn", "multi30k_best", "tatoeba_bahdanau", "tatoeba_best")
 TINY = [
     "tokenizer.vocab_size=50", "model.embedding_dim=16", "model.encoder.dim=16", "model.decoder.dim=16",
     "model.encoder.num_layers=1", "model.decoder.num_layers=1",
