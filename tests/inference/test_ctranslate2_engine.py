@@ -27,6 +27,9 @@ from seq2seq_attn.inference.ctranslate2_engine import (
 from seq2seq_attn.inference.engine import TorchEngine
 
 CPU = torch.device("cpu")
+CPUINFO = Path("/proc/cpuinfo")
+# without these instructions (VNNI) a product's sums of pairs have 16 bits, which saturate
+SUMS_OF_INT8_ARE_EXACT = CPUINFO.is_file() and "vnni" in CPUINFO.read_text(encoding="utf-8")
 BEAM = ("search=beam", "search.beam_size=5", "search.patience=1.0", "search.limits.max_length=20")
 
 
@@ -108,6 +111,8 @@ def test_the_type_it_computes_in_is_that_of_the_option(
         assert narrow._translator.compute_type.startswith(compute_type)
         found = [one for one, *_ in narrow(sources, search)]
         assert (found == wide) == (compute_type == "float32")
+        if "int8" in compute_type and not SUMS_OF_INT8_ARE_EXACT:
+            continue
         for one, other in zip(found, wide, strict=True):
             assert one.token_ids == other.token_ids
             assert one.log_prob == pytest.approx(other.log_prob, rel=0.3)
