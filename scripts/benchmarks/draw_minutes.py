@@ -39,7 +39,7 @@ minutes, alone on the machine. ± is the standard deviation over seeds; with one
 
 - The recurrent models have a bidirectional GRU encoder and a GRU decoder whose attention scores by a hidden layer
   (Bahdanau et al. 2015), of width {dim}. All models have one joint vocabulary of {tokens:,} tokens and tied embeddings.
-- Ours has averaged weights and a learning rate that falls to zero over {epochs} epochs; it ends after them. The others
+- Ours has averaged weights, and ends after {epochs} epochs, over which the learning rate falls to zero. The others
   train until the time is up, with schedules that do not depend on it: JoeyNMT's recurrent model halves its rate when
   validation BLEU has not risen for five validations, OpenNMT-py's after 1,600 updates and every 400 from there, and
   the rate of the Transformers falls with the square root of the updates.

@@ -1,11 +1,10 @@
 """BLEU by minutes of training, ours and that of others: `python -m scripts.benchmarks.minutes --data fra.txt`.
 
-All train on Tatoeba with one joint vocabulary, and with the same sentences for validation and test: our recurrent model
-with the attention of Bahdanau et al. 2015, and the models of JoeyNMT and OpenNMT-py, recurrent ones of that size and
-Transformers. Minutes count from the start of the command; ours ends after the epochs of its schedule. The programs run
-one after the other, on equally many threads. The translations of all are scored by our BLEU against all references. The
-figures are written after each run, and no run that is among them is repeated: the same command goes on after an
-interruption.
+All train on Tatoeba with one joint vocabulary, and with the same sentences for validation and test: the recurrent model
+of an experiment of ours, and the models of JoeyNMT and OpenNMT-py, recurrent ones of that size and Transformers.
+Minutes count from the start of the command; ours ends after the epochs of its schedule. The programs run one after the
+other, on equally many threads. The translations of all are scored by our BLEU against all references. The figures are
+written after each run, and no run that is among them is repeated: the same command goes on after an interruption.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="1 2 3")
     parser.add_argument("--minutes", type=float, default=30.0, help="%(default)g")
     parser.add_argument("--threads", type=int, default=2, help="%(default)s")
-    parser.add_argument("--experiment", default="tatoeba_best", help="ours (%(default)s)")
+    parser.add_argument("--experiment", default="tatoeba_best", help="our model (%(default)s)")
     parser.add_argument("--override", nargs="*", default=[], help="overrides of our train.py")
     parser.add_argument(
         "--setting", nargs="*", default=[], metavar="NAME=NUMBER", help="changed settings of the others"

@@ -147,7 +147,7 @@ def draw_map(axes: Axes, head: Float[np.ndarray, "target source"]) -> QuadMesh:
 
 
 def label(axes: Axes, source: list[str], target: list[str], font_size: float) -> None:
-    """Write tokens above and at the left; an empty list leaves its side bare, and saves the time of its ticks."""
+    """Write tokens above and at the left; an empty list leaves its side without ticks."""
     axes.xaxis.tick_top()
     style: dict[str, Any] = {"fontsize": font_size, "fontfamily": FONTS.families(), "parse_math": False}
     axes.set_xticks(np.arange(len(source)) + 0.5, source, rotation=90, **style)

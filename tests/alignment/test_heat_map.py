@@ -78,6 +78,7 @@ def test_heads_become_small_maps_and_only_the_outer_ones_are_labelled():
     drawn = maps(draw_attention(some_weights(3, 7, 5), SOURCE, TARGET))
     assert [axes.get_xlabel() for axes in drawn] == ["head 0", "head 1", "head 2"]
     assert [tuple(map(len, labels(axes))) for axes in drawn] == [(5, 7), (5, 0), (0, 7)]
+    assert [(len(axes.get_xticks()), len(axes.get_yticks())) for axes in drawn] == [(5, 7), (5, 0), (0, 7)]
     assert len(maps(draw_attention(some_weights(1, 7, 5), SOURCE, TARGET))) == 1
 
 

@@ -130,6 +130,10 @@ def test_figures_of_other_minutes_or_settings_are_not_mixed(
         assert sentence in capsys.readouterr().err
 
 
+def test_our_model_is_that_of_the_experiment() -> None:
+    assert script.overrides(script.parse(["--experiment", "tatoeba_bahdanau"]))[0] == "experiment=tatoeba_bahdanau"
+
+
 def test_settings_are_numbers_that_a_program_has() -> None:
     assert script.changed(["lr=0.001", "validation_updates=7"]) == {"lr": 0.001, "validation_updates": 7}
     with pytest.raises(UserError, match="--setting lr is not NAME=NUMBER"):

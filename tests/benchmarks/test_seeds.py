@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from argparse import Namespace
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
@@ -203,6 +204,7 @@ def test_a_recipe_is_scored_by_its_averaged_checkpoints_and_on_both_test_sets(
     ("words", "sentence"),
     [
         (["run", "--plan", "recipes"], "--plan recipes needs --data FOLDER with multi30k/tok"),
+        (["run", "--plan", "tatoeba"], "--plan tatoeba needs --data FOLDER with tatoeba/fra.txt"),
         (["page"], "has no finished run; start `scripts.benchmarks.seeds run` first"),
     ],
 )
@@ -236,3 +238,9 @@ def test_the_queue_runs_train_py_and_scores_recipes(tmp_path: Path, monkeypatch:
     assert all(isinstance(row[figure], float) for figure in recipe.figures)
     script.main(typed("page", tmp_path, "recipes"))
     assert "| `multi30k_tiny` | 1 |" in (tmp_path / "docs/seeds_recipes.md").read_text(encoding="utf-8")
+
+
+def test_a_corpus_may_be_one_file(tmp_path: Path) -> None:
+    (tmp_path / "tatoeba").mkdir()
+    (tmp_path / "tatoeba" / "fra.txt").touch()
+    assert script.corpus_of("tatoeba", Namespace(data=tmp_path)) == tmp_path / "tatoeba" / "fra.txt"

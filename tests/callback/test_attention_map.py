@@ -23,7 +23,13 @@ def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: in
     module: Any = SimpleNamespace(translates=True, model=None, tokenizer=tokenizer, search=None)
     trainer = Mock(pl.Trainer, is_global_zero=True, sanity_checking=False, global_step=3, loggers=[], strategy=None)
     trainer.datamodule = SimpleNamespace(corpus=SimpleNamespace(splits={"val": SimpleNamespace(sources=sentences)}))
-    monkeypatch.setattr(attention_map, "translate", lambda *given: [[] for _ in given[-1]])
+    batches: list[list[list[int]]] = []
+
+    def translated(*given: Any) -> list[list[int]]:
+        batches.append(given[-1])
+        return [[] for _ in given[-1]]
+
+    monkeypatch.setattr(attention_map, "translate", translated)
     monkeypatch.setattr(attention_map, "attention_along", lambda *_: [("cross/0", None, [], [])])
     monkeypatch.setattr(heat_map, "save_attention_map", lambda path, *_: found.append(path.name))
     default = {"num_sentences": 3, "min_tokens": 3, "max_tokens": 5} | options
@@ -32,6 +38,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: in
         callback.on_validation_end(trainer, module)
     chosen = [sentence for sentence, _ in callback._sources(trainer, tokenizer)]
     assert found == [f"cross_0_{number}" for number in range(len(chosen))] * validations
+    assert list(map(len, batches)) == [len(chosen)] * (validations if chosen else 0)
     return chosen
 
 
