@@ -55,14 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         try:
             results, config = json.loads(text_of(run / "results.json")), parsed(run / "config.yaml")
-            name = compared_metric(config, results) or "bleu"
+            name = compared_metric(config, results, given.trust) or "bleu"
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             left_out.append(LeftOut(str(run), f"results.json or config.yaml is damaged ({first_line(error)})"))
             continue
-        scorer = scorer_of(run, name, config, given.trust)
         try:
             sources = read_system(run, "test").sources
-            row = list(scores(run, scorer))
+            row = list(scores(run, scorer_of(run, name, config, given.trust)))
         except UserError as error:
             left_out.append(LeftOut(str(run), str(error).partition(";")[0]))
             continue

@@ -187,7 +187,7 @@ def row_head(label: str) -> str:
 def curves(figures: Figures, number: int) -> Iterator[str]:
     """Yield the curves of the validation score, and folded those of the loss, in which attentions differ less."""
     yield "<h3>Learning curves</h3>"
-    yield note("Black: this attention, a line for each seed. Grey: all others.")
+    yield note(f"Black: this {figures.by}, a line for each seed. Grey: all others.")
     yield from small_plots(
         panels(figures.rows, f"val/{figures.metric}", f"validation {figures.score}", f"score-{number}")
     )
@@ -209,7 +209,7 @@ def length_table(figures: Figures) -> Iterator[str]:
     yield f"<h3>{escape(figures.score)} by sentence length</h3>"
     yield note("By words of the source; mean over seeds. The darker, the lower.")
     heads = [f"{words} words ({counted(number, 'sentence')})" for words, number in figures.lengths.items()]
-    yield table_head(["attention", *heads])
+    yield table_head([figures.by, *heads])
     highest = max((score for scores in figures.by_length.values() for score in scores.values()), default=0) or 1.0
     for row in figures.rows:
         yield f"<tr>{row_head(row.label)}"
@@ -245,7 +245,7 @@ def sentence_of(attention_map: Map) -> str:
 
 
 def run_table(figures: Figures) -> Iterator[str]:
-    heads = ("run", "attention", "seed", "updates", "minutes of training", "torch", "threads", "commit")
+    heads = ("run", figures.by, "seed", "updates", "minutes of training", "torch", "threads", "commit")
     yield f"<details><summary>Runs</summary>{table_head(heads)}"
     for row in figures.rows:
         for run in row.runs:

@@ -16,9 +16,10 @@ from seq2seq_attn.metric.names import title_of
 IGNORED = (
     "seed.", "paths.", "choices.", "task_name.", "ckpt_path.", "resume.", "log_text.", "logger.",
     "callback.attention_map.", "callback.autosave.", "callback.profile.",
-    "callback.progress.", "callback.stop_on_signal.", "trainer.enable_progress_bar.", "trainer.enable_model_summary.",
-    "trainer.profiler.",
+    "callback.progress.", "callback.seeding.", "callback.stop_on_signal.", "trainer.enable_progress_bar.",
+    "trainer.enable_model_summary.", "trainer.profiler.",
 )  # fmt: skip
+IGNORED_OF_DATA = {"num_processes", "verify", "copy_to"}  # of a corpus, or of those within it
 MOST_NAMED = 6  # options whose values a warning tells
 ORIGIN = {"commit": "commit", "platform": "machine", "threads": "number of threads"}
 
@@ -112,7 +113,7 @@ def settings(config: dict[str, Any]) -> dict[str, str]:
 
     def walk(name: str, node: Any) -> Iterator[tuple[str, str]]:
         key = name.rpartition(".")[2]
-        if f"{name}.".startswith(IGNORED):
+        if f"{name}.".startswith(IGNORED) or (name.startswith("data.") and key in IGNORED_OF_DATA):
             return
         same = [slot for slot in groups_of(name) if isinstance(node, dict) and node == config.get(slot)]
         if "." in name and same:
@@ -120,8 +121,6 @@ def settings(config: dict[str, Any]) -> dict[str, str]:
         elif isinstance(node, dict):
             for inner, value in node.items():
                 yield from walk(f"{name}.{inner}" if name else inner, value)
-        elif key == "seed" and node == config["seed"]:
-            yield name, "${seed}"
         else:
             yield name, without_paths(node, config["paths"])
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from comparison.made_runs import REFERENCES, SOURCES, bleu_of, spoilt, write_run
+from comparison.test_runs_left_out import OWN_METRIC
 
 from seq2seq_attn.comparison import lengths as script
 from seq2seq_attn.metric.bleu import BLEU
@@ -114,3 +115,21 @@ def test_a_run_without_a_metric_of_its_own_has_bleu_by_its_language(tmp_path: Pa
     scorer = script.scorer_of(tmp_path, "bleu", {"metric": {}, "data": {"target_language": "zh"}}, ())
     scorer.update(["我喜欢猫。"], [["我喜欢狗。"]])
     assert "|tok:zh|" in scorer.signature()
+
+
+def test_a_run_with_a_metric_of_ones_own_is_left_out_until_its_package_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))
+    (tmp_path / "own_lengths_metric.py").write_text(OWN_METRIC, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    metric = {"bleu": {"_target_": "own_lengths_metric.MyBLEU", "lowercase": False, "tokenize": "13a"}}
+    write_run(tmp_path / "runs" / "1", "local", spoilt(4), options={"metric": metric})
+    script.main([str(tmp_path / "runs")])
+    said = capsys.readouterr()
+    assert row_of(said.out, "sparse")[1] == "bleu"
+    assert "own_lengths_metric.MyBLEU" in said.err
+    script.main([str(tmp_path / "runs"), "--trust", "own_lengths_metric"])
+    said = capsys.readouterr()
+    assert row_of(said.out, "local")[1:] == row_of(said.out, "sparse")[1:]
+    assert not said.err

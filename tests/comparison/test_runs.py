@@ -244,6 +244,23 @@ def test_rows_named_by_folder_are_runs_that_differ_in_anything(tmp_path: Path) -
     assert page.markdown_page([found], [], "page.html").startswith("# Runs compared\n")
 
 
+def test_options_that_only_look_like_the_seed_or_change_no_figure_split_no_row(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        data = {"seed": 1, "num_processes": seed, "corpus": {"seed": 2, "verify": seed == 1, "copy_to": str(seed)}}
+        write_run(tmp_path / str(seed), "same", spoilt(4), seed=seed, options={"data": data})
+    (row,) = only_group(tmp_path).rows
+    assert [run.seed for run in row.runs] == [1, 2, 3]
+    assert [row.label for row in only_group(tmp_path, by="folder").rows] == [tmp_path.name]
+
+
+def test_the_page_of_folders_names_no_folder_attention(tmp_path: Path) -> None:
+    write_run(tmp_path / "plain" / "1", "same", spoilt(4))
+    write_run(tmp_path / "other" / "1", "same", spoilt(7), options={"r_drop_alpha": 5.0})
+    text = page.html_page([only_group(tmp_path / "plain", tmp_path / "other", by="folder")], [], 200)
+    assert "Black: this folder, a line for each seed." in text
+    assert "<button>attention</button>" not in text
+
+
 def test_folders_with_folders_inside_give_each_run_to_the_innermost(tmp_path: Path) -> None:
     write_run(tmp_path / "all" / "0", "same", spoilt(4))
     write_run(tmp_path / "all" / "ema" / "0", "same", spoilt(7), options={"ema": 0.9})
