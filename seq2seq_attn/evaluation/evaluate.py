@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -205,9 +206,13 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
         with open_dict(composed):
             composed.data = run["data"]
             keep_to_this_machine(composed.data, composed.paths.cache_dir)
-    elif "cleaning" in composed.data and not cleaning_is_chosen() and (cleaning := cleaning_options(run["data"])):
-        with open_dict(composed):
-            composed.data.cleaning = cleaning  # the model reads other data as it was trained, and as translate.py does
+    elif not cleaning_is_chosen() and (cleaning := cleaning_options(run["data"])):
+        cleaned = composed.data
+        while "cleaning" not in cleaned and isinstance(cleaned.get("corpus"), DictConfig):
+            cleaned = cleaned.corpus  # whose sentences the documents are made of
+        if "cleaning" in cleaned:
+            with open_dict(composed):
+                cleaned.cleaning = cleaning  # the model reads other data as it was trained, and as translate.py does
     data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
     assert isinstance(metric, dict)
     # A checkpoint may be of anyone; the options of COMET name a command and a pickled model, those of AER a file.
@@ -239,9 +244,9 @@ def keep_to_this_machine(data: DictConfig, cache_dir: str) -> None:
 
 
 def cleaning_is_chosen() -> bool:
-    """Return whether the command line names the cleaning of the data."""
+    """Return whether the command line names the cleaning of the data, or of the corpus within it."""
     words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    return any(word.lstrip("+~").startswith(("data.cleaning", "data/cleaning")) for word in words)
+    return any(re.match(r"[+~]*data[./](corpus[./])*cleaning", word) for word in words)
 
 
 def metric_is_chosen() -> bool:
@@ -270,10 +275,10 @@ def check_languages(corpus: LoadedCorpus, loaded: Loaded | Models) -> None:
 
 
 def choose_splits(wanted: ListConfig | str | None, corpus: LoadedCorpus) -> list[str]:
-    """Return the names asked for; None asks for every test set."""
+    """Return the names asked for; None asks for every test set, and for the validation set where there is none."""
     known = [name for name in corpus.splits if name != "train"]
     if not wanted:
-        return [name for name in known if name != "val"]
+        return [name for name in known if name != "val"] or known
     names = [wanted] if isinstance(wanted, str) else list(wanted)
     for name in names:
         if name not in known:

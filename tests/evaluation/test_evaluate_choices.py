@@ -36,6 +36,10 @@ def test_every_test_set_is_scored_unless_splits_are_named() -> None:
     assert choose_splits(OmegaConf.create(["test", "val", "test"]), loaded) == ["test", "val"]
 
 
+def test_data_with_nothing_but_a_validation_set_is_scored_by_it() -> None:
+    assert choose_splits(None, corpus("val")) == ["val"]
+
+
 @pytest.mark.parametrize("name", ["tset", "train"])
 def test_a_split_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
     with pytest.raises(
@@ -91,6 +95,23 @@ def test_the_cache_is_that_of_this_machine_and_the_rest_is_that_of_the_run() -> 
         "precision": "32-true",
         "choices": {"data": "tatoeba"},
     }
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_other_data_is_cleaned_as_that_of_the_run_also_where_documents_are_made_of_it(depth: int) -> None:
+    def within(cleaning: dict[str, bool]) -> dict[str, Any]:
+        data: dict[str, Any] = {"cleaning": cleaning}
+        for _ in range(depth):
+            data = {"corpus": data}
+        return data
+
+    composed = OmegaConf.merge(COMPOSED, {})
+    OmegaConf.set_struct(composed, False)
+    composed.data = within({"lowercase": False})
+    OmegaConf.set_struct(composed, True)
+    run = RUN | {"data": {"corpus": {"cleaning": {"lowercase": True}}}}
+    composed.metric = {}
+    assert choose(composed, run)["data"] == within({"lowercase": True})
 
 
 @pytest.mark.parametrize("hide", [lambda one: {"y": one}, lambda one: {"y": [one]}])
