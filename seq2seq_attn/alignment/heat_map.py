@@ -19,6 +19,8 @@ COLOURS = "magma_r"  # perceptually uniform, and darker is more in black and whi
 WORD_MARK = "▁"  # SentencePiece's mark of a word's begin, drawn as a dot, since the block would hide the letters
 # inches, from which all positions are computed: Matplotlib's layout engines take a second a picture
 GAP, MARGIN, TITLE, HEAD_NAME, BAR, BAR_LABELS, BAR_HEIGHT = 0.12, 0.15, 0.3, 0.22, 0.16, 0.62, 1.35
+MOST_INCHES = 40.0  # of all maps of a figure, at 120 pixels each: those of long texts have smaller cells
+LEGIBLE = 0.06  # inches of a cell; smaller ones have neither tokens nor lines between them
 
 
 def draw_attention(
@@ -27,7 +29,10 @@ def draw_attention(
     target_tokens: Sequence[str],
     title: str | None = None,
 ) -> Figure:
-    """Return a figure outside pyplot; weights with a leading dimension give a small map of each head."""
+    """Return a figure outside pyplot; weights with a leading dimension give a small map of each head.
+
+    Maps of hundreds of tokens have no room for the tokens beside them.
+    """
     if weights.ndim not in (2, 3) or weights.shape[-2:] != (len(target_tokens), len(source_tokens)):
         raise ValueError(
             f"{len(target_tokens)} target and {len(source_tokens)} source tokens need weights of shape "
@@ -38,9 +43,13 @@ def draw_attention(
     columns = grid_columns(len(heads))
     rows = -(-len(heads) // columns)
     cell = float(np.clip(9 / max(len(source), len(target)), 0.13, 0.3 if len(heads) == 1 else 0.22))
+    cell = min(cell, MOST_INCHES / max(columns * len(source), rows * len(target)))
+    if cell < LEGIBLE:
+        source, target = [], []
     font_size = min(11.0, 72 * cell * 0.75)
     left, top = MARGIN + widest(target, font_size), MARGIN + widest(source, font_size) + TITLE * bool(title)
-    across, down = cell * len(source) + GAP, cell * len(target) + GAP + HEAD_NAME * (len(heads) > 1)
+    wide, high = cell * len(source_tokens), cell * len(target_tokens)
+    across, down = wide + GAP, high + GAP + HEAD_NAME * (len(heads) > 1)
     width = max(left + columns * across + BAR + BAR_LABELS, widest([title or ""], 11.0) + MARGIN)
     height = top + max(rows * down, BAR_HEIGHT + GAP)
 
@@ -52,12 +61,12 @@ def draw_attention(
 
     for number, head in enumerate(heads):
         row, column = divmod(number, columns)
-        axes = position(left + column * across, top + row * down, across - GAP, cell * len(target))
-        mesh = draw_map(axes, head)
+        axes = position(left + column * across, top + row * down, wide, high)
+        mesh = draw_map(axes, head, lines=cell >= LEGIBLE)
         label(axes, source if row == 0 else [], target if column == 0 else [], font_size)
         if len(heads) > 1:
             axes.set_xlabel(f"head {number}", fontsize=9, fontfamily=FONTS.families(), labelpad=3)
-    bar_height = max(rows * down - down + cell * len(target), BAR_HEIGHT)
+    bar_height = max(rows * down - down + high, BAR_HEIGHT)
     bar = figure.colorbar(mesh, cax=position(left + columns * across, top, BAR, bar_height), ticks=[0, 0.5, 1])
     bar.set_label("attention weight", fontsize=10, fontfamily=FONT)
     bar.ax.tick_params(labelsize=9, labelfontfamily=FONT)
@@ -140,8 +149,9 @@ def widest(texts: list[str], font_size: float) -> float:
     return max(widths, default=0.0)
 
 
-def draw_map(axes: Axes, head: Float[np.ndarray, "target source"]) -> QuadMesh:
-    mesh = axes.pcolormesh(head.astype(np.float32), cmap=COLOURS, vmin=0, vmax=1, edgecolors="0.85", linewidth=0.3)
+def draw_map(axes: Axes, head: Float[np.ndarray, "target source"], *, lines: bool) -> QuadMesh:
+    style: dict[str, Any] = {"edgecolors": "0.85", "linewidth": 0.3} if lines else {}
+    mesh = axes.pcolormesh(head.astype(np.float32), cmap=COLOURS, vmin=0, vmax=1, **style)
     axes.invert_yaxis()
     return mesh
 
