@@ -84,8 +84,8 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[0, 1000]": "gpus no_repeat_ngram word_order alignment_layer alignment_head aer.layer aer.head refresh_rate",
     "[-1, 1000]": "devices save_top_k",
     "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",
-    "[0, 1000000]": """data.val_sentences data.test_sentences min_length max_extra_length top_k bootstrap num_sentences
-        min_tokens max_tokens warm_up_steps operators""",
+    "[0, 1000000]": """data.val_sentences data.test_sentences corpus.val_sentences corpus.test_sentences min_length
+        max_extra_length top_k bootstrap num_sentences min_tokens max_tokens warm_up_steps operators""",
     "[1, 1000000]": """batch_tokens batch_sentences batch_size read_ahead max_source_tokens val_sentences
         test_sentences vocab_size source_vocab_size target_vocab_size max_length max_distance num_features k
         min_words max_words max_characters num_pairs min_count skip_nonfinite.limit accumulate_grad_batches

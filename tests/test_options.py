@@ -201,6 +201,13 @@ def test_a_value_outside_is_refused_by_its_name(key: str, value: Any, said: str)
         check_options(config, {section: TRAIN[section]})
 
 
+def test_a_corpus_within_documents_may_hold_out_no_sentences() -> None:
+    given = [f"data.corpus.{name}_sentences=0" for name in ("val", "test")]
+    corpus = ["data=documents", "data@data.corpus=parallel", "data.corpus.train=a.tsv"]
+    config = checked("model=rnn", *corpus, *given, *GIVEN)
+    check_options(config, {"data": TRAIN["data"]})
+
+
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [

@@ -490,10 +490,7 @@ def find_delimiter(text: str) -> str:
     found = []
     for preference, delimiter in enumerate((",", ";", "\t")):
         reader = csv.reader(io.StringIO(text, ""), delimiter=delimiter)
-        try:
-            rows = [row for row in islice(reader, HEAD) if row]
-        except csv.Error:
-            continue
+        rows = [row for row in islice(long_rows(reader), HEAD) if row]
         share = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if rows else 0.0
         if share > 0.5 and len(rows[0]) > 1:
             found.append((share, len(rows[0]) == 2, preference, delimiter))

@@ -255,6 +255,8 @@ def test_rows_of_a_parquet_file_without_text_are_rejected_and_a_file_without_tex
         (["one; two,three", "four,five"], ","),
         (["a\tb, c", "d\te, f"], "\t"),
         (["alone"], ","),
+        (["en;fr", *("Yes;Oui" for _ in range(50)), 'No;"Non', *("Well, well;Bon, bon" for _ in range(9000))], ";"),
+        (["en;fr", "Yes;Oui", f"{'a' * 200_000};No"], ";"),
     ],
 )
 def test_the_delimiter_is_that_of_most_rows(rows: list[str], delimiter: str) -> None:
