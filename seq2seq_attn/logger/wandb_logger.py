@@ -22,16 +22,6 @@ from seq2seq_attn.logger.csv_logger import read_rows
 log = logging.getLogger(__name__)
 
 STEP = "trainer/global_step"  # the axis of all curves
-SUMMARIES = {
-    "val/loss": "min",
-    "val/ppl": "min",
-    "val/ter": "min",
-    "val/aer": "min",
-    "val/accuracy": "max",
-    "val/chrf": "max",
-}
-SUMMARIES |= {f"val/{name}": "max" for name in ("bleu", "detokenized_bleu", "tokenized_bleu", "sentence_bleu")}
-SUMMARIES |= {f"val/{name}": "max" for name in ("rouge1", "rouge2", "rougeL", "exact_match")}
 START_SECONDS = 4.0  # after which the run is kept offline
 END_SECONDS = 30.0  # to send the rest, which also is in the run folder
 
@@ -94,9 +84,14 @@ class WandbRun(WandbLogger):
             "settings": settings,
         }
         self._run: Any = None
+        self._figures: dict[str, str] = {}
         self._table = Path(save_dir) / "metrics.csv" if resume == "auto" else None
         self._continues = continues
         self._first = self._last = 0  # W&B's steps: the first that it lacks, and the last that was logged
+
+    def summarize(self, figures: dict[str, str]) -> None:
+        """Have the summary of a run that is not started yet hold the best of each figure, its `max` or `min`."""
+        self._figures = figures
 
     @property
     @rank_zero_experiment
@@ -157,8 +152,8 @@ class WandbRun(WandbLogger):
                 self._first = wandb_step(row, int(row["step"])) + 1
         run.define_metric(STEP)
         run.define_metric("*", step_metric=STEP, step_sync=True)
-        for name, summary in SUMMARIES.items():
-            run.define_metric(name, step_metric=STEP, summary=summary)
+        for name, better in self._figures.items():
+            run.define_metric(name, step_metric=STEP, summary=better)
         return run
 
 

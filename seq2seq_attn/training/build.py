@@ -20,12 +20,14 @@ from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.splitting import with_test_set
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.logger.csv_logger import CsvLogger
+from seq2seq_attn.logger.wandb_logger import WandbRun
 from seq2seq_attn.metric.aer import AER
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.objective.objective import Objective
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checks import is_one_sided
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
+from seq2seq_attn.training.monitor import validation_figures
 from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -126,6 +128,8 @@ def start_loggers(trainer: Any, config: dict[str, Any]) -> None:
     """Give the loggers the options, which starts their runs; folders of this machine stay out of them."""
     shared = without_folders(config)
     for logger in trainer.loggers:
+        if isinstance(logger, WandbRun):
+            logger.summarize(validation_figures(OmegaConf.create(config)))
         if not isinstance(logger, CsvLogger):
             logger.log_hyperparams(shared)
 

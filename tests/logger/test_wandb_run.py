@@ -111,7 +111,7 @@ def test_each_figure_stands_once_at_each_of_its_steps(sweep: list[Logged]) -> No
 
 def test_the_summary_is_of_the_best_validation(sweep: list[Logged]) -> None:
     expected = {f"val/{name}": "max" for name in ("bleu", "chrf", "accuracy")}
-    expected |= {f"val/{name}": "min" for name in ("loss", "ppl")}
+    expected |= {f"val/{name}": "min" for name in ("loss", "ppl", "attention_entropy")}
     for job in sweep:
         assert job.summaries.items() >= expected.items()
 
