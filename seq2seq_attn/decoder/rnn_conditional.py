@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
-from seq2seq_attn.attention.state import join_steps
+from seq2seq_attn.decoder.attention_steps import AttentionSteps
 from seq2seq_attn.decoder.cell import Cell
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.readout import build_readout
@@ -97,24 +97,14 @@ class RNNConditionalDecoder(Decoder):
         guide: Guide | None = None,
     ) -> Decoded:
         assert self.reader.known is not None
-        layers, history, hidden, steps = state.layers, state.history, [], []
-        for step, token_gates in enumerate(self.reader.known(embedded).unbind(1)):
+        attend = AttentionSteps(self.attention, state, need_weights=need_weights, guide=guide)
+        layers, hidden = state.layers, []
+        for token_gates in self.reader.known(embedded).unbind(1):
             read = self.reader(token_gates, None, layers[0])
-            attended = self.attention(
-                read[0].unsqueeze(1),
-                state.memory,
-                start=state.next_position + step,
-                need_weights=need_weights,
-                history=history,
-                guide=None if guide is None else guide.at(step),
-            )
-            history = attended.history
-            context = attended.context.squeeze(1)
-            output, layers = self.stack(None, context, (read, *layers[1:]))
+            output, layers = self.stack(None, attend(read[0]), (read, *layers[1:]))
             hidden.append(output)
-            steps.append(attended)
-        output, joined = torch.stack(hidden, 1), join_steps(steps)
+        output, attended = torch.stack(hidden, 1), attend.joined()
         if self.readout is not None:
-            output = self.dropout(self.readout(torch.cat([output, joined.context, embedded], -1)))
-        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=history)
-        return decoded_of(output, after, joined)
+            output = self.dropout(self.readout(torch.cat([output, attended.context, embedded], -1)))
+        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], history=attended.history)
+        return decoded_of(output, after, attended)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.layer import AttentionLayer
-from seq2seq_attn.attention.state import join_steps
+from seq2seq_attn.decoder.attention_steps import AttentionSteps
 from seq2seq_attn.decoder.decoder import Decoded, Decoder
 from seq2seq_attn.decoder.rnn_state import RNNState, decoded_of
 from seq2seq_attn.decoder.stack import Stack
@@ -125,23 +125,15 @@ class RNNLuongDecoder(Decoder):
         need_weights: bool,
         guide: Guide | None,
     ) -> Decoded:
-        layers, feed, history, outputs, steps = state.layers, state.feed, state.history, [], []
-        for step, token_gates in enumerate(self.stack.token_gates(embedded)):
+        attend = AttentionSteps(self.attention, state, need_weights=need_weights, guide=guide)
+        layers, feed, outputs = state.layers, state.feed, []
+        for token_gates in self.stack.token_gates(embedded):
             query, layers = self.stack(token_gates, feed, layers)
-            attended = self.attention(
-                query.unsqueeze(1),
-                state.memory,
-                start=state.next_position + step,
-                need_weights=need_weights,
-                history=history,
-                guide=None if guide is None else guide.at(step),
-            )
-            history = attended.history
-            feed = self._combined(attended.context.squeeze(1), query)
+            feed = self._combined(attend(query), query)
             outputs.append(feed)
-            steps.append(attended)
-        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], feed, history)
-        return decoded_of(torch.stack(outputs, 1), after, join_steps(steps))
+        attended = attend.joined()
+        after = RNNState(state.memory, layers, state.next_position + embedded.shape[1], feed, attended.history)
+        return decoded_of(torch.stack(outputs, 1), after, attended)
 
     def _combined(
         self, context: Float[Tensor, "*batch context_dim"], states: Float[Tensor, "*batch dim"]
