@@ -10,7 +10,7 @@ from pathlib import Path
 from lightning_fabric.plugins.environments import ClusterEnvironment, SLURMEnvironment, TorchElasticEnvironment
 from torch.distributed import Store, rendezvous
 
-from seq2seq_attn.distributed.rank_overrides import is_first as is_first
+from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.errors import UserError
 
 VARIABLE, KEY = "SEQ2SEQ_ATTN_RUN_DIR", "seq2seq_attn/run_dir"

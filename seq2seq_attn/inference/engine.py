@@ -19,7 +19,7 @@ from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
-class Batch(NamedTuple):
+class SearchBatch(NamedTuple):
     """Sentences that are translated at once.
 
     Attributes:
@@ -50,7 +50,7 @@ class Engine(ABC):
     def close(self) -> None:  # noqa: B027  # most have nothing to end
         """End the engine's processes, if it has any."""
 
-    def translate_batches(self, batches: Sequence[Batch], search: Search) -> Iterator[list[list[Hypothesis]]]:
+    def translate_batches(self, batches: Sequence[SearchBatch], search: Search) -> Iterator[list[list[Hypothesis]]]:
         """Yield the hypotheses of each batch, in order."""
         for batch in batches:
             yield self(batch.sources, search, batch.prefixes)

@@ -11,7 +11,7 @@ import torch
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.distributed.workers import Workers
-from seq2seq_attn.inference.engine import Batch, Engine, TorchEngine
+from seq2seq_attn.inference.engine import Engine, SearchBatch, TorchEngine
 from seq2seq_attn.inference.models import load_models
 from seq2seq_attn.process import keep_freed_memory
 from seq2seq_attn.search.search import Hypothesis, Search
@@ -51,7 +51,7 @@ class ProcessEngine(Engine):
     ) -> list[list[Hypothesis]]:
         return self.engine(sources, search, prefixes)
 
-    def translate_batches(self, batches: Sequence[Batch], search: Search) -> Iterator[list[list[Hypothesis]]]:
+    def translate_batches(self, batches: Sequence[SearchBatch], search: Search) -> Iterator[list[list[Hypothesis]]]:
         if len(batches) < 2:
             yield from super().translate_batches(batches, search)
             return
@@ -85,7 +85,7 @@ def load_engine(paths: list[str], trust: Trust, num_threads: int, precision: str
     OWN[:] = [TorchEngine(models.model, models.tokenizer, models.device, precision)]
 
 
-def translate_batch(batch: Batch, search: Search) -> list[list[Hypothesis]]:
+def translate_batch(batch: SearchBatch, search: Search) -> list[list[Hypothesis]]:
     """Translate in a worker process."""
     (engine,) = OWN
     return engine(batch.sources, search, batch.prefixes)

@@ -18,11 +18,11 @@ from seq2seq_attn.alignment.guided import guided_head, guided_shift
 from seq2seq_attn.alignment.page import widget
 from seq2seq_attn.alignment.word_alignment import word_of_each
 from seq2seq_attn.checkpoint.admitted import Trust
-from seq2seq_attn.data.cleaning import Cleaning, cleaning_options
+from seq2seq_attn.data.cleaning import CONTROL, Cleaning, cleaning_options
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import WantedSearch, choose_search
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
-from seq2seq_attn.inference.engine import Batch, Engine, TorchEngine
+from seq2seq_attn.inference.engine import Engine, SearchBatch, TorchEngine
 from seq2seq_attn.inference.models import choose_device, load_models
 from seq2seq_attn.inference.process_engine import ProcessEngine
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -30,7 +30,6 @@ from seq2seq_attn.search.search import Hypothesis
 from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # tabs and line feeds are blanks
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 EMPTY = Hypothesis([], 0.0, 0.0)
 
@@ -207,7 +206,7 @@ class Translator:
         sizes: dict[str, Any] = {"batch_sentences": batch_sentences, "batch_tokens": batch_tokens}
         rows_of = list(cut_batches(lengths, **sizes, hypotheses=chosen.hypotheses_at_once))
         batches = [
-            Batch([sources[row] for row in rows], None if begun is None else [begun[row] for row in rows])
+            SearchBatch([sources[row] for row in rows], None if begun is None else [begun[row] for row in rows])
             for rows in rows_of
         ]
         for rows, batch_hypotheses in zip(rows_of, self.engine.translate_batches(batches, chosen), strict=True):

@@ -13,7 +13,7 @@ from tiny import SENTENCES, write_checkpoint
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import process_engine
 from seq2seq_attn.inference.choose_search import choose_search
-from seq2seq_attn.inference.engine import Batch
+from seq2seq_attn.inference.engine import SearchBatch
 from seq2seq_attn.inference.process_engine import ProcessEngine
 from seq2seq_attn.inference.translator import Translator
 
@@ -103,7 +103,7 @@ def test_an_interrupt_ends_the_processes_and_the_next_call_starts_others(
     engine = Translator.load(file, device="cpu", num_processes=2).engine
     assert isinstance(engine, ProcessEngine)
     search = choose_search({"name": "greedy", "limits": LIMITS}, {})
-    batches = [Batch([[5, 6]], None), Batch([[7]], None)]
+    batches = [SearchBatch([[5, 6]], None), SearchBatch([[7]], None)]
     for times in (1, 2):
         running = engine.translate_batches(batches, search)
         next(running)
