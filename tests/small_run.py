@@ -159,6 +159,17 @@ class Killed(pl.Callback):
         self._die("test", trainer)
 
 
+class Stopped(pl.Callback):
+    """Asks the training to stop after a batch, as a limit of time does."""
+
+    def __init__(self, *, epoch: int, batch: int) -> None:
+        self.position = epoch, batch
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if (trainer.current_epoch, batch_idx) == self.position:
+            trainer.should_stop = True
+
+
 class Slow(pl.Callback):
     """A batch takes a while; told are its rank, process, stage, step, and in training its loss to the last bit."""
 

@@ -9,6 +9,9 @@ from typing import Any, final
 import pytorch_lightning as pl
 import torch
 
+from seq2seq_attn.data.data_module import batches_of_updates
+from seq2seq_attn.distributed.run_lock import LAST
+
 CLOCK_EVERY = 8  # batches between two readings of the clock, on which ranks have to agree
 
 
@@ -31,7 +34,7 @@ class Autosave(pl.Callback):
         self._due, self._saved_at = False, time.monotonic()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        if self.every_steps is not None and is_safe(trainer) and trainer.global_step % self.every_steps == 0:
+        if self.every_steps is not None and is_between_updates(trainer) and trainer.global_step % self.every_steps == 0:
             self._due = True
         reads_clock = trainer.world_size == 1 or batch_idx % CLOCK_EVERY == 0
         if self.every_minutes is not None and reads_clock:
@@ -50,19 +53,21 @@ class Autosave(pl.Callback):
             self._due = True
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self._save(trainer)
+        if self._due:  # also within an update: nothing follows
+            self._save_now(trainer)
 
     def _save(self, trainer: pl.Trainer) -> None:
-        if self._due and is_safe(trainer):
-            self._due, self._saved_at = False, time.monotonic()
-            save_last(trainer, self.folder)
+        if self._due and is_between_updates(trainer):
+            self._save_now(trainer)
+
+    def _save_now(self, trainer: pl.Trainer) -> None:
+        self._due, self._saved_at = False, time.monotonic()
+        save_last(trainer, self.folder)
 
 
-def is_safe(trainer: Any) -> bool:
-    """Whether the run can be saved and resumed exactly: no gradient, which no checkpoint has, is being accumulated."""
-    loop = trainer.fit_loop.epoch_loop
-    done = loop.batch_progress.current.processed
-    return done % trainer.accumulate_grad_batches == 0 or done == trainer.num_training_batches
+def is_between_updates(trainer: Any) -> bool:
+    """Whether no gradient is being accumulated, so that a run resumed from here repeats no batch."""
+    return batches_of_updates(trainer) == int(trainer.fit_loop.epoch_loop.batch_progress.current.processed)
 
 
 def agreed(trainer: Any, value: int) -> int:
@@ -76,4 +81,4 @@ def agreed(trainer: Any, value: int) -> int:
 
 def save_last(trainer: Any, folder: Path) -> None:
     """Save `last.ckpt`; every rank has to call it."""
-    trainer.save_checkpoint(folder / "last.ckpt")
+    trainer.save_checkpoint(folder / LAST)

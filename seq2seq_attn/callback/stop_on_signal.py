@@ -14,7 +14,7 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 
-from seq2seq_attn.callback.autosave import agreed, is_safe, save_last
+from seq2seq_attn.callback.autosave import agreed, is_between_updates, save_last
 from seq2seq_attn.process import ENDING, drop_closed_terminal, leave
 
 REPEAT_SECONDS = 1.0  # a launcher passes on a signal that the whole group has received already
@@ -47,7 +47,7 @@ class StopOnSignal(pl.Callback):
         self._agreed = agreed(trainer, self._received)
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        if is_safe(trainer):
+        if is_between_updates(trainer):
             self._stop(trainer)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
@@ -73,17 +73,14 @@ class StopOnSignal(pl.Callback):
             leave(self._received, None)
 
     def _stop(self, trainer: Any) -> None:
-        """Save, except while gradients of an update are being accumulated, and leave."""
+        """Save, and leave."""
         if not self._agreed:
             return
-        safe = is_safe(trainer)
-        if safe:
-            save_last(trainer, self.folder)
+        save_last(trainer, self.folder)
         if trainer.is_global_zero:
-            saved = f"saved at step {trainer.global_step}" if safe else "left as it was saved last"
             log.warning(
-                f"{signal.Signals(self._agreed).name}: the run is {saved}; continue it with resume=auto and its "
-                "hydra.run.dir"
+                f"{signal.Signals(self._agreed).name}: the run is saved at step {trainer.global_step}; continue it "
+                "with resume=auto and its hydra.run.dir"
             )
         leave(self._agreed, None)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.autosave import is_safe
+from seq2seq_attn.callback.autosave import is_between_updates
 from seq2seq_attn.distributed.collectives import sum_over_ranks
 
 
@@ -58,7 +58,7 @@ class Throughput(pl.Callback):
         real = batch.source_lengths.sum() + batch.target_lengths.sum()
         counts = torch.stack([real, real.new_full((), batch.source.numel() + batch.target_output.numel())])
         self._uncounted = counts if self._uncounted is None else self._uncounted + counts
-        logs = trainer.global_step % trainer.log_every_n_steps == 0 and is_safe(trainer)
+        logs = trainer.global_step % trainer.log_every_n_steps == 0 and is_between_updates(trainer)
         if logs:
             self._count()  # waits for the device, so its time belongs to these steps
         now = time.perf_counter()

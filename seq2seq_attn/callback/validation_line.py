@@ -113,6 +113,8 @@ def reason(trainer: Any) -> str:
         if isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0:
             return f"trainer.max_time is reached, after {timedelta(seconds=round(callback.time_elapsed()))}"
         if isinstance(callback, EarlyStopping) and callback.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED:
+            if callback.wait_count < callback.patience:
+                continue  # that stop was put off by trainer.min_epochs, and then the figure improved
             return (
                 f"early stopping, {callback.monitor} has not improved in {callback.wait_count} validations; its best "
                 f"is {callback.best_score:#.4g}"

@@ -7,12 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.distributed.run_lock import BEST, LAST
 
 
 def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
-    """Load the best weights of a run, after its last ones were saved and validated, if the training has not done so."""
+    """Load the best weights of a run, after its last ones were saved and validated, if the training has not done so.
+
+    A validation here counts as one within the training: with it `last.ckpt` is saved anew, and a run that goes on from
+    there knows the best.
+    """
     best, last = folder / BEST, folder / LAST
     kept = keeper_of_best(trainer)
     had_best, had_last = trainer.strategy.broadcast((best.exists(), last.exists()))
@@ -23,7 +29,11 @@ def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
         with counting_from_0(trainer):
             metrics = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
         if not had_best or improves(kept, metrics):
+            if kept is not None and metrics and kept.monitor in metrics[0]:
+                remember(kept, best, trainer.callback_metrics[kept.monitor])
             trainer.save_checkpoint(best)
+        if metrics:
+            trainer.save_checkpoint(last)
     elif kept is None or kept.best_model_score is None:  # best.ckpt is of an earlier part of the run
         trainer.save_checkpoint(best)
     module.load_state_dict(read_checkpoint(best)["state_dict"])
@@ -33,6 +43,13 @@ def keeper_of_best(trainer: Any) -> Any:
     """Return the callback that writes best.ckpt, or None if there is none."""
     name = Path(BEST).stem
     return next((one for one in trainer.checkpoint_callbacks if getattr(one, "filename", None) == name), None)
+
+
+def remember(kept: Any, best: Path, score: Tensor) -> None:
+    """Tell the callback that `best` holds the weights of this score, as if it had saved them."""
+    kept.best_model_path = kept.kth_best_model_path = str(best)
+    kept.best_model_score = kept.kth_value = kept.current_score = score
+    kept.best_k_models = {str(best): score}
 
 
 @contextmanager

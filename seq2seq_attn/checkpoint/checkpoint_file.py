@@ -127,9 +127,9 @@ def is_stored(name: Any, weight: Any) -> bool:
 def read_latest(folder: Path) -> tuple[Path, Any] | None:
     """Return the latest whole checkpoint of a folder and its content; None where there is no checkpoint.
 
-    Without `last.ckpt`, which a finished run does not keep, that is the one after the most updates, and not the newest
-    file: a copy of a folder has the times of the copying. A damaged one is named in a warning, and the one before it
-    is taken.
+    Without `last.ckpt` and `previous.ckpt`, which someone may have deleted, that is the one after the most updates, and
+    not the newest file: a copy of a folder has the times of the copying. A damaged one is named in a warning, and the
+    one before it is taken.
 
     Raises:
         UserError: if all of them are damaged, or the latest is a link to nothing: its disk may not be mounted.

@@ -13,9 +13,10 @@ from pytorch_lightning.callbacks import EarlyStopping
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from seq2seq_attn.checkpoint.checkpoint_file import damage, is_checkpoint_of
+from seq2seq_attn.checkpoint.checkpoint_file import damage, is_checkpoint_of, updates_of
 from seq2seq_attn.checkpoint.resume import Change, changes
 from seq2seq_attn.checkpoint.run_length import Position
+from seq2seq_attn.data.data_module import batches_of_updates
 from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
@@ -33,7 +34,8 @@ class ExactResume(pl.Callback):
 
     A checkpoint is taken between two batches, before, within or after a validation. Lightning guesses from its counters
     which it was, and is wrong for the first two, so they are saved as it understands them. A validation that had begun
-    is run again from its first batch.
+    is run again from its first batch. Batches whose gradients were accumulated for an update that was not made yet are
+    trained on again, since no checkpoint has gradients.
     """
 
     def __init__(self) -> None:
@@ -45,10 +47,12 @@ class ExactResume(pl.Callback):
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         loops = checkpoint["loops"]["fit_loop"]
-        leave_out_fetched(loops["epoch_loop.batch_progress"])
+        progress, done = loops["epoch_loop.batch_progress"], batches_of_updates(trainer)
+        begun = self._validating and done == progress["current"]["processed"]  # or else it comes again with its batch
+        count_whole_updates(progress, done)
         validation = loops["epoch_loop.val_loop.batch_progress"]
         for count in ("total", "current"):
-            validation[count] = dict(BEGUN if self._validating else NOTHING)
+            validation[count] = dict(BEGUN if begun else NOTHING)
         tables = [logger for logger in trainer.loggers if isinstance(logger, CsvLogger)]
         for table in tables:
             table.sync()
@@ -75,7 +79,7 @@ class ExactResume(pl.Callback):
             follow_folder(state, callback.dirpath)
             if state is not None and is_own(trainer):
                 self._surplus += keep_fewer(state, callback)
-            if state is not None and is_without_best(state):
+            if state is not None and is_without_best(state, checkpoint["global_step"]):
                 checkpoint["callbacks"].pop(callback.state_key)
         self._changes = changes(checkpoint["config"], pl_module.config)
         if self._changes:
@@ -121,16 +125,18 @@ class ExactResume(pl.Callback):
         self._validating = False
 
 
-def is_without_best(state: dict[str, Any]) -> bool:
-    """Whether the best checkpoint of a callback is gone or damaged; a warning says so."""
+def is_without_best(state: dict[str, Any], step: int) -> bool:
+    """Whether the best checkpoint of a callback at a step is gone, damaged or replaced since; a warning says so."""
     file = Path(state["best_model_path"])
     if file.name != BEST:  # it has none yet, or is the history
         return False
     why = damage(file) if file.exists() else "is gone"
+    if why is None and (newer := updates_of(file)) > step:
+        why = f"is now that of step {newer:,}, and the run goes on from step {step:,}"
     if why is not None:
         log.warning(
-            f"{file} {why}, whose {state['monitor']} was {float(state['best_model_score']):.4g}; the best from here on "
-            "is kept and tested"
+            f"{file} {why}; until there the best {state['monitor']} was {float(state['best_model_score']):.4g}; the "
+            "best from there on is kept and tested"
         )
     return why is not None
 
@@ -248,13 +254,18 @@ def say_changes(changed: list[Change], trainer: Any, pl_module: Any) -> None:
     log.info(f"From step {trainer.global_step:,} on: {values}; the learning rate is {rate:.3g}{schedule}")
 
 
-def leave_out_fetched(progress: dict[str, Any]) -> None:
-    """Leave out a batch that was fetched, but not worked on."""
-    fetched = progress["current"]["ready"] > progress["current"]["processed"]
-    progress["is_last_batch"] = progress["is_last_batch"] and not fetched
+def count_whole_updates(progress: dict[str, Any], done: int) -> None:
+    """Leave out a batch that was fetched, but not worked on, and those of an update that was not made.
+
+    Args:
+        done: batches of this epoch whose updates were made.
+    """
+    current = progress["current"]
+    progress["is_last_batch"] = progress["is_last_batch"] and current["ready"] == done
+    undone = current["processed"] - done
     for count in ("total", "current"):
-        done = progress[count]["processed"]
-        progress[count] = {"ready": done, "started": done, "processed": done, "completed": done}
+        number = progress[count]["processed"] - undone
+        progress[count] = {"ready": number, "started": number, "processed": number, "completed": number}
 
 
 def restore_metrics(trainer: Any, metrics: dict[str, torch.Tensor]) -> None:

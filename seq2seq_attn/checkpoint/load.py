@@ -24,7 +24,9 @@ FORMAT = 3
 KEYS = {"format": int, "config": dict, "tokenizer": dict, "state_dict": dict}  # what a model is rebuilt from
 LANGUAGES: dict[str, Any] = {"data.source_language": str, "data.target_language": str}
 PUBLISHED_OPTIONS = LANGUAGES | dict.fromkeys(("model", "search", "data"), dict)
-PUBLISHED_OPTIONS |= dict.fromkeys(("choices", "guided_alignment", "metric", "trainer"), dict | None)
+PUBLISHED_OPTIONS |= dict.fromkeys(
+    ("choices", "guided_alignment", "metric", "trainer", "objective", "tokenizer"), dict | None
+)
 LARGEST = 2**24  # whole number among a model's options
 
 

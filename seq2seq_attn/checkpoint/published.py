@@ -19,9 +19,12 @@ WEIGHTS, SETTINGS = "model.safetensors", "config.json"
 MODEL_FILES = {"source": "source.model", "target": "target.model"}  # SentencePiece's
 PREFIX = "model."  # of its weights, among all that training saves
 # What translates and evaluates. Files and folders of the machine that trained are not published.
-KEPT = ("model", "search", "data", "metric", "choices", "seed", "batch_tokens", "label_smoothing")
+KEPT = (
+    "model", "search", "data", "metric", "choices", "seed", "batch_tokens", "label_smoothing", "objective", "tokenizer",
+)  # fmt: skip
 POSITIONS = ("path", "train", "val", "test", "corpora", "cache_dir", "copy_to")
 EMBEDDING_FILES = ("source_embedding_file", "target_embedding_file")
+TOKENIZER_FILES = ("model", "cache_dir")
 # Of an absolute path within a text, such as data.train=[/home/me/a.en,~/a.fr] and sqlite:////home/me/a.db
 FOLDERS = re.compile(r"""((?<![^=\[({,;:'"\s])(?:~\w*)?/(?![/\s]|$)|(?<=://)/+)(?:[^/,\]'"]*/)*""")
 
@@ -35,8 +38,9 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     check_empty(folder)
     weights, tied = untied(checkpoint["state_dict"])
     config = {name: checkpoint["config"][name] for name in KEPT if name in checkpoint["config"]}
-    for part, paths in (("data", POSITIONS), ("model", EMBEDDING_FILES)):
-        config[part] = without_paths(config[part], paths)
+    for part, paths in (("data", POSITIONS), ("model", EMBEDDING_FILES), ("tokenizer", TOKENIZER_FILES)):
+        if part in config:
+            config[part] = without_paths(config[part], paths)
     guided = checkpoint["config"].get("guided_alignment") or {}
     if guided.get("links") is not None:  # its head aligns words
         links = guided["links"] if guided["links"] in ("eflomal", "self") else "FILE"

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of, read_latest
 from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
-from seq2seq_attn.distributed.run_folder import is_first
+from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.run_lock import check_is_new
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import typed

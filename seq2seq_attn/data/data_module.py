@@ -121,11 +121,11 @@ class TranslationDataModule(pl.LightningDataModule):
         return self._loader("train", sampler)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the epoch, the number of its batches that each device has read, and the shape of an epoch."""
+        """Return the epoch, how many of its batches each device has read for updates, and the shape of an epoch."""
         trainer: Any = self.trainer
         sampler = self._sampler("train")
         epoch = trainer.fit_loop.epoch_progress.current.processed
-        read = trainer.fit_loop.epoch_loop.batch_progress.current.processed
+        read = batches_of_updates(trainer)
         batch = read if epoch == sampler.epoch else 0  # at the end of an epoch, `read` still counts the last one
         links = {"links": self.links["train"].digest} if "train" in self.links else {}
         return {"epoch": epoch, "batch": batch, "corpus": self.corpus.fingerprint} | self._shape(sampler) | links
@@ -257,6 +257,14 @@ class TranslationDataModule(pl.LightningDataModule):
             num_workers=self.num_workers,
             pin_memory=pin_memory,
         )
+
+
+def batches_of_updates(trainer: Any) -> int:
+    """Return how many batches of this epoch were read for updates that were made, and not for one that was begun."""
+    done = int(trainer.fit_loop.epoch_loop.batch_progress.current.processed)
+    if done == trainer.num_training_batches:  # the last update of an epoch may be of fewer
+        return done
+    return done - done % trainer.accumulate_grad_batches
 
 
 def evenly_spread(count: int, total: int) -> Int64[np.ndarray, " rows"]:

@@ -17,13 +17,12 @@ from omegaconf import DictConfig
 from pytorch_lightning.plugins.precision import Precision
 
 from seq2seq_attn.data.batch_sampler import Lengths, TokenBatchSampler
-from seq2seq_attn.data.cleaning import Cleaning, cleaning_options
+from seq2seq_attn.data.cleaning import CONTROL, Cleaning, cleaning_options
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.lines import UTF_16_NOTE, Line, count_lines, line_count, opened, read_lines
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.inference.output import refuse_one_file, written
-from seq2seq_attn.inference.translator import CONTROL
 from seq2seq_attn.model.token_log_probs import token_log_probs
 from seq2seq_attn.paths import display_path, given_path
 from seq2seq_attn.text import new_table, plain_console

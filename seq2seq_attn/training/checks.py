@@ -24,6 +24,7 @@ from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import typed
 from seq2seq_attn.position.position_encoding import PositionEncoding
+from seq2seq_attn.training.monitor import OF_LINKS
 from seq2seq_attn.training.translation_module import TranslationModule
 
 log = logging.getLogger(__name__)
@@ -150,6 +151,7 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
         check_same_model(resumed, module)
         check_changes(resumed, Path(module.config["paths"]["run_dir"]))
     check_validation(module.config, datamodule.corpus.splits)
+    check_link_figure(module.config, datamodule.links)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
 
@@ -297,11 +299,24 @@ def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
                 "data.val_sentences=1000"
             )
     options = config["trainer"]
-    is_plateau = config["scheduler"]["_target_"] == PLATEAU
-    if is_plateau and (options["check_val_every_n_epoch"] != 1 or options["limit_val_batches"] == 0):
+    by_clock = isinstance(options["val_check_interval"], str | dict)
+    skips = options["check_val_every_n_epoch"] != 1 or options["limit_val_batches"] == 0 or by_clock
+    if config["scheduler"]["_target_"] == PLATEAU and skips:
         raise UserError(
             "scheduler=plateau reads the figures of a validation after every epoch; leave "
-            "trainer.check_val_every_n_epoch=1 and trainer.limit_val_batches as they are, or use another scheduler"
+            "trainer.check_val_every_n_epoch=1 and trainer.limit_val_batches as they are, give no time as "
+            "trainer.val_check_interval, or use another scheduler"
+        )
+
+
+def check_link_figure(config: dict[str, Any], links: Container[str]) -> None:
+    """Refuse the loss of links as a figure of validations whose pairs have no links."""
+    callbacks = (config.get("callback") or {}).values()
+    read = [config["monitor"], config.get("optimized_metric"), *(callback.get("monitor") for callback in callbacks)]
+    if "val" not in links and not OF_LINKS.keys().isdisjoint(read):
+        raise UserError(
+            f"{next(iter(OF_LINKS))} needs links of the validation pairs, and guided_alignment has none; choose "
+            "another figure, such as monitor=val/loss"
         )
 
 

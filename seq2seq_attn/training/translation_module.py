@@ -138,6 +138,14 @@ class TranslationModule(pl.LightningModule):
         updates = [-(-trainer.num_training_batches // trainer.accumulate_grad_batches), trainer.max_steps]
         trainer.log_every_n_steps = min(trainer.log_every_n_steps, *(number for number in updates if number > 0))
 
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Forget a stop that `trainer.min_epochs` or `min_steps` has put off, so that early stopping decides anew.
+
+        Lightning would stop once they are reached, whatever has improved until then.
+        """
+        trainer: Any = self.trainer
+        trainer.should_stop = trainer.should_stop and trainer.fit_loop._can_stop_early
+
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         batch = self.training_batch(batch)
         loss, decoded = self.loss(batch)

@@ -17,7 +17,7 @@ import torch
 from configs import ROOT, composed
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
-from small_run import KilledError, assert_same_run, rows, run_here, weights
+from small_run import KilledError, assert_same_run, results, rows, run_here, weights
 from torch import nn
 
 from seq2seq_attn.checkpoint.exact_resume import adopt, reschedule
@@ -68,6 +68,64 @@ def test_a_run_that_a_number_of_steps_has_ended_within_an_epoch_goes_on_within_i
     assert [row["train/loss"] for row in rows(short)] == [row["train/loss"] for row in rows(long)]
     ours, theirs = (weights(folder, "last.ckpt") for folder in (short, long))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_validation_after_the_last_update_is_one_of_the_run_that_goes_on(pairs: list[str], tmp_path: Path) -> None:
+    """An epoch has 7 updates."""
+    run_here(tmp_path, *pairs, "monitor=val/loss", "trainer.max_steps=10")
+    files = {name: tmp_path / "checkpoints" / f"{name}.ckpt" for name in ("best", "last")}
+    assert {name: read_checkpoint(file)["global_step"] for name, file in files.items()} == {"best": 10, "last": 10}
+    loss = float([row for row in rows(tmp_path) if row["val/loss"]][-1]["val/loss"])
+    for file in files.values():
+        checkpoint = read_checkpoint(file)
+        (kept,) = (state for state in checkpoint["callbacks"].values() if "best_k_models" in state)
+        assert float(kept["best_model_score"]) == pytest.approx(loss, rel=1e-6)
+        assert Path(kept["best_model_path"]).name == "best.ckpt"
+    assert checkpoint["resume"]["validated_step"] == 10
+    worse = ["optimizer.lr=9.0", "trainer.max_steps=14", "resume=auto"]
+    run_here(tmp_path, *pairs, "monitor=val/loss", *worse)
+    assert [int(row["step"]) + 1 for row in rows(tmp_path) if row["val/loss"]] == [7, 10, 14]
+    assert read_checkpoint(files["best"])["global_step"] == 10
+    assert results(tmp_path)["steps"] == 14
+
+
+def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_best_from_there_on(
+    pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_here(tmp_path, *pairs, "monitor=val/loss", "trainer.max_epochs=1")
+    best, earlier = (tmp_path / "checkpoints" / f"{name}.ckpt" for name in ("best", "earlier"))
+    shutil.copy(best.with_name("last.ckpt"), earlier)
+    run_here(tmp_path, *pairs, "monitor=val/loss", "trainer.max_epochs=3", "resume=auto")
+    assert (later := read_checkpoint(best)["global_step"]) > 7
+    caplog.clear()
+    still = ["optimizer.lr=0.0", "scheduler=constant", "trainer.max_epochs=2", f"ckpt_path={earlier}"]
+    run_here(tmp_path, *pairs, "monitor=val/loss", *still)
+    (line,) = [line for line in caplog.messages if line.startswith(str(best))]
+    assert f"best.ckpt is now that of step {later}, and the run goes on from step 7; until there the best val" in line
+    before, after = (weights(tmp_path, name) for name in ("earlier.ckpt", "best.ckpt"))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_training_that_ends_within_an_update_goes_on_with_the_whole_update(pairs: list[str], tmp_path: Path) -> None:
+    """An epoch has 7 batches, so an update of two is made after the second, and the third is read again."""
+    given = [*pairs, "attention=bahdanau", "scheduler=constant", "trainer.accumulate_grad_batches=2"]
+    long, short = tmp_path / "long", tmp_path / "short"
+    run_here(long, *given, "trainer.max_epochs=2")
+    stop = "+callback.stopped={_target_:small_run.Stopped,epoch:0,batch:2}"
+    assert run_here(short, *given, "trainer.max_epochs=1", stop)["steps"] == 1
+    checkpoint = read_checkpoint(short / "checkpoints" / "last.ckpt")
+    done = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["processed"]
+    assert (checkpoint["global_step"], checkpoint["resume"]["validated_step"], done) == (1, 1, 2)
+    run_here(short, *given, "trainer.max_epochs=2", "resume=auto")
+    trained = [[row["train/loss"] for row in rows(folder) if row["train/loss"]] for folder in (short, long)]
+    assert trained[0][-7:] == trained[1][-7:]
+    ours, theirs = (weights(folder, "last.ckpt") for folder in (short, long))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_stop_that_min_epochs_puts_off_is_forgotten(pairs: list[str], tmp_path: Path) -> None:
+    stop = "+callback.stopped={_target_:small_run.Stopped,epoch:0,batch:1}"
+    assert run_here(tmp_path, *pairs, "trainer.min_epochs=2", "trainer.max_epochs=3", stop)["steps"] == 21
 
 
 def test_changed_options_take_effect_are_named_and_are_on_record(

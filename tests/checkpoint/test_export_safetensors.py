@@ -136,3 +136,15 @@ def test_mistakes_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture
             script.main([str(run), str(folder)])
         (sentence,) = capsys.readouterr().err.splitlines()
         assert said in sentence
+
+
+def test_a_published_model_says_what_it_was_trained_to_do_and_with_which_tokens(tmp_path: Path) -> None:
+    file = tmp_path / "run" / "checkpoints" / "best.ckpt"
+    checkpoint = write_checkpoint(file, "search.limits.max_length=7")
+    given = {"byte_fallback": True, "model": str(tmp_path / "own.model"), "cache_dir": str(tmp_path)}
+    checkpoint["config"] |= {"objective": {"_target_": "any"}, "tokenizer": given}
+    torch.save(checkpoint, file)
+    script.main([str(tmp_path / "run"), str(tmp_path / "published")])
+    config = json.loads((tmp_path / "published" / "config.json").read_text("utf-8"))["config"]
+    assert config["objective"] == {"_target_": "any"}
+    assert config["tokenizer"] == {"byte_fallback": True, "model": None, "cache_dir": None}

@@ -194,7 +194,7 @@ def test_a_best_checkpoint_that_is_gone_is_said_and_the_best_from_there_on_is_te
     caplog.clear()
     run_here(tmp_path, *pairs, "trainer.max_epochs=2", "resume=auto")
     (said_of_it,) = [line for line in caplog.messages if line.startswith(str(best))]
-    assert said_of_it.endswith(", whose val/bleu was 1000; the best from here on is kept and tested")
+    assert said_of_it.endswith("; until there the best val/bleu was 1000; the best from there on is kept and tested")
     assert read_checkpoint(best)["global_step"] == 14
 
 

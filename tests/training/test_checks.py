@@ -19,6 +19,7 @@ from seq2seq_attn.training.checks import (
     check_positions,
     check_shares,
     check_slots,
+    check_link_figure,
     check_validation,
     slot_of,
 )
@@ -82,7 +83,10 @@ def test_what_waits_for_validations_is_refused_without_any(option: str) -> None:
 EVERY = "trainer.check_val_every_n_epoch"
 
 
-@pytest.mark.parametrize("override", [f"{EVERY}=2", f"{EVERY}=null", "trainer.limit_val_batches=0"])
+CLOCK = "trainer.val_check_interval=00:00:30:00"
+
+
+@pytest.mark.parametrize("override", [f"{EVERY}=2", f"{EVERY}=null", "trainer.limit_val_batches=0", CLOCK])
 def test_a_rate_that_follows_validations_is_refused_where_an_epoch_has_none(override: str) -> None:
     def config(*overrides: str) -> Any:
         chosen = composed(*overrides)
@@ -92,6 +96,16 @@ def test_a_rate_that_follows_validations_is_refused_where_an_epoch_has_none(over
         check_validation(config("scheduler=plateau", override), {"train", "val"})
     check_validation(config("scheduler=plateau", "trainer.val_check_interval=0.5"), {"train", "val"})
     check_validation(config("scheduler=cosine", override), {"train", "val"})
+
+
+@pytest.mark.parametrize("option", ["monitor", "optimized_metric", "callback.checkpoint.monitor"])
+def test_the_loss_of_links_is_no_figure_of_validation_pairs_without_links(option: str) -> None:
+    config: Any = {"monitor": "val/bleu", "optimized_metric": None, "callback": {"checkpoint": {"monitor": "val/bleu"}}}
+    check_link_figure(config, {"train"})
+    config = OmegaConf.to_container(OmegaConf.merge(config, OmegaConf.from_dotlist([f"{option}=val/alignment_loss"])))
+    check_link_figure(config, {"train", "val"})
+    with pytest.raises(UserError, match=r"^val/alignment_loss needs links of the validation pairs, and guided_alignme"):
+        check_link_figure(config, {"train"})
 
 
 CONV = ["encoder@model.encoder=conv", "decoder@model.decoder=conv"]
