@@ -97,7 +97,7 @@ def test_a_rate_that_follows_validations_is_refused_where_an_epoch_has_none(over
 CONV = ["encoder@model.encoder=conv", "decoder@model.decoder=conv"]
 
 
-@pytest.mark.parametrize("position", ["rotary", "alibi", "relative"])
+@pytest.mark.parametrize("position", ["rotary", "alibi", "relative", "t5"])
 def test_a_relative_position_needs_an_attention_to_itself(position: str) -> None:
     sentence = f"^position={position} tells .* this model has no self-attention; use position=sinusoidal, learned"
     with pytest.raises(UserError, match=sentence):
