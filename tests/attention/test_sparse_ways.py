@@ -39,6 +39,7 @@ OTHERS = [
     ["attention/score=uniform"],
     ["attention/score=uniform", "attention/normalizer=hard"],  # all are equal: the first position wins
     ["attention/normalizer=sparsemax"],
+    ["attention/normalizer=adaptive_entmax"],
     ["attention/score=uniform", "attention/normalizer=top_k", "attention.normalizer.k=3"],  # the first positions
     ["attention/score=l2", "attention/normalizer=sigmoid"],
     ["attention/score=soft_cap", "attention.score.cap=0.5", "attention/normalizer=identity"],
