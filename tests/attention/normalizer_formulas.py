@@ -66,6 +66,12 @@ def identity(scores: Tensor) -> Tensor:
     return scores / len(scores)
 
 
+def scalable_softmax(scores: Tensor, scale: Tensor) -> Tensor:
+    """Nakanishi 2025: powers of n."""
+    powers = len(scores) ** (scale * scores)
+    return powers / powers.sum()
+
+
 def softmax_one(scores: Tensor) -> Tensor:
     """Miller 2023."""
     return scores.exp() / (1 + scores.exp().sum())
@@ -86,6 +92,8 @@ def weights_of(normalizer: Any, scores: Tensor, head: int = 0) -> Tensor:
     """The weights of one row of one head, by the class of its normalizer."""
     if type(normalizer).__name__ == "AdaptiveEntmaxNormalizer":
         return adaptive_entmax(scores, 1 + normalizer.logits[head].sigmoid())
+    if type(normalizer).__name__ == "ScalableSoftmaxNormalizer":
+        return scalable_softmax(scores, normalizer.scales[head])
     if type(normalizer).__name__ == "SinkNormalizer":
         return sink(scores, normalizer.logits[head])
     if type(normalizer).__name__ == "TopKNormalizer":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("double")
 
 KEYS = 5
 GUIDED = {"softmax", "softmax_one", "sink", "hard", "hard_gumbel", "sparsemax", "entmax15", "monotonic"}
-GUIDED |= {"adaptive_entmax"}
+GUIDED |= {"adaptive_entmax", "scalable_softmax"}
 LINKED = [[0], [1, 3], [0, 2, 4], []]  # the linked keys of each row
 
 
@@ -44,6 +45,8 @@ def expected(option: str, scores: Tensor, target: Tensor, normalizer: Any) -> Te
     if option == "adaptive_entmax":
         alpha = 1 + normalizer.logits[0].detach().sigmoid()
         return entmax_loss(scores, target, adaptive_entmax(scores.detach(), alpha), alpha.item())
+    if option == "scalable_softmax":
+        scores = normalizer.scales[0].detach() * math.log(len(scores)) * scores
     more = {"softmax_one": torch.zeros(1), "sink": normalizer.logits[:1] if option == "sink" else None}.get(option)
     total = scores.exp().sum() + (0 if more is None else more.exp().sum())
     return -(target * (scores - total.log())).sum()
