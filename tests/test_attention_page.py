@@ -163,7 +163,7 @@ def mebibytes(cell: str) -> float:
 def test_weights_of_the_normalizers_are_those_of_the_code() -> None:
     scores = torch.tensor([[[2.0, 1.5, 0.0]]])
     table = rows("normalizer")
-    assert len(table) == 9
+    assert len(table) == 10
     for name, weights in table:
         overrides = [f"normalizer.{option}={value}" for option, value in re.findall(r"(\w+) = (\d+)", name)]
         for option in re.findall(r"`(\w+)`", name):
@@ -183,8 +183,8 @@ def test_learned_numbers_of_the_scores_are_those_of_the_code() -> None:
         score = build_attention(
             "multihead", f"score={name}", *length, query_dim=d, key_dim=d, num_heads=h
         ).attention.score
-        f, w = getattr(score, "num_filters", 0), 5
-        sizes = {"d": d, "h": h, "L": L, "r": r, "a": a, "b": b, "f": f, "w": w}
+        f, w, k = getattr(score, "num_filters", 0), 5, getattr(score, "max_distance", 0)
+        sizes = {"d": d, "h": h, "L": L, "r": r, "a": a, "b": b, "f": f, "w": w, "k": k}
         assert sum(p.numel() for p in score.parameters()) == evaluated(formula, sizes), name
 
 

@@ -184,7 +184,9 @@ def cost(preset: str) -> str:
             rows.append([f"{length:,}", *([outcome, "", ""] if outcome else costs(*numbers))])
     about = figures["about"]
     if len(rows) == 1:
-        return "It needs the weights of the steps before, so a whole sequence at once was not measured."
+        if option_reads_history(preset):
+            return "It needs the weights of the steps before, so a whole sequence at once was not measured."
+        return f"It has not been measured; `python -m scripts.benchmarks.cost_curves --presets {preset}` does."
     return (
         f"A step of self-attention, forward and backward, on one thread ({about['processor']}, width {about['width']}, "
         f"{about['heads']} heads). ×: the time of `multihead` divided by this one; above 1 is faster.\n\n"

@@ -14,7 +14,7 @@ from seq2seq_attn.attention.build import build_attention, option_reads_history
 LENGTH, HEADS, WIDTH = 6, 8, 2
 SMALL = {
     "k": 2, "max_length": LENGTH, "block_length": 2, "num_blocks": 2, "num_buckets": 2, "num_rounds": 1, "rank": 2,
-    "num_features": 4, "segments": [[2, 1], [6, 2]],
+    "num_features": 4, "max_distance": 2, "segments": [[2, 1], [6, 2]],
 }  # fmt: skip
 OF_PART = {"bigbird": {"block_length": 1, "k": 1}, "global_local": {"k": 1}}
 TOKENS = ((1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (2.0, 0.0), (0.0, 2.0), (1.0, 2.0))

@@ -62,7 +62,7 @@ class TransformerDecoder(Decoder):
         self.layers = nn.ModuleList(
             DecoderLayer(
                 self_attention=self_attention(
-                    query_dim=dim, key_dim=dim, value_dim=dim, layer=layer, relative=self.position.relative
+                    query_dim=dim, key_dim=dim, value_dim=dim, layer=layer, relative=self.position.causal_relative
                 ),
                 cross_attention=None
                 if cross_attention is None

@@ -13,6 +13,8 @@ from seq2seq_attn.position.relative_encoding import RelativeEncoding
 class PositionEncoding(nn.Module, ABC):
     """A position encoding; a subclass overrides `forward`, `relative` or neither.
 
+    One whose relative encoding is another where no key follows its query overrides `causal_relative`, too.
+
     Attributes:
         max_length: number of positions that it has; None: unlimited.
     """
@@ -36,3 +38,7 @@ class PositionEncoding(nn.Module, ABC):
             head_dim: width of the prepared queries and keys of a head, and of its values.
         """
         return None
+
+    def causal_relative(self, *, num_heads: int, head_dim: int) -> RelativeEncoding | None:
+        """Return what `relative` does, for a layer in which no key follows its query."""
+        return self.relative(num_heads=num_heads, head_dim=head_dim)

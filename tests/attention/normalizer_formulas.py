@@ -36,6 +36,21 @@ def entmax15(scores: Tensor) -> Tensor:
     return (scores / 2 - threshold).relu().square()
 
 
+def adaptive_entmax(scores: Tensor, alpha: Tensor) -> Tensor:
+    """Correia et al. 2019, section 3: the root by bisection; a step of Newton gives it the derivative of a root."""
+
+    def powers(tau: Tensor) -> Tensor:
+        return ((alpha - 1) * scores - tau).relu() ** (1 / (alpha - 1))
+
+    best = ((alpha - 1) * scores).max().detach()
+    low, high = best - 1, best
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if powers(middle).sum() > 1 else (low, middle)
+    slope = -(powers(low) ** (2 - alpha)).sum().detach() / (alpha - 1).detach()
+    return powers(low - (powers(low).sum() - 1) / slope)
+
+
 def sigmoid(scores: Tensor) -> Tensor:
     """Ramapuram et al. 2024, eq. 3 with b = -log n."""
     return 1 / (1 + len(scores) * (-scores).exp())
@@ -49,6 +64,12 @@ def relu(scores: Tensor) -> Tensor:
 def identity(scores: Tensor) -> Tensor:
     """Shen et al. 2018, section 3.2: queries and keys divided by the root of n each."""
     return scores / len(scores)
+
+
+def scalable_softmax(scores: Tensor, scale: Tensor) -> Tensor:
+    """Nakanishi 2025: powers of n."""
+    powers = len(scores) ** (scale * scores)
+    return powers / powers.sum()
 
 
 def softmax_one(scores: Tensor) -> Tensor:
@@ -69,6 +90,10 @@ def top_k(scores: Tensor, k: int) -> Tensor:
 
 def weights_of(normalizer: Any, scores: Tensor, head: int = 0) -> Tensor:
     """The weights of one row of one head, by the class of its normalizer."""
+    if type(normalizer).__name__ == "AdaptiveEntmaxNormalizer":
+        return adaptive_entmax(scores, 1 + normalizer.logits[head].sigmoid())
+    if type(normalizer).__name__ == "ScalableSoftmaxNormalizer":
+        return scalable_softmax(scores, normalizer.scales[head])
     if type(normalizer).__name__ == "SinkNormalizer":
         return sink(scores, normalizer.logits[head])
     if type(normalizer).__name__ == "TopKNormalizer":

@@ -75,6 +75,19 @@ def location(score: Any, pair: Pair) -> Tensor:
     return score.project.weight[pair.head, pair.s] @ head_of(pair.q, pair)
 
 
+def dynamic_conv(score: Any, pair: Pair) -> Tensor:
+    row = pair.head * (2 * score.max_distance + 1) + clipped_distance(score, pair)
+    return score.project.weight[row] @ pair.q
+
+
+def lightweight_conv(score: Any, pair: Pair) -> Tensor:
+    return score.table[clipped_distance(score, pair), pair.head]
+
+
+def clipped_distance(score: Any, pair: Pair) -> int:
+    return max(-score.max_distance, min(score.max_distance, pair.s - pair.t)) + score.max_distance
+
+
 def synthesizer_dense(score: Any, pair: Pair) -> Tensor:
     return linear(score.score, pair.head, hidden(score, pair))[pair.s]
 
@@ -129,9 +142,11 @@ SCORES = {
     "ConcatScore": concat,
     "CosineScore": cosine,
     "DotScore": dot,
+    "DynamicConvScore": dynamic_conv,
     "FixedScore": fixed,
     "GeneralScore": general,
     "L2Score": l2,
+    "LightweightConvScore": lightweight_conv,
     "LocationScore": location,
     "MixtureScore": mixture,
     "PlainScaledDotScore": plain_scaled_dot,

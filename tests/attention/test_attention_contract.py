@@ -19,7 +19,10 @@ pytestmark = pytest.mark.usefixtures("double")
 
 
 # Options of presets that do not see all, so that they are narrower than the sentences here.
-NARROW = {preset: ["k=2"] for preset in ("local", "atrous", "sparse", "local_m", "local_p")} | {
+NARROW = {
+    preset: ["k=2"]
+    for preset in ("local", "atrous", "sparse", "local_m", "local_p", "dynamic_conv", "lightweight_conv")
+} | {
     "alternating": ["patterns.local.k=2", "patterns.atrous.k=2"],
     "global_local": ["k=1"],
     "bigbird": ["block_length=1", "k=0"],
@@ -29,7 +32,12 @@ NARROW = {preset: ["k=2"] for preset in ("local", "atrous", "sparse", "local_m",
     "top_blocks": ["block_length=2", "num_blocks=2"],
 }
 # Options of presets that are not those of a long sentence.
-SMALL = {"top_k": ["normalizer.k=2"], "soft_cap": ["score.cap=0.5"]}
+SMALL = {
+    "top_k": ["normalizer.k=2"],
+    "soft_cap": ["score.cap=0.5"],
+    "dynamic_conv": ["score.max_distance=1"],  # less than the k of the pattern
+    "lightweight_conv": ["score.max_distance=3"],  # more
+}
 # Presets whose rows may sum to less than 1.
 LIGHT = {"local_p", "fixed_patterns", "monotonic", "cosformer", "dilated", "lsh", "sink", "softmax_one"}
 SIGNED = {"talking_heads", "differential"}  # presets whose weights may be negative, and have any sum

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
 from attention.layers import layer
-from attention.normalizer_formulas import entmax15, sparsemax
+from attention.normalizer_formulas import adaptive_entmax, entmax15, sparsemax
 from attention.test_normalizers import normalizer_of
 from configs import attention_of, model_of, options
 from torch import Tensor
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.usefixtures("double")
 
 KEYS = 5
 GUIDED = {"softmax", "softmax_one", "sink", "hard", "hard_gumbel", "sparsemax", "entmax15", "monotonic"}
+GUIDED |= {"adaptive_entmax", "scalable_softmax"}
 LINKED = [[0], [1, 3], [0, 2, 4], []]  # the linked keys of each row
 
 
@@ -40,6 +42,11 @@ def expected(option: str, scores: Tensor, target: Tensor, normalizer: Any) -> Te
         return -target @ scores + inside / 2 + target.square().sum() / 2
     if option == "entmax15":
         return entmax_loss(scores, target, entmax15(scores.detach()), 1.5)
+    if option == "adaptive_entmax":
+        alpha = 1 + normalizer.logits[0].detach().sigmoid()
+        return entmax_loss(scores, target, adaptive_entmax(scores.detach(), alpha), alpha.item())
+    if option == "scalable_softmax":
+        scores = normalizer.scales[0].detach() * math.log(len(scores)) * scores
     more = {"softmax_one": torch.zeros(1), "sink": normalizer.logits[:1] if option == "sink" else None}.get(option)
     total = scores.exp().sum() + (0 if more is None else more.exp().sum())
     return -(target * (scores - total.log())).sum()
@@ -70,7 +77,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_formula(option: str) -> None
         torch.testing.assert_close(gradient[0, 0, row], found, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("option", ["sparsemax", "entmax15"])
+@pytest.mark.parametrize("option", ["sparsemax", "entmax15", "adaptive_entmax"])
 def test_a_sparse_loss_is_0_where_the_weights_are_the_target(option: str) -> None:
     normalizer = normalizer_of(option)
     scores = torch.tensor([[[[0.0, 9.0, 9.0, 1.0]]]])

@@ -39,10 +39,13 @@ OTHERS = [
     ["attention/score=uniform"],
     ["attention/score=uniform", "attention/normalizer=hard"],  # all are equal: the first position wins
     ["attention/normalizer=sparsemax"],
+    ["attention/normalizer=adaptive_entmax"],
     ["attention/score=uniform", "attention/normalizer=top_k", "attention.normalizer.k=3"],  # the first positions
     ["attention/score=l2", "attention/normalizer=sigmoid"],
     ["attention/score=soft_cap", "attention.score.cap=0.5", "attention/normalizer=identity"],
     ["attention/score=cosine", "attention/normalizer=relu"],
+    ["attention/score=dynamic_conv"],
+    ["attention/score=lightweight_conv", "attention/normalizer=entmax15"],
 ]
 
 
@@ -105,7 +108,7 @@ def test_additive_tile_by_tile_equals_all_pairs(pattern: str, causal: bool, monk
     check_itself(attending(pattern, "attention/score=additive"), causal, monkeypatch)
 
 
-@pytest.mark.parametrize("position", ["alibi", "relative", "rotary"])
+@pytest.mark.parametrize("position", ["alibi", "relative", "rotary", "t5"])
 @patterns
 def test_blocks_under_a_relative_position_equal_all_pairs(
     pattern: str, position: str, monkeypatch: pytest.MonkeyPatch

@@ -135,6 +135,7 @@ def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
         (("cross_attention.num_heads=2",), "the decoder has 3 heads and cross_attention 2, and a decoder"),
         (("position.join=concat",), "position.join=concat is not known"),
         (("position=alibi",), "model.encoder.position is AlibiPosition"),
+        (("position=t5",), "model.encoder.position is T5Position"),
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else "",
 )

@@ -14,6 +14,7 @@ OPTIONS = options("position")
 JOINED = [("sinusoidal", {"join": "concat"}), ("learned", {"join": "concat"})]
 VARIANTS = [*((name, {}) for name in OPTIONS), *JOINED, ("relative", {"values": False})]
 RELATIVE = [("rotary", {}), ("alibi", {}), ("relative", {"max_distance": 2}), ("relative", {"values": False})]
+RELATIVE += [("t5", {}), ("t5", {"num_buckets": 4, "max_distance": 3})]
 B, H, T, S, WIDTH, DIM = 2, 3, 5, 7, 10, 11
 EXACT = {"rtol": 0, "atol": 1e-12}
 

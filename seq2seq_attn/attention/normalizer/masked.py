@@ -45,7 +45,16 @@ def entmax_loss(
     with the weights p and the target y; its gradient by the scores is p - y. Peters et al. 2019, eq. 11,
     arXiv:1905.05702; for alpha 2 it is the sparsemax loss of Martins and Astudillo 2016, eq. 17, arXiv:1602.02068.
     """
-    weights = masked_entmax(scores.detach(), allowed, alpha)
+    return fenchel_young_loss(scores, masked_entmax(scores.detach(), allowed, alpha), target, alpha)
+
+
+def fenchel_young_loss(
+    scores: Float[Tensor, "*rows keys"],
+    weights: Float[Tensor, "*rows keys"],
+    target: Float[Tensor, "*rows keys"],
+    alpha: float | Float[Tensor, ""],
+) -> Float[Tensor, "*rows"]:
+    """Return the loss of `entmax_loss`, given the entmax weights of the scores as constants."""
     entropy = (weights - weights**alpha - target + target**alpha).sum(-1) / (alpha * (alpha - 1))
     return ((weights - target) * scores).sum(-1) + entropy
 
