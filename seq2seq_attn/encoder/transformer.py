@@ -29,6 +29,9 @@ class TransformerEncoder(Encoder):
         norm: place of the layer normalisation: `pre`, before each part and after the last layer, or `post`, after
             each sum, as in the paper.
         dropout: dropout of the embedded source with its positions, and of the output of each part.
+        causal: whether a token attends to itself and to those before it alone, so that its output can be computed
+            before the rest is there (Elbayad et al. 2020, section 3, arXiv:2005.08595). The summary, from which
+            recurrent decoders start, is of the whole source all the same.
     """
 
     def __init__(
@@ -42,17 +45,18 @@ class TransformerEncoder(Encoder):
         dim: int,
         norm: Literal["pre", "post"],
         dropout: float,
+        causal: bool = False,
     ) -> None:
         super().__init__()
+        self.causal = causal
         self.key_dim = self.value_dim = self.summary_dim = dim
         self.project = nn.Identity() if input_dim == dim else Linear(input_dim, dim)
         self.position = position(dim=dim)
         self.dropout = Dropout(dropout)
+        relative = self.position.causal_relative if causal else self.position.relative
         self.layers = nn.ModuleList(
             EncoderLayer(
-                attention=self_attention(
-                    query_dim=dim, key_dim=dim, value_dim=dim, layer=layer, relative=self.position.relative
-                ),
+                attention=self_attention(query_dim=dim, key_dim=dim, value_dim=dim, layer=layer, relative=relative),
                 feed_forward=feed_forward(dim=dim),
                 dim=dim,
                 norm=norm,
@@ -71,7 +75,7 @@ class TransformerEncoder(Encoder):
     ) -> Encoded:
         x, results = self.dropout(self.position(self.project(embedded))), []
         for layer in self.layers:
-            x, attended = layer(x, mask, need_weights)
+            x, attended = layer(x, mask, need_weights, causal=self.causal)
             results.append(attended)
         output = self.norm(x).masked_fill(~mask.unsqueeze(-1), 0.0)
         return Encoded(
@@ -104,8 +108,14 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(dim=dim, norm=norm, dropout=dropout)
 
     def forward(
-        self, x: Float[Tensor, "batch source dim"], mask: Bool[Tensor, "batch source"], need_weights: bool
+        self,
+        x: Float[Tensor, "batch source dim"],
+        mask: Bool[Tensor, "batch source"],
+        need_weights: bool,
+        *,
+        causal: bool = False,
     ) -> tuple[Float[Tensor, "batch source dim"], Attended]:
-        attended = self.attention.attend_self(self.attention_residual.before(x), mask, need_weights=need_weights)
+        before = self.attention_residual.before(x)
+        attended = self.attention.attend_self(before, mask, causal=causal, need_weights=need_weights)
         x = self.attention_residual(x, attended.context)
         return self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x))), attended

@@ -140,6 +140,8 @@ def check(model: EncoderDecoder, config: dict[str, Any]) -> None:
                 "and CTranslate2 has no projection between them; give both one width"
             )
         check_position(name, side.position)
+    if sides["encoder"].causal:
+        raise UserError("model.encoder.causal=true is not known to CTranslate2; translate with engine=torch")
     of_both = "self_attention" if config.get("self_attention") else "attention"
     of_encoder = "encoder_attention" if config.get("encoder_attention") else of_both
     for layer in sides["encoder"].layers:

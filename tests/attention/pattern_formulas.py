@@ -71,6 +71,10 @@ def block_summary(pattern: Any, pair: Pair) -> bool:
     return own or pair.s % length in range(length - summary, length)
 
 
+def wait_k(pattern: Any, pair: Pair) -> bool:
+    return pair.s < aligned(pattern, pair) + pattern.k
+
+
 def local_p(pattern: Any, pair: Pair) -> bool:
     return bool((pair.s - predicted(pattern, pair)).abs() <= pattern.k)
 
@@ -100,6 +104,7 @@ SEES = {
     "DilatedPattern": dilated,
     "BlockSummaryPattern": block_summary,
     "LocalPPattern": local_p,
+    "WaitKPattern": wait_k,
 }
 
 

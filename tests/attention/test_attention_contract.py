@@ -21,7 +21,10 @@ pytestmark = pytest.mark.usefixtures("double")
 # Options of presets that do not see all, so that they are narrower than the sentences here.
 NARROW = {
     preset: ["k=2"]
-    for preset in ("local", "atrous", "sparse", "local_m", "local_p", "dynamic_conv", "lightweight_conv")
+    for preset in (
+        *("local", "atrous", "sparse", "local_m", "local_p", "wait_k"),
+        *("dynamic_conv", "lightweight_conv"),
+    )
 } | {
     "alternating": ["patterns.local.k=2", "patterns.atrous.k=2"],
     "global_local": ["k=1"],

@@ -39,13 +39,14 @@ NARROW = [
     ("bigbird", 3, ["attention.pattern.block_length=1", "attention.pattern.k=0"]),
     ("dilated", 0, ["attention.pattern.segments=[[2,1],[6,3]]"]),
     ("block_summary", 0, ["attention.pattern.block_length=3"]),
+    ("wait_k", 0, ["attention.pattern.k=2"]),
 ]
 GATHERED = ("global_local", "bigbird", "dilated", "block_summary")
 # The same around positions that are not the query's own.
 STRETCHED = [
     (preset, layer, [*overrides, "attention.pattern.length_ratio=1.5"])
     for preset, layer, overrides in NARROW
-    if preset in ("local", "atrous", "sparse", *GATHERED)
+    if preset in ("local", "atrous", "sparse", "wait_k", *GATHERED)
 ]
 narrow = pytest.mark.parametrize(("preset", "layer", "overrides"), NARROW)
 narrow_or_stretched = pytest.mark.parametrize(("preset", "layer", "overrides"), NARROW + STRETCHED)

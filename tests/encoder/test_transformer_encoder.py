@@ -190,6 +190,22 @@ def test_every_parameter_gets_a_gradient(position: str, norm: str) -> None:
         assert parameter.grad.isfinite().all(), name
 
 
+@pytest.mark.parametrize("position", POSITIONS)
+def test_a_causal_encoder_reads_from_left_to_right(position: str) -> None:
+    ours = encoder(position=by_torch.position_factory(position), causal=True).double()
+    by_torch.shaken(ours)
+    x = torch.randn(BATCH, SOURCE, DIM, dtype=torch.float64)
+    mask = torch.ones(BATCH, SOURCE, dtype=torch.bool)
+    found = ours(x, mask, need_weights=True)
+    for weights in found.weights.values():
+        assert (weights.triu(1) == 0).all()
+    for length in range(1, SOURCE):
+        read = ours(x[:, :length], mask[:, :length]).keys
+        torch.testing.assert_close(read, found.keys[:, :length], rtol=0, atol=1e-12)
+    ours.causal = False
+    assert not torch.allclose(ours(x, mask).keys[:, :1], found.keys[:, :1])
+
+
 def test_a_sentence_without_a_real_token_gives_zeros_and_finite_gradients() -> None:
     ours, x = encoder(), torch.randn(BATCH, SOURCE, DIM, requires_grad=True)
     found = ours(x, MASK & torch.tensor([[True], [False], [True]]))

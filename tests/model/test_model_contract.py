@@ -145,6 +145,20 @@ def test_a_hidden_state_depends_on_no_later_target(encoder: str, decoder: str, a
     assert (embedded.grad[:, :3] != 0).any()
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_what_a_simultaneous_translation_says_depends_on_what_it_has_read(causal: bool) -> None:
+    """With k = 2 the hidden state of position t depends on the source before position t + 2 alone."""
+    heads = ["attention.num_heads=1", "cross_attention.num_heads=1"]
+    wait = ["attention@cross_attention=wait_k", "cross_attention.pattern.k=2", f"model.encoder.causal={causal}"]
+    model = build("transformer", "transformer", "multihead", *heads, *wait)
+    other = SOURCE.clone()
+    other[0, 3] = 12
+    (found, changed) = (hidden(model, source, SOURCE_MASK, TARGET)[0] for source in (SOURCE, other))
+    assert torch.equal(found[:2], changed[:2]) is causal  # position 1 sees the source positions 0 to 2
+    assert not torch.allclose(found[2:], changed[2:])
+    check_steps(model)
+
+
 @pytest.mark.parametrize(("encoder", "decoder", "attention"), models("gradients"))
 def test_every_parameter_gets_a_gradient(encoder: str, decoder: str, attention: str) -> None:
     model = build(encoder, decoder, attention)
