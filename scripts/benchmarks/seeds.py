@@ -183,8 +183,8 @@ PLANS = {
         {
             "tatoeba_best": (),
             "longer": LONGER,
-            "longer_dropout_0.1": (*LONGER, "model.dropout=0.1", "model.encoder.dropout=0.1"),
             "longer_dropout_0.2": (*LONGER, "model.dropout=0.2", "model.encoder.dropout=0.2"),
+            "shorter_dropout_0": ("trainer.max_epochs=6", "model.dropout=0", "model.encoder.dropout=0"),
             "bounded": ("model.decoder.activation=tanh",),
             "not_scaled": ("model.scale_embeddings=false",),
             "bahdanau": ("decoder@model.decoder=rnn", "attention=bahdanau", "~model.decoder.activation"),

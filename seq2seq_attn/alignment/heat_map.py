@@ -149,7 +149,7 @@ def widest(texts: list[str], font_size: float) -> float:
     return max(widths, default=0.0)
 
 
-def draw_map(axes: Axes, head: Float[np.ndarray, "target source"], *, lines: bool) -> QuadMesh:
+def draw_map(axes: Axes, head: Float[np.ndarray, "target source"], *, lines: bool = True) -> QuadMesh:
     style: dict[str, Any] = {"edgecolors": "0.85", "linewidth": 0.3} if lines else {}
     mesh = axes.pcolormesh(head.astype(np.float32), cmap=COLOURS, vmin=0, vmax=1, **style)
     axes.invert_yaxis()
