@@ -19,6 +19,7 @@ from seq2seq_attn.attention.backend.blocks import flatten_blocks, gather, to_row
 from seq2seq_attn.attention.backend.dense import allowed_pairs
 from seq2seq_attn.attention.backend.kernel.block_product import block_product
 from seq2seq_attn.attention.backend.kernel.gpu_product import gpu_product
+from seq2seq_attn.attention.backend.kernel.torch_product import torch_product
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
@@ -124,14 +125,12 @@ def portable_product(
             allowed = block.seen_in_tile(device)[None, :, None]
             allowed = allowed if mask is None else allowed & mask[:, columns][:, :, None, None]
             allowed = allowed.expand(*q.shape[:2], -1, -1, -1).flatten(0, 1)
-        context = F.scaled_dot_product_attention(
+        context = torch_product(
             q.flatten(0, 1),  # the kernels of a GPU take four dimensions
             k.flatten(0, 1),
             v.flatten(0, 1),
-            attn_mask=allowed,
-            is_causal=allowed is None and block.causal,
-            scale=1.0,
-            enable_gqa=q.shape[2] != k.shape[2],
+            allowed,
+            causal=allowed is None and block.causal,
         )
         contexts.append(flatten_blocks(context.unflatten(0, q.shape[:2]), values.shape[3]))
     return to_rows(torch.cat(contexts, 2), blocks, query.shape[2])
@@ -147,8 +146,7 @@ def full_attention(
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend without a pattern."""
     if causal and mask is None and sink is None:
-        grouped = query.shape[1] != keys.shape[1]
-        return F.scaled_dot_product_attention(query, keys, values, is_causal=True, scale=1.0, enable_gqa=grouped)
+        return torch_product(query, keys, values, causal=True)
     allowed = None if mask is None else mask.unsqueeze(1).unsqueeze(2)
     if causal:
         length = keys.shape[2]
@@ -165,11 +163,11 @@ def masked_product(
     sink: Float[Tensor, "#heads"] | None = None,
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend under a mask, boolean or of 0 and -inf; a row that sees nothing gets zeros, not NaN."""
-    shared = query.shape[1] // keys.shape[1]  # the kernel reads a head of keys for several of queries, uncopied
     if sink is None and (allowed is None or allowed.dtype == torch.bool) and plain_is_faster(query, keys):
         return masked_softmax(query @ keys.mT, allowed) @ values
     if sink is None:
-        return F.scaled_dot_product_attention(query, keys, values, attn_mask=allowed, scale=1.0, enable_gqa=shared > 1)
+        return torch_product(query, keys, values, allowed)
+    shared = query.shape[1] // keys.shape[1]
     if shared > 1:  # a sink is the key of one head of queries
         keys, values = keys.repeat_interleave(shared, 1), values.repeat_interleave(shared, 1)
     batch, heads, _, width = query.shape
@@ -180,11 +178,8 @@ def masked_product(
     keys = torch.cat([F.pad(keys, (0, 1)), sink_key], 2)
     if allowed is not None:
         allowed = F.pad(allowed, (0, 1), value=allowed.dtype == torch.bool)
-    wide_values = F.pad(values, (0, 1, 0, 1))  # as wide as the keys, where the kernel of a CPU asks for it
-    context = F.scaled_dot_product_attention(
-        F.pad(query, (0, 1), value=1.0), keys, wide_values, attn_mask=allowed, scale=1.0
-    )
-    return context[..., :-1]
+    wide_values = F.pad(values, (0, 1, 0, 1))  # most often as wide as the keys then, and not copied again
+    return torch_product(F.pad(query, (0, 1), value=1.0), keys, wide_values, allowed)[..., :-1]
 
 
 def plain_is_faster(
