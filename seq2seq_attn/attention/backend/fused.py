@@ -6,20 +6,19 @@ Scaled dot-product attention of torch, for a dense mask or block by block; kerne
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.backend.blocks import flatten_blocks, gather, to_rows
+from seq2seq_attn.attention.backend.blocks import flatten_blocks, gather, gathered_blocks, to_rows
 from seq2seq_attn.attention.backend.dense import allowed_pairs
 from seq2seq_attn.attention.backend.kernel.block_product import block_product
 from seq2seq_attn.attention.backend.kernel.gpu_product import gpu_product
 from seq2seq_attn.attention.backend.kernel.torch_product import torch_product
+from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
@@ -27,9 +26,8 @@ from seq2seq_attn.nn.masked import masked_softmax
 from seq2seq_attn.nn.search_mode import rounding_may_differ
 
 MAX_CACHED_PAIRS = 2**19  # of one mask: a short sentence takes no longer than its mask
-MAX_CACHED_MASKS = 32
+CACHED_MASKS: PatternCache[Tensor] = PatternCache(lambda mask: mask.nbytes)
 FEW_QUERIES = 8  # of a sentence, up to which plain operations are faster: measured on one CPU core, 8 to 100 keys
-CACHED_MASKS: OrderedDict[Hashable, Tensor] = OrderedDict()  # by what they depend on, the last used at the end
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
@@ -84,7 +82,7 @@ def fused_attention(
         if context is not None:
             return context
         if pattern.gathers:
-            return portable_product(query, keys, values, mask, pattern.gathered_blocks(target, source, causal))
+            return portable_product(query, keys, values, mask, gathered_blocks(pattern, target, source, causal))
         context = block_product(
             query, keys, values, mask, causal, pattern.block_groups, rows_match_keys=rows_match_keys
         )
@@ -97,8 +95,9 @@ def fused_attention(
             return None  # joining groups takes the log-sum-exps of rows, which no public call returns on every device
     if pattern.reads_query:
         return None
-    cached = pattern.options is not None and target * source <= MAX_CACHED_PAIRS
-    bias = (cached_bias if cached else pattern_bias)(pattern, target, source, causal, query.dtype, query.device)
+    arguments = target, source, causal, query.dtype, query.device
+    short = target * source <= MAX_CACHED_PAIRS
+    bias = CACHED_MASKS.make_once(pattern_bias, pattern, *arguments) if short else pattern_bias(pattern, *arguments)
     if mask is not None:
         bias = bias.masked_fill(~mask[:, None, None], -math.inf)
     return masked_product(query, keys, values, bias, sink)
@@ -196,18 +195,7 @@ def pattern_bias(
     pattern: Pattern, target: int, source: int, causal: bool, dtype: torch.dtype, device: torch.device
 ) -> Float[Tensor, "1 1 target source"]:
     """Return 0 where the pattern allows a pair, -inf elsewhere."""
-    with torch.inference_mode(False):  # made in validation, it may serve training
-        rows, positions = (torch.arange(length, device=device) for length in (target, source))
-        allowed = pattern.allowed(aligned_position(rows, pattern.length_ratio)[None], positions)[:, None]
-        allowed = allowed & (positions <= rows[:, None]) if causal else allowed
-        return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, -math.inf)
-
-
-def cached_bias(pattern: Pattern, *arguments: Any) -> Float[Tensor, "1 1 target source"]:
-    """Return `pattern_bias`, made once for all patterns of one class with the same options."""
-    key = (type(pattern), pattern.options, arguments)
-    bias = CACHED_MASKS.pop(key, None)
-    CACHED_MASKS[key] = bias = pattern_bias(pattern, *arguments) if bias is None else bias
-    if len(CACHED_MASKS) > MAX_CACHED_MASKS:
-        CACHED_MASKS.popitem(last=False)
-    return bias
+    rows, positions = (torch.arange(length, device=device) for length in (target, source))
+    allowed = pattern.allowed(aligned_position(rows, pattern.length_ratio)[None], positions)[:, None]
+    allowed = allowed & (positions <= rows[:, None]) if causal else allowed
+    return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, -math.inf)
