@@ -21,7 +21,9 @@ from seq2seq_attn.attention.backend.kernel.torch_product import torch_product
 from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock
+from seq2seq_attn.attention.normalizer.masked import masked_sink_softmax
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
+from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import masked_softmax
 from seq2seq_attn.nn.search_mode import rounding_may_differ
 
@@ -162,10 +164,34 @@ def masked_product(
     sink: Float[Tensor, "#heads"] | None = None,
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend under a mask, boolean or of 0 and -inf; a row that sees nothing gets zeros, not NaN."""
-    if sink is None and (allowed is None or allowed.dtype == torch.bool) and plain_is_faster(query, keys):
+    plain = (allowed is None or allowed.dtype == torch.bool) and few_of_search(query)
+    if sink is not None:
+        return (plain_sink_product if plain else sink_product)(query, keys, values, allowed, sink)
+    if plain and plain_is_faster(query, keys):
         return masked_softmax(query @ keys.mT, allowed) @ values
-    if sink is None:
-        return torch_product(query, keys, values, allowed)
+    return torch_product(query, keys, values, allowed)
+
+
+def plain_sink_product(
+    query: Float[Tensor, "batch heads target width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    values: Float[Tensor, "batch kv_heads source value_width"],
+    allowed: Bool[Tensor, "#batch #heads #target source"] | None,
+    sink: Float[Tensor, "#heads"],
+) -> Float[Tensor, "batch heads target value_width"]:
+    """Attend with one more column of scores instead of one more key, for which all keys and values would be copied."""
+    weights = masked_sink_softmax(matmul_groups(query, keys.mT), allowed, sink[:, None, None])
+    return matmul_groups(weights, values)
+
+
+def sink_product(
+    query: Float[Tensor, "batch heads target width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    values: Float[Tensor, "batch kv_heads source value_width"],
+    allowed: Bool[Tensor, "#batch #heads #target source"] | Float[Tensor, "#batch 1 #target source"] | None,
+    sink: Float[Tensor, "#heads"],
+) -> Float[Tensor, "batch heads target value_width"]:
+    """Attend to one more key, whose score is the sink's and whose value is 0."""
     shared = query.shape[1] // keys.shape[1]
     if shared > 1:  # a sink is the key of one head of queries
         keys, values = keys.repeat_interleave(shared, 1), values.repeat_interleave(shared, 1)
@@ -181,14 +207,17 @@ def masked_product(
     return torch_product(F.pad(query, (0, 1), value=1.0), keys, wide_values, allowed)[..., :-1]
 
 
+def few_of_search(query: Float[Tensor, "batch heads target width"]) -> bool:
+    """Return whether these are few queries of a search, of a type in which scores lose no digits."""
+    return rounding_may_differ() and query.dtype in (torch.float32, torch.float64) and query.shape[2] <= FEW_QUERIES
+
+
 def plain_is_faster(
     query: Float[Tensor, "batch heads target width"], keys: Float[Tensor, "batch kv_heads source width"]
 ) -> bool:
-    """Return whether plain operations are faster than the fused kernel: on a CPU, for few queries of a search."""
-    if not (rounding_may_differ() and query.is_cpu and query.dtype in (torch.float32, torch.float64)):
-        return False
+    """Return whether plain operations are faster than the fused kernel for few queries: on a CPU."""
     # the products would copy shared heads of keys, and keys whose heads are neighbours in memory
-    return query.shape[2] <= FEW_QUERIES and query.shape[1] == keys.shape[1] and keys.stride(1) >= keys.stride(2)
+    return query.is_cpu and query.shape[1] == keys.shape[1] and keys.stride(1) >= keys.stride(2)
 
 
 def pattern_bias(
