@@ -110,7 +110,8 @@ class KernelAttention(AttentionLayer):
         backend: "dense" computes weights over all pairs, except over the past of a step: for comparison.
 
     Raises:
-        UserError: for heads that do not divide a width, or a position encoding that needs scores.
+        UserError: for heads that do not divide a width, dropout of an output that is not projected, or a position
+            encoding that needs scores.
     """
 
     def __init__(
@@ -129,6 +130,11 @@ class KernelAttention(AttentionLayer):
         relative: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__()
+        if projection_dropout and not project_values:
+            raise UserError(
+                f"attention.projection_dropout={projection_dropout} is of a projection of the output, which this layer "
+                "does not have; set attention.project_values=true, or leave the option out"
+            )
         self.context_dim = query_dim if project_values else value_dim
         self.num_heads = most_heads(query_dim, self.context_dim) if num_heads is None else num_heads
         check_heads("query_dim", query_dim, self.num_heads)

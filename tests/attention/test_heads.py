@@ -218,6 +218,57 @@ def test_heads_that_do_not_go_together_are_refused(preset: str, overrides: list[
     assert str(caught.value) == sentence
 
 
+UNUSED = [
+    (
+        "bahdanau",
+        ["projection_dropout=0.1"],
+        "attention.projection_dropout=0.1 is of a projection of the output, which this layer does not have; set "
+        "attention.project_output=true, or leave the option out",
+    ),
+    (
+        "multihead",
+        ["output_bias=true", "project_output=false"],
+        "attention.output_bias=true is of a projection of the output, which this layer does not have; set "
+        "attention.project_output=true, or leave the option out",
+    ),
+    (
+        "luong_dot",
+        ["qkv_bias=true"],
+        "DotScore takes no attention.qkv_bias=true, and the values are not projected; use attention/score=scaled_dot "
+        "or attention.project_values=true, or leave the option out",
+    ),
+    (
+        "linear",
+        ["projection_dropout=0.1", "project_values=false"],
+        "attention.projection_dropout=0.1 is of a projection of the output, which this layer does not have; set "
+        "attention.project_values=true, or leave the option out",
+    ),
+]
+
+
+@pytest.mark.parametrize(("preset", "overrides", "sentence"), UNUSED)
+def test_an_option_of_a_projection_that_a_layer_lacks_is_refused(
+    preset: str, overrides: list[str], sentence: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        build_attention(preset, *overrides, dim=DIM)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides"),
+    [
+        ("bahdanau", ["projection_dropout=0.1", "output_bias=true", "project_output=true"]),
+        ("luong_dot", ["qkv_bias=true", "project_values=true"]),
+        ("luong_dot", ["qkv_bias=true", "project_output=true"]),  # whose bias is as qkv_bias
+        ("luong_dot", ["qkv_bias=true", "score=cosine"]),
+        ("bahdanau", ["output_bias=false"]),
+    ],
+)
+def test_an_option_of_a_projection_that_a_layer_has_is_taken(preset: str, overrides: list[str]) -> None:
+    build_attention(preset, *overrides, dim=DIM)
+
+
 def test_relative_values_of_another_width_than_the_keys_are_refused() -> None:
     relative = built(composed("position=relative").position)(dim=DIM).relative
     sizes = {"query_dim": DIM, "key_dim": DIM, "value_dim": DIM}

@@ -145,7 +145,7 @@ def test_a_context_of_the_decoders_width_is_not_projected() -> None:
 @pytest.mark.parametrize("project_values", [False, True])
 @pytest.mark.parametrize("score", [None, UniformScore])
 def test_every_parameter_gets_a_gradient(score: type | None, project_values: bool, norm: str) -> None:
-    blind = {} if score is None else {"score": partial(score)}
+    blind = {} if score is None else {"score": partial(score), "qkv_bias": project_values}
     attention = by_torch.attention_factory(HEADS, project_values=project_values, **blind)
     ours = decoder(input_dim=5, key_dim=13, value_dim=21, norm=norm, cross_attention=attention)
     hidden = ours(torch.randn(BATCH, TARGET, 5), ours.initial_state(encoded(13, 21))).hidden
