@@ -189,6 +189,7 @@ REFUSED = [
     ),
     ("multihead", ["num_heads=4", "num_kv_heads=0"], "attention.num_kv_heads=0 leaves no head; use 1 or more"),
     ("multihead", ["num_heads=0"], "attention.num_heads=0 leaves no head; use 1 or more"),
+    ("linear", ["num_heads=0"], "attention.num_heads=0 leaves no head; use 1 or more"),
     ("bahdanau", ["head_dim=4"], "AdditiveScore takes no attention.head_dim=4; use attention/score=scaled_dot"),
     ("bahdanau", ["num_kv_heads=1"], "AdditiveScore takes no attention.num_kv_heads=1; use attention/score=scaled_dot"),
     (
