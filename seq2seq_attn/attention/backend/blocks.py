@@ -29,10 +29,10 @@ AddContext = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
-    """Return None where the pattern has no blocks, or where all pairs are faster."""
+    """Return None where the pattern has no blocks or changes the weights, or where all pairs are faster."""
     if not (request.starts_at_zero and request.square and request.memory.one_mask):
         return None
-    if request.source < parts.pattern.blocks_from:
+    if request.source < parts.pattern.blocks_from or parts.pattern.reweighs:
         return None
     sizes = request.target, request.source, request.triangular
     if not parts.pattern.gathers:
