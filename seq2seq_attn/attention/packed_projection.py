@@ -77,6 +77,14 @@ def stack(linears: Sequence[nn.Linear], scale: float = 1.0) -> PackedProjection:
     widths = tuple(linear.out_features for linear in linears)
     weight = torch.cat([first.weight if scale == 1.0 else first.weight * scale, *(x.weight for x in others)])
     if first.bias is None:
-        return PackedProjection(weight, None, widths)
+        return PackedProjection(as_autocast(weight), None, widths)
     bias = first.bias if scale == 1.0 else first.bias * scale
-    return PackedProjection(weight, torch.cat([bias, *(x.bias for x in others)]), widths)
+    return PackedProjection(as_autocast(weight), as_autocast(torch.cat([bias, *(x.bias for x in others)])), widths)
+
+
+def as_autocast(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Return what autocast makes of a weight, which it would make at each step of a matrix that serves many."""
+    kind = x.device.type
+    if torch.compiler.is_compiling() or not torch.amp.is_autocast_available(kind) or x.dtype == torch.float64:
+        return x
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
