@@ -40,6 +40,7 @@ def found(attention: Any, query: Tensor, keys: Tensor, from_rows: int, how: str)
         ["attention/mix=differential", "attention.qkv_bias=true"],
         ["attention/score=cosine", "attention.qkv_bias=true"],
         ["attention/score=l2", "attention.qk_scale=0.7"],
+        ["attention/score=qk_norm", "attention.qk_scale=0.7", "attention.num_kv_heads=1", "attention.qkv_bias=true"],
     ],
     ids=" ".join,
 )

@@ -43,6 +43,7 @@ OTHERS = [
     ["attention/score=l2", "attention/normalizer=sigmoid"],
     ["attention/score=soft_cap", "attention.score.cap=0.5", "attention/normalizer=identity"],
     ["attention/score=cosine", "attention/normalizer=relu"],
+    ["attention/score=qk_norm", "attention/normalizer=sparsemax"],
 ]
 
 
