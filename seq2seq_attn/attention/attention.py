@@ -112,6 +112,15 @@ class Attention(AttentionLayer):
         sets, joined = sizes.sets, sizes.joined_width
         self.num_heads, self.num_kv_heads = sizes.num_heads, sizes.num_kv_heads
         check_taken(score, qk_scale=qk_scale, num_kv_heads=num_kv_heads, head_dim=head_dim)
+        projects_output = project_values if project_output is None else project_output
+        check_projections(
+            score,
+            project_values=project_values,
+            project_output=projects_output,
+            projection_dropout=projection_dropout,
+            qkv_bias=qkv_bias,
+            output_bias=output_bias,
+        )
         score_sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads * sets}
         self.score = build_part(
             score,
@@ -139,7 +148,7 @@ class Attention(AttentionLayer):
         self.project_values = self.project_output = None
         if project_values:
             self.project_values = Linear(value_dim, self.num_kv_heads * sizes.value_width, bias=qkv_bias)
-        if project_values if project_output is None else project_output:
+        if projects_output:
             bias = qkv_bias if output_bias is None else output_bias
             self.project_output = nn.Sequential(Linear(joined, query_dim, bias=bias), Dropout(projection_dropout))
         self.context_dim = joined if self.project_output is None else query_dim
@@ -436,3 +445,31 @@ def check_taken(score: partial[Any], *, qk_scale: float | None, num_kv_heads: in
             raise UserError(
                 f"{score.func.__name__} takes no attention.{option}={value}; use attention/score=scaled_dot"
             )
+
+
+def check_projections(
+    score: partial[Any],
+    *,
+    project_values: bool,
+    project_output: bool,
+    projection_dropout: float,
+    qkv_bias: bool,
+    output_bias: bool | None,
+) -> None:
+    """Refuse options of projections that are given, but that the layer does not have.
+
+    Raises:
+        UserError: for such an option.
+    """
+    for option, value in (("projection_dropout", projection_dropout), ("output_bias", output_bias)):
+        if value and not project_output:
+            raise UserError(
+                f"attention.{option}={str(value).lower()} is of a projection of the output, which this layer does not "
+                "have; set attention.project_output=true, or leave the option out"
+            )
+    takes_bias = project_values or (project_output and output_bias is None) or "bias" in named_arguments(score)
+    if qkv_bias and not takes_bias:
+        raise UserError(
+            f"{score.func.__name__} takes no attention.qkv_bias=true, and the values are not projected; use "
+            "attention/score=scaled_dot or attention.project_values=true, or leave the option out"
+        )

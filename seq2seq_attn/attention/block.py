@@ -13,6 +13,7 @@ from torch import Tensor
 HIDDEN = -1e30  # finite: a row of -inf has a log-sum-exp of 0 in the CPU's kernel
 TILE = 32  # rows of a local block: the CPU's flash kernel takes that many at a time
 WHOLE = 16  # keys: a window of 94 costs the kernel a tenth more than one of 96, and 63 a quarter more than 64
+CHUNK = 2**20  # pairs of a row and a key that are compared at once, 8 MiB of whole numbers
 
 
 @final
@@ -139,12 +140,22 @@ class GatheredBlock(NamedTuple):
             causal: whether a row sees no key after its own position.
         """
         repeats, counts = len(seen), seen.sum(-1)
-        index = torch.zeros(repeats, max([1, *counts.tolist()]), dtype=torch.long)
-        tile, key = seen.nonzero(as_tuple=True)
-        index[tile, (seen.cumsum(-1) - 1)[tile, key]] = key
+        keys = torch.zeros(repeats, max([1, *counts.tolist()]), dtype=torch.long)
+        tile, key = seen.nonzero(as_tuple=True)  # tile by tile
+        first = counts.cumsum(0) - counts  # number of the first key of each tile among all of them
+        keys[tile, torch.arange(len(key)) - first[tile]] = key
+        listed = torch.arange(keys.shape[1]) < counts[:, None]
         positions = row + torch.arange(repeats * rows).view(repeats, rows, 1)
-        pairs = sees(positions, index[:, None]) & (torch.arange(index.shape[1]) < counts[:, None])[:, None]
-        return cls(row, rows, index, pairs & (index[:, None] <= positions) if causal else pairs)
+        pairs = torch.empty(repeats, rows, keys.shape[1], dtype=torch.bool)
+        for some in chunks(repeats, rows * keys.shape[1]):
+            pairs[some] = sees(positions[some], keys[some, None]) & listed[some, None]
+            if causal:
+                pairs[some] &= keys[some, None] <= positions[some]
+        return cls(row, rows, keys, pairs)
+
+    @property
+    def num_bytes(self) -> int:
+        return self.keys_of_tile.nbytes + self.pairs.nbytes
 
     @property
     def repeats(self) -> int:
@@ -194,6 +205,13 @@ class GatheredBlock(NamedTuple):
 
 
 AnyBlock = Block | GatheredBlock
+
+
+def chunks(tiles: int, pairs: int) -> Iterator[slice]:
+    """Yield slices of tiles of so many pairs each, about `CHUNK` pairs at once, or one tile."""
+    size = max(1, CHUNK // max(1, pairs))
+    for first in range(0, tiles, size):
+        yield slice(first, first + size)
 
 
 def window_blocks(rows: int, keys: int, band: Band) -> list[Block]:

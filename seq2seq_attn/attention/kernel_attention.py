@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.feature_map.feature_map import check_max_length
 from seq2seq_attn.attention.guide import Guide
+from seq2seq_attn.attention.head_sizes import head_sizes
 from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -22,7 +23,7 @@ from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProj
 from seq2seq_attn.attention.state import Attended, AttentionMemory, flatten_hypotheses
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.dropout import Dropout
-from seq2seq_attn.nn.heads import check_heads, join_heads, most_heads, split_heads
+from seq2seq_attn.nn.heads import check_heads, join_heads, split_heads
 from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.masked import intersect_masks
 from seq2seq_attn.nn.named_tuple import with_fields
@@ -110,7 +111,8 @@ class KernelAttention(AttentionLayer):
         backend: "dense" computes weights over all pairs, except over the past of a step: for comparison.
 
     Raises:
-        UserError: for heads that do not divide a width, or a position encoding that needs scores.
+        UserError: for heads that do not divide a width, dropout of an output that is not projected, or a position
+            encoding that needs scores.
     """
 
     def __init__(
@@ -129,11 +131,22 @@ class KernelAttention(AttentionLayer):
         relative: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__()
-        self.context_dim = query_dim if project_values else value_dim
-        self.num_heads = most_heads(query_dim, self.context_dim) if num_heads is None else num_heads
-        check_heads("query_dim", query_dim, self.num_heads)
-        check_heads("value_dim", self.context_dim, self.num_heads)
-        head_dim = query_dim // self.num_heads
+        if projection_dropout and not project_values:
+            raise UserError(
+                f"attention.projection_dropout={projection_dropout} is of a projection of the output, which this layer "
+                "does not have; set attention.project_values=true, or leave the option out"
+            )
+        sizes = head_sizes(
+            query_dim=query_dim,
+            value_dim=value_dim,
+            project_values=project_values,
+            num_heads=num_heads,
+            num_kv_heads=None,
+            head_dim=None,
+            mix=None,
+        )
+        self.num_heads, self.context_dim, head_dim = sizes.num_heads, sizes.joined_width, sizes.score_width
+        check_heads("query_dim", query_dim, self.num_heads)  # also where values that are not projected are cut
         self.feature_map = build_part(feature_map, head_dim=head_dim, num_heads=self.num_heads, layer=layer)
         self.backend = backend
         widths = query_dim, query_dim

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
@@ -10,33 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.score.projected import ProjectedScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.nn.linear import linear
 
 MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
-
-
-class PackableScore(Score, ABC):
-    """A score whose queries and keys are linear projections, which may be computed in one product with the values'.
-
-    Attributes:
-        scale: factor of a projected query.
-    """
-
-    scale: float
-
-    @property
-    @abstractmethod
-    def projections(self) -> tuple[nn.Linear, nn.Linear]:
-        """The projections of queries and of keys."""
-
-    @abstractmethod
-    def split_query(self, projected: Float[Tensor, "batch target heads_width"]) -> tuple[Tensor, ...]:
-        """Return what `prepare_query` makes of a projected and scaled query."""
-
-    @abstractmethod
-    def split_keys(self, projected: Float[Tensor, "batch source heads_width"]) -> tuple[Tensor, ...]:
-        """Return what `prepare_keys` makes of projected keys."""
 
 
 @final
@@ -58,7 +35,7 @@ class PackedProjection(NamedTuple):
 
 def pack(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
     """Stack the projections of queries, keys and values; None where one of them is not linear."""
-    if project_values is None or not isinstance(score, PackableScore):
+    if project_values is None or not isinstance(score, ProjectedScore):
         return None
     project_query, project_keys = score.projections
     return stack((project_query, project_keys, project_values), score.scale)
@@ -66,7 +43,7 @@ def pack(score: Score, project_values: nn.Linear | None) -> PackedProjection | N
 
 def pack_source(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
     """Stack the projections of keys and values of one input; None where one of them is not linear."""
-    if project_values is None or not isinstance(score, PackableScore):
+    if project_values is None or not isinstance(score, ProjectedScore):
         return None
     return stack((score.projections[1], project_values))
 
@@ -77,6 +54,14 @@ def stack(linears: Sequence[nn.Linear], scale: float = 1.0) -> PackedProjection:
     widths = tuple(linear.out_features for linear in linears)
     weight = torch.cat([first.weight if scale == 1.0 else first.weight * scale, *(x.weight for x in others)])
     if first.bias is None:
-        return PackedProjection(weight, None, widths)
+        return PackedProjection(as_autocast(weight), None, widths)
     bias = first.bias if scale == 1.0 else first.bias * scale
-    return PackedProjection(weight, torch.cat([bias, *(x.bias for x in others)]), widths)
+    return PackedProjection(as_autocast(weight), as_autocast(torch.cat([bias, *(x.bias for x in others)])), widths)
+
+
+def as_autocast(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Return what autocast makes of a weight, which it would make at each step of a matrix that serves many."""
+    kind = x.device.type
+    if torch.compiler.is_compiling() or not torch.amp.is_autocast_available(kind) or x.dtype == torch.float64:
+        return x
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x

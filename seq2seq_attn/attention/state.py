@@ -338,3 +338,39 @@ def sum_present(parts: Iterable[Float[Tensor, "batch length"] | None]) -> Float[
     """Sum the tensors that are not None; None if all are."""
     present = [part for part in parts if part is not None]
     return torch.stack(present).sum(0) if present else None
+
+
+@final
+class AttendedLayers:
+    """What is read of the attentions of several layers once all are computed: no context, keys or values.
+
+    Attributes:
+        weights: by slot and layer, such as `cross/0`, as distributions (`Attended.distribution`).
+        alignment_loss: that of the guided head; None: there is no guide.
+    """
+
+    def __init__(self) -> None:
+        self.weights: dict[str, Tensor] = {}
+        self.alignment_loss: Tensor | None = None
+        self._log_probs: list[Tensor | None] = []
+        self._entropies: list[Tensor | None] = []
+
+    def add(self, slot: str, attended: Attended) -> None:
+        """Read the output of a layer."""
+        distribution = attended.distribution
+        if distribution is not None:
+            self.weights[slot] = distribution
+        if attended.alignment_loss is not None:
+            self.alignment_loss = attended.alignment_loss
+        self._log_probs.append(attended.log_prob)
+        self._entropies.append(attended.entropy)
+
+    @property
+    def log_prob(self) -> Float[Tensor, "batch length"] | None:
+        """The sum over layers; None: no normalizer samples."""
+        return sum_present(self._log_probs)
+
+    @property
+    def entropy(self) -> Float[Tensor, "batch length"] | None:
+        """The sum over layers, as `log_prob`."""
+        return sum_present(self._entropies)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import check_no_history
 from seq2seq_attn.attention.layer import AttentionLayer
-from seq2seq_attn.attention.state import Attended, AttentionMemory, sum_present
+from seq2seq_attn.attention.state import Attended, AttendedLayers, AttentionMemory
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.nn.dropout import Dropout
@@ -93,7 +93,7 @@ class ConvDecoder(Decoder):
         embedding = self.dropout(self.position(embedded, start=state.next_position))
         hidden, target = self.widen(embedding), embedded.shape[1]
         inputs: list[Tensor] = []
-        results: list[Attended] = []
+        layers = AttendedLayers()
         for i, layer in enumerate(self.layers):
             window = torch.cat([state.inputs[i], hidden], 1)
             inputs.append(window[:, target:])
@@ -106,14 +106,14 @@ class ConvDecoder(Decoder):
                 need_weights,
                 None if guide is None or guide.layer != i else guide,
             )
-            results.append(attended)
+            layers.add(f"cross/{i}", attended)
         return Decoded(
             self.dropout(self.narrow(hidden)),
             ConvState(state.memories, tuple(inputs), state.context_scale, state.next_position + target),
-            {f"cross/{i}": distribution for i, a in enumerate(results) if (distribution := a.distribution) is not None},
-            sum_present(a.log_prob for a in results),
-            sum_present(a.entropy for a in results),
-            None if guide is None else results[guide.layer].alignment_loss,
+            layers.weights,
+            layers.log_prob,
+            layers.entropy,
+            layers.alignment_loss,
         )
 
 

@@ -14,7 +14,7 @@ from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import check_no_history
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.packed_projection import PackedProjection
-from seq2seq_attn.attention.state import Attended, AttentionMemory, sum_present
+from seq2seq_attn.attention.state import Attended, AttendedLayers, AttentionMemory
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.nn.dropout import Dropout
@@ -100,9 +100,10 @@ class TransformerDecoder(Decoder):
         guide: Guide | None = None,
     ) -> Decoded:
         x = self.dropout(self.position(self.project(embedded), start=state.next_position))
-        results: dict[str, Attended] = {}
+        layers = AttendedLayers()
+        past: list[AttentionMemory | None] = []
         for i, layer in enumerate(self.layers):
-            x, results[f"self/{i}"], to_source = layer(
+            x, to_self, to_source = layer(
                 x,
                 state.past[i],
                 state.packed[i],
@@ -111,16 +112,17 @@ class TransformerDecoder(Decoder):
                 need_weights,
                 None if guide is None or guide.layer != i else guide,
             )
+            past.append(to_self.memory)
+            layers.add(f"self/{i}", to_self)
             if to_source is not None:
-                results[f"cross/{i}"] = to_source
-        past = tuple(results[f"self/{i}"].memory for i in range(len(self.layers)))
+                layers.add(f"cross/{i}", to_source)
         return Decoded(
             self.norm(x),
-            TransformerState(state.source, past, state.packed, state.next_position + embedded.shape[1]),
-            {slot: distribution for slot, a in results.items() if (distribution := a.distribution) is not None},
-            sum_present(a.log_prob for a in results.values()),
-            sum_present(a.entropy for a in results.values()),
-            None if guide is None else results[f"cross/{guide.layer}"].alignment_loss,
+            TransformerState(state.source, tuple(past), state.packed, state.next_position + embedded.shape[1]),
+            layers.weights,
+            layers.log_prob,
+            layers.entropy,
+            layers.alignment_loss,
         )
 
 

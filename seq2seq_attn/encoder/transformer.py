@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.layer import AttentionLayer
-from seq2seq_attn.attention.state import Attended, sum_present
+from seq2seq_attn.attention.state import Attended, AttendedLayers
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.linear import Linear
@@ -73,19 +73,19 @@ class TransformerEncoder(Encoder):
         *,
         need_weights: bool = False,
     ) -> Encoded:
-        x, results = self.dropout(self.position(self.project(embedded))), []
-        for layer in self.layers:
+        x, layers = self.dropout(self.position(self.project(embedded))), AttendedLayers()
+        for i, layer in enumerate(self.layers):
             x, attended = layer(x, mask, need_weights, causal=self.causal)
-            results.append(attended)
+            layers.add(f"encoder/{i}", attended)
         output = self.norm(x).masked_fill(~mask.unsqueeze(-1), 0.0)
         return Encoded(
             output,
             output,
             mask,
             masked_mean(output, mask),
-            weights={f"encoder/{i}": a.distribution for i, a in enumerate(results)} if need_weights else {},
-            log_prob=sum_present(a.log_prob for a in results),
-            entropy=sum_present(a.entropy for a in results),
+            weights=layers.weights,
+            log_prob=layers.log_prob,
+            entropy=layers.entropy,
         )
 
 

@@ -13,7 +13,6 @@ from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_m
 from seq2seq_attn.alignment.gold import agreement, read_aligned_pairs
 from seq2seq_attn.alignment.guided import guided_head, guided_shift
 from seq2seq_attn.alignment.word_alignment import Extraction
-from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.chosen_metric import ChosenMetric
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -82,7 +81,7 @@ class AER(ChosenMetric):
         if layer is not None and layer >= len(layers):
             raise UserError(f"metric.aer.layer={layer} does not exist; choose from 0 to {len(layers) - 1}")
         chosen = layers if layer is None else [layers[layer]]
-        heads = min((one.num_heads for one in chosen if isinstance(one, Attention)), default=None)
+        heads = min((one.num_heads for one in chosen), default=None)
         if head is not None and heads is not None and head >= heads:
             raise UserError(f"metric.aer.head={head} does not exist; choose from 0 to {heads - 1}")
 

@@ -57,6 +57,17 @@ def cosine(score: Any, pair: Pair) -> Tensor:
     return score.scales[pair.head] * (query @ key) / (query.norm() * key.norm())
 
 
+def qk_norm(score: Any, pair: Pair) -> Tensor:
+    query, keys = head_of(score.project_query(pair.q), pair), score.project_key(pair.k)
+    groups = len(keys) // len(query)
+    key = keys.chunk(groups)[pair.head * groups // pair.heads]
+    return rms_norm(query, score.query_gain) @ rms_norm(key, score.key_gain) / math.sqrt(len(query))
+
+
+def rms_norm(x: Tensor, gain: Tensor) -> Tensor:
+    return gain * x / (x.square().mean() + 1e-6).sqrt()
+
+
 def l2(score: Any, pair: Pair) -> Tensor:
     query, key = head_of(score.project_query(pair.q), pair), head_of(score.project_key(pair.k), pair)
     return -(query - key).square().sum() / math.sqrt(len(query))
@@ -150,6 +161,7 @@ SCORES = {
     "LocationScore": location,
     "MixtureScore": mixture,
     "PlainScaledDotScore": plain_scaled_dot,
+    "QkNormScore": qk_norm,
     "ScaledDotScore": scaled_dot,
     "SoftCapScore": soft_cap,
     "SynthesizerDenseScore": synthesizer_dense,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -9,11 +10,16 @@ import torch
 from attention.test_sparse_ways import gradients
 from configs import built, composed
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from seq2seq_attn.attention import attention as attention_module
+from seq2seq_attn.attention import block as block_module
 from seq2seq_attn.attention.backend import blocks as blocks_module
 from seq2seq_attn.attention.backend import fused as fused_module
+from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.block import GatheredBlock
+from seq2seq_attn.attention.pattern.bigbird import BigBirdPattern
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -156,3 +162,66 @@ def test_a_short_sentence_goes_dense_and_a_long_one_by_tiles(pattern: str) -> No
     chosen = composed("attention=multihead", f"attention/pattern={pattern}").attention
     found = built(chosen)(layer=0, query_dim=6, key_dim=6, value_dim=6).pattern
     assert 32 < found.blocks_from <= found.fused_from <= 1000
+
+
+class Largest(TorchDispatchMode):
+    """Record how many numbers the largest result of an operation of torch has, besides truth values."""
+
+    numbers = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: Sequence[Any] = (), options: Mapping[str, Any] | None = None
+    ) -> Any:
+        results = function(*arguments, **(options or {}))
+        for x in tree_leaves(results):
+            if isinstance(x, Tensor) and x.dtype != torch.bool:
+                self.numbers = max(self.numbers, x.numel())
+        return results
+
+
+@both
+@pytest.mark.parametrize("pattern", ["global_local", "bigbird", "dilated"])
+def test_finding_the_tiles_of_a_long_sentence_takes_little_memory(
+    pattern: str, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_module, "CHUNK", 2**16)
+    n = 2048
+    attention = attending(pattern).pattern
+    with Largest() as largest:
+        blocks = attention.gathered_blocks(n, n, causal)
+    listed = max(block.keys_of_tile.numel() for block in blocks)
+    assert largest.numbers <= max(2**16, 2 * listed)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The layers whose tiles are found, with nothing cached before."""
+    found: list[int] = []
+    gathered = BigBirdPattern.gathered_blocks
+
+    def find(pattern: BigBirdPattern, target: int, source: int, causal: bool) -> Sequence[GatheredBlock]:
+        found.append(pattern.layer)
+        return gathered(pattern, target, source, causal)
+
+    monkeypatch.setattr(BigBirdPattern, "gathered_blocks", find)
+    monkeypatch.setattr(blocks_module, "CACHED_BLOCKS", PatternCache(lambda blocks: sum(b.num_bytes for b in blocks)))
+    return found
+
+
+@pytest.mark.parametrize("overrides", [[], ["attention/score=additive"]], ids=["product", "blocks"])
+def test_tiles_are_found_once_for_each_length_and_layer(overrides: list[str], made: list[int]) -> None:
+    layers, x = [attending("bigbird", *overrides) for _ in range(3)], torch.randn(B, N, WIDTH, requires_grad=True)
+    layers[2].pattern.layer = 2  # which draws other blocks
+    with torch.inference_mode():
+        expected = [layer.attend_self(x).context for layer in layers]
+    assert made == [1, 2]
+    found = [layer.attend_self(x).context for layer in layers]
+    torch.stack(found).sum().backward()  # with the tiles that were found in inference
+    assert made == [1, 2]
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
+    layers[0].attend_self(x[:, :71])
+    layers[0].attend_self(x, causal=True)
+    assert made == [1, 2, 1, 1]
+    layers[2].backend = "dense"
+    torch.testing.assert_close(layers[2].attend_self(x).context, found[2], rtol=0, atol=1e-12)

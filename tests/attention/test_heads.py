@@ -189,6 +189,7 @@ REFUSED = [
     ),
     ("multihead", ["num_heads=4", "num_kv_heads=0"], "attention.num_kv_heads=0 leaves no head; use 1 or more"),
     ("multihead", ["num_heads=0"], "attention.num_heads=0 leaves no head; use 1 or more"),
+    ("linear", ["num_heads=0"], "attention.num_heads=0 leaves no head; use 1 or more"),
     ("bahdanau", ["head_dim=4"], "AdditiveScore takes no attention.head_dim=4; use attention/score=scaled_dot"),
     ("bahdanau", ["num_kv_heads=1"], "AdditiveScore takes no attention.num_kv_heads=1; use attention/score=scaled_dot"),
     (
@@ -216,6 +217,57 @@ def test_heads_that_do_not_go_together_are_refused(preset: str, overrides: list[
     with pytest.raises(UserError) as caught:
         build_attention(preset, *overrides, dim=DIM)
     assert str(caught.value) == sentence
+
+
+UNUSED = [
+    (
+        "bahdanau",
+        ["projection_dropout=0.1"],
+        "attention.projection_dropout=0.1 is of a projection of the output, which this layer does not have; set "
+        "attention.project_output=true, or leave the option out",
+    ),
+    (
+        "multihead",
+        ["output_bias=true", "project_output=false"],
+        "attention.output_bias=true is of a projection of the output, which this layer does not have; set "
+        "attention.project_output=true, or leave the option out",
+    ),
+    (
+        "luong_dot",
+        ["qkv_bias=true"],
+        "DotScore takes no attention.qkv_bias=true, and the values are not projected; use attention/score=scaled_dot "
+        "or attention.project_values=true, or leave the option out",
+    ),
+    (
+        "linear",
+        ["projection_dropout=0.1", "project_values=false"],
+        "attention.projection_dropout=0.1 is of a projection of the output, which this layer does not have; set "
+        "attention.project_values=true, or leave the option out",
+    ),
+]
+
+
+@pytest.mark.parametrize(("preset", "overrides", "sentence"), UNUSED)
+def test_an_option_of_a_projection_that_a_layer_lacks_is_refused(
+    preset: str, overrides: list[str], sentence: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        build_attention(preset, *overrides, dim=DIM)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides"),
+    [
+        ("bahdanau", ["projection_dropout=0.1", "output_bias=true", "project_output=true"]),
+        ("luong_dot", ["qkv_bias=true", "project_values=true"]),
+        ("luong_dot", ["qkv_bias=true", "project_output=true"]),  # whose bias is as qkv_bias
+        ("luong_dot", ["qkv_bias=true", "score=cosine"]),
+        ("bahdanau", ["output_bias=false"]),
+    ],
+)
+def test_an_option_of_a_projection_that_a_layer_has_is_taken(preset: str, overrides: list[str]) -> None:
+    build_attention(preset, *overrides, dim=DIM)
 
 
 def test_relative_values_of_another_width_than_the_keys_are_refused() -> None:

@@ -26,7 +26,7 @@ def nothing_cached(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def cached(pattern: Any, length: int) -> TileList | None:
-    return module.cached_tiles(pattern, length, length, False, CPU)
+    return module.CACHED_TILES.make_once(module.tiles_of, pattern, length, length, False, CPU)
 
 
 def test_kernels_that_fail_are_left_out_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,14 +61,14 @@ def test_equal_patterns_share_their_tiles() -> None:
 
 def test_few_tiles_are_kept_by_number_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = LocalPattern(k=3, length_ratio=1.0)
-    for length in range(1, module.MOST_CACHED + 5):
+    for length in range(1, module.CACHED_TILES.most + 5):
         cached(pattern, length)
-    assert len(module.CACHED_TILES) == module.MOST_CACHED
-    monkeypatch.setattr(module, "MOST_CACHED_BYTES", 2 * 48)  # two tiles of twelve numbers
+    assert len(module.CACHED_TILES) == module.CACHED_TILES.most
+    monkeypatch.setattr(module.CACHED_TILES, "most_bytes", 2 * 48)  # two tiles of twelve numbers
     last = cached(pattern, 50)
     assert list(module.CACHED_TILES.values())[-1] is last
     assert len(module.CACHED_TILES) == 2
-    monkeypatch.setattr(module, "MOST_CACHED_BYTES", 1)
+    monkeypatch.setattr(module.CACHED_TILES, "most_bytes", 1)
     largest = cached(pattern, 51)
     assert cached(pattern, 51) is largest
     assert len(module.CACHED_TILES) == 1

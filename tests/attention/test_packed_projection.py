@@ -40,6 +40,7 @@ def found(attention: Any, query: Tensor, keys: Tensor, from_rows: int, how: str)
         ["attention/mix=differential", "attention.qkv_bias=true"],
         ["attention/score=cosine", "attention.qkv_bias=true"],
         ["attention/score=l2", "attention.qk_scale=0.7"],
+        ["attention/score=qk_norm", "attention.qk_scale=0.7", "attention.num_kv_heads=1", "attention.qkv_bias=true"],
     ],
     ids=" ".join,
 )
@@ -66,3 +67,18 @@ def test_a_scaled_query_is_the_same_whichever_side_is_scaled(rows: int) -> None:
     query = torch.randn(1, rows, DIM)
     (prepared,) = score.prepare_query(query)
     torch.testing.assert_close(prepared, score.split_query(score.project_query(query) * score.scale)[0])
+
+
+def test_autocast_casts_a_packed_matrix_when_it_is_made_and_not_at_each_step() -> None:
+    attention = attention_of("multihead", "attention.qkv_bias=true", query_dim=DIM, key_dim=DIM, value_dim=DIM)
+    x = torch.randn(3, 7, DIM, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert attention.packed().weight.dtype == torch.float64  # which autocast leaves as it is
+    wide = attention.float().packed()
+    with torch.autocast("cpu", torch.bfloat16):
+        packed = attention.packed()
+        found, expected = packed.project(x), wide.project(x)
+    assert wide.weight.dtype == wide.bias.dtype == torch.float32
+    assert packed.weight.dtype == packed.bias.dtype == torch.bfloat16
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)

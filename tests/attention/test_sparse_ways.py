@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
-from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from seq2seq_attn.attention.backend import blocks as blocks_module
 from seq2seq_attn.attention.backend import dense as dense_module
 from seq2seq_attn.attention.backend import fused as fused_module
 from seq2seq_attn.attention.backend import step as step_module
+from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.pattern.pattern import aligned_position
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -46,6 +46,7 @@ OTHERS = [
     ["attention/score=cosine", "attention/normalizer=relu"],
     ["attention/score=dynamic_conv"],
     ["attention/score=lightweight_conv", "attention/normalizer=entmax15"],
+    ["attention/score=qk_norm", "attention/normalizer=sparsemax"],
 ]
 
 
@@ -235,7 +236,7 @@ def dense(pattern: str) -> Any:
 
 def dense_and_counted(pattern: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
     """A layer that goes dense at any length, and the lengths of which it has made a mask."""
-    monkeypatch.setattr(fused_module, "CACHED_MASKS", OrderedDict())
+    monkeypatch.setattr(fused_module, "CACHED_MASKS", PatternCache(lambda mask: mask.nbytes))
     layer, made = dense(pattern), []
     allowed = layer.pattern.allowed
 
@@ -288,7 +289,7 @@ def test_a_pattern_whose_options_change_gets_another_mask(pattern: str) -> None:
 
 
 def test_equal_layers_share_a_mask_that_keeps_none_of_them_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_module, "CACHED_MASKS", OrderedDict())
+    monkeypatch.setattr(fused_module, "CACHED_MASKS", PatternCache(lambda mask: mask.nbytes))
     layers = [dense("local") for _ in range(6)]
     for layer in layers:
         layer.attend_self(torch.randn(B, N, WIDTH))
@@ -301,7 +302,7 @@ def test_equal_layers_share_a_mask_that_keeps_none_of_them_alive(monkeypatch: py
 
 def test_the_masks_kept_are_few_and_the_last_used(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, made = dense_and_counted("local", monkeypatch)
-    monkeypatch.setattr(fused_module, "MAX_CACHED_MASKS", 2)
+    monkeypatch.setattr(fused_module.CACHED_MASKS, "most", 2)
     for length in (5, 7, 5, 11, 5, 7):
         layer.attend_self(torch.randn(B, length, WIDTH))
     assert made == [5, 7, 11, 7]

@@ -226,6 +226,20 @@ def test_cosine_score_by_hand() -> None:
     torch.testing.assert_close(short.float(), torch.full((1, 1, 1, 2), 0.5**0.5), atol=1e-3, rtol=0)
 
 
+def test_qk_norm_score_by_hand() -> None:
+    score = attention_of("qk_norm", "attention.num_heads=1", query_dim=2, key_dim=2, value_dim=2).score
+    score.project_query.weight.data = score.project_key.weight.data = torch.eye(2)
+    score.query_gain.data, score.key_gain.data = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 1.0])
+    query, keys = torch.tensor([[[3.0, 4.0]]]), torch.tensor([[[300.0, 400.0], [-4.0, 3.0], [5.0, 0.0], [0.0, 0.0]]])
+    found = score(score.prepare_query(query), score.prepare_keys(keys), NOWHERE)
+    # sqrt(2) [0.6, 1.6] . [1.8, 0.8], [-2.4, 0.6] and [3, 0], times sqrt(2) / sqrt(2)
+    expected = torch.tensor([[[[2.36, -0.48, 1.8, 0.0]]]]) * 2**0.5
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)  # of an epsilon in the root
+    half = score.to(torch.float16)
+    (short,) = half.split_keys(torch.full((1, 1, 2), 2e-2, dtype=torch.float16))
+    torch.testing.assert_close(short.float()[0, 0, 0], torch.tensor([3.0, 1.0], dtype=torch.float32), atol=1e-2, rtol=0)
+
+
 def test_l2_score_by_hand() -> None:
     score = attention_of("l2", "attention.num_heads=1", query_dim=4, key_dim=4, value_dim=4).score
     score.project_query.weight.data = score.project_key.weight.data = torch.eye(4)

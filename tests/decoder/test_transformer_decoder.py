@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import partial
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_a_context_of_the_decoders_width_is_not_projected() -> None:
 @pytest.mark.parametrize("project_values", [False, True])
 @pytest.mark.parametrize("score", [None, UniformScore])
 def test_every_parameter_gets_a_gradient(score: type | None, project_values: bool, norm: str) -> None:
-    blind = {} if score is None else {"score": partial(score)}
+    blind = {} if score is None else {"score": partial(score), "qkv_bias": project_values}
     attention = by_torch.attention_factory(HEADS, project_values=project_values, **blind)
     ours = decoder(input_dim=5, key_dim=13, value_dim=21, norm=norm, cross_attention=attention)
     hidden = ours(torch.randn(BATCH, TARGET, 5), ours.initial_state(encoded(13, 21))).hidden
@@ -181,3 +182,20 @@ def test_each_sum_and_the_embedding_with_its_positions_are_dropped_out() -> None
     ratio = ours.train()(x, state).hidden[joined != 0] / joined[joined != 0]
     torch.testing.assert_close(ratio.unique(), torch.tensor([0.0, 4.0]))
     assert 0.15 < (ratio > 0).float().mean() < 0.35
+
+
+def test_a_layer_of_inference_frees_its_contexts() -> None:
+    ours, made, alive = ready(num_layers=3), [], []
+
+    def note(layer: Any, inputs: Any, output: Any) -> None:
+        _, to_self, to_source = output
+        made.append([weakref.ref(x) for x in (to_self.context, to_source.context)])
+
+    for layer in ours.layers:
+        layer.register_forward_hook(note)
+    ours.norm.register_forward_pre_hook(  # when all layers are computed
+        lambda *_: alive.extend(any(x() is not None for x in layer) for layer in made)
+    )
+    with torch.no_grad():
+        ours(torch.randn(BATCH, TARGET, DIM), ours.initial_state(encoded()))
+    assert alive == [False, False, True]  # those of the last layer until the end of the call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import partial
 from typing import Any
 
@@ -213,3 +214,20 @@ def test_a_sentence_without_a_real_token_gives_zeros_and_finite_gradients() -> N
     assert (found.summary[1] == 0).all()
     (found.keys.square().sum() + found.summary.sum()).backward()
     assert all(tensor.grad.isfinite().all() for tensor in (x, *ours.parameters()))
+
+
+def test_a_layer_of_inference_frees_its_context_keys_and_values() -> None:
+    ours, made, alive = encoder(num_layers=3), [], []
+
+    def note(layer: Any, inputs: Any, output: Any) -> None:
+        attended = output[1]
+        made.append([weakref.ref(x) for x in (attended.context, attended.memory.values, *attended.memory.keys)])
+
+    for layer in ours.layers:
+        layer.register_forward_hook(note)
+    ours.norm.register_forward_pre_hook(  # when all layers are computed
+        lambda *_: alive.extend(any(x() is not None for x in layer) for layer in made)
+    )
+    with torch.no_grad():
+        ours(torch.randn(BATCH, SOURCE, DIM), MASK)
+    assert alive == [False, False, True]  # the last one's until the end of the call

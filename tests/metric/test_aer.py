@@ -52,6 +52,13 @@ def test_a_layer_or_a_head_that_is_not_there_is_refused_before_training(gold: st
         AER(gold=gold)
 
 
+def test_a_head_that_a_kernel_attention_lacks_is_refused_before_training(gold: str) -> None:
+    model = model_for("transformer", "attention@cross_attention=linear", "cross_attention.num_heads=2")
+    AER(gold=gold, head=1).check(model, {})
+    with pytest.raises(UserError, match=r"^metric\.aer\.head=2 does not exist; choose from 0 to 1$"):
+        AER(gold=gold, head=2).check(model, {})
+
+
 def test_the_guided_head_is_named_once_before_training(gold: str, caplog: pytest.LogCaptureFixture) -> None:
     model = model_for("transformer", "model.decoder.num_layers=3", "cross_attention.num_heads=2")
     caplog.set_level("INFO")

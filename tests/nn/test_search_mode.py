@@ -106,6 +106,25 @@ def test_only_few_queries_of_a_search_are_plain_products(
     torch.testing.assert_close(context, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("sinks", [1, 2])
+@pytest.mark.parametrize("kv_heads", [1, 2])
+@pytest.mark.parametrize(("queries", "plain"), [(1, True), (FEW_QUERIES, True), (FEW_QUERIES + 1, False)])
+def test_few_queries_of_a_search_meet_a_sink_without_a_copy_of_all_keys(
+    queries: int, plain: bool, kv_heads: int, sinks: int
+) -> None:
+    query, keys, values = torch.randn(3, 2, queries, 5), *torch.randn(2, 3, kv_heads, 11, 5)
+    sink = torch.randn(sinks)
+    for mask in (None, (torch.arange(11) < torch.tensor([[11], [7], [0]]))[:, None, None]):
+        with Calls() as outside:
+            expected = masked_product(query, keys, values, mask, sink)
+        with search_mode(), Calls() as inside:
+            context = masked_product(query, keys, values, mask, sink)
+        assert F.scaled_dot_product_attention in outside.functions
+        assert (F.scaled_dot_product_attention not in inside.functions) == plain
+        torch.testing.assert_close(context, expected, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(("rows", "one_product"), [(1, True), (2, False)])
 def test_in_a_step_of_a_search_sentences_are_rows_of_one_product_a_head(rows: int, one_product: bool) -> None:
     x, weight = torch.randn(3, 2, rows, 5), torch.randn(2, 5, 7)

@@ -11,31 +11,42 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
-from seq2seq_attn.attention.block import AnyBlock
+from seq2seq_attn.attention.block import AnyBlock, GatheredBlock
+from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
 from seq2seq_attn.nn.dropout import dropout
 from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import intersect_masks
 
 MAX_TILE_NUMBERS = 2**22  # held at once by a score that is wider than its pairs; 16 MiB in float32
+CACHED_BLOCKS: PatternCache[Sequence[GatheredBlock]] = PatternCache(
+    lambda blocks: sum(block.num_bytes for block in blocks)
+)
 
 AddContext = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
-    """Return None where the pattern has no blocks, or where all pairs are faster."""
+    """Return None where the pattern has no blocks or changes the weights, or where all pairs are faster."""
     if not (request.starts_at_zero and request.square and request.memory.one_mask):
         return None
-    if request.source < parts.pattern.blocks_from:
+    if request.source < parts.pattern.blocks_from or parts.pattern.reweighs:
         return None
     sizes = request.target, request.source, request.triangular
     if not parts.pattern.gathers:
         return attend_rows(parts, request, parts.pattern.block_groups(*sizes), request.target)
     # Each block is all that its rows see, and few rows may see many keys.
-    gathered = parts.pattern.gathered_blocks(*sizes)
+    gathered = gathered_blocks(parts.pattern, *sizes)
     outputs = [attend_rows(parts, request, [[block]], block.repeats * block.rows) for block in gathered]
     return HeadOutput._make(None if x[0] is None else torch.cat(x, 2) for x in zip(*outputs, strict=True))
+
+
+def gathered_blocks(pattern: Pattern, target: int, source: int, causal: bool) -> Sequence[GatheredBlock]:
+    """Return `pattern.gathered_blocks(target, source, causal)`, from the cache if it is there."""
+    sizes = target, source, causal
+    return CACHED_BLOCKS.make_once(lambda pattern, *sizes: pattern.gathered_blocks(*sizes), pattern, *sizes)
 
 
 def attend_rows(parts: Parts, request: Request, groups: Sequence[Sequence[AnyBlock]], rows: int) -> HeadOutput:

@@ -6,29 +6,30 @@ Scaled dot-product attention of torch, for a dense mask or block by block; kerne
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.backend.blocks import flatten_blocks, gather, to_rows
+from seq2seq_attn.attention.backend.blocks import flatten_blocks, gather, gathered_blocks, to_rows
 from seq2seq_attn.attention.backend.dense import allowed_pairs
 from seq2seq_attn.attention.backend.kernel.block_product import block_product
 from seq2seq_attn.attention.backend.kernel.gpu_product import gpu_product
+from seq2seq_attn.attention.backend.kernel.torch_product import torch_product
+from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock
+from seq2seq_attn.attention.normalizer.masked import masked_sink_softmax
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
+from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import masked_softmax
 from seq2seq_attn.nn.search_mode import rounding_may_differ
 
 MAX_CACHED_PAIRS = 2**19  # of one mask: a short sentence takes no longer than its mask
-MAX_CACHED_MASKS = 32
+CACHED_MASKS: PatternCache[Tensor] = PatternCache(lambda mask: mask.nbytes)
 FEW_QUERIES = 8  # of a sentence, up to which plain operations are faster: measured on one CPU core, 8 to 100 keys
-CACHED_MASKS: OrderedDict[Hashable, Tensor] = OrderedDict()  # by what they depend on, the last used at the end
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
@@ -83,7 +84,7 @@ def fused_attention(
         if context is not None:
             return context
         if pattern.gathers:
-            return portable_product(query, keys, values, mask, pattern.gathered_blocks(target, source, causal))
+            return portable_product(query, keys, values, mask, gathered_blocks(pattern, target, source, causal))
         context = block_product(
             query, keys, values, mask, causal, pattern.block_groups, rows_match_keys=rows_match_keys
         )
@@ -96,8 +97,9 @@ def fused_attention(
             return None  # joining groups takes the log-sum-exps of rows, which no public call returns on every device
     if pattern.reads_query:
         return None
-    cached = pattern.options is not None and target * source <= MAX_CACHED_PAIRS
-    bias = (cached_bias if cached else pattern_bias)(pattern, target, source, causal, query.dtype, query.device)
+    arguments = target, source, causal, query.dtype, query.device
+    short = target * source <= MAX_CACHED_PAIRS
+    bias = CACHED_MASKS.make_once(pattern_bias, pattern, *arguments) if short else pattern_bias(pattern, *arguments)
     if mask is not None:
         bias = bias.masked_fill(~mask[:, None, None], -math.inf)
     return masked_product(query, keys, values, bias, sink)
@@ -124,14 +126,12 @@ def portable_product(
             allowed = block.seen_in_tile(device)[None, :, None]
             allowed = allowed if mask is None else allowed & mask[:, columns][:, :, None, None]
             allowed = allowed.expand(*q.shape[:2], -1, -1, -1).flatten(0, 1)
-        context = F.scaled_dot_product_attention(
+        context = torch_product(
             q.flatten(0, 1),  # the kernels of a GPU take four dimensions
             k.flatten(0, 1),
             v.flatten(0, 1),
-            attn_mask=allowed,
-            is_causal=allowed is None and block.causal,
-            scale=1.0,
-            enable_gqa=q.shape[2] != k.shape[2],
+            allowed,
+            causal=allowed is None and block.causal,
         )
         contexts.append(flatten_blocks(context.unflatten(0, q.shape[:2]), values.shape[3]))
     return to_rows(torch.cat(contexts, 2), blocks, query.shape[2])
@@ -147,8 +147,7 @@ def full_attention(
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend without a pattern."""
     if causal and mask is None and sink is None:
-        grouped = query.shape[1] != keys.shape[1]
-        return F.scaled_dot_product_attention(query, keys, values, is_causal=True, scale=1.0, enable_gqa=grouped)
+        return torch_product(query, keys, values, causal=True)
     allowed = None if mask is None else mask.unsqueeze(1).unsqueeze(2)
     if causal:
         length = keys.shape[2]
@@ -165,11 +164,35 @@ def masked_product(
     sink: Float[Tensor, "#heads"] | None = None,
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend under a mask, boolean or of 0 and -inf; a row that sees nothing gets zeros, not NaN."""
-    shared = query.shape[1] // keys.shape[1]  # the kernel reads a head of keys for several of queries, uncopied
-    if sink is None and (allowed is None or allowed.dtype == torch.bool) and plain_is_faster(query, keys):
+    plain = (allowed is None or allowed.dtype == torch.bool) and few_of_search(query)
+    if sink is not None:
+        return (plain_sink_product if plain else sink_product)(query, keys, values, allowed, sink)
+    if plain and plain_is_faster(query, keys):
         return masked_softmax(query @ keys.mT, allowed) @ values
-    if sink is None:
-        return F.scaled_dot_product_attention(query, keys, values, attn_mask=allowed, scale=1.0, enable_gqa=shared > 1)
+    return torch_product(query, keys, values, allowed)
+
+
+def plain_sink_product(
+    query: Float[Tensor, "batch heads target width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    values: Float[Tensor, "batch kv_heads source value_width"],
+    allowed: Bool[Tensor, "#batch #heads #target source"] | None,
+    sink: Float[Tensor, "#heads"],
+) -> Float[Tensor, "batch heads target value_width"]:
+    """Attend with one more column of scores instead of one more key, for which all keys and values would be copied."""
+    weights = masked_sink_softmax(matmul_groups(query, keys.mT), allowed, sink[:, None, None])
+    return matmul_groups(weights, values)
+
+
+def sink_product(
+    query: Float[Tensor, "batch heads target width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    values: Float[Tensor, "batch kv_heads source value_width"],
+    allowed: Bool[Tensor, "#batch #heads #target source"] | Float[Tensor, "#batch 1 #target source"] | None,
+    sink: Float[Tensor, "#heads"],
+) -> Float[Tensor, "batch heads target value_width"]:
+    """Attend to one more key, whose score is the sink's and whose value is 0."""
+    shared = query.shape[1] // keys.shape[1]
     if shared > 1:  # a sink is the key of one head of queries
         keys, values = keys.repeat_interleave(shared, 1), values.repeat_interleave(shared, 1)
     batch, heads, _, width = query.shape
@@ -180,39 +203,28 @@ def masked_product(
     keys = torch.cat([F.pad(keys, (0, 1)), sink_key], 2)
     if allowed is not None:
         allowed = F.pad(allowed, (0, 1), value=allowed.dtype == torch.bool)
-    wide_values = F.pad(values, (0, 1, 0, 1))  # as wide as the keys, where the kernel of a CPU asks for it
-    context = F.scaled_dot_product_attention(
-        F.pad(query, (0, 1), value=1.0), keys, wide_values, attn_mask=allowed, scale=1.0
-    )
-    return context[..., :-1]
+    wide_values = F.pad(values, (0, 1, 0, 1))  # most often as wide as the keys then, and not copied again
+    return torch_product(F.pad(query, (0, 1), value=1.0), keys, wide_values, allowed)[..., :-1]
+
+
+def few_of_search(query: Float[Tensor, "batch heads target width"]) -> bool:
+    """Return whether these are few queries of a search, of a type in which scores lose no digits."""
+    return rounding_may_differ() and query.dtype in (torch.float32, torch.float64) and query.shape[2] <= FEW_QUERIES
 
 
 def plain_is_faster(
     query: Float[Tensor, "batch heads target width"], keys: Float[Tensor, "batch kv_heads source width"]
 ) -> bool:
-    """Return whether plain operations are faster than the fused kernel: on a CPU, for few queries of a search."""
-    if not (rounding_may_differ() and query.is_cpu and query.dtype in (torch.float32, torch.float64)):
-        return False
+    """Return whether plain operations are faster than the fused kernel for few queries: on a CPU."""
     # the products would copy shared heads of keys, and keys whose heads are neighbours in memory
-    return query.shape[2] <= FEW_QUERIES and query.shape[1] == keys.shape[1] and keys.stride(1) >= keys.stride(2)
+    return query.is_cpu and query.shape[1] == keys.shape[1] and keys.stride(1) >= keys.stride(2)
 
 
 def pattern_bias(
     pattern: Pattern, target: int, source: int, causal: bool, dtype: torch.dtype, device: torch.device
 ) -> Float[Tensor, "1 1 target source"]:
     """Return 0 where the pattern allows a pair, -inf elsewhere."""
-    with torch.inference_mode(False):  # made in validation, it may serve training
-        rows, positions = (torch.arange(length, device=device) for length in (target, source))
-        allowed = pattern.allowed(aligned_position(rows, pattern.length_ratio)[None], positions)[:, None]
-        allowed = allowed & (positions <= rows[:, None]) if causal else allowed
-        return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, -math.inf)
-
-
-def cached_bias(pattern: Pattern, *arguments: Any) -> Float[Tensor, "1 1 target source"]:
-    """Return `pattern_bias`, made once for all patterns of one class with the same options."""
-    key = (type(pattern), pattern.options, arguments)
-    bias = CACHED_MASKS.pop(key, None)
-    CACHED_MASKS[key] = bias = pattern_bias(pattern, *arguments) if bias is None else bias
-    if len(CACHED_MASKS) > MAX_CACHED_MASKS:
-        CACHED_MASKS.popitem(last=False)
-    return bias
+    rows, positions = (torch.arange(length, device=device) for length in (target, source))
+    allowed = pattern.allowed(aligned_position(rows, pattern.length_ratio)[None], positions)[:, None]
+    allowed = allowed & (positions <= rows[:, None]) if causal else allowed
+    return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, -math.inf)

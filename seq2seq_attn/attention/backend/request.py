@@ -46,7 +46,8 @@ class Parts(NamedTuple):
     def fusible(self) -> bool:
         """Whether the context is softmax(query keys^T) values, with at most a sink, which fused kernels compute."""
         plain = self.relative is None or not (self.relative.biases or self.relative.adds_context)
-        softmax = self.score.inner_product and self.normalizer.is_softmax and not self.pattern.reweighs
+        hides = type(self.score).visible is not Score.visible  # some positions, head by head
+        softmax = self.score.inner_product and self.normalizer.is_softmax and not (hides or self.pattern.reweighs)
         return softmax and plain and self.dropout == 0 and self.mix is None
 
     def scores(

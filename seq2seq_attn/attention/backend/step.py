@@ -9,8 +9,8 @@ from seq2seq_attn.nn.masked import intersect_masks
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
-    """Return None for several positions, or where the pattern has no window."""
-    if request.target != 1:
+    """Return None for several positions, or where the pattern has no window or changes the weights."""
+    if request.target != 1 or parts.pattern.reweighs:
         return None
     window = parts.pattern.window(request.start, request.source, request.causal)
     if window is None:

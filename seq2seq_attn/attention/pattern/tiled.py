@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from seq2seq_attn.attention.block import GatheredBlock
+from seq2seq_attn.attention.block import GatheredBlock, chunks
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position, check_length_ratio
 
 TILE = 32  # rows for which keys are gathered, at least: fewer make too small products
@@ -73,20 +73,18 @@ class TiledPattern(Pattern):
         tiles = -(-self.global_rows // self.tile)
         first = 0 if causal else min(target, tiles * self.tile)
         rest = target - (target - first) % self.tile
-        blocks = [
-            self._gathered(0, first, 1, source, causal),
-            self._gathered(first, self.tile, (rest - first) // self.tile, source, causal),
-            self._gathered(rest, target - rest, 1, source, causal),
-        ]
-        return [block for block in blocks if block.rows * block.repeats > 0]
+        cuts = [(0, first, 1), (first, self.tile, (rest - first) // self.tile), (rest, target - rest, 1)]
+        return [self._gathered(row, rows, repeats, source, causal) for row, rows, repeats in cuts if rows * repeats > 0]
 
     def _gathered(self, row: int, rows: int, repeats: int, source: int, causal: bool) -> GatheredBlock:
         """Return tiles of `rows` rows from `row` on, each with the keys that any of its rows sees."""
         first, keys = row + rows * torch.arange(repeats), torch.arange(source)
-        landmarks = first[:, None] + torch.tensor(self.landmarks).clamp(max=max(0, rows - 1))
-        seen = self.sees(landmarks[..., None], keys).any(1)
+        landmarks = first[:, None] + torch.tensor(self.landmarks).clamp(max=rows - 1)
+        seen = torch.empty(repeats, source, dtype=torch.bool)
+        for some in chunks(repeats, len(self.landmarks) * source):
+            seen[some] = self.sees(landmarks[some, :, None], keys).any(1)
         if causal:
-            seen = seen & (keys < first[:, None] + rows)
+            seen &= keys < first[:, None] + rows
         return GatheredBlock.of(row, rows, seen, self.sees, causal=causal)
 
 

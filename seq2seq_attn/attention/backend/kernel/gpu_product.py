@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import Any, final
 
@@ -15,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seq2seq_attn.attention.backend.kernel.tile_list import TileList, tiles_of_blocks, tiles_of_gathered
+from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.block import Block
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.pattern.tiled import TiledPattern
@@ -27,8 +26,7 @@ STAGES, STAGES_OF_WIDE, WIDE = 3, 2, 64  # keys that are read ahead; from which 
 LEAST_CAPABILITY = (8, 0)  # of the GPU: earlier ones have no bfloat16
 MOST_HEADS = 65535  # of all sentences: the most that the second dimension of a grid has
 MOST_PAIRS = 2**31 - 1  # of tiles that list their keys, by which an int32 counts
-MOST_CACHED, MOST_CACHED_BYTES = 32, 2**28
-CACHED_TILES: OrderedDict[Hashable, TileList] = OrderedDict()  # the last used at the end
+CACHED_TILES: PatternCache[TileList | None] = PatternCache(lambda tiles: 0 if tiles is None else tiles.num_bytes)
 
 
 def gpu_product(
@@ -53,7 +51,8 @@ def gpu_product(
         return None
     if 0 in query.shape or 0 in values.shape or not runs_kernels(query.device):
         return None
-    tiles = cached_tiles(pattern, query.shape[2], keys.shape[2], causal, query.device)
+    sizes = query.shape[2], keys.shape[2]
+    tiles = CACHED_TILES.make_once(tiles_of, pattern, *sizes, causal, query.device)
     if tiles is None:
         return None
     return TileAttention.apply(query, keys, values, None if mask is None else mask.contiguous(), tiles)
@@ -79,29 +78,15 @@ def runs_kernels(device: torch.device) -> bool:
     return True
 
 
-def cached_tiles(pattern: Pattern, target: int, source: int, causal: bool, device: torch.device) -> TileList | None:
-    """Return the tiles of a pattern, made once for all of its class with the same options; None: they are too many."""
-    key = (type(pattern), pattern.options, target, source, causal, device)
-    tiles = CACHED_TILES.pop(key, None)
-    if tiles is None:
-        with torch.inference_mode(False):  # made in validation, they may serve training
-            if pattern.gathers:
-                blocks = pattern.gathered_blocks(target, source, causal)
-                if sum(block.pairs.numel() for block in blocks) > MOST_PAIRS:
-                    return None
-                tiles = tiles_of_gathered(blocks, most_rows(pattern)).to(device)
-            else:
-                groups = pattern.block_groups(target, source, causal)
-                tiles = tiles_of_blocks(groups, target, source, most_rows(pattern)).to(device)
-    if pattern.options is not None:
-        CACHED_TILES[key] = tiles
-        while len(CACHED_TILES) > 1 and is_too_much(CACHED_TILES):  # without its tiles, each step would make them again
-            CACHED_TILES.popitem(last=False)
-    return tiles
-
-
-def is_too_much(cached: Mapping[Hashable, TileList]) -> bool:
-    return len(cached) > MOST_CACHED or sum(tiles.num_bytes for tiles in cached.values()) > MOST_CACHED_BYTES
+def tiles_of(pattern: Pattern, target: int, source: int, causal: bool, device: torch.device) -> TileList | None:
+    """Return the tiles of a pattern; None: they are too many."""
+    if not pattern.gathers:
+        groups = pattern.block_groups(target, source, causal)
+        return tiles_of_blocks(groups, target, source, most_rows(pattern)).to(device)
+    blocks = pattern.gathered_blocks(target, source, causal)
+    if sum(block.pairs.numel() for block in blocks) > MOST_PAIRS:
+        return None
+    return tiles_of_gathered(blocks, most_rows(pattern)).to(device)
 
 
 def most_rows(pattern: Pattern) -> int:

@@ -1,0 +1,116 @@
+"""Parts that no preset has: an inner product that hides positions itself, and a pattern with blocks that reweighs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar, final
+
+import pytest
+import torch
+from torch import Tensor
+
+from seq2seq_attn.attention import Attention
+from seq2seq_attn.attention.block import Block
+from seq2seq_attn.attention.normalizer.softmax import SoftmaxNormalizer
+from seq2seq_attn.attention.pattern.full import FullPattern
+from seq2seq_attn.attention.pattern.local import LocalPattern
+from seq2seq_attn.attention.pattern.pattern import Pattern
+from seq2seq_attn.attention.score.additive import AdditiveScore
+from seq2seq_attn.attention.score.dot import DotScore
+from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.state import QueryKeyPositions
+from seq2seq_attn.nn.heads import split_heads
+
+pytestmark = pytest.mark.usefixtures("double")
+B, N, WIDTH, HEADS = 2, 13, 6, 2
+
+
+@final
+class HidingScore(Score):
+    """The inner product; the first head hides a query's own position from it, the second its neighbours."""
+
+    inner_product: ClassVar[bool] = True
+
+    def prepare_query(self, query: Tensor) -> tuple[Tensor]:
+        return (split_heads(query, HEADS),)
+
+    def prepare_keys(self, keys: Tensor) -> tuple[Tensor]:
+        return (split_heads(keys, HEADS),)
+
+    def forward(self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions) -> Tensor:
+        return query[0] @ keys[0].mT
+
+    def visible(self, positions: QueryKeyPositions) -> Tensor:
+        distance = (positions.key.unsqueeze(-2) - positions.query.unsqueeze(-1)).abs()
+        return torch.stack([distance != 0, distance != 1], -3).unsqueeze(0)
+
+
+@final
+class FadingPattern(Pattern):
+    """`local`, with weights divided by 1 + the distance."""
+
+    reweighs: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.local = local()
+        self.fused_from = self.blocks_from = 1
+
+    def allowed(self, centre: Tensor, key_position: Tensor) -> Tensor:
+        return self.local.allowed(centre, key_position)
+
+    def window(self, position: int, source: int, causal: bool) -> slice | None:
+        return self.local.window(position, source, causal)
+
+    def block_groups(self, target: int, source: int, causal: bool) -> Sequence[Sequence[Block]]:
+        return self.local.block_groups(target, source, causal)
+
+    def reweigh(self, weights: Tensor, centre: Tensor, key_position: Tensor) -> Tensor:
+        return weights / (1 + (key_position - centre[..., None]).abs())[:, None]
+
+
+def local() -> LocalPattern:
+    """With blocks from the shortest sentence on."""
+    pattern = LocalPattern(k=2, length_ratio=1.0)
+    pattern.fused_from = pattern.blocks_from = 1
+    return pattern
+
+
+def attending(score: Any, pattern: Any) -> Attention:
+    return Attention(
+        query_dim=WIDTH,
+        key_dim=WIDTH,
+        value_dim=WIDTH,
+        layer=0,
+        score=score,
+        pattern=pattern,
+        normalizer=partial(SoftmaxNormalizer),
+        num_heads=HEADS,
+        project_values=False,
+        dropout=0.0,
+        projection_dropout=0.0,
+        qkv_bias=False,
+        qk_scale=None,
+        backend="auto",
+    ).eval()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("score", "pattern"),
+    [(HidingScore, FullPattern), (HidingScore, local), (DotScore, FadingPattern), (AdditiveScore, FadingPattern)],
+)
+def test_every_backend_hides_and_reweighs(score: Any, pattern: Any, causal: bool) -> None:
+    options = {"hidden_dim": WIDTH} if score is AdditiveScore else {}
+    layer, x = attending(partial(score, **options), partial(pattern)), torch.randn(B, N, WIDTH)
+    memory = layer.prepare(x)
+
+    def contexts() -> tuple[Tensor, Tensor]:
+        steps = [layer(x[:, t : t + 1], memory, start=t, causal=causal).context for t in range(N)]
+        return layer.attend_self(x, causal=causal).context, torch.cat(steps, 1)
+
+    found = contexts()
+    layer.backend = "dense"
+    for ours, expected in zip(found, contexts(), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
