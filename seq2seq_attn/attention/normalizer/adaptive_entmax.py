@@ -72,9 +72,7 @@ class AlphaEntmax(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(
-        scores: Float[Tensor, "*rows keys"], excess: Float[Tensor, "*rows 1"]
-    ) -> Float[Tensor, "*rows keys"]:
+    def forward(scores: Float[Tensor, "*rows keys"], excess: Float[Tensor, "*rows 1"]) -> Float[Tensor, "*rows keys"]:
         return entmax_by_bisection(scores, excess)
 
     @staticmethod
