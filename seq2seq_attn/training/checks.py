@@ -299,7 +299,7 @@ def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
                 "data.val_sentences=1000"
             )
     options = config["trainer"]
-    by_clock = isinstance(options["val_check_interval"], str | dict)
+    by_clock = isinstance(options.get("val_check_interval"), str | dict)
     skips = options["check_val_every_n_epoch"] != 1 or options["limit_val_batches"] == 0 or by_clock
     if config["scheduler"]["_target_"] == PLATEAU and skips:
         raise UserError(

@@ -84,7 +84,7 @@ def test_the_run_folder_holds_everything_named(run: Path) -> None:
     for name in ("config.yaml", "provenance.json", "metrics.csv", "results.json", "translations.tsv"):
         assert (run / name).is_file(), name
     found = {path.name for path in (run / "checkpoints").iterdir()}
-    assert found == {"best.ckpt", "last.ckpt"}
+    assert found == {"best.ckpt", "last.ckpt", "previous.ckpt"}  # saved before and after the validation at the end
     assert not [path for path in run.rglob("*") if "=" in path.name]
     provenance = json.loads((run / "provenance.json").read_text())
     assert {"commit", "data_fingerprint", "versions", "command"} <= set(provenance)
