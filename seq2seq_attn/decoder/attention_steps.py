@@ -24,9 +24,7 @@ class AttentionSteps:
         guide: of the links of all these positions; None: there is none.
     """
 
-    def __init__(
-        self, attention: AttentionLayer, state: RNNState, *, need_weights: bool, guide: Guide | None
-    ) -> None:
+    def __init__(self, attention: AttentionLayer, state: RNNState, *, need_weights: bool, guide: Guide | None) -> None:
         self.attention, self.state, self.need_weights, self.guide = attention, state, need_weights, guide
         self._history = state.history
         self._steps: list[Attended] = []

@@ -12,8 +12,8 @@ import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.distributed.ranks import watch_parent
 from seq2seq_attn.distributed.rank_overrides import is_first
+from seq2seq_attn.distributed.ranks import watch_parent
 from seq2seq_attn.distributed.run_folder import shared_run_dir
 from seq2seq_attn.distributed.run_lock import only_process_in
 from seq2seq_attn.process import quieten

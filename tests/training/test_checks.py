@@ -16,10 +16,10 @@ from seq2seq_attn.training.checks import (
     check_config,
     check_interval,
     check_lengths,
+    check_link_figure,
     check_positions,
     check_shares,
     check_slots,
-    check_link_figure,
     check_validation,
     slot_of,
 )

@@ -1,4 +1,4 @@
-"""Wait-k pattern: a translation that begins k tokens after its source. Ma et al. 2019, section 3.1, arXiv:1810.08398."""
+"""Wait-k pattern: a translation begins k tokens after its source. Ma et al. 2019, section 3.1, arXiv:1810.08398."""
 
 from __future__ import annotations
 
