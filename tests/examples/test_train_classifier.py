@@ -150,7 +150,7 @@ def test_it_reads_keras_reviews(tmp_path: Path, capsys: pytest.CaptureFixture[st
         script.main(["--path", str(tmp_path / "absent.npz")])
     with pytest.raises(SystemExit, match="2"):
         script.main(["--attention", "sparze"])
-    assert "There is no attention 'sparze'; choose from: alternating" in capsys.readouterr().err
+    assert "There is no attention 'sparze'; choose from: adaptive_entmax, alternating" in capsys.readouterr().err
 
 
 def test_it_reads_lines_of_text_and_label(tmp_path: Path) -> None:
