@@ -141,7 +141,7 @@ class TranslationModule(pl.LightningModule):
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Forget a stop that `trainer.min_epochs` or `min_steps` has put off, so that early stopping decides anew.
 
-        Lightning would stop once they are reached, whatever has improved until then.
+        Lightning would stop once they are reached, whatever has improved until then. Private of Lightning 2.6.6.
         """
         trainer: Any = self.trainer
         trainer.should_stop = trainer.should_stop and trainer.fit_loop._can_stop_early

@@ -7,6 +7,7 @@ from typing import final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seq2seq_attn.attention.score.projected import ProjectedScore
 from seq2seq_attn.nn.precision import at_least_float32
@@ -66,5 +67,4 @@ class QkNormScore(ProjectedScore):
 def rms_norm(x: Float[Tensor, "*rows width"], gain: Float[Tensor, " width"]) -> Float[Tensor, "*rows width"]:
     """Divide vectors by their root mean square, in float32 at least, and multiply their numbers by a gain."""
     wide = at_least_float32(x)
-    normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON)
-    return (normed * gain.to(wide.dtype)).to(x.dtype)
+    return F.rms_norm(wide, gain.shape, gain.to(wide.dtype), EPSILON).to(x.dtype)
