@@ -464,7 +464,7 @@ def check_projections(
     for option, value in (("projection_dropout", projection_dropout), ("output_bias", output_bias)):
         if value and not project_output:
             raise UserError(
-                f"attention.{option}={str(value).lower()} is of a projection of the output, which this layer does not "
+                f"attention.{option}={str(value).lower()} needs a projection of the output, which this layer does not "
                 "have; set attention.project_output=true, or leave the option out"
             )
     takes_bias = project_values or (project_output and output_bias is None) or "bias" in named_arguments(score)

@@ -133,7 +133,7 @@ class KernelAttention(AttentionLayer):
         super().__init__()
         if projection_dropout and not project_values:
             raise UserError(
-                f"attention.projection_dropout={projection_dropout} is of a projection of the output, which this layer "
+                f"attention.projection_dropout={projection_dropout} needs a projection of the output, which this layer "
                 "does not have; set attention.project_values=true, or leave the option out"
             )
         sizes = head_sizes(

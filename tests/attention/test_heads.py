@@ -223,13 +223,13 @@ UNUSED = [
     (
         "bahdanau",
         ["projection_dropout=0.1"],
-        "attention.projection_dropout=0.1 is of a projection of the output, which this layer does not have; set "
+        "attention.projection_dropout=0.1 needs a projection of the output, which this layer does not have; set "
         "attention.project_output=true, or leave the option out",
     ),
     (
         "multihead",
         ["output_bias=true", "project_output=false"],
-        "attention.output_bias=true is of a projection of the output, which this layer does not have; set "
+        "attention.output_bias=true needs a projection of the output, which this layer does not have; set "
         "attention.project_output=true, or leave the option out",
     ),
     (
@@ -241,7 +241,7 @@ UNUSED = [
     (
         "linear",
         ["projection_dropout=0.1", "project_values=false"],
-        "attention.projection_dropout=0.1 is of a projection of the output, which this layer does not have; set "
+        "attention.projection_dropout=0.1 needs a projection of the output, which this layer does not have; set "
         "attention.project_values=true, or leave the option out",
     ),
 ]

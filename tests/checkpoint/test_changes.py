@@ -107,16 +107,16 @@ def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_best_from_there_o
 
 
 def test_a_training_that_ends_within_an_update_goes_on_with_the_whole_update(pairs: list[str], tmp_path: Path) -> None:
-    """An epoch has 7 batches, so an update of two is made after the second, and the third is read again."""
+    """An epoch has 7 batches, of which the last is an update; the third of the second epoch is read again."""
     given = [*pairs, "attention=bahdanau", "scheduler=constant", "trainer.accumulate_grad_batches=2"]
     long, short = tmp_path / "long", tmp_path / "short"
-    run_here(long, *given, "trainer.max_epochs=2")
-    stop = "+callback.stopped={_target_:small_run.Stopped,epoch:0,batch:2}"
-    assert run_here(short, *given, "trainer.max_epochs=1", stop)["steps"] == 1
+    run_here(long, *given, "trainer.max_epochs=3")
+    stop = "+callback.stopped={_target_:small_run.Stopped,epoch:1,batch:2}"
+    assert run_here(short, *given, "trainer.max_epochs=2", stop)["steps"] == 5
     checkpoint = read_checkpoint(short / "checkpoints" / "last.ckpt")
     done = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["processed"]
-    assert (checkpoint["global_step"], checkpoint["resume"]["validated_step"], done) == (1, 1, 2)
-    run_here(short, *given, "trainer.max_epochs=2", "resume=auto")
+    assert (checkpoint["global_step"], checkpoint["resume"]["validated_step"], done) == (5, 5, 2)
+    run_here(short, *given, "trainer.max_epochs=3", "resume=auto")
     trained = [[row["train/loss"] for row in rows(folder) if row["train/loss"]] for folder in (short, long)]
     assert trained[0][-7:] == trained[1][-7:]
     ours, theirs = (weights(folder, "last.ckpt") for folder in (short, long))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from comparison.made_runs import REFERENCES, SOURCES, bleu_of, spoilt, write_run
+from comparison.made_runs import METRIC, REFERENCES, SOURCES, bleu_of, spoilt, write_run
 from comparison.test_runs_left_out import OWN_METRIC
 
 from seq2seq_attn.comparison import lengths as script
@@ -133,3 +133,17 @@ def test_a_run_with_a_metric_of_ones_own_is_left_out_until_its_package_is_truste
     said = capsys.readouterr()
     assert row_of(said.out, "local")[1:] == row_of(said.out, "sparse")[1:]
     assert not said.err
+
+
+def test_a_metric_of_ones_own_of_which_less_is_better_gives_way_to_bleu_once_it_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "class MyBLEU(CorpusMetric):\n"
+    source = OWN_METRIC.replace(head, f"{head}    higher_is_better = False\n")
+    (tmp_path / "own_error_rate.py").write_text(source, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    rate = {"_target_": "own_error_rate.MyBLEU", "lowercase": False, "tokenize": "13a"}
+    options = {"metric": METRIC | {"rate": rate}, "monitor": "val/rate"}
+    run = write_run(tmp_path / "run", "sparse", spoilt(4), options=options, **{"test/rate": 3.0})
+    script.main([str(run), "--trust", "own_error_rate"])
+    assert row_of(capsys.readouterr().out, "sparse")[1] == "bleu"
