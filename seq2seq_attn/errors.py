@@ -43,7 +43,7 @@ def reports_user_errors(main: Callable[Given, Result]) -> Callable[Given, Result
 
 
 def sentence_of(error: BaseException) -> str | None:
-    """Return the sentence for a user's mistake or a full disk; None for a bug.
+    """Return the sentence for a user's mistake, a full disk or a path without permission; None for a bug.
 
     OmegaConf's errors are known by name: other environments import this module for its error alone.
     """
@@ -63,6 +63,8 @@ def sentence_of(error: BaseException) -> str | None:
                 f"{cause.filename} cannot be written ({cause.strerror}); make room or make it writable, or give "
                 "another hydra.run.dir"
             )
+        if isinstance(cause, PermissionError) and cause.filename is not None:
+            return f"{cause.filename} cannot be used ({cause.strerror}); change its permissions, or give another path"
     return None
 
 

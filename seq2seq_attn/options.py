@@ -41,6 +41,7 @@ TRAIN: dict[str, Any] = COMMON | {
     "position": Factory, "feed_forward": Factory, "model": Built, "search": Built, "metric": Group,
     "optimizer": Factory, "scheduler": Factory, "trainer": Built, "callback": Group, "logger": Group,
 }  # fmt: skip
+FIRST = {name: TRAIN[name] for name in ("metric", "guided_alignment")}  # read before the others can be checked
 TRANSLATE: dict[str, Any] = COMMON | {
     "ckpt_path": str | list[str], "engine": Literal["torch", "ctranslate2"], "interactive": bool,
     "trust": str | list[str], "input": str | None, "output": str | None, "prefixes": str | None, "nbest": str | None,
@@ -155,7 +156,7 @@ def fits(value: Any, kind: Any, interval: str | None) -> bool:
     if kind in (str, Path):
         return isinstance(value, str)
     if isinstance(value, dict) and is_mapping(origin):
-        return all(isinstance(name, str) for name in value)
+        return all(fits(name, inner[0], None) for name in value)
     if isinstance(value, dict):
         return "_target_" in value and value.get("_partial_", False) is (origin is partial)
     if isinstance(value, list) and origin is tuple and ... not in inner:

@@ -69,13 +69,15 @@ def given_text(path: str, option: str) -> Path:
     """Return the file of an option, which must be one and have content.
 
     Raises:
-        UserError: if it does not exist, is a folder or is empty.
+        UserError: if it does not exist, is a folder, is empty or may not be read.
     """
     file = given_file(path, option)
     if file.is_dir():
         raise UserError(f"{option}={path} is a folder; give the path of a file")
     if file.is_file() and not file.stat().st_size:
         raise UserError(f"{option}={path} is empty; give another file")
+    if not os.access(file, os.R_OK):
+        raise UserError(f"{option}={path} may not be read; change its permissions, or give another file")
     return file
 
 

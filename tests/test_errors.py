@@ -41,6 +41,7 @@ TYPED = {
     "draw weights": ["PLACE", "--sentence", "A sentence.", "--output", "NEW"],
     "export ctranslate2": ["PLACE", "NEW"],
     "heads": ["PLACE", "pairs.tsv", "--output", "NEW.html"],
+    "rerank": ["PLACE", "PLACE/source.txt", "NEW", "--model", "PLACE", "--weights", "1"],
     "export hub": ["PLACE", "NEW"],
     "export safetensors": ["PLACE", "NEW"],
     "scripts.benchmarks.learn_with_joeynmt": ["PLACE", "1"],

@@ -1,4 +1,4 @@
-"""docs/evaluating.md: translations from elsewhere are compared, and sacreBLEU writes its test sets as pairs."""
+"""docs/evaluating.md: every metric has its row, commands compose, sacreBLEU's and those of translations work."""
 
 from __future__ import annotations
 
@@ -10,13 +10,30 @@ import sys
 from pathlib import Path
 
 import pytest
-from configs import ROOT
+from configs import CONF, ROOT, composed, options
+from hydra import compose, initialize_config_dir
 from small_run import WORDS
+from test_readme import jobs
 
 from seq2seq_attn.comparison.translations import main
 
 PAGE = (ROOT / "docs" / "evaluating.md").read_text("utf-8")
 LINES = "".join(re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)).splitlines()
+
+
+def test_every_metric_has_its_row() -> None:
+    named = re.findall(r"`(\w+)`", " ".join(line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `")))
+    assert sorted(set(named) - {"metric"}) == options("metric")
+
+
+@pytest.mark.parametrize(("name", "overrides"), re.findall(r"^python (train|evaluate)\.py (.+)$", PAGE, re.MULTILINE))
+def test_a_command_composes(name: str, overrides: str) -> None:
+    for job in jobs(f"python {name}.py {overrides}"):
+        if name == "train":
+            assert composed(*job).model
+        else:
+            with initialize_config_dir(str(CONF), version_base="1.3"):
+                assert compose("evaluate", job).ckpt_path
 
 
 def run_line(line: str, folder: Path, **environment: str) -> str:

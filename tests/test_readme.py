@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from configs import CONF, ROOT, composed
+from configs import CONF, ROOT, composed, options
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
@@ -96,6 +96,12 @@ def test_every_document_names_the_same_version_and_authors() -> None:
     assert (citation["version"], citation["license"]) == (version, project["license"])
     assert citation["authors"] == project["authors"]
     assert f"\n## [{version}] - " in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_every_document_counts_the_attentions() -> None:
+    counted = f"any of {len(options('attention')) - 1} attention mechanisms"  # all but none
+    for name in ("README.md", "docs/index.md", "pyproject.toml", "CITATION.cff"):
+        assert counted in (ROOT / name).read_text("utf-8")
 
 
 def test_the_package_names_the_versions_of_python_that_ci_tests() -> None:

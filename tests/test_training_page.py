@@ -1,4 +1,4 @@
-"""docs/training.md: its file of options composes, and its commands run with it."""
+"""docs/training.md: its file of options composes, its commands run with it, and its models have their sizes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 from child import done
-from configs import CONF, ROOT
+from configs import CONF, ROOT, built, composed
 from hydra import compose, initialize_config_dir
 from small_run import write_pairs
 
@@ -39,6 +40,16 @@ def test_the_file_sets_what_the_command_line_does_not(command: str, tmp_path: Pa
     assert config.optimizer.lr == (0.002 if "optimizer.lr=" in command else 0.001)
     assert (config.batch_tokens, config.trainer.max_epochs) == (8192, 30)
     assert config.model.encoder._target_.endswith("RNNEncoder" if "model=rnn" in command else "TransformerEncoder")
+
+
+@pytest.mark.parametrize(("experiment", "millions"), re.findall(r"`experiment=(\w+)[^|]*\| (\d+) M", PAGE))
+def test_a_model_of_the_table_has_its_size(experiment: str, millions: str) -> None:
+    size = composed(f"experiment={experiment}").tokenizer.vocab_size
+    tokens = size if isinstance(size, int) else 8000  # what auto takes at most
+    sizes = [f"model.{side}_vocab_size={tokens}" for side in ("source", "target")]
+    with torch.device("meta"):
+        model = built(composed(f"experiment={experiment}", *sizes).model)
+    assert f"{sum(p.numel() for p in model.parameters()) / 1e6:.0f}" == millions
 
 
 @pytest.mark.slow

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
 from seq2seq_attn.decoder.transformer import TransformerDecoder
 from seq2seq_attn.encoder.transformer import TransformerEncoder
 from seq2seq_attn.errors import UserError
@@ -25,16 +27,19 @@ class PlainTransformer:
     """A decoder of our weights, with one packed matrix for the queries, keys and values of one input.
 
     Raises:
-        UserError: if the model is not a pre-norm Transformer with sinusoidal positions.
+        UserError: if the model is not a pre-norm Transformer with sinusoidal positions and scaled dot products.
     """
 
     def __init__(self, model: EncoderDecoder, target: TargetVocabulary) -> None:
         for side, of in ((model.encoder, TransformerEncoder), (model.decoder, TransformerDecoder)):
-            plain = isinstance(side, of) and isinstance(side.norm, nn.LayerNorm)
+            plain = isinstance(side, of) and isinstance(side.norm, nn.LayerNorm) and not getattr(side, "causal", False)
+            plain = plain and all(
+                isinstance(part.score, ScaledDotScore) for part in side.modules() if isinstance(part, Attention)
+            )
             if not (plain and isinstance(side.position, SinusoidalPosition) and side.position.join.project is None):
                 raise UserError(
-                    "the plain loop supports only model=transformer with norm=pre and position=sinusoidal; use such a "
-                    "run"
+                    "the plain loop supports only model=transformer with norm=pre, position=sinusoidal, "
+                    "attention=multihead and an encoder that is not causal; use such a run"
                 )
         self.model, self.bos_id, self.eos_id = model, target.bos_id, target.eos_id
         self.banned = torch.tensor(target.banned_ids)

@@ -51,7 +51,7 @@ def attention_along(
 
 
 class WordMaps(NamedTuple):
-    """The maps of a pair, and the word that each token of the source and of the target belongs to, from 0."""
+    """The maps of a pair's attention to the source, and the word, from 0, that each token of both sides belongs to."""
 
     maps: list[SlotMap]
     source: Int[np.ndarray, " source_tokens"]
@@ -62,7 +62,7 @@ class WordMaps(NamedTuple):
 def attention_along_words(
     model: EncoderDecoder, tokenizer: SentencePieceTokenizer, source: list[str], target: list[str]
 ) -> WordMaps:
-    """Return the maps of a pair of words, each of which is encoded on its own, so that its tokens are known.
+    """Return the maps of the attention to the source, of a pair of sentences whose words are encoded one by one.
 
     Raises:
         UserError: if the model has fewer positions than the pair has tokens.
@@ -76,7 +76,8 @@ def attention_along_words(
             f"{model.max_length}; leave it out"
         )
     source_words, target_words = (np.repeat(np.arange(len(words)), [len(word) for word in words]) for words in sides)
-    maps = attention_along(model, tokenizer, source_ids, target_ids)
+    all_maps = attention_along(model, tokenizer, source_ids, target_ids)
+    maps = [one for one in all_maps if one.slot.startswith("cross/")]
     return WordMaps(maps, source_words, target_words, (len(source), len(target)))
 
 

@@ -467,9 +467,15 @@ def check_projections(
                 f"attention.{option}={str(value).lower()} needs a projection of the output, which this layer does not "
                 "have; set attention.project_output=true, or leave the option out"
             )
-    takes_bias = project_values or (project_output and output_bias is None) or "bias" in named_arguments(score)
-    if qkv_bias and not takes_bias:
+    projects = project_values or (project_output and output_bias is None)
+    if qkv_bias and not (projects or takes_bias(score)):
         raise UserError(
             f"{score.func.__name__} takes no attention.qkv_bias=true, and the values are not projected; use "
             "attention/score=scaled_dot or attention.project_values=true, or leave the option out"
         )
+
+
+def takes_bias(score: partial[Any]) -> bool:
+    """Return whether the projections of a score, or of one that it is made of, may have a bias."""
+    inner = [*score.keywords.get("scores", {}).values(), *filter(None, [score.keywords.get("score")])]
+    return any(map(takes_bias, inner)) if inner else "bias" in named_arguments(score)

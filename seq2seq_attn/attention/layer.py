@@ -21,6 +21,7 @@ class AttentionLayer(nn.Module, ABC):
 
     Attributes:
         context_dim: width of the context.
+        num_heads: number of heads of the weights.
         relative: the relative position encoding of self-attention; None: there is none.
         reads_history: whether the weights depend on those of the steps before.
     """

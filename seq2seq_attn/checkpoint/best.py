@@ -16,8 +16,8 @@ from seq2seq_attn.distributed.run_lock import BEST, LAST
 def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
     """Load the best weights of a run, after its last ones were saved and validated, if the training has not done so.
 
-    A validation here counts as one within the training: with it `last.ckpt` is saved anew, and a run that goes on from
-    there knows the best.
+    A validation here counts in the choice of the best, though not for early stopping: with it `last.ckpt` is saved
+    anew, and a run that goes on from there knows the best.
     """
     best, last = folder / BEST, folder / LAST
     kept = keeper_of_best(trainer)

@@ -205,8 +205,10 @@ def reopen_epoch(checkpoint: dict[str, Any], trainer: Any) -> None:
     """Resume an epoch that max_steps or max_time has cut short, which Lightning counts as over."""
     state = checkpoint[type(trainer.datamodule).__qualname__]
     loops = checkpoint["loops"]["fit_loop"]
+    epochs = loops["epoch_progress"]["current"]
+    over = 0 < epochs["started"] == epochs["processed"]
     done = loops["epoch_loop.batch_progress"]["current"]["processed"]
-    if state["batch"] == 0 and 0 < done < checkpoint["resume"].get("batches", state["batches"]):
+    if state["batch"] == 0 and over and done < checkpoint["resume"].get("batches", state["batches"]):
         for count in ("total", "current"):
             for stage in ("processed", "completed"):
                 loops["epoch_progress"][count][stage] -= 1

@@ -31,6 +31,7 @@ SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
     "export hub": ("comparison.export_hub", "write a model with a model card, for a hub"),
     "export safetensors": ("checkpoint.export_safetensors", "write a model for publishing"),
     "heads": ("explorer.heads", "what each head of a model does, and the loss without it"),
+    "rerank": ("evaluation.rerank", "choose from an n-best list by further models"),
 }
 HYDRA_COMMANDS = [name for name, (module, _) in SUBCOMMANDS.items() if module.startswith("cli.")]
 HELP = f"""Usage: {NAME} SUBCOMMAND ... or {NAME} --version
@@ -57,7 +58,9 @@ def main() -> None:
         if words[1:]:
             from seq2seq_attn.cli.choices import print_choices
 
-            print_choices(words[1])
+            with suppress(BrokenPipeError):
+                print_choices(words[1])
+            drop_unwritten()
             return
         listed = "\n".join(f"  {name:20}  {text}" for name, (_, text) in SUBCOMMANDS.items())
         with suppress(BrokenPipeError):  # its reader may be head

@@ -32,7 +32,7 @@ SYNONYMS = {  # names that other toolkits have for an option, by its last word
     "warmup warmup_steps warmup_updates": "scheduler=inverse_sqrt scheduler.warmup_steps=...",
     "gpus gpu num_gpus": "trainer.devices=...",
     "device use_cuda": "trainer.accelerator=cpu or gpu",
-    "fp16 bf16 amp": "trainer.precision=16-mixed or bf16-mixed",
+    "fp16 bf16 amp": "trainer.precision=bf16-mixed, or trainer.precision=16-mixed optimizer.fused=false",
     "clip grad_clip clip_grad_norm max_grad_norm": "trainer.gradient_clip_val=...",
     "grad_accum gradient_accumulation_steps update_freq": "trainer.accumulate_grad_batches=...",
     "wandb use_wandb": "logger=wandb",
@@ -55,7 +55,8 @@ SYNONYMS = {  # names that other toolkits have for an option, by its last word
     "weight_decay": "optimizer=adamw optimizer.weight_decay=...",
     "eval_metric early_stopping_metric best_checkpoint_metric metric_for_best_model": "monitor=val/...",
     "log_interval logging_steps logging_freq report_every": "trainer.log_every_n_steps=...",
-    "eval_steps validate_interval validation_freq valid_steps": "trainer.check_val_every_n_epoch=...",
+    "eval_steps validation_freq valid_steps": "trainer.val_check_interval=... trainer.check_val_every_n_epoch=null",
+    "validate_interval": "trainer.check_val_every_n_epoch=...",
     "keep_best_ckpts keep_checkpoint keep_last_epochs save_total_limit": "callback.history.save_top_k=...",
     "max_len max_length maxlen max_seq_length max_new_tokens": "search.limits.max_length=... of outputs, or "
     "data.cleaning.max_words=... of sentences",
@@ -104,8 +105,9 @@ def sentence_of_composition(
     if sentence := sentence_of_override(error, config_name, overrides):
         return sentence
     if isinstance(error, OSError) and error.filename:  # Hydra makes the run folder before the job
-        folder = "hydra.sweep.dir" if {"-m", "--multirun"} & set(sys.argv) else "hydra.run.dir"
-        return f"{error.filename} cannot be made ({error.strerror}); give another {folder}"
+        folders = ["hydra.run.dir"] if {"-m", "--multirun"}.isdisjoint(sys.argv) else ["hydra.sweep.dir"]
+        folders = [word.partition("=")[0] for word in overrides if word.startswith("hydra.sweep.dir=")] or folders
+        return f"{error.filename} cannot be made ({error.strerror}); give another {folders[-1]}"
     if not (isinstance(error, HydraException | OmegaConfBaseException | YAMLError) or raised_by_hydra(error)):
         return None
     lines = (str(cause).partition("\n    full_key:")[0].split() for cause in causes(error))

@@ -11,15 +11,16 @@ from seq2seq_attn.cli.train import parent_choice
 def task(config: DictConfig) -> None:
     """Prepare the data that a training with the same options reads; print what it consists of, and some pairs."""
     with entry.importing():
-        from seq2seq_attn.options import TRAIN, check_options
+        from seq2seq_attn.options import FIRST, TRAIN, check_options
         from seq2seq_attn.process import quieten
         from seq2seq_attn.training.build import build
-        from seq2seq_attn.training.checks import check_config, check_run
+        from seq2seq_attn.training.checks import check_config, check_groups, check_run
         from seq2seq_attn.training.monitor import choose_monitor
         from seq2seq_attn.training.parent import kept_tokenizer, read_parent
         from seq2seq_attn.training.provenance import print_data, print_examples
 
-    check_options(config, {"metric": TRAIN["metric"]})
+    check_groups(config)
+    check_options(config, FIRST)
     choose_monitor(config)
     check_options(config, TRAIN)
     check_config(config)

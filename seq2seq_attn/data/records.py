@@ -8,7 +8,7 @@ import json
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -490,7 +490,9 @@ def find_delimiter(text: str) -> str:
     found = []
     for preference, delimiter in enumerate((",", ";", "\t")):
         reader = csv.reader(io.StringIO(text, ""), delimiter=delimiter)
-        rows = [row for row in islice(long_rows(reader), HEAD) if row]
+        rows: list[list[str]] = []
+        with suppress(csv.Error):  # a quotation mark that is never closed, whose line csv_rows names
+            rows.extend(row for row in islice(long_rows(reader), HEAD) if row)
         share = sum(len(row) == len(rows[0]) for row in rows) / len(rows) if rows else 0.0
         if share > 0.5 and len(rows[0]) > 1:
             found.append((share, len(rows[0]) == 2, preference, delimiter))

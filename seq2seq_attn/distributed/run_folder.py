@@ -11,7 +11,7 @@ from lightning_fabric.plugins.environments import ClusterEnvironment, SLURMEnvir
 from torch.distributed import Store, rendezvous
 
 from seq2seq_attn.distributed.rank_overrides import is_first
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.errors import UserError, one_line
 
 VARIABLE, KEY = "SEQ2SEQ_ATTN_RUN_DIR", "seq2seq_attn/run_dir"
 STORES: list[Store] = []  # the first process answers the others as long as its store is referenced
@@ -60,9 +60,16 @@ def announce(run_dir: str) -> None:
 
 
 def launcher() -> ClusterEnvironment | None:
-    """Return torchrun or SLURM, if it has started several processes; None: Lightning starts them, or there is one."""
+    """Return torchrun or SLURM, if it has started several processes; None: Lightning starts them, or there is one.
+
+    Raises:
+        UserError: for variables of srun that Lightning refuses.
+    """
     kinds: tuple[type[ClusterEnvironment], ...] = (TorchElasticEnvironment, SLURMEnvironment)
-    environment = next((kind() for kind in kinds if kind.detect()), None)
+    try:
+        environment = next((kind() for kind in kinds if kind.detect()), None)
+    except RuntimeError as error:
+        raise UserError(f"srun cannot start this run: {one_line(error)}") from error
     return environment if environment is not None and environment.world_size() > 1 else None
 
 

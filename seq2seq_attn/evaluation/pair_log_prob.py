@@ -57,9 +57,10 @@ def score(config: DictConfig, models: Models, precision: Precision) -> dict[str,
     refuse_one_file([*(("score", given) for given in files), ("paths.run_dir", str(file))], {"score"})
     file.parent.mkdir(parents=True, exist_ok=True)
     sums: dict[str, Any] = {"pairs": 0, "tokens": 0, "log_prob": 0.0}
+    shown = sys.stderr.isatty()
     with (
         written("paths.run_dir", str(file)) as stream,
-        line_count(count_lines(files[0]), shown=sys.stderr.isatty()) as advance,
+        line_count(count_lines(files[0]) if shown else None, shown) as advance,
         torch.inference_mode(),
         precision.test_step_context(),
     ):
@@ -82,19 +83,27 @@ def score_pairs(models: Models, pairs: list[GivenPair], batch_tokens: int) -> li
     return score_encoded(models, *encode_pairs(models, pairs), batch_tokens)
 
 
-def encode_pairs(models: Models, pairs: list[GivenPair]) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the tokens of sources and targets, normalized as the training data was."""
-    tokenizer = models.tokenizer
+def encode_pairs(
+    models: Models, pairs: list[GivenPair], most: int | None = None
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the tokens of sources and targets, normalized as the training data was; a language model reads no source.
+
+    Args:
+        most: the number of tokens to which both sides are cut; None: a pair that is too long for the model is refused.
+    """
+    tokenizer, reads_source = models.tokenizer, models.model.reads_source
     cleaning: Cleaning = instantiate(cleaning_options(models.config["data"]), _convert_="all")
     sources, targets = (
         encode([cleaning.normalize_text(CONTROL.sub(" ", text)) for text in texts])
         for encode, texts in (
-            (tokenizer.encode_source, [pair.source for pair in pairs]),
+            (tokenizer.encode_source, [pair.source if reads_source else "" for pair in pairs]),
             (tokenizer.encode_target, [pair.target for pair in pairs]),
         )
     )
-    check_lengths(models.model.max_length, pairs, sources, targets)
-    return sources, targets
+    if most is None:
+        check_lengths(models.model.max_length, pairs, sources, targets)
+        return sources, targets
+    return [ids[:most] for ids in sources], [ids[:most] for ids in targets]
 
 
 def score_encoded(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq_attn.data.corpus import LoadedCorpus
-from seq2seq_attn.files import sha256
+from seq2seq_attn.files import replacing, sha256
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.bleu import default_scorer
@@ -97,7 +97,8 @@ def split_report(
 
 def record_report(run_dir: Path, report: dict[str, Any]) -> None:
     """Write the report, and print its figures, the main metric by length, signatures and the folder."""
-    (run_dir / "evaluation.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    with replacing(run_dir / "evaluation.json") as stream:
+        stream.write((json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
     console, choices, splits = plain_console(), report["choices"], report["splits"]
     first, columns = next(iter(splits.values())), list(splits.values())
     title = f"{choices['model']} · attention={choices['attention']} · data={choices['data']}"

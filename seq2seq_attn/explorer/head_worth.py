@@ -71,7 +71,7 @@ def measure(models: Models, pairs: Pairs, change: Change | None) -> Measured:
     model = models.members[0].to(models.device)
     layers = attention_layers(model)
     changed = [(slot, head) for slot, layer in layers.items() for head in (*range(layer.num_heads), None)]
-    steps = len(pairs.sources) + (1 + len(changed)) * (change is not None)
+    steps = len(pairs.sources) + len(changed) * (change is not None)
     with line_count(steps, shown=sys.stderr.isatty(), counted="passes") as advance:
         figures = mean_figures(models, model, pairs, advance)
         loss = token_losses(models, pairs)

@@ -54,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--most {given.most} pairs have no spread; give 2 or more")
     if len(given.pairs) > 2:
         parser.error(f"{len(given.pairs)} files of pairs; give one file of pairs, or SOURCE and TARGET")
+    if given.num_threads is not None and given.num_threads < 1:
+        parser.error(f"--num-threads {given.num_threads} compute nothing; give 1 or more")
     table = given.output.with_suffix(".tsv")
     check_beside(table, re.compile("\t".join(COLUMNS)), given.output)
     check_page(given.output)

@@ -83,7 +83,7 @@ class TreeRecorder:
 
     def tree(self, best: list[int], eos_id: int) -> dict[str, Any]:
         """Return the nodes by step, once the search has ended, and the node at the end of its best hypothesis."""
-        for node in self._steps[-1] if self._steps else []:
+        for node in self._steps[-1] if self._steps and not self.full else []:
             if node["state"] == "kept":
                 node["state"] = "dropped"
         steps = [{"nodes": nodes} for nodes in self._steps]

@@ -20,6 +20,7 @@ class LineAnswers:
     Args:
         limits: those of `Translator.translate`.
         heads, extraction: which weights link words, and how.
+        alternatives: put the tags into the other hypotheses, too, which takes a pass for each; else they are left out.
     """
 
     def __init__(
@@ -31,9 +32,11 @@ class LineAnswers:
         heads: Heads,
         extraction: Extraction,
         placeholders: bool,
+        alternatives: bool = True,
     ) -> None:
         self.translator, self.search, self.limits = translator, search, limits
-        self.heads, self.extraction, self.placeholders = heads, extraction, placeholders
+        self.heads, self.extraction = heads, extraction
+        self.placeholders, self.alternatives = placeholders, alternatives
 
     def translate(self, texts: Sequence[str], prefixes: Sequence[str] | None = None) -> list[Translation]:
         """Return the translation of each text."""
@@ -62,7 +65,8 @@ class LineAnswers:
     def _with_tags(self, plain: str, tags: list[Placeholder], translation: Translation) -> Translation:
         links = self.links(plain, self.attention(plain, translation))
         text = insert_placeholders(self.translator.words(translation), tags, links)
-        alternatives = [self._with_tags(plain, tags, one) for one in translation.alternatives]
+        others = translation.alternatives if self.alternatives else []
+        alternatives = [self._with_tags(plain, tags, one) for one in others]
         return translation._replace(text=text, alternatives=alternatives)
 
 

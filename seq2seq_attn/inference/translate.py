@@ -35,7 +35,7 @@ PROMPT = "> "
 
 
 def translate(config: DictConfig) -> None:
-    """Translate every line; an empty line stays one, and the order is kept."""
+    """Translate every line, in order; an empty line stays one, unless a language model continues it."""
     if OmegaConf.is_missing(config, "ckpt_path"):
         raise UserError(f"{command('translate')} needs ckpt_path=RUN, a run folder or a .ckpt file")
     check_options(config, TRANSLATE)
@@ -57,7 +57,15 @@ def translate(config: DictConfig) -> None:
         print(f"words are linked by {heads}, which guided alignment taught; {others}", file=sys.stderr)
     limits = {name: options[name] for name in LIMITS}
     extraction, tags = chosen_extraction(options, translator.config), options["placeholders"]
-    answers = LineAnswers(translator, search, limits=limits, heads=heads, extraction=extraction, placeholders=tags)
+    answers = LineAnswers(
+        translator,
+        search,
+        limits=limits,
+        heads=heads,
+        extraction=extraction,
+        placeholders=tags,
+        alternatives=options["interactive"] or options["nbest"] is not None,
+    )
     if options["alignments"] or options["placeholders"]:
         chosen_weights(answers.attention("a", "a"), *heads)  # refuses what has no weights before anything is translated
     elif options["maps"]:
@@ -80,7 +88,8 @@ def translate_files(options: dict[str, Any], answers: LineAnswers) -> None:
         files = TranslationFiles(stack, getattr(sys.stdout, "buffer", None), answers.attention, answers.links, **wanted)
         at_prompt = source.isatty() or (options["output"] is None and sys.stdout.isatty())
         shown = sys.stderr.isatty() and not at_prompt
-        advance = stack.enter_context(line_count(count_lines(options["input"]), shown))
+        total = count_lines(options["input"]) if shown else None
+        advance = stack.enter_context(line_count(total, shown))
         most_lines = 1 if source.isatty() else lines_ahead(options)  # a terminal is answered line by line
         for lines, translations in translated_windows(answers.translate, source, name, most_lines, prefixes):
             files.write(lines, translations)
@@ -134,7 +143,7 @@ def interact(translate: Callable[[str], Translation]) -> None:
         best = translate(text)
         for note in best.notes:
             print(note, file=sys.stderr)
-        for one in (best, *best.alternatives) if text.strip() else ():
+        for one in (best, *best.alternatives) if text.strip() or best.tokens else ():
             print(f"{one.score:8.3f}  {printable(one.text)}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -155,6 +156,11 @@ class Translator:
         several = ours if num_processes == 1 else ProcessEngine(ours, paths, trust, num_processes, precision)
         return cls(several, models.tokenizer, models.config)
 
+    @cached_property
+    def _fingerprint(self) -> str:
+        """The tokenizer's, which hashes its models anew whenever it is read."""
+        return self.tokenizer.fingerprint
+
     @property
     def guided_head(self) -> Heads | None:
         """The head that guided alignment taught to align words, by whose attention its links are the default."""
@@ -263,7 +269,7 @@ class Translator:
         return [Scored(*one) for one in zip(tokens, log_probs, notes, strict=True)]
 
     def _has_tokens_of(self, translation: Translation) -> bool:
-        return translation.fingerprint in ("", self.tokenizer.fingerprint)
+        return translation.fingerprint in ("", self._fingerprint)
 
     def _ids(self, translation: Translation) -> list[int]:
         return [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
@@ -371,7 +377,7 @@ class Translator:
 
     def _translation(self, hypotheses: Sequence[Hypothesis], notes: list[str]) -> Translation:
         texts = self.tokenizer.decode_target([one.token_ids for one in hypotheses])
-        shift, fingerprint = guided_shift(self.config), self.tokenizer.fingerprint
+        shift, fingerprint = guided_shift(self.config), self._fingerprint
         best, *others = (
             # a line of text stays one, whatever the model writes
             Translation(" ".join(text.splitlines()), one.log_prob, one.score, tokens, [], [], [], shift, fingerprint)

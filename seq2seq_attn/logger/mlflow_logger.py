@@ -14,6 +14,8 @@ from pytorch_lightning.utilities import rank_zero_only
 from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.markdown import table
 
+GIVEN_URI = os.environ.get("MLFLOW_TRACKING_URI")  # by the user: MLflow sets the variable to the store of its last run
+
 
 @final
 class MlflowRun(MLFlowLogger):
@@ -33,7 +35,7 @@ class MlflowRun(MLFlowLogger):
         self, *, save_dir: str, store: str, tracking_uri: str | None, experiment: str, name: str, resume: str | None
     ) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # of MLflow, about itself
-        uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        uri = tracking_uri or GIVEN_URI
         self._id_file = Path(save_dir) / "mlflow_run_id"
         self._resumes = resume == "auto" and self._id_file.exists()
         folder = Path(store).expanduser().resolve()
@@ -71,8 +73,16 @@ class MlflowRun(MLFlowLogger):
 
     @rank_zero_only
     def log_hyperparams(self, params: Any) -> None:
+        from mlflow.exceptions import MlflowException
+
         if not self._resumes:
-            super().log_hyperparams(params)
+            try:
+                super().log_hyperparams(params)
+            except MlflowException as error:
+                raise UserError(
+                    f"MLflow cannot start a run ({one_line(error)}); start its server, restore the experiment or give "
+                    "another logger.mlflow.experiment, or leave logger=mlflow out"
+                ) from error
             self._id_file.parent.mkdir(parents=True, exist_ok=True)
             self._id_file.write_text(f"{self.run_id}\n", "utf-8")
 

@@ -45,8 +45,8 @@ def confidence(
     """
     metric_copy = deepcopy(metric)
     metric_copy.reset()
-    metric_copy.update(hypotheses, references, sources)
     rows = metric_copy.sentence_counts(hypotheses, references, sources)
+    metric_copy.add(rows)
     counts = np.array(rows, dtype=np.float32)  # as in sacrebleu, whose scores are of this type too: its digits are ours
     scores = sorted(metric_copy.score(counts[drawn].sum(0)) for drawn in draw(len(rows), resamples))
     cut = resamples // 40

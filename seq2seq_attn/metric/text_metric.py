@@ -66,7 +66,10 @@ class TextMetric(ChosenMetric):
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], sources: Sequence[str] = ()
     ) -> None:
         """Add sentences; each hypothesis has its own list of references."""
-        rows = self.sentence_counts(hypotheses, references, sources)
+        self.add(self.sentence_counts(hypotheses, references, sources))
+
+    def add(self, rows: Sequence[Sequence[int | float]]) -> None:
+        """Add the counts of sentences, as `sentence_counts` returns them."""
         if rows:
             whole = [[*row[:-1], round(row[-1] * self.units)] for row in rows]
             self.counts = self.counts + torch.tensor(whole, device=self.counts.device).sum(0)

@@ -45,8 +45,8 @@ class Objective(ABC):
         sentinels, model = tokenizer.sentinels, tokenizer.target_model
         if len(sentinels) < self.num_sentinels:
             raise UserError(
-                f"objective.num_sentinels={self.num_sentinels} is more than the {len(sentinels)} sentinels of the "
-                "tokenizer that is kept or given; leave out tokenizer.model, use init_from.tokenizer=new, or give fewer"
+                f"{type(self).__name__} needs {self.num_sentinels} sentinels, and the tokenizer that is kept or given "
+                f"has {len(sentinels)}; leave out tokenizer.model, or use init_from.tokenizer=new"
             )
         ends = (i for i in range(model.get_piece_size()) if model.id_to_piece(i).endswith(SENTENCE_ENDS))
         return NoiseVocabulary(sentinels[: self.num_sentinels], frozenset(ends))

@@ -84,14 +84,20 @@ class MBRSearch(Search):
 def pairwise(scorer: Scorer, texts: list[str]) -> Float64[Tensor, "hypothesis reference"]:
     """Return the utility of each text as hypothesis with each as reference; the texts differ.
 
-    It calls private methods of sacreBLEU 2.6 in order to prepare each text once, not once for every pair.
+    It calls private methods of sacreBLEU 2.6 in order to prepare each text once, not once for every pair (of BLEU, each
+    reference).
     """
     tokenized = [scorer._preprocess_segment(text) for text in texts]
     references = [scorer._extract_reference_info([text]) for text in tokenized]
     utilities = torch.full((len(texts), len(texts)), 100.0, dtype=torch.float64)
     for row, hypothesis in enumerate(tokenized):
         for column, reference in enumerate(references):
-            if row != column:
+            if row == column:
+                continue
+            if isinstance(scorer, sacrebleu.CHRF):  # whose hypotheses have the n-grams of references
+                pairs = zip(references[row]["ref_ngrams"][0], reference["ref_ngrams"][0], strict=True)
+                counts = [count for pair in pairs for count in scorer._get_match_statistics(*pair)]
+            else:
                 counts = scorer._compute_segment_statistics(hypothesis, reference)
-                utilities[row, column] = scorer._compute_score_from_stats(counts).score
+            utilities[row, column] = scorer._compute_score_from_stats(counts).score
     return utilities

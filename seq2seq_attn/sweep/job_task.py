@@ -52,7 +52,7 @@ class JobTask:
             if is_first():
                 job.write(status, minutes=before + (time.monotonic() - began) / 60, process=os.getpid(), **entries)
 
-        if job.status == STOPPED:
+        if job.status in (STOPPED, COMPLETE):  # complete: a cluster has begun it twice
             return
         with ExitStack() as around:
             if os.getpid() != self.process:

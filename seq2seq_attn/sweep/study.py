@@ -108,7 +108,7 @@ class Study:
     def _draw(self, study: Any, space: dict[str, Any]) -> Any:
         optuna = import_optuna()
         study.sampler = optuna.samplers.TPESampler(
-            seed=1_000_003 * self.seed + len(study.get_trials()), n_startup_trials=self.n_startup_trials
+            seed=(1_000_003 * self.seed + len(study.get_trials())) % 2**32, n_startup_trials=self.n_startup_trials
         )
         return study.ask(space)
 

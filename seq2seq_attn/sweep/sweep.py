@@ -25,7 +25,7 @@ from seq2seq_attn.sweep.stopping import stopping_jobs
 from seq2seq_attn.text import plain_console
 
 POLL_SECONDS = 0.5
-LEAST = {"max_batch_size": 1, "n_trials": 1, "n_jobs": 1, "n_startup_trials": 0}
+LEAST = {"max_batch_size": 1, "n_trials": 1, "n_jobs": 1, "n_startup_trials": 0, "seed": 0}
 
 
 def values_of(override: Override) -> list[str]:
@@ -52,7 +52,9 @@ class Sweep:
     def __init__(
         self, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig, arguments: Sequence[str]
     ) -> None:
-        if any(int(os.environ.get(name, "1")) > 1 for name in ("WORLD_SIZE", "SLURM_NTASKS")):
+        interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")  # whose tasks do not start it
+        names = ("WORLD_SIZE",) if interactive else ("WORLD_SIZE", "SLURM_NTASKS")
+        if any(int(os.environ.get(name, "1")) > 1 for name in names):
             raise UserError("each job of a sweep starts its own processes; start the sweep without torchrun and srun")
         params: Any = OmegaConf.to_container(config.hydra.sweeper.params or OmegaConf.create())
         given = [*(f"{key}={value}" for key, value in params.items()), *arguments]

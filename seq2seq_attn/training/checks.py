@@ -40,6 +40,21 @@ PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
 OF_SHAPES = ("data", "tokenizer", *OF_MODEL)
 TRAINING = {"loops", "callbacks", "optimizer_states", "lr_schedulers", "global_step", "resume"}
 NAMED = 4  # differences, at most
+PARTS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer")  # of every training
+
+
+def check_groups(composed: DictConfig) -> None:
+    """Refuse a training without one of its parts, and a callback that is no group of options.
+
+    Raises:
+        UserError: for these.
+    """
+    for name in PARTS:
+        if not OmegaConf.is_config(composed.get(name)):
+            raise UserError(f"a training needs {name}=NAME; `seq2seq-attn --help {name}` lists the choices")
+    for name, callback in (composed.get("callback") or {}).items():
+        if not OmegaConf.is_config(callback):
+            raise UserError(f"callback.{name}={callback} is no group of options; ~callback.{name} leaves it out")
 
 
 def check_config(composed: DictConfig) -> None:
@@ -301,6 +316,8 @@ def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
     options = config["trainer"]
     by_clock = isinstance(options.get("val_check_interval"), str | dict)
     skips = options["check_val_every_n_epoch"] != 1 or options["limit_val_batches"] == 0 or by_clock
+    if config["scheduler"]["_target_"] == PLATEAU and config["scheduler"].get("factor") == 1:
+        raise UserError("scheduler.factor=1 never lowers the rate; give less, as 0.5, or use scheduler=constant")
     if config["scheduler"]["_target_"] == PLATEAU and skips:
         raise UserError(
             "scheduler=plateau reads the figures of a validation after every epoch; leave "

@@ -14,9 +14,9 @@ from seq2seq_attn.checkpoint.resume import results_of_complete, starting_point
 from seq2seq_attn.distributed.ranks import ending_together
 from seq2seq_attn.distributed.run_folder import announce
 from seq2seq_attn.distributed.sweep_job import sweep_job
-from seq2seq_attn.options import TRAIN, check_options
+from seq2seq_attn.options import FIRST, TRAIN, check_options
 from seq2seq_attn.training.build import build, build_trainer, start_loggers
-from seq2seq_attn.training.checks import check_config, check_interval, check_run, check_shares
+from seq2seq_attn.training.checks import check_config, check_groups, check_interval, check_run, check_shares
 from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.initialize import initialize
 from seq2seq_attn.training.monitor import choose_monitor
@@ -28,7 +28,8 @@ from seq2seq_attn.training.results import collect_results, record_results
 
 def train(composed: DictConfig) -> dict[str, Any]:
     """Train, validate, test and write the run folder; return what `results.json` holds."""
-    check_options(composed, {"metric": TRAIN["metric"]})  # from which the figure to monitor is chosen
+    check_groups(composed)
+    check_options(composed, FIRST)
     choose_monitor(composed)
     name_attention(composed)
     check_options(composed, TRAIN)

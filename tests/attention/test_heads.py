@@ -239,6 +239,12 @@ UNUSED = [
         "or attention.project_values=true, or leave the option out",
     ),
     (
+        "luong_dot",
+        ["qkv_bias=true", "score=soft_cap", "attention/score@attention.score.score=general"],
+        "SoftCapScore takes no attention.qkv_bias=true, and the values are not projected; use "
+        "attention/score=scaled_dot or attention.project_values=true, or leave the option out",
+    ),
+    (
         "linear",
         ["projection_dropout=0.1", "project_values=false"],
         "attention.projection_dropout=0.1 needs a projection of the output, which this layer does not have; set "
@@ -263,6 +269,7 @@ def test_an_option_of_a_projection_that_a_layer_lacks_is_refused(
         ("luong_dot", ["qkv_bias=true", "project_values=true"]),
         ("luong_dot", ["qkv_bias=true", "project_output=true"]),  # whose bias is as qkv_bias
         ("luong_dot", ["qkv_bias=true", "score=cosine"]),
+        ("luong_dot", ["qkv_bias=true", "score=soft_cap", "attention/score@attention.score.score=scaled_dot"]),
         ("bahdanau", ["output_bias=false"]),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -257,6 +258,17 @@ def test_the_mask_of_a_short_sentence_is_made_once(pattern: str, monkeypatch: py
     assert made == [N, 31]
     layer.attend_self(torch.randn(B, N, WIDTH), causal=True)
     assert made == [N, 31, N]
+
+
+def test_threads_may_share_a_cache() -> None:
+    pattern, cache = attending("local").pattern, PatternCache(lambda value: value)
+
+    def use(_: int) -> list[int]:
+        return [cache.make_once(lambda pattern, number: number + 1, pattern, row % 50) for row in range(1000)]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(use, range(4))) == [[row % 50 + 1 for row in range(1000)]] * 4
+    assert len(cache) == cache.most
 
 
 def test_the_mask_of_a_long_sentence_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.scheduler.schedule import cosine, inverse_sqrt
 
 pytestmark = pytest.mark.usefixtures("quiet")
-LONGER = (ROOT / "docs" / "runs.md").read_text("utf-8").partition("\n## Train longer or otherwise\n")[2]
+LONGER = (ROOT / "docs" / "runs.md").read_text("utf-8").partition("\n## Train longer, or with other options\n")[2]
 ONE_EPOCH = ["scheduler=constant", "trainer.max_epochs=1"]  # of 7 steps
 
 
@@ -106,16 +106,19 @@ def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_best_from_there_o
     assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("model."))
 
 
-def test_a_training_that_ends_within_an_update_goes_on_with_the_whole_update(pairs: list[str], tmp_path: Path) -> None:
-    """An epoch has 7 batches, of which the last is an update; the third of the second epoch is read again."""
+@pytest.mark.parametrize(("last", "steps", "done"), [(2, 5, 2), pytest.param(0, 4, 0, id="the first of an epoch")])
+def test_a_training_that_ends_within_an_update_goes_on_with_the_whole_update(
+    last: int, steps: int, done: int, pairs: list[str], tmp_path: Path
+) -> None:
+    """An epoch has 7 batches, of which the last is an update; the last batch of the second epoch is read again."""
     given = [*pairs, "attention=bahdanau", "scheduler=constant", "trainer.accumulate_grad_batches=2"]
     long, short = tmp_path / "long", tmp_path / "short"
     run_here(long, *given, "trainer.max_epochs=3")
-    stop = "+callback.stopped={_target_:small_run.Stopped,epoch:1,batch:2}"
-    assert run_here(short, *given, "trainer.max_epochs=2", stop)["steps"] == 5
+    stop = f"+callback.stopped={{_target_:small_run.Stopped,epoch:1,batch:{last}}}"
+    assert run_here(short, *given, "trainer.max_epochs=2", stop)["steps"] == steps
     checkpoint = read_checkpoint(short / "checkpoints" / "last.ckpt")
-    done = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["processed"]
-    assert (checkpoint["global_step"], checkpoint["resume"]["validated_step"], done) == (5, 5, 2)
+    assert checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["processed"] == done
+    assert (checkpoint["global_step"], checkpoint["resume"]["validated_step"]) == (steps, steps)
     run_here(short, *given, "trainer.max_epochs=3", "resume=auto")
     trained = [[row["train/loss"] for row in rows(folder) if row["train/loss"]] for folder in (short, long)]
     assert trained[0][-7:] == trained[1][-7:]

@@ -263,6 +263,11 @@ def test_the_delimiter_is_that_of_most_rows(rows: list[str], delimiter: str) -> 
     assert find_delimiter("".join(f"{row}\n" for row in rows)) == delimiter
 
 
+def test_a_quotation_mark_that_is_never_closed_leaves_the_delimiter_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MOST_BYTES", 1000)
+    assert find_delimiter(f'en;fr\nYes;Oui\n"{"no end, " * 200}') == ";"
+
+
 def test_a_cell_longer_than_csv_s_own_limit_is_a_cell(tmp_path: Path) -> None:
     long = "word " * 40_000
     records = read(write_lines(tmp_path / "a.csv", "en,fr", "hello,bonjour", f'"{long}",x', "yes,oui"))

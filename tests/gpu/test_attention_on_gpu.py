@@ -15,7 +15,8 @@ from torch import Tensor
 pytestmark = pytest.mark.gpu
 AT_ONCE = attentions_at_once()
 # Which keys they see depends on the order of scores or on a predicted place, so rounding may change it.
-ORDERED = {"lsh", "top_blocks", "top_k", "hard", "sparsemax", "entmax15", "monotonic", "local_p"}
+ORDERED = {"lsh", "top_blocks", "top_k", "hard", "sparsemax", "entmax15", "adaptive_entmax", "monotonic"}
+ORDERED |= {"local_p"}
 ROUGH = {"differential": 3.0}  # a difference of two softmaxes loses digits
 SMOOTH = [preset for preset in AT_ONCE if preset not in ORDERED]
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 5e-2, torch.float16: 1e-2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from threading import Lock
 from typing import Any, TypeVar, final
 
 import torch
@@ -20,7 +21,7 @@ class PatternCache(OrderedDict[Hashable, Value]):
     """Values made once for all patterns of one class with the same options; the last used at the end.
 
     The values used longest ago go where all together are too many or too large, but never the last one: without it,
-    each step would make it again.
+    each step would make it again. Several threads may share a cache.
 
     Args:
         num_bytes: returns the size of a value.
@@ -29,6 +30,7 @@ class PatternCache(OrderedDict[Hashable, Value]):
     def __init__(self, num_bytes: Callable[[Value], int]) -> None:
         super().__init__()
         self.num_bytes, self.most, self.most_bytes = num_bytes, MOST, MOST_BYTES
+        self.lock = Lock()
 
     def make_once(self, make: Callable[..., Value], pattern: Pattern, *arguments: Any) -> Value:
         """Return `make(pattern, *arguments)`, from the cache if it is there.
@@ -39,12 +41,16 @@ class PatternCache(OrderedDict[Hashable, Value]):
         if pattern.options is None or torch.compiler.is_compiling():
             return make(pattern, *arguments)
         key = (type(pattern), pattern.options, arguments)
-        try:
-            value = self.pop(key)
-        except KeyError:
+        with self.lock:
+            value = self.get(key)
+        if value is None:
             with torch.inference_mode(False):  # made in validation, it may serve training
                 value = make(pattern, *arguments)
-        self[key] = value
-        while len(self) > 1 and (len(self) > self.most or sum(map(self.num_bytes, self.values())) > self.most_bytes):
-            self.popitem(last=False)
+        with self.lock:
+            self[key] = value
+            self.move_to_end(key)
+            sizes = list(map(self.num_bytes, self.values()))
+            while len(sizes) > 1 and (len(sizes) > self.most or sum(sizes) > self.most_bytes):
+                self.popitem(last=False)
+                del sizes[0]
         return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -15,7 +16,7 @@ from seq2seq_attn.nn.projections import query_key_projections
 
 
 class ProjectedScore(Score):
-    """An inner product of heads of projected queries and keys; a subclass changes them by `of_query` and `of_keys`.
+    """An inner product of heads of projected queries and keys; a subclass says by `of_query` and `of_keys` of what.
 
     The projections may be computed in one product with the values' (`packed_projection.py`).
 
@@ -50,17 +51,17 @@ class ProjectedScore(Score):
         widths = self.num_heads * head_dim, self.num_kv_heads * head_dim
         self.project_query, self.project_key = query_key_projections(query_dim, key_dim, *widths, bias=bias)
 
+    @abstractmethod
     def of_query(
         self, heads: Float[Tensor, "batch heads target head_dim"]
     ) -> Float[Tensor, "batch heads target width"]:
         """Return what the inner product takes of projected and scaled queries."""
-        return heads
 
+    @abstractmethod
     def of_keys(
         self, heads: Float[Tensor, "batch kv_heads source head_dim"]
     ) -> Float[Tensor, "batch kv_heads source width"]:
         """Return what the inner product takes of projected keys."""
-        return heads
 
     @property
     def projections(self) -> tuple[nn.Linear, nn.Linear]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import final
 
+from jaxtyping import Float
+from torch import Tensor
+
 from seq2seq_attn.attention.score.projected import ProjectedScore
 
 
@@ -39,3 +42,13 @@ class ScaledDotScore(ProjectedScore):
             bias=bias,
         )
         self.scale = scale if scale is not None else self.head_dim**-0.5
+
+    def of_query(
+        self, heads: Float[Tensor, "batch heads target head_dim"]
+    ) -> Float[Tensor, "batch heads target head_dim"]:
+        return heads
+
+    def of_keys(
+        self, heads: Float[Tensor, "batch kv_heads source head_dim"]
+    ) -> Float[Tensor, "batch kv_heads source head_dim"]:
+        return heads

@@ -1,0 +1,166 @@
+"""seq2seq-attn rerank: the weighted sum chooses, weights are found by BLEU, and what does not fit is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pytest
+import sacrebleu
+from tiny import SENTENCES, write_checkpoint
+
+from seq2seq_attn.evaluation import rerank
+from seq2seq_attn.evaluation.rerank import GRID, Sentence, main, tuned
+from seq2seq_attn.inference.translator import Translator
+
+SOURCES = [*SENTENCES[:4], "", SENTENCES[4]]
+TEXTS = [[SENTENCES[20 + 3 * row + column] for column in range(1 + row % 3)] if source else [""] for row, source in
+         enumerate(SOURCES)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A model of the direction, one of the other direction and a language model."""
+    folder = tmp_path_factory.mktemp("tiny")
+    layers = [f"model.{side}.num_layers=1" for side in ("encoder", "decoder")]
+    return {
+        "forward": write_checkpoint(folder / "forward.ckpt", "model=transformer", *layers, scale=1.5),
+        "reverse": write_checkpoint(folder / "reverse.ckpt", "model=transformer", *layers, seed=7, scale=1.5),
+        "language": write_checkpoint(folder / "language.ckpt", "model=lm", layers[1], scale=1.5),
+    }
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The list, its source, and the output, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        f"{row} ||| {text} ||| -9.000000 ||| {-0.1 * column:.6f}\n"
+        for row, texts in enumerate(TEXTS)
+        for column, text in enumerate(texts)
+    ]
+    Path("best.txt").write_text("".join(lines), encoding="utf-8")
+    Path("source.txt").write_text("".join(f"{source}\n" for source in SOURCES), encoding="utf-8")
+    return ["best.txt", "source.txt", "output.txt"]
+
+
+def mean_log_prob(model: Path, source: str, target: str) -> float:
+    (scored,) = Translator.load(model, device="cpu").score([source], [target])
+    return fmean(scored.log_probs)
+
+
+def test_the_weighted_sum_of_all_models_chooses(
+    models: dict[str, Path], files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rerank, "WINDOW", 5)  # more than one of them
+    given = ["--model", models["forward"], "--reverse", models["reverse"], "--model", models["language"]]
+    main([*files, *map(str, given), "--weights", "0.5", "2", "0.25", "--device", "cpu"])
+    chosen, firsts = [], 0
+    for source, texts in zip(SOURCES, TEXTS, strict=True):
+        sums = [
+            -0.1 * column
+            + 0.5 * mean_log_prob(models["forward"], source, text)
+            + 2 * mean_log_prob(models["reverse"], text, source)
+            + 0.25 * mean_log_prob(models["language"], "", text)
+            for column, text in enumerate(texts)
+        ]
+        chosen.append(texts[int(np.argmax(sums))])
+        firsts += chosen[-1] == texts[0]
+    assert Path("output.txt").read_text("utf-8").split("\n") == [*chosen, ""]
+    assert firsts < len(SOURCES)  # the models change something
+    main([*files, *map(str, given), "--weights", "0", "0", "0", "--device", "cpu"])
+    assert Path("output.txt").read_text("utf-8").split("\n") == [*(texts[0] for texts in TEXTS), ""]
+
+
+def test_weights_are_found_with_references(
+    models: dict[str, Path], files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    best = [texts[-1] for texts in TEXTS]
+    Path("references.txt").write_text("".join(f"{text}\n" for text in best), encoding="utf-8")
+    given = ["--reverse", str(models["reverse"]), "--references", "references.txt", "--device", "cpu"]
+    main([*files, *given])
+    found = capsys.readouterr().out
+    assert found.startswith("--weights ")
+    weight = found.removeprefix("--weights ").partition(":")[0]
+    assert float(weight) in GRID
+    reranked = Path("output.txt").read_bytes()
+    main([*files, "--reverse", str(models["reverse"]), "--weights", weight, "--device", "cpu"])
+    assert Path("output.txt").read_bytes() == reranked
+
+
+def test_the_weights_with_the_highest_bleu_are_found(capsys: pytest.CaptureFixture[str]) -> None:
+    right, wrong = "the cat sees a red house", "some other words stand here now"
+    rows = [
+        [[-0.5, -1.0, -2.0], [-0.9, -1.0, -1.5]],  # the second, with more than 0.8 of the second model: 1.0
+        [[-0.5, -3.0, -2.0], [-0.6, -2.9, -2.1]],  # with 1.0 of the second model, more than 2.0 of the first: 3.0
+        [[-5.0, 0.0, 0.0]],  # there is no choice
+    ]
+    sentences = [Sentence("best.txt, line 1", "source", [wrong, right][-len(row) :], np.array(row)) for row in rows]
+    assert tuned(sentences, [[right]] * 3, None) == [3.0, 1.0]
+    without = sacrebleu.corpus_bleu([wrong, wrong, right], [[right] * 3]).score
+    assert 0 < without < 90
+    assert capsys.readouterr().out == f"--weights 3 1: BLEU 100.00, without the models {without:.2f}\n"
+
+
+REFUSED = {
+    "a line less in the source": (
+        {"source.txt": "".join(f"{source}\n" for source in SOURCES[:-1])},
+        "best.txt and source.txt do not fit at line 6 of the source; give the file that was translated, and the whole "
+        "list of its translations in their order",
+    ),
+    "a line more in the source": ({"source.txt": "a\n" * 7}, "best.txt and source.txt do not fit at line 7 of the"),
+    "a line without translations": (
+        {"best.txt": "0 ||| a ||| -1 ||| -1\n2 ||| b ||| -1 ||| -1\n"},
+        "best.txt and source.txt do not fit at line 2 of the source",
+    ),
+    "no n-best list": (
+        {"best.txt": "a translation\n"},
+        "best.txt, line 1: not `number ||| text ||| log_prob ||| score`; give a list that translate.py has written "
+        "with nbest=FILE",
+    ),
+    "an empty list": ({"best.txt": "", "source.txt": ""}, "best.txt is empty; give a list that"),
+    "a reference less": (
+        {"references.txt": "a\nb\n"},
+        "--references references.txt has 2 lines, and the source 6; give one for each",
+    ),
+    "one file twice": ({}, "the n-best list and the output are one file, best.txt; give each its own"),
+    "a language model of the other direction": (
+        {},
+        "is a language model, which scores translations alone; give it as --model",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused(
+    case: str, models: dict[str, Path], files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    written, sentence = REFUSED[case]
+    for name, text in written.items():
+        Path(name).write_text(text, encoding="utf-8")
+    if case == "one file twice":
+        files[2] = "best.txt"
+    model = models["language" if "language" in case else "reverse"]
+    weights = ["--references", "references.txt"] if "references.txt" in written else ["--weights", "1"]
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main([*files, "--reverse", str(model), *weights, "--device", "cpu"])
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert not Path("output.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["--weights", "1"], "there is no further model; give --model RUN or --reverse RUN"),
+        (["--model", "a", "--weights", "1", "2"], "there are 2 weights and 1 models; give one for each"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    given: list[str], sentence: str, files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main([*files, *given])
+    assert sentence in capsys.readouterr().err
