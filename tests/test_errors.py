@@ -11,7 +11,7 @@ from configs import ROOT
 
 from seq2seq_attn.cli import command
 from seq2seq_attn.cli.command import SUBCOMMANDS
-from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.errors import UserError, reports_user_errors, sentence_of
 
 # What is typed behind each script; PLACE is what is not there, or nothing of its kind, and NEW a file to write.
 TYPED = {
@@ -113,6 +113,12 @@ def test_every_script_that_is_started_is_asked_or_takes_no_position() -> None:
     }
     started |= SUBCOMMANDS.keys()
     assert started == TYPED.keys() | ELSEWHERE
+
+
+def test_a_path_without_permission_is_one_sentence() -> None:
+    error = PermissionError(13, "Permission denied", "runs/theirs/config.yaml")
+    said = "runs/theirs/config.yaml cannot be used (Permission denied); change its permissions, or give another path"
+    assert sentence_of(error) == said
 
 
 def test_a_mistake_is_said_whatever_it_was_raised_from_and_a_bug_keeps_its_trace(

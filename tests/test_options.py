@@ -240,6 +240,7 @@ def test_an_override_that_fits_no_constructor_is_refused(overrides: list[str], s
         "trainer.devices=[0,1]",
         "trainer.max_time={minutes:3}",
         "trainer.val_check_interval=0.5",
+        "+callback.sums={_target_:pytorch_lightning.callbacks.GradientAccumulationScheduler,scheduling:{0:1,4:2}}",
         "trainer.precision=64",
         "optimizer.fused=null",
         "model.tie_embeddings=false",

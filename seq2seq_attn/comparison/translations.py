@@ -91,7 +91,6 @@ def metric_of(name: str, systems: Sequence[System], tokenize: str | None = None,
         return CHRF(
             char_order=int(options.get("nc", CHRF.CHAR_ORDER)),
             word_order=int(options.get("nw", CHRF.WORD_ORDER)),
-            beta=int(options.get("beta", CHRF.BETA)),
             lowercase=options.get("case") == "lc",
         )
     if name == "ter":

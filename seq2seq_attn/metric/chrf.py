@@ -27,5 +27,4 @@ class CHRF(CorpusMetric):
             )
         scorer = sacrebleu.CHRF(char_order=char_order, word_order=word_order, beta=beta, lowercase=lowercase)
         # n-grams of the hypothesis, of the reference, in both
-        signed = "" if beta == sacrebleu.CHRF.BETA else f"beta:{beta}"  # which sacrebleu's own signature lacks
-        super().__init__(scorer=scorer, num_counts=3 * scorer.order, signed=signed)
+        super().__init__(scorer=scorer, num_counts=3 * scorer.order)

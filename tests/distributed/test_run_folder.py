@@ -16,7 +16,7 @@ import torch
 from configs import CONF, ROOT
 from distributed.ranks import on_ranks
 
-from seq2seq_attn.distributed.run_folder import VARIABLE, announce, first_run_dir, shared_run_dir
+from seq2seq_attn.distributed.run_folder import VARIABLE, announce, first_run_dir, launcher, shared_run_dir
 from seq2seq_attn.distributed.sweep_job import job_arguments
 from seq2seq_attn.errors import UserError
 
@@ -75,6 +75,14 @@ def test_a_node_started_by_hand_must_be_told(monkeypatch: pytest.MonkeyPatch) ->
     assert first_run_dir("/runs/shared") == "/runs/shared"
     with pytest.raises(UserError, match="give all of them the same one with hydra"):
         first_run_dir(os.getcwd())
+
+
+def test_tasks_that_srun_counts_otherwise_than_lightning_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_NTASKS_PER_NODE", raising=False)
+    for name, value in {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=r"^srun cannot start this run: .*ntasks-per-node"):
+        launcher()
 
 
 def test_a_job_of_a_sweep_has_the_flags_of_the_sweep_and_its_own_overrides() -> None:

@@ -65,6 +65,15 @@ def rows(folder: Path) -> list[tuple[float, int, float]]:
     return [(float(a), int(b), float(c)) for a, b, c in (line.split("\t") for line in lines)]
 
 
+def test_a_language_model_reads_no_source_of_a_pair(checkpoints: dict[str, Path]) -> None:
+    pairs = [scoring.GivenPair("a, line 1", source, SENTENCES[3]) for source in (SENTENCES[9], "")]
+    sources, targets = scoring.encode_pairs(models(checkpoints["lm"]), pairs)
+    assert sources == [[], []]
+    assert targets[0] == targets[1] == tokenizer().encode_target([SENTENCES[3]])[0]
+    cut = scoring.encode_pairs(models(checkpoints["rnn"]), pairs, 2)
+    assert [len(ids) for side in cut for ids in side] == [2, 0, 2, 2]
+
+
 BEAM = {"name": "beam", "beam_size": 3, "num_best": 3}
 
 

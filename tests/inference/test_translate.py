@@ -447,7 +447,7 @@ def test_a_checkpoint_and_itself_translate_as_it_does_alone(file: Path, tmp_path
 def test_the_prompt_answers_each_line_with_its_score_until_the_input_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = iter(["un", " ", "deux"])
+    given = iter(["un", " ", "deux", ""])
 
     def typed(prompt: str) -> str:
         assert prompt == "> "
@@ -458,12 +458,15 @@ def test_the_prompt_answers_each_line_with_its_score_until_the_input_ends(
 
     def answer(text: str) -> Translation:
         other = Translation("two", -2.0, -1.25, [], [], [], [])
+        if not text:  # a language model writes freely
+            return Translation("free", -3.0, -1.5, ["▁free"], [], [], [])
         return Translation(text.upper(), -1.0, -0.5, [], [other], [], ["cut"] if text == "deux" else [])
 
     monkeypatch.setattr("builtins.input", typed)
     interact(answer)
     shown = capsys.readouterr()
-    assert shown.out.splitlines() == ["  -0.500  UN", "  -1.250  two", "  -0.500  DEUX", "  -1.250  two", ""]
+    lines = ["  -0.500  UN", "  -1.250  two", "  -0.500  DEUX", "  -1.250  two", "  -1.500  free", ""]
+    assert shown.out.splitlines() == lines
     assert shown.err == "cut\n"
 
 

@@ -190,6 +190,7 @@ def test_choices_are_run_as_they_are_written(folder: Path) -> None:
         ("hydra.sweeper.n_jobs=0", "hydra.sweeper.n_jobs=0 must be a whole number of at least 1"),
         ("hydra.sweeper.n_trials=abc", "hydra.sweeper.n_trials=abc must be a whole number of at least 1"),
         ("hydra.sweeper.n_startup_trials=-1", "hydra.sweeper.n_startup_trials=-1 must be a whole number of at least 0"),
+        ("hydra.sweeper.seed=-1", "hydra.sweeper.seed=-1 must be a whole number of at least 0"),
         ("x=interval(0.5,0.1)", "x=interval(0.5,0.1) begins above its end; swap the two"),
         (
             "x=tag(log,interval(0,0.1))",
@@ -202,6 +203,10 @@ def test_options_that_make_no_study_are_refused(folder: Path, option: str, sente
     code, _, error = swept(folder, *STUDY, option)
     assert (code, error[-1]) == (2, sentence)
     assert not (folder / "sweep").exists()
+
+
+def test_any_seed_draws(folder: Path) -> None:
+    assert swept(folder, *STUDY, "hydra.sweeper.seed=12345", "hydra.sweeper.n_trials=1")[0] == 0
 
 
 def test_fewer_trials_leave_out_none_that_are_there(folder: Path) -> None:

@@ -6,14 +6,18 @@ import json
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from omegaconf import OmegaConf
 from sweep.small_sweep import begun, kill_in_job, start_until, swept, told, wait_until, write_app, write_slurm
 
 from seq2seq_attn.distributed.run_lock import is_locked, only_process_in
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import read_json
-from seq2seq_attn.sweep.job import Job, definition
+from seq2seq_attn.sweep import job_task
+from seq2seq_attn.sweep.job import COMPLETE, Job, definition
+from seq2seq_attn.sweep.job_task import JobTask
 from seq2seq_attn.sweep.sweep import print_table
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
@@ -197,6 +201,26 @@ def test_how_a_job_is_started_is_no_part_of_what_it_is() -> None:
     assert definition(["seed=1", "hydra.job.chdir=true"]) == definition(["seed=1", "hydra/launcher=joblib"])
     assert definition(["seed=1"]) != definition(["seed=2"])
     assert len(definition(["hydrated=1", "resumed=1", "+hydra.x=1", "~resume"])) == 2
+
+
+def test_a_complete_job_that_a_cluster_begins_twice_stays_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, ran = Job(0, ("seed=1",), tmp_path / "0"), []
+    job.write(COMPLETE)
+    runtime, overrides = SimpleNamespace(output_dir=str(job.folder)), SimpleNamespace(task=["seed=1"])
+    hydra = SimpleNamespace(runtime=runtime, overrides=overrides)
+    monkeypatch.setattr(job_task.HydraConfig, "get", lambda: hydra)
+    JobTask(ran.append)(OmegaConf.create())
+    assert (ran, job.status) == ([], COMPLETE)
+
+
+def test_a_sweep_within_an_interactive_allocation_is_no_job_of_srun(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    monkeypatch.setenv("SLURM_JOB_NAME", "interactive")
+    assert swept(folder, "seed=1,2")[0] == 0
 
 
 @pytest.mark.parametrize("name", ["WORLD_SIZE", "SLURM_NTASKS"])

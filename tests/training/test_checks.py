@@ -12,8 +12,10 @@ from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.checks import (
+    PARTS,
     check_best,
     check_config,
+    check_groups,
     check_interval,
     check_lengths,
     check_link_figure,
@@ -80,6 +82,26 @@ def test_what_waits_for_validations_is_refused_without_any(option: str) -> None:
         check_validation(config, {"train"})
 
 
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("lost", ["left out", "null", "a number"])
+def test_a_training_without_one_of_its_parts_is_refused(name: str, lost: str) -> None:
+    config = OmegaConf.create({part: {"_target_": "a.Class"} for part in PARTS})
+    check_groups(config)
+    config.update({} if lost == "left out" else {name: None if lost == "null" else 7})
+    if lost == "left out":
+        del config[name]
+    with pytest.raises(UserError, match=f"^a training needs {name}=NAME; `seq2seq-attn --help {name}` lists the ch"):
+        check_groups(config)
+
+
+def test_a_callback_that_is_no_group_is_refused() -> None:
+    config = OmegaConf.create(
+        {part: {"_target_": "a.Class"} for part in PARTS} | {"callback": {"ema": {}, "map": None}}
+    )
+    with pytest.raises(UserError, match=r"^callback\.map=None is no group of options; ~callback\.map leaves it out$"):
+        check_groups(config)
+
+
 EVERY = "trainer.check_val_every_n_epoch"
 
 
@@ -96,6 +118,10 @@ def test_a_rate_that_follows_validations_is_refused_where_an_epoch_has_none(over
         check_validation(config("scheduler=plateau", override), {"train", "val"})
     check_validation(config("scheduler=plateau", "trainer.val_check_interval=0.5"), {"train", "val"})
     check_validation(config("scheduler=cosine", override), {"train", "val"})
+    with pytest.raises(
+        UserError, match=r"^scheduler\.factor=1 never lowers the rate; give less, as 0\.5, or use sched"
+    ):
+        check_validation(config("scheduler=plateau", "scheduler.factor=1"), {"train", "val"})
 
 
 @pytest.mark.parametrize("option", ["monitor", "optimized_metric", "callback.checkpoint.monitor"])
