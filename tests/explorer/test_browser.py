@@ -400,6 +400,37 @@ def test_the_address_follows_a_quick_slider_and_the_back_key(explorers: dict[str
         assert [each.text for each in page.all("intervention")] == ["Make uniform cross/0, head 0 ×"]
 
 
+def test_back_and_forward_lead_to_what_was_run(explorers: dict[str, Explorer], browser: Any) -> None:
+    explorer = explorers["rnn"]
+    asked: list[str] = []
+
+    def look(request: dict[str, Any], *given: Any) -> dict[str, Any]:
+        asked.append(request["source"])
+        return explorer.look(request, *given)
+
+    with serving(explorer.models(), look) as served:
+        page = Page(browser, served.address)
+        page.translate(SENTENCE)
+        facts = page.text("facts")
+        page.view("what_if")
+        page.click("add-intervention")
+        page.click("run-what-if")
+        page.wait(lambda: page.all("after"))
+        page.translate("a house")
+        other = page.text("facts")
+        browser.back()
+        page.wait(lambda: page.text("facts") == facts)
+        page.wait(lambda: page.all("after"))  # run again
+        browser.forward()
+        page.wait(lambda: page.text("facts") == other)
+        assert page.text("error") == ""
+        page.wait_for_state("shown")
+        before = len(asked)
+        page.run("location.hash = location.hash.replace('what_if', 'lines')")  # another view of what is shown
+        page.wait(lambda: page.shown_view() == "lines")
+        assert len(asked) == before
+
+
 def test_512_tokens_are_drawn(explorers: dict[str, Explorer], browser: Any) -> None:
     """A look as the server would send it; how long it takes is no matter of a test on a busy machine."""
     tokens = [f"\u2581t{number}" for number in range(511)]

@@ -371,8 +371,13 @@ async function ask(request) {
   }
 }
 
-/** Translate, and show the result. `changes` are what of the view changes with it. */
-async function translate(request, changes = {}) {
+/** Return the fields of a request in one order. */
+function ordered({ model, source, search, target, target_tokens, prefix, interventions, hide }) {
+  return { model, source, search, target, target_tokens, prefix, interventions, hide };
+}
+
+/** Translate, and show the result. `changes` are what of the view changes with it; `push`: as a page to go back to. */
+async function translate(request, changes = {}, push = true) {
   if (!request.source.trim()) {
     showError("The source is empty: type a sentence.");
     return;
@@ -382,16 +387,15 @@ async function translate(request, changes = {}) {
     showError(`The text is longer than ${most} characters: shorten it.`);
     return;
   }
-  const { model, source, search, target, target_tokens, prefix, interventions, hide } = request;
-  request = { model, source, search, target, target_tokens, prefix, interventions, hide };
+  request = ordered(request);
   const look = await ask({ ...request, tree: true });
   if (!look) return;
-  showLook(look, { request, step: null, interventions: [], hide: [], ...changes });
+  showLook(look, { request, step: null, interventions: [], hide: [], ...changes }, push);
   announce(`Translation: ${look.target.text}`);
 }
 
 /** Show a look. */
-function showLook(look, changes) {
+function showLook(look, changes, push) {
   const first = !state.look;
   if (state.look?.model !== look.model) state.slot = changes.slot ?? null;
   Object.assign(state, { look, kept: {}, ...changes });
@@ -400,7 +404,7 @@ function showLook(look, changes) {
   document.documentElement.dataset.state = "shown";
   document.title = `${look.source.text.slice(0, 60)} \u2013 seq2seq-attn explorer`;
   redraw();
-  saveAddress(!first);
+  saveAddress(push && !first);
 }
 
 /**
@@ -564,22 +568,22 @@ async function restore() {
   }
   const { request, sentence, ran, ...shown } = address;
   if (embedded) {
-    showSentence(embedded.looks[sentence] ? sentence : 0, shown);
+    showSentence(embedded.looks[sentence] ? sentence : 0, shown, false);
     return;
   }
   if (!request) return;
-  const full = { model: 0, search: null, ...NO_REQUEST, ...request };
+  const full = ordered({ model: 0, search: null, ...NO_REQUEST, ...request });
   if (!description.models[full.model]) full.model = 0;
   fillForm(full);
   if (state.look && JSON.stringify(full) === JSON.stringify(state.request)) change(shown);
-  else await translate(full, shown);
+  else await translate(full, shown, false);
   if (ran && state.look && !shownView.looks) await shownView.run?.();
 }
 
 /** Show a sentence of a self-contained page. */
-function showSentence(sentence, changes) {
+function showSentence(sentence, changes, push = true) {
   byId("sentence").value = String(sentence);
-  showLook(decodeLook(embedded.looks[sentence]), { sentence, step: null, ...changes });
+  showLook(decodeLook(embedded.looks[sentence]), { sentence, step: null, ...changes }, push);
 }
 
 /** Start the page. */
