@@ -160,6 +160,9 @@ class TranslateEndpoint:
             if translations is None:
                 return
             status, body = 200, answer_body(translations, n_best)
+        except asyncio.CancelledError:
+            await refusal(503, "The server ends; ask again when it runs")(request.scope, request.receive, send)
+            raise
         except UserError as error:
             status, body = 400, error_body(str(error))
         except Exception as error:

@@ -323,3 +323,17 @@ def test_a_request_that_waits_when_the_server_ends_is_answered(gated: Gated) -> 
             opening.start()
         assert answer.result().status == 200
     opening.join()
+
+
+def test_a_request_that_waits_too_long_when_the_server_ends_is_refused(gated: Gated) -> None:
+    gated.gate.clear()
+    with ThreadPoolExecutor(2) as clients:
+        with serving(gated, graceful_seconds=0) as server:
+            answers = [clients.submit(server.translate, text="first")]
+            wait_until(lambda: gated.batches)
+            answers.append(clients.submit(server.translate, text="second"))
+            server.wait_for_pending(1)
+            answers[0].add_done_callback(lambda _: gated.gate.set())
+        for answer in answers:
+            assert answer.result().status == 503
+            assert answer.result().json == {"error": "The server ends; ask again when it runs"}
