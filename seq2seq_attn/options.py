@@ -42,14 +42,18 @@ TRAIN: dict[str, Any] = COMMON | {
     "optimizer": Factory, "scheduler": Factory, "trainer": Built, "callback": Group, "logger": Group,
 }  # fmt: skip
 FIRST = {name: TRAIN[name] for name in ("metric", "guided_alignment")}  # read before the others can be checked
-TRANSLATE: dict[str, Any] = COMMON | {
-    "ckpt_path": str | list[str], "engine": Literal["torch", "ctranslate2"], "interactive": bool,
-    "trust": str | list[str], "input": str | None, "output": str | None, "prefixes": str | None, "nbest": str | None,
+DECODING: dict[str, Any] = COMMON | {  # of translate and serve
+    "ckpt_path": str | list[str], "engine": Literal["torch", "ctranslate2"], "trust": str | list[str],
+    "max_source_tokens": int, "batch_sentences": int, "precision": str | int | None, "compute_type": str | None,
+    "search": Built | None,
+}  # fmt: skip
+TRANSLATE: dict[str, Any] = DECODING | {
+    "interactive": bool, "input": str | None, "output": str | None, "prefixes": str | None, "nbest": str | None,
     "alignments": str | None, "alignment_layer": int | None, "alignment_head": int | None,
     "alignment_threshold": float | None, "alignment_shift": bool | None, "alignment_sink": bool, "placeholders": bool,
-    "maps": str | None, "max_source_tokens": int, "batch_sentences": int, "read_ahead": int, "num_processes": int,
-    "precision": str | int | None, "compute_type": str | None, "search": Built | None,
+    "maps": str | None, "read_ahead": int, "num_processes": int,
 }  # fmt: skip
+SERVE: dict[str, Any] = DECODING | {"host": str, "port": int}
 ALIGN: dict[str, Any] = COMMON | {
     "ckpt_path": str | None, "reverse": str | None, "links": str | list[str] | None, "trust": str | list[str],
     "pairs": str | list[str] | None, "gold": str | None, "gold_start": Literal[0, 1], "target_first": bool,

@@ -160,7 +160,7 @@ def options_of_others() -> list[tuple[str, str]]:
     found, name, rows = [], "train", 0
     for line in TEXTS[PurePosixPath("docs/coming_from.md")].splitlines():
         if line.startswith("### "):
-            name = {"### Training": "train", "### Translation": "translate"}[line]
+            name = {"### Training": "train", "### Translation": "translate", "### Server": "serve"}[line]
         elif line.startswith("| "):
             rows += 1
             found += [(name, overrides) for overrides in re.findall(r"`([^`]+=[^`]*)`", line.split(" | ")[1])]

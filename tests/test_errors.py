@@ -63,7 +63,7 @@ ELSEWHERE = {
     "scripts.checks.random_overrides", "scripts.demo_corpus.__main__", "scripts.benchmarks.write_preset_table",
     "scripts.checks.architecture_table", "seq2seq_attn.__main__", "train", "translate", "evaluate", "explore",
     "prepare", "seq2seq_attn.cli.train", "seq2seq_attn.cli.translate", "seq2seq_attn.cli.evaluate",
-    "seq2seq_attn.cli.explore", "align", "scripts.demo_corpus.tasks",
+    "seq2seq_attn.cli.explore", "align", "serve", "scripts.demo_corpus.tasks",
     "examples.classify_digits.classify_digits", "scripts.docs.__main__",
 }  # fmt: skip
 

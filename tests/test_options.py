@@ -23,6 +23,7 @@ from seq2seq_attn.options import (
     EVALUATE,
     EXPLORE,
     INTERVALS,
+    SERVE,
     TRAIN,
     TRANSLATE,
     argument_types,
@@ -32,7 +33,9 @@ from seq2seq_attn.options import (
 from seq2seq_attn.training.monitor import choose_monitor
 
 MODELS = ("rnn", "transformer", "conv")
-FIRST_LEVEL = {"train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE, "align": ALIGN, "explore": EXPLORE}
+FIRST_LEVEL = {
+    "train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE, "align": ALIGN, "explore": EXPLORE, "serve": SERVE,
+}  # fmt: skip
 KEYED = ("callback", "logger", "metric")  # a file holds one named group
 GIVEN = ["paths.run_dir=nowhere", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
 

@@ -76,7 +76,7 @@ def test_a_training_on_the_included_corpus_imports_no_package_before_it_needs_it
 
 
 def test_how_threads_wait_is_chosen_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("train", "translate", "evaluate", "explore", "align", "prepare"):
+    for name in ("train", "translate", "evaluate", "explore", "serve", "align", "prepare"):
         assert "torch" not in {module.split(".")[0] for module in reached_from(f"seq2seq_attn.cli.{name}")}
     for variable, value, expected in (
         ("GOMP_SPINCOUNT", "", "10000"),

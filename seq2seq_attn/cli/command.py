@@ -17,6 +17,7 @@ SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
     "translate": ("cli.translate", "translate standard input or a file with a trained model"),
     "evaluate": ("cli.evaluate", "score a trained model on its test sets or other data"),
     "explore": ("cli.explore", "see in a browser what a model attends to"),
+    "serve": ("cli.serve", "translate over HTTP"),
     "prepare": ("cli.prepare", "read, clean and encode the data that a training reads"),
     "align": ("cli.align", "alignment error rate of attention or of given links"),
     "average": ("checkpoint.average", "average the weights of checkpoints"),
@@ -35,9 +36,7 @@ SUBCOMMANDS = {  # name: the module whose main() it runs, and what it does
 }
 HYDRA_COMMANDS = [name for name, (module, _) in SUBCOMMANDS.items() if module.startswith("cli.")]
 HELP = f"""Usage: {NAME} SUBCOMMAND ... or {NAME} --version
-
 {{subcommands}}
-
 {NAME} SUBCOMMAND --help   explains a subcommand
 {NAME} --help GROUP        lists the choices of a group (experiment, ...)
 {NAME} -sc install=bash    prints shell completion, also for zsh and fish"""

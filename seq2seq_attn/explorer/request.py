@@ -8,14 +8,13 @@ from typing import Any, Final, NamedTuple, cast, final, get_args
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.explorer.intervention import Change, Intervention
+from seq2seq_attn.inference.json_fields import check_bool, check_choice, check_int, check_list, check_object, shown
 
 MAX_CHARACTERS: Final = 10_000  # of a text
 MAX_INTERVENTIONS: Final = 1_000
-MAX_NUMBER: Final = 2**53  # of JSON, beyond which a browser's numbers have gaps
 KEYS: Final = (
     "model", "source", "search", "target", "target_tokens", "prefix", "interventions", "hide", "tree", "slots",
 )  # fmt: skip
-MAX_SHOWN: Final = 60
 
 
 class ModelBounds(NamedTuple):
@@ -103,50 +102,12 @@ def parse_look(data: Any, models: Sequence[ModelBounds]) -> LookRequest:
     )
 
 
-def check_object(data: Any, keys: Sequence[str], what: str) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise UserError(f"{what} must be an object, and this one is {shown(data)}")
-    for key in data:
-        if key not in keys:
-            raise UserError(f"{what} has no {shown(key)}; it takes: {', '.join(keys)}")
-    return cast(dict[str, Any], data)
-
-
 def check_text(value: Any, name: str) -> str:
     """Return a text of a bounded length; what no tokenizer should read is replaced when it is cleaned."""
     if not isinstance(value, str):
         raise UserError(f"{name}={shown(value)} must be a text")
     if len(value) > MAX_CHARACTERS:
         raise UserError(f"{name} has {len(value):,} characters, and {MAX_CHARACTERS:,} are the most; shorten it")
-    return value
-
-
-def check_int(value: Any, name: str, least: int, most: int) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise UserError(f"{name} is {shown(value)}, and must be a whole number from {least} to {most}")
-    return value
-
-
-def check_bool(value: Any, name: str) -> bool:
-    if value is not None and not isinstance(value, bool):
-        raise UserError(f"{name}={shown(value)} must be true or false")
-    return bool(value)
-
-
-def check_list(value: Any, name: str, most: int) -> list[Any]:
-    """Return a list of a bounded length; null is an empty one."""
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise UserError(f"{name}={shown(value)} must be a list")
-    if len(value) > most:
-        raise UserError(f"{name} has {len(value):,} entries, and {most:,} are the most; shorten it")
-    return value
-
-
-def check_choice(value: Any, name: str, choices: Mapping[str, Any] | Sequence[str]) -> str:
-    if not isinstance(value, str) or value not in choices:
-        raise UserError(f"{name} is {shown(value)}; choose from: {', '.join(choices)}")
     return value
 
 
@@ -175,15 +136,3 @@ def check_intervention(value: Any, bounds: ModelBounds) -> Intervention:
     return Intervention(
         do, slot, None if head is None else check_int(head, f"a head of {slot}", 0, bounds.heads[slot] - 1)
     )
-
-
-def shown(value: Any) -> str:
-    """Return a value of JSON, shortened, for a sentence; of a list or an object only what it is."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "an object"
-    if isinstance(value, int) and abs(value) > MAX_NUMBER:
-        return "a number of many digits"  # Python refuses to print the longest
-    text = value[: MAX_SHOWN + 1] if isinstance(value, str) else str(value)[: MAX_SHOWN + 1]
-    return f"'{text}'" if len(text) <= MAX_SHOWN else f"'{text[:MAX_SHOWN]}...'"

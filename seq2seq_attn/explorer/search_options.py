@@ -8,8 +8,8 @@ from typing import Any, Final
 from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.explorer.request import MAX_NUMBER, check_choice, shown
 from seq2seq_attn.inference.choose_search import choose_search, compose_search
+from seq2seq_attn.inference.json_fields import MAX_NUMBER, check_choice, shown
 from seq2seq_attn.options import check
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.search.search import Search

@@ -24,6 +24,7 @@ from seq2seq_attn.inference.translator import Translation, Translator
 from seq2seq_attn.options import TRANSLATE, check_options
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.process import is_closed
+from seq2seq_attn.search.search import Search
 from seq2seq_attn.text import printable
 
 FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
@@ -43,10 +44,7 @@ def translate(config: DictConfig) -> None:
     options |= {name: str(given_path(options[name], name)) for name in FILES if options[name] is not None}
     paths = options["ckpt_path"] if isinstance(options["ckpt_path"], list) else [options["ckpt_path"]]
     check_files(paths, options)
-    if options["num_threads"]:
-        torch.set_num_threads(options["num_threads"])
-    translator = Translator.load(paths, **{name: options[name] for name in LOADED})
-    search = choose_search(options.get("search"), translator.config["search"])
+    translator, search = load_translator(options)
     two_sided = [name for name in ("prefixes", "alignments", "placeholders") if options[name]]
     if two_sided and not translator.engine.reads_source:
         raise UserError(f"a language model continues each line and has no source; leave out {', '.join(two_sided)}")
@@ -75,6 +73,15 @@ def translate(config: DictConfig) -> None:
             interact(lambda text: answers.translate([text])[0])
         else:
             translate_files(options, answers)
+
+
+def load_translator(options: dict[str, Any]) -> tuple[Translator, Search]:
+    """Return the model that the options name, and the search."""
+    if options["num_threads"]:
+        torch.set_num_threads(options["num_threads"])
+    given = {name: options[name] for name in LOADED if name in options}
+    translator = Translator.load(options["ckpt_path"], **given)
+    return translator, choose_search(options.get("search"), translator.config["search"])
 
 
 def translate_files(options: dict[str, Any], answers: LineAnswers) -> None:

@@ -70,6 +70,10 @@ class DiverseBeamSearch(Search):
     def hypotheses_at_once(self) -> int:
         return self.beam_size
 
+    @property
+    def most_hypotheses(self) -> int:
+        return self.num_best
+
     @search_mode()
     def __call__(
         self,

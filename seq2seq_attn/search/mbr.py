@@ -49,6 +49,10 @@ class MBRSearch(Search):
     def hypotheses_at_once(self) -> int:
         return self.candidates.hypotheses_at_once
 
+    @property
+    def most_hypotheses(self) -> int:
+        return self.candidates.most_hypotheses
+
     def __call__(
         self,
         model: DecodingModel,

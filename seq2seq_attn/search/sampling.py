@@ -54,6 +54,10 @@ class SamplingSearch(Search):
     def hypotheses_at_once(self) -> int:
         return self.num_samples
 
+    @property
+    def most_hypotheses(self) -> int:
+        return self.num_samples
+
     @search_mode()
     def __call__(
         self,

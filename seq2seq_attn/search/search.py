@@ -54,6 +54,11 @@ class Search(ABC):
         """Largest number of rows of a sentence in a decoding step."""
         return 1
 
+    @property
+    def most_hypotheses(self) -> int:
+        """Largest number of translations of a sentence."""
+        return 1
+
     @abstractmethod
     def __call__(
         self,

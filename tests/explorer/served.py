@@ -1,14 +1,17 @@
-"""The explorer's server in a thread of the tests, and requests to it."""
+"""A server in a thread of the tests, such as the explorer's, and requests to it."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+from uvicorn import Server
 
 from seq2seq_attn.explorer.server import Look, application, listen, server_of
 
@@ -52,11 +55,17 @@ def serving(models: dict[str, Any], look: Look) -> Iterator[Served]:
     """Serve on a free port until the block ends."""
     with listen(None) as listener, ThreadPoolExecutor(1) as worker:
         port = listener.getsockname()[1]
-        server = server_of(application(models, look, port, worker))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-        thread.start()
-        try:
+        with running(server_of(application(models, look, port, worker)), listener):
             yield Served(port)
-        finally:
-            server.should_exit = True
-            thread.join()
+
+
+@contextmanager
+def running(server: Server, listener: socket.socket) -> Iterator[None]:
+    """Run a server in a thread until the block ends."""
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()

@@ -90,11 +90,12 @@ def test_batches_hold_as_many_sentences_or_padded_tokens_as_the_option_says(
     assert list(cut_batches([5, 2, 11, 3, 4], **options)) == expected
 
 
-def test_hypotheses_of_a_sentence_are_those_that_a_search_holds_at_once() -> None:
-    searches = [{}, {"name": "beam", "beam_size": 7}, {"name": "sampling", "num_samples": 5}]
+def test_hypotheses_of_a_sentence_are_those_that_a_search_holds_at_once_and_finds() -> None:
+    searches = [{}, {"name": "beam", "beam_size": 7, "num_best": 3}, {"name": "sampling", "num_samples": 5}]
     searches.append({"name": "mbr", "candidates": {"num_samples": 11}})
     own: Any = OmegaConf.to_container(composed().search, resolve=True)
     assert [choose_search(options, own).hypotheses_at_once for options in searches] == [1, 7, 5, 11]
+    assert [choose_search(options, own).most_hypotheses for options in searches] == [1, 3, 5, 11]
 
 
 @pytest.mark.parametrize("option", ["batch_sentences", "batch_tokens"])

@@ -1,0 +1,34 @@
+"""The command `seq2seq-attn serve`: load a model, choose the search, and translate what is asked for over HTTP."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from seq2seq_attn.errors import UserError, command
+from seq2seq_attn.inference.translate import LIMITS, load_translator
+from seq2seq_attn.inference.translation_server import listen, serve_translations
+from seq2seq_attn.inference.translator import Translation
+from seq2seq_attn.options import SERVE, check_options
+
+
+def serve(config: DictConfig) -> None:
+    """Answer requests until a signal ends the process."""
+    if OmegaConf.is_missing(config, "ckpt_path"):
+        raise UserError(f"{command()} needs ckpt_path=RUN, a run folder or a .ckpt file")
+    check_options(config, SERVE)
+    options: Any = OmegaConf.to_container(config, resolve=True)
+    with listen(options["host"], options["port"]) as listener:
+        translator, search = load_translator(options)
+        limits = {name: options[name] for name in LIMITS}
+
+        def translate(texts: list[str]) -> list[Translation]:
+            return translator.translate(texts, search=search, **limits)
+
+        with closing(translator.engine):
+            translate(["a"])  # what the engine cannot do is refused now, and the first request is as fast as the others
+            serve_translations(
+                translate, listener, batch_sentences=options["batch_sentences"], most_hypotheses=search.most_hypotheses
+            )

@@ -1,0 +1,251 @@
+"""Translation over HTTP: `POST /translate` and `GET /health`. Texts that wait for the model are one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import socket
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any, NamedTuple, final
+
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference.json_fields import MAX_NUMBER, check_int, check_list, check_object, shown
+from seq2seq_attn.inference.translator import Translation
+
+try:
+    import uvicorn  # noqa: F401, which json_server needs
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from seq2seq_attn.inference.json_server import (
+        HEADERS,
+        Guard,
+        WaitingRequests,
+        bind,
+        error_body,
+        local_hosts,
+        read_object,
+        refusal,
+        run,
+        send_body,
+        server_of,
+    )
+except ImportError as error:
+    raise UserError(
+        f"the translation server needs {error.name}, which is not installed; pip install 'seq2seq_attn[serve]'"
+    ) from error
+
+MOST_BYTES = 1 << 20  # of a request
+MOST_TEXTS = 1_000  # of a request
+MOST_WAITING = 256  # requests at once, those that are translated among them
+READ_SECONDS = 10  # after which a client that does not send its request is given up
+GRACEFUL_SECONDS = 5  # for the requests that wait when a signal ends the server
+CONFINED = HEADERS | {
+    "cache-control": "no-store", "content-security-policy": "default-src 'none'; frame-ancestors 'none'"
+}  # fmt: skip
+Translate = Callable[[list[str]], list[Translation]]
+
+
+class TranslationRequest(NamedTuple):
+    """Texts to translate; `n_best` asks for several translations of each."""
+
+    texts: list[str]
+    n_best: int | None
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that already accepts connections.
+
+    Raises:
+        UserError: if the address cannot be used, or is empty, which would be that of every network.
+    """
+    if not host:
+        raise UserError("host= names no address; give host=127.0.0.1, or host=0.0.0.0 for every network of the machine")
+    return bind(host, port, "give another port, port=0 for a free one, or an address of this machine as host")
+
+
+def serve_translations(
+    translate: Translate, listener: socket.socket, *, batch_sentences: int, most_hypotheses: int
+) -> None:
+    """Print the address and answer until a signal ends the process.
+
+    Args:
+        translate, batch_sentences, most_hypotheses: as of `TranslateEndpoint`.
+    """
+    with ThreadPoolExecutor(1, "translator") as worker:
+        endpoint = TranslateEndpoint(
+            translate, worker, batch_sentences=batch_sentences, most_hypotheses=most_hypotheses
+        )
+        address, port = listener.getsockname()
+        print(f"Translation server: http://{address}:{port}/translate (Ctrl-C ends it)", flush=True)
+        run(server_of(application(endpoint, address, port), GRACEFUL_SECONDS), listener, worker)
+
+
+def application(endpoint: TranslateEndpoint, address: str, port: int) -> ASGIApp:
+    """Return the application; on an address of this machine alone it answers requests to that address alone."""
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok", "waiting": endpoint.waiting.number})
+
+    routes = [Route("/translate", endpoint, methods=["POST"]), Route("/health", health)]
+    hosts: list[str] | None = None
+    sentence = "The server answers programs, not pages in a browser; have a proxy leave out the header Origin"
+    if ipaddress.ip_address(address).is_loopback:
+        hosts = local_hosts(port, address)
+        sentence = (
+            f"The server answers programs of its machine at http://{hosts[0]}/ alone; have a proxy send Host: "
+            f"{hosts[0]} and no Origin, or start the server with host=0.0.0.0"
+        )
+    app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+    return Guard(app, hosts, sentence, lambda _: CONFINED)
+
+
+async def no_route(request: Request, error: Exception) -> Response:
+    """Refuse another path or method."""
+    assert isinstance(error, HTTPException)
+    response = refusal(error.status_code, "The server answers POST /translate and GET /health")
+    response.headers.update(error.headers or {})
+    return response
+
+
+class Pending(NamedTuple):
+    """A request that waits for its translations; None: its client has left."""
+
+    request: Request
+    texts: list[str]
+    translations: asyncio.Future[list[Translation] | None]
+
+
+@final
+class TranslateEndpoint:
+    """Answers `POST /translate`; requests that arrive while the model is busy are translated together.
+
+    One thread translates. When it is free, it takes the requests that wait, in their order and up to
+    `batch_sentences` texts; a request with more is a batch of its own. A client that has left is skipped.
+
+    Args:
+        translate: returns the translation of each text, which depends on no other text.
+        worker: of one thread.
+        most_hypotheses: that the search finds of a text.
+    """
+
+    def __init__(
+        self, translate: Translate, worker: ThreadPoolExecutor, *, batch_sentences: int, most_hypotheses: int
+    ) -> None:
+        self._translate, self._worker = translate, worker
+        self._batch_sentences, self._most_hypotheses = batch_sentences, most_hypotheses
+        self._turn, self._pending = asyncio.Lock(), deque[Pending]()
+        self.waiting = WaitingRequests()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.waiting(self._answer, Request(scope, receive), send, most=MOST_WAITING, status=503)
+
+    async def _answer(self, request: Request, send: Send) -> None:
+        given = await read_object(request, most_bytes=MOST_BYTES, seconds=READ_SECONDS)
+        if isinstance(given, Response):
+            await given(request.scope, request.receive, send)
+            return
+        try:
+            texts, n_best = parse_request(given, self._most_hypotheses)
+            translations = await self._translations(request, texts)
+            if translations is None:
+                return
+            status, body = 200, answer_body(translations, n_best)
+        except asyncio.CancelledError:
+            await refusal(503, "The server ends; ask again when it runs")(request.scope, request.receive, send)
+            raise
+        except UserError as error:
+            status, body = 400, error_body(str(error))
+        except Exception as error:
+            traceback.print_exception(error)  # a bug, or no memory: for the terminal alone
+            status, body = 500, error_body(f"The translation failed ({type(error).__name__}); the server printed why")
+        await send_body(status, body, request, send)
+
+    async def _translations(self, request: Request, texts: list[str]) -> list[Translation] | None:
+        """Return the translations of a request; None: its client has left."""
+        if not texts:
+            return []
+        own = Pending(request, texts, asyncio.get_running_loop().create_future())
+        self._pending.append(own)
+        async with self._turn:  # the requests before this one have had theirs
+            while not own.translations.done():
+                if batch := await self._next_batch():
+                    await self._translate_batch(batch)
+        return await own.translations
+
+    async def _next_batch(self) -> list[Pending]:
+        """Return the first requests that wait, and answer those whose clients have left."""
+        batch: list[Pending] = []
+        num_texts = 0
+        while self._pending:
+            num_texts += len(self._pending[0].texts)
+            if batch and num_texts > self._batch_sentences:
+                break
+            first = self._pending.popleft()
+            if await first.request.is_disconnected():
+                num_texts -= len(first.texts)
+                first.translations.set_result(None)
+            else:
+                batch.append(first)
+        return batch
+
+    async def _translate_batch(self, batch: Sequence[Pending]) -> None:
+        """Translate the texts of some requests at once; if that fails, each request alone, so that one fails alone."""
+        texts = [text for one in batch for text in one.texts]
+        computation = asyncio.get_running_loop().run_in_executor(self._worker, self._translate, texts)
+        await asyncio.wait([computation])
+        error = computation.exception()
+        if error is None:
+            translations = iter(computation.result())
+            for one in batch:
+                one.translations.set_result(list(islice(translations, len(one.texts))))
+        elif len(batch) == 1:
+            batch[0].translations.set_exception(error)
+        else:
+            for one in batch:
+                await self._translate_batch([one])
+
+
+def parse_request(data: dict[str, Any], most_hypotheses: int) -> TranslationRequest:
+    """Return the texts of a request, and how many translations of each it asks for.
+
+    Raises:
+        UserError: for anything else, in one sentence.
+    """
+    given = check_object(data, ("text", "n_best"), "a request")
+    text, n_best = given.get("text"), given.get("n_best")
+    if not isinstance(text, str | list):
+        raise UserError(f"text={shown(text)} must be a text or a list of texts")
+    texts = check_list([text] if isinstance(text, str) else text, "text", MOST_TEXTS)
+    for one in texts:
+        if not isinstance(one, str):
+            raise UserError(f"text holds {shown(one)}, and must be a text or a list of texts")
+    if n_best is not None and check_int(n_best, "n_best", 1, MAX_NUMBER) > most_hypotheses:
+        raise UserError(
+            f"n_best={n_best} must be at most {most_hypotheses}, the number that the search of this server finds; "
+            "start it with search=beam search.beam_size=... search.num_best=... for more"
+        )
+    return TranslationRequest(texts, n_best)
+
+
+def answer_body(translations: Sequence[Translation], n_best: int | None) -> bytes:
+    """Return the answer to a request in JSON, with all hypotheses of each text, best first, if it asks for them."""
+    answers = []
+    for one in translations:
+        best = [hypothesis(each) for each in (one, *one.alternatives)[:n_best]]
+        answers.append(best[0] | {"notes": one.notes} | ({} if n_best is None else {"n_best": best}))
+    text = json.dumps({"translations": answers}, ensure_ascii=False, allow_nan=False)
+    return text.encode(errors="backslashreplace")  # half a surrogate pair, which UTF-8 cannot hold
+
+
+def hypothesis(translation: Translation) -> dict[str, Any]:
+    return {"text": translation.text, "log_prob": translation.log_prob, "score": translation.score}
