@@ -7,6 +7,7 @@ it holds no state of an optimizer, so no run resumes from it.
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,8 @@ def validated(run: Path) -> dict[int, tuple[Path, float]]:
             step, config = checkpoint["global_step"], checkpoint["config"]
             if state["validated_step"] == step:
                 score = float(state["metrics"][config.get("monitor", "val/bleu")])
-                scored_files.setdefault(step, (file, -score if config.get("monitor_mode") == "min" else score))
+                score = -score if config.get("monitor_mode") == "min" else score
+                scored_files.setdefault(step, (file, -math.inf if math.isnan(score) else score))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{file} has a damaged state of its training ({error!r}); name the files to average instead"

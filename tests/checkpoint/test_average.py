@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,16 @@ def test_the_best_of_a_monitored_loss_are_the_lowest_whatever_callback_keeps_a_b
         checkpoint["config"] |= {"monitor": "val/bleu", "monitor_mode": "min", "callback": {}}
         torch.save(checkpoint, file)
     assert mean_bias(run, "--best", 2, tmp_path / "best.ckpt") == (8 + 11) / 2
+
+
+def test_a_figure_that_is_no_number_is_the_worst_in_both_directions(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {1: math.nan, 5: 10.0, 8: math.nan, 11: 20.0})
+    assert mean_bias(run, "--best", 2, tmp_path / "high.ckpt") == (5 + 11) / 2
+    for file in (run / "checkpoints").iterdir():
+        checkpoint = read_checkpoint(file)
+        checkpoint["config"] |= {"monitor_mode": "min"}
+        torch.save(checkpoint, file)
+    assert mean_bias(run, "--best", 2, tmp_path / "low.ckpt") == (5 + 11) / 2
 
 
 def test_what_was_saved_by_the_clock_is_left_out(tmp_path: Path) -> None:
