@@ -62,7 +62,7 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
         raise UserError(
             f"--{'best' if last is None else 'last'} {count} is not possible: {paths[0]} has {len(ranks)} checkpoints "
             "of different validations, and an average is of two at least; a run keeps its last five with "
-            "callback.history.save_top_k=5"
+            "callback.history.save_top_k=5, and its best five with callback.best_checkpoints.save_top_k=5"
         )
     return [saved[step][0] for step in sorted(sorted(ranks, key=ranks.__getitem__)[-count:])]
 

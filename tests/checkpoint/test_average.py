@@ -161,7 +161,10 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
     assert f"--last and --best choose from one run folder, got {a}" in refused(capsys, a, "--last", 2, *out)
     few = refused(capsys, run, "--last", 3, *out)
     assert few.startswith(f"--last 3 is not possible: {run} has 2 checkpoints of different validations, and an average")
-    assert few.endswith("of two at least; a run keeps its last five with callback.history.save_top_k=5\n")
+    assert few.endswith(
+        "of two at least; a run keeps its last five with callback.history.save_top_k=5, and its best five with "
+        "callback.best_checkpoints.save_top_k=5\n"
+    )
     (tmp_path / "file").touch()
     unwritable = tmp_path / "file" / "a.ckpt"
     said = refused(capsys, run, "--last", 2, "--output", unwritable)
