@@ -36,6 +36,13 @@ def lowest(folder: Path, number: int) -> list[int]:
     return sorted(sorted(found, key=found.__getitem__)[:number])
 
 
+def remembered(folder: Path) -> list[dict[str, float]]:
+    """Return what each callback keeps, by the names of the files, as `last.ckpt` has it."""
+    states = read_checkpoint(folder / "checkpoints" / "last.ckpt")["callbacks"].values()
+    kept = [state["best_k_models"] for state in states if "best_k_models" in state]
+    return [{Path(file).name: float(score) for file, score in files.items()} for files in kept]
+
+
 @pytest.mark.parametrize("mode", ["min", "max"])
 def test_a_run_keeps_its_best_and_no_others_beside_its_last_and_they_are_averaged(
     mode: str, tmp_path: Path, pairs: list[str]
@@ -55,3 +62,27 @@ def test_a_run_keeps_its_best_and_no_others_beside_its_last_and_they_are_average
 def test_without_the_option_there_are_none(tmp_path: Path, pairs: list[str]) -> None:
     run_here(tmp_path, *pairs, *KEPT, "callback.best_checkpoints.save_top_k=0", "trainer.max_epochs=1")
     assert (kept(tmp_path), kept(tmp_path, "step=")) == ([], [3])
+
+
+def test_a_validation_after_the_last_update_is_one_of_those_that_are_kept(tmp_path: Path, pairs: list[str]) -> None:
+    run_here(tmp_path, *pairs, *KEPT, "trainer.max_steps=5")
+    assert (kept(tmp_path), kept(tmp_path, "step=")) == ([3, 5], [3, 5])
+    assert [set(files) for files in remembered(tmp_path)] == [
+        {"best.ckpt"},
+        {"best-step=3.ckpt", "best-step=5.ckpt"},
+        {"step=3.ckpt", "step=5.ckpt"},
+    ]
+    run_here(tmp_path, *pairs, *KEPT, "trainer.max_steps=9", "resume=auto")
+    assert list(losses(tmp_path)) == [3, 5, 6, 9]
+    assert (kept(tmp_path), kept(tmp_path, "step=")) == (lowest(tmp_path, 2), [6, 9])
+
+
+def test_the_same_validation_once_more_changes_nothing_that_is_kept(tmp_path: Path, pairs: list[str]) -> None:
+    options = [*pairs, *KEPT, "callback=[seeding,best_checkpoints,history,autosave]"]
+    run_here(tmp_path, *options)
+    before = remembered(tmp_path)
+    for name in ("results.json", "checkpoints/best.ckpt"):
+        (tmp_path / name).unlink()
+    run_here(tmp_path, *options, "resume=auto")
+    assert remembered(tmp_path) == before
+    assert (kept(tmp_path), kept(tmp_path, "step=")) == (lowest(tmp_path, 2), [6, 9])
