@@ -7,6 +7,7 @@ it holds no state of an optimizer, so no run resumes from it.
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
         raise UserError(
             f"--{'best' if last is None else 'last'} {count} is not possible: {paths[0]} has {len(ranks)} checkpoints "
             "of different validations, and an average is of two at least; a run keeps its last five with "
-            "callback.history.save_top_k=5"
+            "callback.history.save_top_k=5, and its best five with callback.best_checkpoints.save_top_k=5"
         )
     return [saved[step][0] for step in sorted(sorted(ranks, key=ranks.__getitem__)[-count:])]
 
@@ -83,7 +84,8 @@ def validated(run: Path) -> dict[int, tuple[Path, float]]:
             step, config = checkpoint["global_step"], checkpoint["config"]
             if state["validated_step"] == step:
                 score = float(state["metrics"][config.get("monitor", "val/bleu")])
-                scored_files.setdefault(step, (file, -score if config.get("monitor_mode") == "min" else score))
+                score = -score if config.get("monitor_mode") == "min" else score
+                scored_files.setdefault(step, (file, -math.inf if math.isnan(score) else score))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{file} has a damaged state of its training ({error!r}); name the files to average instead"

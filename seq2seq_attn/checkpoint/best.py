@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
@@ -22,7 +23,8 @@ def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
     best, last = folder / BEST, folder / LAST
     kept = keeper_of_best(trainer)
     had_best, had_last = trainer.strategy.broadcast((best.exists(), last.exists()))
-    validated = module.validated_step == trainer.global_step and had_best
+    counted = module.validated_step == trainer.global_step
+    validated = counted and had_best
     if not (validated and had_last):
         trainer.save_checkpoint(last)
     if not validated:
@@ -32,6 +34,8 @@ def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
             if kept is not None and kept.save_top_k and metrics and kept.monitor in metrics[0]:
                 remember(kept, best, trainer.callback_metrics[kept.monitor])
             trainer.save_checkpoint(best)
+        if metrics and not counted:
+            count_in_others(trainer, module, kept)
         if metrics:
             trainer.save_checkpoint(last)
     elif kept is None or kept.best_model_score is None:  # best.ckpt is of an earlier part of the run
@@ -50,6 +54,18 @@ def remember(kept: Any, best: Path, score: Tensor) -> None:
     kept.best_model_path = kept.kth_best_model_path = str(best)
     kept.best_model_score = kept.kth_value = kept.current_score = score
     kept.best_k_models = {str(best): score}
+
+
+def count_in_others(trainer: Any, module: Any, kept: Any) -> None:
+    """Count a validation after training as one within it in all callbacks that keep checkpoints, `kept` excepted."""
+    known = {"step", "epoch", *trainer.callback_metrics}
+    before, trainer.state.fn = trainer.state.fn, TrainerFn.FITTING
+    try:
+        for callback in trainer.checkpoint_callbacks:
+            if callback is not kept and getattr(callback, "monitor", None) in known:
+                callback.on_validation_end(trainer, module)
+    finally:
+        trainer.state.fn = before
 
 
 @contextmanager

@@ -71,16 +71,11 @@ class ExactResume(pl.Callback):
             with torch.no_grad():  # the optimizer's state is that of the weights, and not of their average
                 for name, parameter in pl_module.named_parameters():
                     parameter.copy_(averaged["raw"].get(name, parameter))
-        if not is_own(trainer):  # the best files are another run's, which this one must not delete
-            for callback in trainer.checkpoint_callbacks:
-                checkpoint["callbacks"].pop(callback.state_key, None)
         for callback in trainer.checkpoint_callbacks:
-            state = checkpoint["callbacks"].get(callback.state_key)
-            follow_folder(state, callback.dirpath)
-            if state is not None and is_own(trainer):
-                self._surplus += keep_fewer(state, callback)
-            if state is not None and is_without_best(state, checkpoint["global_step"]):
-                checkpoint["callbacks"].pop(callback.state_key)
+            if is_own(trainer):
+                self._surplus += adopt_files(callback, checkpoint, trainer)
+            else:  # the best files are another run's, which this one must not delete
+                checkpoint["callbacks"].pop(callback.state_key, None)
         self._changes = changes(checkpoint["config"], pl_module.config)
         if self._changes:
             reopen_epoch(checkpoint, trainer)
@@ -108,8 +103,8 @@ class ExactResume(pl.Callback):
             reschedule(trainer, self._scheduled, pl_module.first_groups)
         if self._changes:
             say_changes(self._changes, trainer, pl_module)
-        for file in self._surplus if trainer.is_global_zero else ():  # from here on nothing refuses the run
-            file.unlink(missing_ok=True)
+        if self._surplus and trainer.is_global_zero:  # from here on nothing refuses the run
+            delete(self._surplus, trainer.global_step)
         self._changes, self._scheduled, self._surplus = [], None, []
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
@@ -123,6 +118,34 @@ class ExactResume(pl.Callback):
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         self._validating = False
+
+
+def adopt_files(callback: Any, checkpoint: dict[str, Any], trainer: Any) -> list[Path]:
+    """Match the files that a callback keeps, by a checkpoint, with those in its folder, and return the ones to delete.
+
+    The run may have gone further since this checkpoint, from which it now goes on: files that it has deleted since are
+    forgotten, and those of later validations are not of the run that follows.
+    """
+    state, step = checkpoint["callbacks"].get(callback.state_key), checkpoint["global_step"]
+    later = later_files(callback, step)
+    if state is None:
+        return later
+    follow_folder(state, callback.dirpath)
+    kept = state["best_k_models"]
+    gone = trainer.strategy.broadcast([file for file in kept if not Path(file).exists()])
+    if is_without_best(state, step) or (kept and len(gone) == len(kept)):
+        checkpoint["callbacks"].pop(callback.state_key)
+        return later
+    return later + forget(state, callback, gone)
+
+
+def later_files(callback: Any, step: int) -> list[Path]:
+    """Return the files of validations after a step of a callback that keeps a number of them, and not all."""
+    if getattr(callback, "save_top_k", 0) < 1:
+        return []
+    updates = {file: updates_of(file) for file in Path(callback.dirpath).glob("*step=*.ckpt")}
+    later = sorted((file for file in updates if updates[file] > step), key=updates.__getitem__)
+    return [file for file in later if str(file) == callback.format_checkpoint_name({"step": updates[file]})]
 
 
 def is_without_best(state: dict[str, Any], step: int) -> bool:
@@ -141,9 +164,9 @@ def is_without_best(state: dict[str, Any], step: int) -> bool:
     return why is not None
 
 
-def follow_folder(state: dict[str, Any] | None, folder: str) -> None:
+def follow_folder(state: dict[str, Any], folder: str) -> None:
     """Name the files that a checkpoint callback keeps by their folder now: in another one it would forget the best."""
-    if state is None or state["dirpath"] in (None, folder):
+    if state["dirpath"] in (None, folder):
         return
     before = state["dirpath"]
 
@@ -156,21 +179,31 @@ def follow_folder(state: dict[str, Any] | None, folder: str) -> None:
     state["best_k_models"] = {moved(path): score for path, score in state["best_k_models"].items()}
 
 
-def keep_fewer(state: dict[str, Any], callback: Any) -> list[Path]:
-    """Take the surplus from a callback that now keeps fewer checkpoints, and return the files to be deleted.
+def forget(state: dict[str, Any], callback: Any, gone: list[str]) -> list[Path]:
+    """Have a callback forget files that are gone and, if it now keeps fewer, the surplus, which is returned.
 
-    Lightning, which deletes a checkpoint only if it has exactly as many as it keeps, would delete none from then on.
+    Lightning, which deletes a checkpoint only if it has exactly as many as it keeps, would delete none from then on,
+    and it would count those that are gone.
     """
     kept, folder = state["best_k_models"], Path(callback.dirpath)
-    if not 0 < callback.save_top_k < len(kept):
+    present = [file for file in kept if file not in gone]
+    ordered = sorted(present, key=lambda file: float(kept[file]), reverse=callback.mode == "max")
+    number = callback.save_top_k if callback.save_top_k > 0 else len(ordered)
+    ordered, surplus = ordered[:number], ordered[number:]
+    if not gone and not surplus:
         return []
-    ordered = sorted(kept, key=lambda file: float(kept[file]), reverse=callback.mode == "max")
-    surplus = ordered[callback.save_top_k :]
-    for file in surplus:
-        del kept[file]
-    state["kth_best_model_path"] = ordered[callback.save_top_k - 1]
-    state["kth_value"] = kept[state["kth_best_model_path"]]
+    state["best_k_models"] = {file: score for file, score in kept.items() if file in ordered}
+    state["best_model_path"], state["kth_best_model_path"] = ordered[0], ordered[-1]
+    state["best_model_score"], state["kth_value"] = kept[ordered[0]], kept[ordered[-1]]
     return [Path(file) for file in surplus if Path(file).parent == folder]
+
+
+def delete(surplus: list[Path], step: int) -> None:
+    """Delete checkpoints, and say which."""
+    for file in surplus:
+        file.unlink(missing_ok=True)
+    names = ", ".join(file.name for file in surplus)
+    log.info(f"Deleted, since the run goes on from step {step:,} without them: {names}")
 
 
 def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_module: Any) -> int | None:

@@ -57,7 +57,8 @@ SYNONYMS = {  # names that other toolkits have for an option, by its last word
     "log_interval logging_steps logging_freq report_every": "trainer.log_every_n_steps=...",
     "eval_steps validation_freq valid_steps": "trainer.val_check_interval=... trainer.check_val_every_n_epoch=null",
     "validate_interval": "trainer.check_val_every_n_epoch=...",
-    "keep_best_ckpts keep_checkpoint keep_last_epochs save_total_limit": "callback.history.save_top_k=...",
+    "keep_best_ckpts keep_best_checkpoints": "callback.best_checkpoints.save_top_k=...",
+    "keep_checkpoint keep_last_epochs save_total_limit": "callback.history.save_top_k=...",
     "max_len max_length maxlen max_seq_length max_new_tokens": "search.limits.max_length=... of outputs, or "
     "data.cleaning.max_words=... of sentences",
     "beam_alpha alpha": "search=beam search.length_penalty.alpha=...",

@@ -153,7 +153,7 @@ def holds_run(folder: Path) -> bool:
     """Return whether a folder has results or checkpoints of a training."""
     checkpoints = folder / "checkpoints"
     files = [folder / "results.json", *(checkpoints / name for name in (BEST, LAST, PREVIOUS))]
-    return any(file.exists() or file.is_symlink() for file in (*files, *checkpoints.glob("step=*.ckpt")))
+    return any(file.exists() or file.is_symlink() for file in (*files, *checkpoints.glob("*step=*.ckpt")))
 
 
 def remove_unused(folders: list[Path], known: set[Path]) -> None:

@@ -87,7 +87,7 @@ def check_best(composed: DictConfig) -> None:
     if checkpoint.get("save_top_k", 1) not in (0, 1):
         raise UserError(
             f"callback.checkpoint.save_top_k={checkpoint.save_top_k} would write several checkpoints as best.ckpt; to "
-            "keep those of the last validations, give callback.history.save_top_k=5"
+            "keep the five best beside it, give callback.best_checkpoints.save_top_k=5"
         )
     given: Any = OmegaConf.to_container(checkpoint, resolve=False)
     for option in ("every_n_train_steps", "train_time_interval"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,16 @@ def test_the_best_of_a_monitored_loss_are_the_lowest_whatever_callback_keeps_a_b
     assert mean_bias(run, "--best", 2, tmp_path / "best.ckpt") == (8 + 11) / 2
 
 
+def test_a_figure_that_is_no_number_is_the_worst_in_both_directions(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {1: math.nan, 5: 10.0, 8: math.nan, 11: 20.0})
+    assert mean_bias(run, "--best", 2, tmp_path / "high.ckpt") == (5 + 11) / 2
+    for file in (run / "checkpoints").iterdir():
+        checkpoint = read_checkpoint(file)
+        checkpoint["config"] |= {"monitor_mode": "min"}
+        torch.save(checkpoint, file)
+    assert mean_bias(run, "--best", 2, tmp_path / "low.ckpt") == (5 + 11) / 2
+
+
 def test_what_was_saved_by_the_clock_is_left_out(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {2: 30.0, 5: 10.0})
     for name, step in (("previous.ckpt", 4), ("last.ckpt", 9)):
@@ -150,7 +161,10 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
     assert f"--last and --best choose from one run folder, got {a}" in refused(capsys, a, "--last", 2, *out)
     few = refused(capsys, run, "--last", 3, *out)
     assert few.startswith(f"--last 3 is not possible: {run} has 2 checkpoints of different validations, and an average")
-    assert few.endswith("of two at least; a run keeps its last five with callback.history.save_top_k=5\n")
+    assert few.endswith(
+        "of two at least; a run keeps its last five with callback.history.save_top_k=5, and its best five with "
+        "callback.best_checkpoints.save_top_k=5\n"
+    )
     (tmp_path / "file").touch()
     unwritable = tmp_path / "file" / "a.ckpt"
     said = refused(capsys, run, "--last", 2, "--output", unwritable)

@@ -27,7 +27,8 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.scheduler.schedule import cosine, inverse_sqrt
 
 pytestmark = pytest.mark.usefixtures("quiet")
-LONGER = (ROOT / "docs" / "runs.md").read_text("utf-8").partition("\n## Train longer, or with other options\n")[2]
+PAGE = (ROOT / "docs" / "runs.md").read_text("utf-8")
+LONGER = PAGE.partition("\n## Train longer, or with other options\n")[2].partition("\n## ")[0]
 ONE_EPOCH = ["scheduler=constant", "trainer.max_epochs=1"]  # of 7 steps
 
 

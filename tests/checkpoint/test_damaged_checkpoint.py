@@ -183,7 +183,8 @@ def test_results_of_a_stranger_name_no_file_outside_their_folder(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "name", ["results.json", *(f"checkpoints/{name}.ckpt" for name in ("best", "last", "previous", "step=7"))]
+    "name",
+    ["results.json", *(f"checkpoints/{name}.ckpt" for name in ("best", "last", "previous", "step=7", "best-step=7"))],
 )
 def test_a_run_that_starts_overwrites_no_other(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"

@@ -17,7 +17,7 @@ import pytorch_lightning as pl
 import torch
 from checkpoint.test_checkpoint_file import flip_bit
 from configs import built, composed
-from small_run import KilledError, assert_same_run, run_here, said, start, told
+from small_run import CALLBACKS, KilledError, assert_same_run, run_here, said, start, told
 
 from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint
 from seq2seq_attn.checkpoint.exact_resume import correct_counters, restore_metrics
@@ -310,6 +310,8 @@ def test_a_run_killed_at_random_moments_is_the_run_that_was_never_killed_on_ever
 ) -> None:
     interval, random = 5, Random(7)
     long = ["trainer.max_epochs=60", "callback.early_stopping.patience=99"]
+    long += [CALLBACKS.replace("checkpoint,", "checkpoint,best_checkpoints,history,")]
+    long += ["callback.best_checkpoints.save_top_k=3", "callback.history.save_top_k=2"]
     options = [*pairs, *long, f"callback.autosave.every_steps={interval}"]
     options += ["trainer=ddp_cpu"] if ranks == 2 else []
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -216,8 +216,8 @@ def test_a_share_of_less_than_a_batch_is_refused_before_training(split: str, sha
 @pytest.mark.parametrize(
     ("override", "way_out"),
     [
-        ("callback.checkpoint.save_top_k=3", "give callback.history.save_top_k=5"),
-        ("callback.checkpoint.save_top_k=-1", "give callback.history.save_top_k=5"),
+        ("callback.checkpoint.save_top_k=3", "give callback.best_checkpoints.save_top_k=5"),
+        ("callback.checkpoint.save_top_k=-1", "give callback.best_checkpoints.save_top_k=5"),
         ("callback.checkpoint.filename=best_model", "leave filename as it is"),
         ("~callback.checkpoint.filename", "leave filename as it is"),
         ("callback.checkpoint.dirpath=elsewhere", "leave dirpath as it is"),
