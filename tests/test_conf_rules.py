@@ -146,9 +146,9 @@ def test_an_experiment_says_why_it_sets_what_the_recipe_of_its_pair_sets():
         for file in files:
             lines = [default for default in content(file)["defaults"] if isinstance(default, dict)]
             chosen = {key.removeprefix("override /"): value for line in lines for key, value in line.items()} | chosen
-        recipe = f"recipe/{chosen['data']}_{chosen['model']}"
         if chosen.get("recipe") == "none":
             continue
+        recipe = f"recipe/{chosen['data']}_{chosen['model']}"
         assert "recipe" not in chosen
         assert recipe in RECIPES, f"{name} has no recipe; make one, or choose recipe=none and set all"
         kept = set().union(*(leaves(content(file)) for file in with_bases(recipe)))
