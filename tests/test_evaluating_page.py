@@ -27,8 +27,7 @@ def test_every_metric_has_its_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "overrides"),
-    re.findall(r"^(?:python|seq2seq-attn) (train|evaluate)(?:\.py)? (.+)$", PAGE, re.MULTILINE),
+    ("name", "overrides"), re.findall(r"^(?:python|seq2seq-attn) (train|evaluate)(?:\.py)? (.+)$", PAGE, re.MULTILINE)
 )
 def test_a_command_composes(name: str, overrides: str) -> None:
     for job in jobs(f"python {name}.py {overrides}"):

@@ -42,13 +42,14 @@ def test_the_file_sets_what_the_command_line_does_not(command: str, tmp_path: Pa
     assert config.model.encoder._target_.endswith("RNNEncoder" if "model=rnn" in command else "TransformerEncoder")
 
 
-@pytest.mark.parametrize(("experiment", "millions"), re.findall(r"`experiment=(\w+)[^|]*\| (\d+) M", PAGE))
-def test_a_model_of_the_table_has_its_size(experiment: str, millions: str) -> None:
-    size = composed(f"experiment={experiment}").tokenizer.vocab_size
+@pytest.mark.parametrize(("typed", "millions"), re.findall(r"`((?:experiment|model)[^`]+)` \| (\d+) M", PAGE))
+def test_a_model_of_the_table_has_its_size(typed: str, millions: str) -> None:
+    overrides = ["data=parallel", *shlex.split(typed)]
+    size = composed(*overrides).tokenizer.vocab_size
     tokens = size if isinstance(size, int) else 8000  # what auto takes at most
     sizes = [f"model.{side}_vocab_size={tokens}" for side in ("source", "target")]
     with torch.device("meta"):
-        model = built(composed(f"experiment={experiment}", *sizes).model)
+        model = built(composed(*overrides, *sizes).model)
     assert f"{sum(p.numel() for p in model.parameters()) / 1e6:.0f}" == millions
 
 

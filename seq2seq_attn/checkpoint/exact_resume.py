@@ -76,6 +76,8 @@ class ExactResume(pl.Callback):
                 self._surplus += adopt_files(callback, checkpoint, trainer)
             else:  # the best files are another run's, which this one must not delete
                 checkpoint["callbacks"].pop(callback.state_key, None)
+        resumed = Path(trainer.ckpt_path).resolve()  # the same command may have to be repeated
+        self._surplus = [file for file in self._surplus if file.resolve() != resumed]
         self._changes = changes(checkpoint["config"], pl_module.config)
         if self._changes:
             reopen_epoch(checkpoint, trainer)
@@ -141,7 +143,7 @@ def adopt_files(callback: Any, checkpoint: dict[str, Any], trainer: Any) -> list
 
 def later_files(callback: Any, step: int) -> list[Path]:
     """Return the files of validations after a step of a callback that keeps a number of them, and not all."""
-    if getattr(callback, "save_top_k", 0) < 1:
+    if getattr(callback, "save_top_k", 0) < 1 or "{step" not in (callback.filename or ""):
         return []
     updates = {file: updates_of(file) for file in Path(callback.dirpath).glob("*step=*.ckpt")}
     later = sorted((file for file in updates if updates[file] > step), key=updates.__getitem__)
@@ -203,7 +205,7 @@ def delete(surplus: list[Path], step: int) -> None:
     for file in surplus:
         file.unlink(missing_ok=True)
     names = ", ".join(file.name for file in surplus)
-    log.info(f"Deleted, since the run goes on from step {step:,} without them: {names}")
+    log.info(f"Deleted, since the run, from step {step:,} on, does not keep them: {names}")
 
 
 def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_module: Any) -> int | None:

@@ -2,7 +2,8 @@
 
 The score of a translation is that of its search plus, for each further model, a weight times the mean log-probability
 of a token by this model. Yee et al. 2019, arXiv:1908.05731, take a model of the other direction and a language model.
-With --references, of a validation set, the command tries the weights 0 to 3 and prints those with the highest BLEU.
+A line is cut after 512 tokens of a model, or where its positions end. With --references, of a validation set, the
+command tries the weights 0 to 3 and prints those with the highest BLEU.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from jaxtyping import Float
 
 from seq2seq_attn.checkpoint.admitted import add_trust_option
+from seq2seq_attn.checkpoint.load import find_checkpoint
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.evaluation.pair_log_prob import GivenPair, encode_pairs, read, score_encoded
 from seq2seq_attn.inference.lines import line_count
@@ -102,7 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"there are {len(given.weights)} weights and {len(given.models)} models; give one for each")
     files = [("the n-best list", given.nbest), ("the source", given.source), ("the output", given.output)]
     files += [("--references", file) for file in given.references or ()]
-    files += [("a model", file) for path, _ in given.models for file in model_files(path, "--model")]
+    for path, reverse in given.models:
+        files += [(option_of(reverse), file) for file in model_files(path, option_of(reverse))]
     refuse_one_file(files)
     for what, file in files[:2]:
         if os.path.exists(file) and not os.path.isfile(file):
@@ -125,9 +128,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.write(f"{sentence.texts[sentence.best(weights)]}\n".encode())
 
 
+def option_of(reverse: bool) -> str:
+    return "--reverse" if reverse else "--model"
+
+
 def load_scorer(path: str, reverse: bool, device: str, trust: Sequence[str]) -> Scorer:
     """Load a further model onto its device."""
-    models = load_models([path], device, trust)
+    models = load_models([str(find_checkpoint(path, option_of(reverse)))], device, trust)
     if reverse and not models.model.reads_source:
         raise UserError(f"--reverse {path} is a language model, which scores translations alone; give it as --model")
     models.model.to(models.device)

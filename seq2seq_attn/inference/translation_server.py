@@ -70,7 +70,7 @@ def listen(host: str, port: int) -> socket.socket:
     """
     if not host:
         raise UserError("host= names no address; give host=127.0.0.1, or host=0.0.0.0 for every network of the machine")
-    return bind(host, port, "give another port, port=0 for a free one, or an address of this machine as host")
+    return bind(host, port, "give another port, port=0 for a free one, or an IPv4 address of this machine as host")
 
 
 def serve_translations(

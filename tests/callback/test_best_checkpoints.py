@@ -103,7 +103,7 @@ def test_a_run_that_goes_back_keeps_the_best_from_there_on(
     with caplog.at_level(logging.INFO, "seq2seq_attn"):
         run_here(tmp_path, *pairs, *KEPT, *still)
     (said,) = [line for line in caplog.messages if line.startswith("Deleted")]
-    assert said == f"Deleted, since the run goes on from step 3 without them: {', '.join(later)}"
+    assert said == f"Deleted, since the run, from step 3 on, does not keep them: {', '.join(later)}"
     assert (kept(tmp_path), kept(tmp_path, "step=")) == ([6, 9], [6, 9])
     before = weights(tmp_path, "earlier.ckpt")
     for name in ("best-step=6.ckpt", "best-step=9.ckpt", "step=6.ckpt", "step=9.ckpt"):
