@@ -45,9 +45,9 @@ schedule whose learning rate falls to zero; the corpus is this small so that the
 test_2016_flickr with greedy search and the weights that were best in validation. So far {runs} runs have finished.
 
 - Only rows of {seeds} seeds are judged: **better** or **worse** than the home's usual attention if the difference is
-  significant over sentences (paired bootstrap, Koehn 2004, {resamples:,} test sets, p < 0.05 after Holm's correction
-  for the rows of the table) and all seeds of the one are above all seeds of the other. ± is the standard deviation over
-  seeds.
+  significant over sentences (paired bootstrap, Koehn 2004, at least {resamples:,} test sets, p < 0.05 after Holm's
+  correction for the rows of the table) and all seeds of the one are above all seeds of the other. ± is the standard
+  deviation over seeds.
 - ¹ The row has fewer seeds: the spread between seeds is unknown, and the row is neither better nor worse than another.
 - 95 %: the interval of the difference over the resampled test sets, of the mean over seeds.
 - The width in the last column makes the models equally large; the percentage is the difference that remains from the

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.score.projected import ProjectedScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.nn.linear import linear
+from seq2seq_attn.nn.precision import as_autocast
 
 MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
 
@@ -49,7 +50,7 @@ def pack_source(score: Score, project_values: nn.Linear | None) -> PackedProject
 
 
 def stack(linears: Sequence[nn.Linear], scale: float = 1.0) -> PackedProjection:
-    """Stack weights and biases, the first multiplied by `scale`."""
+    """Stack weights and biases, the first multiplied by `scale`; autocast would cast them again at each step."""
     first, *others = linears
     widths = tuple(linear.out_features for linear in linears)
     weight = torch.cat([first.weight if scale == 1.0 else first.weight * scale, *(x.weight for x in others)])
@@ -57,11 +58,3 @@ def stack(linears: Sequence[nn.Linear], scale: float = 1.0) -> PackedProjection:
         return PackedProjection(as_autocast(weight), None, widths)
     bias = first.bias if scale == 1.0 else first.bias * scale
     return PackedProjection(as_autocast(weight), as_autocast(torch.cat([bias, *(x.bias for x in others)])), widths)
-
-
-def as_autocast(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Return what autocast makes of a weight, which it would make at each step of a matrix that serves many."""
-    kind = x.device.type
-    if torch.compiler.is_compiling() or not torch.amp.is_autocast_available(kind) or x.dtype == torch.float64:
-        return x
-    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x

@@ -16,6 +16,7 @@ from seq2seq_attn.comparison.significance import (
     Difference,
     count_sentences,
     differences,
+    enough_resamples,
 )
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.names import title_of
@@ -113,6 +114,7 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
     asked = find_row(rows, baseline)
     against = asked or rows[0]
     counts = {run.name: count_sentences(run) for row in rows for run in row.runs}
+    resamples = enough_resamples(resamples, len(rows) - 1)
     lengths = {run.name: counts[run.name].by_length(run.system.sources) for row in rows for run in row.runs}
     first = lengths[rows[0].runs[0].name]
     notes = list(group.warnings)

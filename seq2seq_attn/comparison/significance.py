@@ -19,6 +19,7 @@ from seq2seq_attn.metric.confidence import draw
 from seq2seq_attn.metric.text_metric import TextMetric
 
 ALPHA = 0.05
+LEAST_PER_COMPARISON = 50  # resampled test sets
 LEAST_BLEU, LEAST_DIFFERENCE = 1.0, 0.05  # below these no difference of BLEU is called significant
 FLOOR = (
     f"No difference is marked where both have less than {LEAST_BLEU:g} BLEU, since n-grams that match that rarely say "
@@ -82,7 +83,9 @@ def differences(rows: Mapping[str, Sequence[Counted]], baseline: str, resamples:
 
     Args:
         rows: the seeds of each row by its label; all have the sentences of one test set.
+        resamples: see `enough_resamples`.
     """
+    resamples = enough_resamples(resamples, len(rows) - 1)
     metric, counts = rows[baseline][0]
     drawn = np.stack([np.bincount(chosen, minlength=len(counts)) for chosen in draw(len(counts), resamples)])
     scores = {label: float(np.mean([seed.score() for seed in seeds])) for label, seeds in rows.items()}
@@ -100,10 +103,15 @@ def differences(rows: Mapping[str, Sequence[Counted]], baseline: str, resamples:
     }
 
 
+def enough_resamples(resamples: int, comparisons: int) -> int:
+    """Return at least as many as a clear difference needs after the correction: no p-value is below 1 / (them + 1)."""
+    return max(resamples, LEAST_PER_COMPARISON * comparisons)
+
+
 def difference(value: float, samples: Float[np.ndarray, " resamples"]) -> Difference:
-    """Return the difference; its p-value says how often a resampled one is that far from their mean."""
+    """Return the difference; its p-value says how often a resampled one is at least that far from their mean."""
     distances, ordered = np.abs(samples - samples.mean()), np.sort(samples)
-    beyond = int((distances > abs(value)).sum())
+    beyond = int((distances >= abs(value)).sum())
     cut = len(samples) // 40
     p = None if value == 0 else (beyond + 1) / (len(samples) + 1)
     return Difference(value, float(ordered[cut]), float(ordered[len(ordered) - cut - 1]), p, False)

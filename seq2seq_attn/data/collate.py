@@ -55,10 +55,10 @@ def gather(
 def gather_lists(
     ids: list[list[int]], pad_id: int
 ) -> tuple[Int64[np.ndarray, "batch length"], Int64[np.ndarray, " batch"]]:
-    ends = np.cumsum([len(row) for row in ids], dtype=np.int64)
-    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+    lengths = np.array([len(row) for row in ids], np.int64)
+    ends = np.cumsum(lengths)
     flat = np.array([token for row in ids for token in row], np.int64)
-    return gather(flat, starts, ends, pad_id)
+    return gather(flat, ends - lengths, ends, pad_id)
 
 
 def append_end(

@@ -139,7 +139,8 @@ def pair_sources(
 ) -> list[PairSource]:
     """Return the readers of the files that an option names.
 
-    A table without a header has its columns where the first table has them, which is said if that is another order.
+    A table without a header has its columns where the first table with one has them; another order than the usual one
+    is said.
 
     Args:
         columns, languages: see `pair_file`.
@@ -155,7 +156,8 @@ def pair_sources(
     for entry in given:
         if isinstance(entry, str):
             for file in matching_files(entry, option):
-                first = next((one for one in (*before, *sources) if isinstance(one, Table)), None)
+                tables = (one for one in (*before, *sources) if isinstance(one, Table))
+                first = next((one for one in tables if one.has_header), None)
                 source = pair_file(file, columns, languages, (0, 1) if first is None else first.positions)
                 sources.append(source)
                 if isinstance(source, Table) and not source.has_header and None in columns:
@@ -167,7 +169,7 @@ def pair_sources(
 
 def say_order(table: Table, first: Table | None) -> None:
     """Warn that a table without a header is read in another table's order of columns, if that is not the usual one."""
-    if first is not None and first.has_header and table.positions == first.positions != (0, 1):
+    if first is not None and table.positions == first.positions != (0, 1):
         source, target = (position + 1 for position in table.positions)
         log.warning(
             f"{table.path} has no header; as in {first.path}, column {source} is read as the source and {target} as "

@@ -186,6 +186,7 @@ class TabSeparatedFile(Table):
     def parse(self, chunk: RawChunk) -> Parsed:
         lines, bad = decoded_lines(chunk.content)
         begin = 1 if self.has_header and chunk.first == 1 else 0
+        bad = {at: reason for at, reason in bad.items() if at >= begin}
         rows = ((chunk.first + at, line.split("\t")) for at, line in enumerate(lines) if at >= begin and at not in bad)
         parsed = self._pairs(rows)
         return Parsed(parsed.pairs, [*rejected_lines(self.path, chunk, bad), *parsed.rejected])
@@ -327,6 +328,11 @@ class ColumnarFile(PairFile):
             names = leaf_names(schema)
             guessed = guess_columns(names, choice.languages)
             at = text_column(names) if choice.one_side else None
+            if choice.one_side and at is None and guessed is None and len(names) > 2:
+                raise UserError(
+                    f"{path}: {len(names)} columns ({readable(', '.join(names))}), none of which is named text; leave "
+                    "one or two columns of text, or name one text"
+                )
             if at is None:
                 positions = guessed or choice.positions
                 self.positions = choose_columns(path, choice.columns, positions, names, has_names=True)
@@ -591,6 +597,11 @@ def choose_columns(
         else:
             at = guess if column is None else column - 1
         if column is None and not 0 <= at < len(names):
+            if len(names) > 1:  # a table without a header, after one with it
+                raise UserError(
+                    f"{path} has {len(names)} columns and no header, and a file before it has the {side} in column "
+                    f"{at + 1}; set data.{side}_column, or add a header"
+                )
             many = f"one column ({listed})" if names else "no column"
             raise UserError(f"{path} has {many}, and a pair needs two")
         if not 0 <= at < len(names):

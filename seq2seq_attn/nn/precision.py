@@ -8,3 +8,11 @@ from torch import Tensor
 def at_least_float32(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """Return float16 and bfloat16 as float32, and wider dtypes unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def as_autocast(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Return what autocast makes of a factor of a product, in the type of a product."""
+    kind = x.device.type
+    if torch.compiler.is_compiling() or not torch.amp.is_autocast_available(kind) or x.dtype == torch.float64:
+        return x
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x

@@ -8,7 +8,7 @@ from seq2seq_attn.checkpoint.resume import Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.options import typed
 from seq2seq_attn.training.freeze import freeze
-from seq2seq_attn.training.parent import Parent, provenance_of, warn_of_other_text
+from seq2seq_attn.training.parent import Parent, provenance_of, warn_of_other_text, warn_of_unknown_tokens
 from seq2seq_attn.training.parent_weights import copy_weights
 from seq2seq_attn.training.translation_module import TranslationModule
 from seq2seq_attn.training.word_vectors import copy_word_vectors
@@ -25,7 +25,9 @@ def initialize(
     """
     module.parent = provenance_of(parent, resumed)
     if parent is not None:
-        warn_of_other_text(parent, datamodule.corpus, datamodule.encoded("train"))
+        warn_of_other_text(parent, datamodule.corpus)
+        if module.config["init_from"]["tokenizer"] == "keep":
+            warn_of_unknown_tokens(datamodule.encoded("train"))
         copy_weights(parent, module, strict=module.config["init_from"]["strict"])
     if resumed is None:
         copy_word_vectors(module.model, module.tokenizer, module.config["model"])

@@ -47,6 +47,8 @@ def label_smoothed_cross_entropy(
     count_correct: bool = False,
 ) -> Loss:
     """Return the loss of softmax(W h + b) at the given tokens; padding has been left out before."""
+    if not torch.is_grad_enabled():  # which the function cannot see: it would take the gradients on its way
+        hidden, weight, bias = hidden.detach(), weight.detach(), bias.detach()
     smoothed, nll, by_token, correct = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing, count_correct)
     return Loss(smoothed, nll.sum(), nll, by_token, len(target), correct)
 
@@ -75,7 +77,7 @@ class ChunkedCrossEntropy(GradientTakenForward):
         spread = torch.zeros((), dtype=wide, device=hidden.device)
         correct = torch.zeros((), dtype=torch.int64, device=hidden.device) if count_correct else None
         wanted = any(ctx.needs_input_grad)
-        grads = [torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)] if wanted else []
+        grads = empty_gradients(hidden, weight, bias) if wanted else []
         with torch.autocast(hidden.device.type, enabled=False):
             narrow, narrow_bias = weight.to(hidden.dtype), bias.to(hidden.dtype)
             for start in range(0, len(target), CHUNK):
@@ -94,11 +96,17 @@ class ChunkedCrossEntropy(GradientTakenForward):
                     log_probs.scatter_add_(-1, reference, torch.full_like(means[:, None], smoothing - 1))
                     accumulate(grads, rows, log_probs.to(hidden.dtype), hidden[rows], narrow)
                 del logits, log_probs  # before the next ones are there
-        ctx.save_for_backward(*grads)
+        ctx.save_for_backward(*(grad.to(x.dtype) for grad, x in zip(grads, (hidden, weight, bias), strict=False)))
         smoothed = (1 - smoothing) * nll.sum() + smoothing * spread
         by_token = (1 - smoothing) * nll + smoothing * spread_by_token
         ctx.mark_non_differentiable(nll, by_token)
         return smoothed, nll, by_token, correct
+
+
+def empty_gradients(hidden: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
+    """Return zeros for the sums over rows, of a type that loses no chunk of them, and room for the hidden gradient."""
+    wide = torch.promote_types(weight.dtype, torch.float32)
+    return [torch.empty_like(hidden), torch.zeros_like(weight, dtype=wide), torch.zeros_like(bias, dtype=wide)]
 
 
 def accumulate(grads: list[Tensor], rows: slice, delta: Tensor, hidden: Tensor, weight: Tensor) -> None:

@@ -84,14 +84,18 @@ def provenance_of(parent: Parent | None, resumed: Resumed | None) -> dict[str, A
     return {"path": str(parent.file), "sha256": sha256(parent.file), "step": parent.step}
 
 
-def warn_of_other_text(parent: Parent, corpus: LoadedCorpus, train: EncodedSplit) -> None:
-    """Warn of a corpus in other languages, or with many tokens that the vocabulary does not have."""
+def warn_of_other_text(parent: Parent, corpus: LoadedCorpus) -> None:
+    """Warn of a corpus in other languages."""
     data = parent.loaded.config["data"]
     if parent.loaded.config.get("objective") is not None:
         data = {"source_language": corpus.source_language, "target_language": corpus.target_language}
     languages = f"{data['source_language']} → {data['target_language']}"
     if languages != (corpus_languages := f"{corpus.source_language} → {corpus.target_language}"):
         log.warning(printable(f"{parent.file} translates {languages}, and this corpus is {corpus_languages}"))
+
+
+def warn_of_unknown_tokens(train: EncodedSplit) -> None:
+    """Warn of a corpus with many tokens that the vocabulary of a parent does not have."""
     for side, share in unknown_shares(train).items():
         if share > MANY_UNKNOWN:
             log.warning(

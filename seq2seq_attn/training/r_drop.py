@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.nn.precision import at_least_float32
-from seq2seq_attn.training.loss import CHUNK, GradientTakenForward, Loss, accumulate
+from seq2seq_attn.training.loss import CHUNK, GradientTakenForward, Loss, accumulate, empty_gradients
 
 
 def twice(batch: Batch) -> Batch:
@@ -51,7 +51,7 @@ class ChunkedRDrop(GradientTakenForward):
         nll = torch.empty(len(target), dtype=wide, device=hidden.device)
         rest_by_token = torch.empty_like(nll)
         rest = torch.zeros((), dtype=wide, device=hidden.device)
-        grads = [torch.empty_like(hidden), torch.zeros_like(weight), torch.zeros_like(bias)]
+        grads = empty_gradients(hidden, weight, bias)
         pairs = len(target) // 2
         with torch.autocast(hidden.device.type, enabled=False):
             narrow, narrow_bias = weight.to(hidden.dtype), bias.to(hidden.dtype)
@@ -75,7 +75,7 @@ class ChunkedRDrop(GradientTakenForward):
                     reference = target[rows, None]
                     delta.scatter_add_(-1, reference, torch.full_like(delta[:, :1], smoothing - 1))
                     accumulate(grads, rows, delta.to(hidden.dtype), hidden[rows], narrow)
-        ctx.save_for_backward(*grads)
+        ctx.save_for_backward(*(grad.to(x.dtype) for grad, x in zip(grads, (hidden, weight, bias), strict=True)))
         by_token = (1 - smoothing) * nll + rest_by_token
         ctx.mark_non_differentiable(nll, by_token)
         return (1 - smoothing) * nll.sum() + rest, nll, by_token

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.training.loss import CHUNK
 
 
 @final
@@ -55,8 +56,10 @@ class ScheduledSampling:
 def one_pass(batch: Batch, model: EncoderDecoder, drawn: Tensor) -> Int[Tensor, "batch target"]:
     """Return the tokens to read: at `drawn` positions the predictions from the true tokens before them."""
     hidden = model(batch.source, batch.source_mask, batch.target_input).hidden
-    predicted = model.logits(hidden).argmax(-1).roll(1, dims=1)
-    return torch.where(drawn, predicted, batch.target_input)
+    before = hidden[drawn.roll(-1, dims=1)]  # the states that predict them: none is drawn at the first position
+    tokens = batch.target_input.clone()
+    tokens[drawn] = torch.cat([model.logits(rows).argmax(-1) for rows in before.split(CHUNK)])
+    return tokens
 
 
 def step_by_step(batch: Batch, model: EncoderDecoder, drawn: Tensor) -> Int[Tensor, "batch target"]:

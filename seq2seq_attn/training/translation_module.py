@@ -28,6 +28,7 @@ from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.metric.token_mean import TokenMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
+from seq2seq_attn.nn.precision import as_autocast
 from seq2seq_attn.optimizer.muon import hidden_matrices
 from seq2seq_attn.search.search import Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -337,6 +338,7 @@ class TranslationModule(pl.LightningModule):
         )
         # Padding is left out before the output layer, which is half of an update's work.
         hidden, target = decoded.hidden[batch.target_mask], batch.target_output[batch.target_mask]
+        hidden = as_autocast(hidden)  # that of a LayerNorm is in float32 on a GPU
         output = self.model.output
         layer = (hidden, output.weight, output.bias, target, self.label_smoothing)
         if self.training and self.r_drop_alpha > 0:

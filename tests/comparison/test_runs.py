@@ -84,6 +84,20 @@ def test_holm_stops_at_the_first_p_value_that_may_be_chance() -> None:
     assert [name for name, one in found.items() if one.significant] == ["a"]  # 0.012 × 4, but 0.02 × 3 = 0.06
 
 
+def test_a_clear_difference_among_many_rows_is_marked() -> None:
+    references = [[f"the cat number {row} sees a red house"] for row in range(30)]
+    metric = BLEU(lowercase=False, tokenize="13a")
+
+    def counted(hypotheses: list[str]) -> list[significance.Counted]:
+        counts = metric.sentence_counts(hypotheses, references)
+        return [significance.Counted(metric, np.array(counts, dtype=float))]
+
+    right = [reference for (reference,) in references]
+    rows = {str(number): counted(right) for number in range(10)} | {"wrong": counted(["a dog"] * len(right))}
+    found = significance.differences(rows, "0", 40)
+    assert [name for name, one in found.items() if one.significant] == ["wrong"]
+
+
 def test_bleu_by_length_is_that_of_an_evaluation(sweep: Path) -> None:
     group = only_group(sweep)
     buckets = score_by_length(

@@ -40,6 +40,11 @@ def test_lists_of_ids_make_the_same_batch():
     check(collate_pairs([[14], [11, 12, 13]], [[], [21]], [2, 0], **SPECIALS))
 
 
+def test_no_rows_make_an_empty_batch(tmp_path):
+    for batch in (collate_pairs([], [], [], **SPECIALS), collate(encoded(tmp_path, SOURCES, TARGETS), [], **SPECIALS)):
+        assert (len(batch), len(batch.source), len(batch.target_mask)) == (0, 0, 0)
+
+
 def test_a_sentence_without_tokens_is_its_end_token(tmp_path):
     batch = collate(encoded(tmp_path, [[], []], [[], []]), [0, 1], **SPECIALS)
     assert batch.source.tolist() == batch.target_output.tolist() == [[3], [3]]

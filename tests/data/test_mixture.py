@@ -167,6 +167,21 @@ def test_what_is_not_a_mixture_is_one_sentence(corpora: Any, tmp_path: Path) -> 
     assert "bad.yaml cannot be read (while parsing a flow" in refused(str(tmp_path / "bad.yaml"))
 
 
+def test_validation_pairs_have_the_usual_columns_whatever_those_of_a_corpus(corpora: Any, tmp_path: Path) -> None:
+    corpora["europarl"] |= {"source_column": 2, "target_column": 1}
+    (tmp_path / "val.tsv").write_text("a\ta fr\n")
+    found = mixture(corpora, tmp_path, val=str(tmp_path / "val.tsv"), val_sentences=None)
+    assert list(found.splits["val"].sources) == ["a"]
+    assert any(source.endswith(" fr") for source in found.splits["train"].sources)
+
+
+def test_lines_of_a_corpus_of_weight_0_are_not_rejected(corpora: Any, tmp_path: Path) -> None:
+    file = Path(corpora["news"]["train"])
+    file.write_text(file.read_text() + "alone\n")
+    assert "rejected" in str(mixture(corpora, tmp_path).report.counts)
+    assert "rejected" not in str(mixture(corpora, tmp_path, {"news": 0}).report.counts)
+
+
 def test_weights_of_any_name_compose_and_are_numbers() -> None:
     compose = partial(
         composed, "data=mixture", "data.corpora={a:{train:[x.en,x.fr]},b:{train:y.tsv}}", "paths.run_dir=x"

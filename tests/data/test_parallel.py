@@ -244,6 +244,13 @@ def test_a_file_without_a_header_has_the_columns_of_the_training_file(tmp_path: 
     assert {name: count for name, count in found.report.counts.items() if "header" in name} == {"train: header line": 1}
 
 
+def test_a_table_without_a_header_and_without_its_column_is_refused(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", ["n\ten\tfr", *(f"1\t{source}\t{target}" for source, target in PAIRS)])
+    val = write(tmp_path / "val.tsv", ["other\tautre"])
+    with pytest.raises(UserError, match=r"val\.tsv has 2 columns and no header, and a file before it has the target"):
+        parallel(train, val=val)
+
+
 def test_a_later_part_without_a_header_has_the_columns_of_the_first(tmp_path: Path) -> None:
     lines = ["fr\ten", *(f"{target}\t{source}" for source, target in PAIRS)]
     parts = [write(tmp_path / f"part{n}.tsv", some) for n, some in enumerate((lines[:20], lines[20:]))]

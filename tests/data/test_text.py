@@ -142,5 +142,9 @@ def test_a_table_has_one_or_two_columns_of_text_and_a_header_of_languages_is_non
     (tmp_path / "b.csv").write_text("id,english,french\n17,hello,bonjour\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"b.csv, line 1: 3 columns, none of which is named text; leave one or two"):
         load(tmp_path, f"data.train={tmp_path / 'b.csv'}", *whole)
+    columns = {"id": ["17", "18"], "english": ["hello", "yes"], "french": ["bonjour", "oui"]}
+    pq.write_table(pa.table(columns), tmp_path / "c.parquet")
+    with pytest.raises(UserError, match=r"c.parquet: 3 columns \(id, english, french\), none of which is named text; "):
+        load(tmp_path, f"data.train={tmp_path / 'c.parquet'}", *whole)
     with pytest.raises(UserError, match=r"^data.val is an empty list; name a file, or write data.val=null$"):
         load(tmp_path, f"data.train={tmp_path / 'a.csv'}", "data.val=[]")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from seq2seq_attn.nn import linear
+from seq2seq_attn.training import loss
 from seq2seq_attn.training.loss import CHUNK, label_smoothed_cross_entropy
 
 
@@ -80,14 +81,35 @@ def test_the_loss_is_the_same_by_onednn_and_by_mkl(faster: bool, monkeypatch: py
 def test_half_precision_keeps_wide_sums() -> None:
     hidden, weight, bias = (torch.randn(s).bfloat16().requires_grad_() for s in ((5, 3), (7, 3), (7,)))
     target = torch.randint(7, (5,))
-    loss = label_smoothed_cross_entropy(hidden, weight, bias, target, 0.1)
-    assert loss.smoothed.dtype == torch.float32
-    loss.smoothed.backward()
+    found = label_smoothed_cross_entropy(hidden, weight, bias, target, 0.1)
+    assert found.smoothed.dtype == torch.float32
+    found.smoothed.backward()
     assert hidden.grad.dtype == torch.bfloat16
     plain = torch.nn.functional.cross_entropy(
         hidden.float() @ weight.float().T + bias.float(), target, label_smoothing=0.1, reduction="sum"
     )
-    assert loss.smoothed.item() == pytest.approx(plain.item(), rel=1e-2)
+    assert found.smoothed.item() == pytest.approx(plain.item(), rel=1e-2)
+
+
+def test_half_precision_loses_no_chunk_of_a_gradient() -> None:
+    """Each chunk adds the same, of which a sum in bfloat16 would soon take nothing more."""
+    chunks = 600
+    hidden, weight, bias = torch.ones(chunks * CHUNK, 1), torch.zeros(3, 1), torch.zeros(3)
+    layer = [x.bfloat16().requires_grad_() for x in (hidden, weight, bias)]
+    label_smoothed_cross_entropy(*layer, torch.zeros(len(hidden), dtype=torch.int64), 0.0).smoothed.backward()
+    expected = torch.tensor([-2 / 3, 1 / 3, 1 / 3]) * len(hidden)
+    torch.testing.assert_close(layer[2].grad.float(), expected, rtol=1e-2, atol=0.0)
+    torch.testing.assert_close(layer[1].grad.float()[:, 0], expected, rtol=1e-2, atol=0.0)
+
+
+def test_no_gradient_is_taken_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden, weight, bias = (torch.randn(s).requires_grad_() for s in ((5, 3), (7, 3), (7,)))
+    given = hidden, weight, bias, torch.randint(7, (5,)), 0.1
+    expected = label_smoothed_cross_entropy(*given)
+    monkeypatch.setattr(loss, "accumulate", None)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert torch.equal(label_smoothed_cross_entropy(*given).smoothed, expected.smoothed.detach())
 
 
 def test_no_more_than_one_chunk_of_logits_is_ever_there() -> None:

@@ -404,8 +404,10 @@ def prepare_text(
         rejected: list[tuple[str, int, str]] = []
         parts[split] = []
         for part in workers.map(clean_chunk, tasks):
-            rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
-            parts[split].append(part._replace(rejected=[], corpus=corpora[len(parts[split])]))
+            corpus = corpora[len(parts[split])]
+            if split != "train" or mixture is None or mixture.weights.get(corpus, 1):
+                rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
+            parts[split].append(part._replace(rejected=[], corpus=corpus))
         if split == "train" and mixture is not None:  # as if a corpus of weight 0 were not there
             parts[split] = [part for part in parts[split] if mixture.weights.get(part.corpus, 1)] or parts[split]
         read += sum(source.size for source in files)
