@@ -177,7 +177,7 @@ class TabSeparatedFile(Table):
 
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)
-        block = next(line_blocks(path))[0].partition(b"\n")[0]
+        block = next(line_blocks(path, num_lines=1))[0].partition(b"\n")[0]
         self._choose(choice, 1, decoded_lines(block)[0][0].split("\t"))
 
     def chunks(self) -> Iterator[RawChunk]:
@@ -222,7 +222,8 @@ class JsonLines(PairFile):
         for column, side in zip(choice.columns, SIDES, strict=True):
             if isinstance(column, int):
                 raise UserError(f"data.{side}_column={column} is a number, and {path} has named fields; give a name")
-        lines = decoded_lines(b"\n".join(next(line_blocks(path))[0].split(b"\n", HEAD)[:HEAD]))[0]
+        block = next(line_blocks(path, num_lines=HEAD))[0]
+        lines = decoded_lines(b"\n".join(block.split(b"\n", HEAD)[:HEAD]))[0]
         first = lines[0]
         if first.lstrip().startswith("[") or first.strip() == "{":
             raise UserError(

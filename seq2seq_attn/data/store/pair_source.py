@@ -153,39 +153,43 @@ class LineAlignedFiles(PairSource):
         return Parsed([row[:2] for row in rows], rejected, [list(row[2:]) for row in rows])
 
 
-def line_blocks(file: Path, *, carriage_returns: bool = False) -> Iterator[tuple[bytes, int, int]]:
-    """Yield blocks of `CHUNK_LINES` whole lines, the last with fewer, their number and the bytes read so far.
+def line_blocks(
+    file: Path, *, carriage_returns: bool = False, num_lines: int | None = None
+) -> Iterator[tuple[bytes, int, int]]:
+    """Yield blocks of whole lines, the last with fewer, their number and the bytes read so far.
 
     Args:
         carriage_returns: whether lines may end with carriage returns alone; they all are then one block.
+        num_lines: of a block; None: `CHUNK_LINES`.
 
     Raises:
         UserError: if the file cannot be read, or is empty, UTF-16, without line feeds or with an endless line.
     """
-    held, ends, yielded = b"", np.zeros(0, np.int64), False
+    most, held, size, ends, yielded = num_lines or CHUNK_LINES, [b""], 0, np.zeros(0, np.int64), False
     with opened(file) as stream:
         head = True
         while buffer := stream.read(BUFFER):
             if head:
                 check_head(file, buffer, carriage_returns)
                 buffer, head = buffer.removeprefix(UTF_8_MARK), False
-            new_ends = np.flatnonzero(np.frombuffer(buffer, np.uint8) == ord("\n")) + (len(held) + 1)
-            held, ends = held + buffer, np.concatenate([ends, new_ends])
-            start, taken = 0, 0
-            while len(ends) - taken >= CHUNK_LINES:
-                taken += CHUNK_LINES
-                end = int(ends[taken - 1])
-                yield held[start:end], CHUNK_LINES, read_of(stream)
-                yielded = True
-                start = end
-            held, ends = held[start:], ends[taken:] - start
-            if len(held) - (int(ends[-1]) if len(ends) else 0) > MOST_BYTES:
+            new_ends = np.flatnonzero(np.frombuffer(buffer, np.uint8) == ord("\n")) + (size + 1)
+            held, size, ends = [*held, buffer], size + len(buffer), np.concatenate([ends, new_ends])
+            if len(ends) >= most:  # before that, joining would copy long lines again and again
+                whole, start, taken = b"".join(held), 0, 0
+                while len(ends) - taken >= most:
+                    taken += most
+                    end = int(ends[taken - 1])
+                    yield whole[start:end], most, read_of(stream)
+                    yielded = True
+                    start = end
+                held, size, ends = [whole[start:]], size - start, ends[taken:] - start
+            if size - (int(ends[-1]) if len(ends) else 0) > MOST_BYTES:
                 raise UserError(f"{file} has a line of more than {MOST_BYTES:,} bytes; cut or remove the line")
         if head:
             raise UserError(f"{file} is empty; give a file with text, or get it again")
-        rest = len(ends) + (not held.endswith(b"\n"))
-        if held:
-            yield held, rest, read_of(stream)
+        last = b"".join(held)
+        if last:
+            yield last, len(ends) + (not last.endswith(b"\n")), read_of(stream)
         elif not yielded:  # a byte-order mark alone
             raise UserError(f"{file} is empty; give a file with text, or get it again")
 
