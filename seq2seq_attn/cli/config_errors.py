@@ -106,9 +106,9 @@ def sentence_of_composition(
     if sentence := sentence_of_override(error, config_name, overrides):
         return sentence
     if isinstance(error, OSError) and error.filename:  # Hydra makes the run folder before the job
-        folders = ["hydra.run.dir"] if {"-m", "--multirun"}.isdisjoint(sys.argv) else ["hydra.sweep.dir"]
-        folders = [word.partition("=")[0] for word in overrides if word.startswith("hydra.sweep.dir=")] or folders
-        return f"{error.filename} cannot be made ({error.strerror}); give another {folders[-1]}"
+        sweeps = bool({"-m", "--multirun"} & set(sys.argv)) or any(w.startswith("hydra.sweep.dir=") for w in overrides)
+        option = "hydra.sweep.dir" if sweeps else "hydra.run.dir"
+        return f"{error.filename} cannot be made ({error.strerror}); give another {option}"
     if not (isinstance(error, HydraException | OmegaConfBaseException | YAMLError) or raised_by_hydra(error)):
         return None
     lines = (str(cause).partition("\n    full_key:")[0].split() for cause in causes(error))

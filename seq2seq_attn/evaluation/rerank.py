@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby, product, zip_longest
 from typing import NamedTuple
 
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         parser.add_argument(
             option, dest="models", action="append", default=[], metavar="RUN", help=f"{model}; may be repeated",
-            type=lambda path, reverse=reverse: (path, reverse),
+            type=partial(given_model, reverse),
         )  # fmt: skip
     choice = parser.add_mutually_exclusive_group(required=True)
     choice.add_argument("--weights", nargs="+", type=float, metavar="W", help="one for each model, in their order")
@@ -126,6 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             weights = tuned(sentences, references, scorers[0].language)
         for sentence in sentences:
             stream.write(f"{sentence.texts[sentence.best(weights)]}\n".encode())
+
+
+def given_model(reverse: bool, path: str) -> tuple[str, bool]:
+    return path, reverse
 
 
 def option_of(reverse: bool) -> str:
