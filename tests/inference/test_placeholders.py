@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
+from seq2seq_attn.alignment.attention_links import Heads
+from seq2seq_attn.alignment.word_alignment import Extraction
+from seq2seq_attn.inference.line_answers import LineAnswers
 from seq2seq_attn.inference.placeholders import (
     TAG,
     Placeholder,
@@ -13,6 +17,7 @@ from seq2seq_attn.inference.placeholders import (
     pairs_of_tags,
     remove_placeholders,
 )
+from seq2seq_attn.inference.translator import Translation
 
 SAME = [(word, word) for word in range(9)]
 BLACK_DOG = [(0, 0), (1, 2), (2, 1), (3, 3)]  # the black dog sleeps, le chien noir dort
@@ -37,6 +42,33 @@ def kept(source: str, target: str, links: list[tuple[int, int]]) -> str:
 )
 def test_a_tag_goes_with_its_word(source: str, expected: str) -> None:
     assert kept(source, "le chien noir dort", BLACK_DOG) == expected
+
+
+@pytest.mark.parametrize("alternatives", [True, False])
+def test_tags_are_put_into_other_hypotheses_only_where_they_are_read(alternatives: bool) -> None:
+    other = Translation("le chat", -2.0, -1.0, ["▁le", "▁chat"], [], [], [])
+    passes: list[Translation] = []
+
+    class Made:
+        def translate(self, texts: list[str], **_: Any) -> list[Translation]:
+            return [other._replace(log_prob=-1.0, alternatives=[other]) for _ in texts]
+
+        def attention(self, text: str, translation: Translation, **_: Any) -> list[Any]:
+            passes.append(translation)
+            return []
+
+        def source_words(self, text: str) -> list[list[int]]:
+            return []
+
+        def words(self, translation: Translation) -> list[str]:
+            return translation.text.split()
+
+    answers: Any = object.__new__(LineAnswers)  # whose constructor takes a whole translator
+    vars(answers).update(translator=Made(), search=None, heads=Heads(), extraction=Extraction())
+    vars(answers).update(limits={"max_source_tokens": 9}, placeholders=True, alternatives=alternatives)
+    (best,) = answers.translate(["the <x> cat"])
+    assert (best.text, len(passes)) == ("le chat <x>", 1 + alternatives)
+    assert [one.text for one in best.alternatives] == ["le chat <x>"] * alternatives
 
 
 def test_words_without_links_leave_a_tag_to_the_next_and_else_at_the_end() -> None:

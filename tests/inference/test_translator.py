@@ -32,6 +32,13 @@ def translator(file: Path) -> Translator:
     return Translator.load(file, device="cpu")
 
 
+def test_the_tokenizer_is_hashed_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, hashed = Translator.load(file, device="cpu"), []
+    monkeypatch.setattr(type(loaded.tokenizer), "fingerprint", property(lambda _: hashed.append(1) or "a"))
+    found = [*loaded.translate(SENTENCES[:3]), *loaded.translate(SENTENCES[3:5])]
+    assert (len(hashed), {one.fingerprint for one in found}) == (1, {"a"})
+
+
 def same(found: list[Translation], expected: list[Translation]) -> None:
     """Tokens exactly, numbers but for rounding, alternatives too."""
     assert len(found) == len(expected)

@@ -95,6 +95,12 @@ def test_utilities_are_those_of_sacrebleu_and_equal_texts_are_never_scored(
     monkeypatch.setattr(scorer, "_compute_score_from_stats", lambda *a: calls.append(a) or score(*a))
     pairwise(scorer, ["a", "b", "c"])
     assert len(calls) == 6
+    prepared, extract = [], scorer._extract_reference_info
+    monkeypatch.setattr(scorer, "_extract_reference_info", lambda texts: prepared.append(texts) or extract(texts))
+    if utility == "chrf":
+        monkeypatch.setattr(scorer, "_compute_segment_statistics", None)  # which extracts the n-grams of hypotheses
+    pairwise(scorer, ["a", "b", "c"])
+    assert len(prepared) == 3
 
 
 def test_the_private_methods_of_sacrebleu_2_6_that_pairwise_calls_exist() -> None:
