@@ -185,14 +185,15 @@ def forget(state: dict[str, Any], callback: Any, gone: list[str]) -> list[Path]:
     """Have a callback forget files that are gone and, if it now keeps fewer, the surplus, which is returned.
 
     Lightning, which deletes a checkpoint only if it has exactly as many as it keeps, would delete none from then on,
-    and it would count those that are gone.
+    and it would count those that are gone. It names the worst file only once it has as many as it keeps.
     """
     kept, folder = state["best_k_models"], Path(callback.dirpath)
     present = [file for file in kept if file not in gone]
     ordered = sorted(present, key=lambda file: float(kept[file]), reverse=callback.mode == "max")
     number = callback.save_top_k if callback.save_top_k > 0 else len(ordered)
     ordered, surplus = ordered[:number], ordered[number:]
-    if not gone and not surplus:
+    fills_up = len(ordered) == callback.save_top_k > 0 and state["kth_best_model_path"] not in kept
+    if not (gone or surplus or fills_up):
         return []
     state["best_k_models"] = {file: score for file, score in kept.items() if file in ordered}
     state["best_model_path"], state["kth_best_model_path"] = ordered[0], ordered[-1]

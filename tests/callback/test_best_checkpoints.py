@@ -111,6 +111,23 @@ def test_a_run_that_goes_back_keeps_the_best_from_there_on(
         assert all(torch.equal(before[key], after[key]) for key in before if key.startswith("model."))
 
 
+def test_a_run_that_has_no_more_than_it_now_keeps_goes_on(tmp_path: Path, pairs: list[str]) -> None:
+    """Lightning names the worst file only once it has as many as it keeps."""
+    run_here(tmp_path, *pairs, *KEPT, "trainer.max_epochs=1", "callback.best_checkpoints.save_top_k=3")
+    run_here(tmp_path, *pairs, *KEPT, "trainer.max_epochs=3", "callback.best_checkpoints.save_top_k=1", "resume=auto")
+    assert kept(tmp_path) == lowest(tmp_path, 1)
+
+
+def test_the_file_that_a_run_goes_on_from_is_not_deleted(tmp_path: Path, pairs: list[str]) -> None:
+    options = [*pairs, *KEPT, "monitor_mode=max"]  # so that the earlier is the better one
+    run_here(tmp_path, *options, "trainer.max_epochs=2", "callback.best_checkpoints.save_top_k=2")
+    assert kept(tmp_path) == [3, 6]
+    file = tmp_path / "checkpoints" / "best-step=6.ckpt"
+    fewer = ["callback.best_checkpoints.save_top_k=1", "trainer.max_epochs=3", f"ckpt_path='{file}'"]
+    run_here(tmp_path, *options, *fewer)
+    assert file.exists()
+
+
 def test_a_validation_after_the_last_update_is_one_of_those_that_are_kept(tmp_path: Path, pairs: list[str]) -> None:
     run_here(tmp_path, *pairs, *KEPT, "trainer.max_steps=5")
     assert (kept(tmp_path), kept(tmp_path, "step=")) == ([3, 5], [3, 5])
