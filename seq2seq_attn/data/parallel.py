@@ -139,8 +139,8 @@ def pair_sources(
 ) -> list[PairSource]:
     """Return the readers of the files that an option names.
 
-    A table without a header has its columns where the first table with one has them; another order than the usual one
-    is said.
+    A table without a header has its columns where the first table with one has them; a message says so if the source is
+    not first.
 
     Args:
         columns, languages: see `pair_file`.

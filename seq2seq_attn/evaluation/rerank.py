@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not given.models:
         parser.error("there is no further model; give --model RUN or --reverse RUN")
     if given.weights is not None and len(given.weights) != len(given.models):
-        parser.error(f"there are {len(given.weights)} weights and {len(given.models)} models; give one for each")
+        parser.error(f"weights: {len(given.weights)}, models: {len(given.models)}; give one weight for each model")
     files = [("the n-best list", given.nbest), ("the source", given.source), ("the output", given.output)]
     files += [("--references", file) for file in given.references or ()]
     for path, reverse in given.models:
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for what, file in files[:2]:
         if os.path.exists(file) and not os.path.isfile(file):
             raise UserError(
-                f"{what}, {file}, is no regular file, and it is read twice; save its content to a file first"
+                f"{what}, {file}, is not a regular file, and it is read twice; save its content to a file first"
             )
     count = sum(1 for _ in read_sentences(given.nbest, given.source))  # refuses what is wrong before any work
     if not count:
@@ -185,7 +185,7 @@ def read_sentences(nbest: str, source: str) -> Iterator[Sentence]:
         if line is None or group is None or group[0] != number:
             which = number if group is None else group[0]
             raise UserError(
-                f"{nbest} and {source} do not fit at line {min(number, which) + 1} of the source; give the file that "
+                f"{nbest} and {source} do not match at line {min(number, which) + 1} of the source; give the file that "
                 "was translated, and the whole list of its translations in their order"
             )
         listed = list(group[1])

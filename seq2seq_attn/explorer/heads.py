@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if len(given.pairs) > 2:
         parser.error(f"{len(given.pairs)} files of pairs; give one file of pairs, or SOURCE and TARGET")
     if given.num_threads is not None and given.num_threads < 1:
-        parser.error(f"--num-threads {given.num_threads} compute nothing; give 1 or more")
+        parser.error(f"--num-threads {given.num_threads} is not enough; give 1 or more")
     table = given.output.with_suffix(".tsv")
     check_beside(table, re.compile("\t".join(COLUMNS)), given.output)
     check_page(given.output)

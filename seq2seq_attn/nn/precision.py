@@ -11,7 +11,7 @@ def at_least_float32(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 
 def as_autocast(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Return what autocast makes of a factor of a product, in the type of a product."""
+    """Return a factor of a matrix product as autocast would cast it."""
     kind = x.device.type
     if torch.compiler.is_compiling() or not torch.amp.is_autocast_available(kind) or x.dtype == torch.float64:
         return x

@@ -54,7 +54,7 @@ def check_groups(composed: DictConfig) -> None:
             raise UserError(f"a training needs {name}=NAME; `seq2seq-attn --help {name}` lists the choices")
     for name, callback in (composed.get("callback") or {}).items():
         if not OmegaConf.is_config(callback):
-            raise UserError(f"callback.{name}={callback} is no group of options; ~callback.{name} leaves it out")
+            raise UserError(f"callback.{name}={typed(callback)} is no group of options; ~callback.{name} leaves it out")
 
 
 def check_config(composed: DictConfig) -> None:

@@ -106,13 +106,13 @@ def test_the_weights_with_the_highest_bleu_are_found(capsys: pytest.CaptureFixtu
 REFUSED = {
     "a line less in the source": (
         {"source.txt": "".join(f"{source}\n" for source in SOURCES[:-1])},
-        "best.txt and source.txt do not fit at line 6 of the source; give the file that was translated, and the whole "
+        "best.txt and source.txt do not match at line 6 of the source; give the file that was translated, and the whole "
         "list of its translations in their order",
     ),
-    "a line more in the source": ({"source.txt": "a\n" * 7}, "best.txt and source.txt do not fit at line 7 of the"),
+    "a line more in the source": ({"source.txt": "a\n" * 7}, "best.txt and source.txt do not match at line 7 of the"),
     "a line without translations": (
         {"best.txt": "0 ||| a ||| -1 ||| -1\n2 ||| b ||| -1 ||| -1\n"},
-        "best.txt and source.txt do not fit at line 2 of the source",
+        "best.txt and source.txt do not match at line 2 of the source",
     ),
     "no n-best list": (
         {"best.txt": "a translation\n"},
@@ -155,7 +155,7 @@ def test_what_does_not_fit_is_refused(
     ("given", "sentence"),
     [
         (["--weights", "1"], "there is no further model; give --model RUN or --reverse RUN"),
-        (["--model", "a", "--weights", "1", "2"], "there are 2 weights and 1 models; give one for each"),
+        (["--model", "a", "--weights", "1", "2"], "weights: 2, models: 1; give one weight for each model"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -98,7 +98,7 @@ def test_a_callback_that_is_no_group_is_refused() -> None:
     config = OmegaConf.create(
         {part: {"_target_": "a.Class"} for part in PARTS} | {"callback": {"ema": {}, "map": None}}
     )
-    with pytest.raises(UserError, match=r"^callback\.map=None is no group of options; ~callback\.map leaves it out$"):
+    with pytest.raises(UserError, match=r"^callback\.map=null is no group of options; ~callback\.map leaves it out$"):
         check_groups(config)
 
 
