@@ -106,8 +106,8 @@ def test_the_weights_with_the_highest_bleu_are_found(capsys: pytest.CaptureFixtu
 REFUSED = {
     "a line less in the source": (
         {"source.txt": "".join(f"{source}\n" for source in SOURCES[:-1])},
-        "best.txt and source.txt do not match at line 6 of the source; give the file that was translated, and the whole "
-        "list of its translations in their order",
+        "best.txt and source.txt do not match at line 6 of the source; give the file that was translated, and the "
+        "whole list of its translations in their order",
     ),
     "a line more in the source": ({"source.txt": "a\n" * 7}, "best.txt and source.txt do not match at line 7 of the"),
     "a line without translations": (

@@ -16,7 +16,7 @@ from seq2seq_attn.nn.projections import query_key_projections
 
 
 class ProjectedScore(Score):
-    """An inner product of heads of projected queries and keys, which `of_query` and `of_keys` of a subclass change.
+    """An inner product of heads of projected queries and keys, which `of_query` and `of_keys` may change.
 
     The projections may be computed in one product with the values' (`packed_projection.py`).
 
