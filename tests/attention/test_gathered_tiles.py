@@ -106,7 +106,7 @@ def test_tiles_of_any_score_and_normalizer_equal_all_pairs(
     check_itself(attending(pattern, *overrides), causal, MASK, monkeypatch)
 
 
-@pytest.mark.parametrize("position", ["alibi", "relative", "rotary", "t5"])
+@pytest.mark.parametrize("position", ["alibi", "relative", "rotary", "t5", "kerple", "fire"])
 def test_tiles_under_a_relative_position_equal_all_pairs(position: str, monkeypatch: pytest.MonkeyPatch) -> None:
     relative = built(composed(f"position={position}").position)(dim=WIDTH).relative
     check_itself(attending("global_local", relative=relative), True, MASK, monkeypatch)

@@ -152,7 +152,7 @@ def test_keys_and_values_that_are_shared_are_not_copied(preset: str, monkeypatch
     assert seen == [(4, 1, 1)] * 3
 
 
-@pytest.mark.parametrize("position", ["rotary", "alibi", "relative", "t5"])
+@pytest.mark.parametrize("position", ["rotary", "alibi", "relative", "t5", "kerple", "fire"])
 @pytest.mark.parametrize(
     "overrides",
     [

@@ -110,7 +110,7 @@ def test_additive_tile_by_tile_equals_all_pairs(pattern: str, causal: bool, monk
     check_itself(attending(pattern, "attention/score=additive"), causal, monkeypatch)
 
 
-@pytest.mark.parametrize("position", ["alibi", "relative", "rotary", "t5"])
+@pytest.mark.parametrize("position", ["alibi", "relative", "rotary", "t5", "kerple", "fire"])
 @patterns
 def test_blocks_under_a_relative_position_equal_all_pairs(
     pattern: str, position: str, monkeypatch: pytest.MonkeyPatch

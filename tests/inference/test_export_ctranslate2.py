@@ -136,6 +136,7 @@ def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
         (("position.join=concat",), "position.join=concat is not known"),
         (("position=alibi",), "model.encoder.position is AlibiPosition"),
         (("position=t5",), "model.encoder.position is T5Position"),
+        (("position=fire",), "model.encoder.position is FirePosition"),
         (("model.encoder.causal=true",), "model.encoder.causal=true is not known to CTranslate2; translate with eng"),
     ],
     ids=lambda value: value[-1] if isinstance(value, tuple) else "",

@@ -137,7 +137,7 @@ def test_the_loss_of_links_is_no_figure_of_validation_pairs_without_links(option
 CONV = ["encoder@model.encoder=conv", "decoder@model.decoder=conv"]
 
 
-@pytest.mark.parametrize("position", ["rotary", "alibi", "relative", "t5"])
+@pytest.mark.parametrize("position", ["rotary", "alibi", "relative", "t5", "kerple", "fire"])
 def test_a_relative_position_needs_an_attention_to_itself(position: str) -> None:
     sentence = f"^position={position} tells .* this model has no self-attention; use position=sinusoidal, learned"
     with pytest.raises(UserError, match=sentence):
