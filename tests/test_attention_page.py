@@ -163,7 +163,7 @@ def mebibytes(cell: str) -> float:
 def test_weights_of_the_normalizers_are_those_of_the_code() -> None:
     scores = torch.tensor([[[2.0, 1.5, 0.0]]])
     table = rows("normalizer")
-    assert len(table) == 10
+    assert len(table) == 11
     for name, weights in table:
         overrides = [f"normalizer.{option}={value}" for option, value in re.findall(r"(\w+) = (\d+)", name)]
         for option in re.findall(r"`(\w+)`", name):

@@ -72,6 +72,15 @@ def scalable_softmax(scores: Tensor, scale: Tensor) -> Tensor:
     return powers / powers.sum()
 
 
+def stick_breaking(scores: Tensor) -> Tensor:
+    """Tan et al. 2025: from the last key on, each takes a share of the rest of the stick."""
+    rest, weights = torch.ones(()), []
+    for score in scores.flip(0):
+        weights.append(rest / (1 + (-score).exp()))
+        rest = rest - weights[-1]
+    return torch.stack(weights[::-1])
+
+
 def softmax_one(scores: Tensor) -> Tensor:
     """Miller 2023."""
     return scores.exp() / (1 + scores.exp().sum())
@@ -112,4 +121,5 @@ NORMALIZERS = {
     "SoftmaxNormalizer": softmax,
     "SoftmaxOneNormalizer": softmax_one,
     "SparsemaxNormalizer": sparsemax,
+    "StickBreakingNormalizer": stick_breaking,
 }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from attention.layers import layer
-from attention.normalizer_formulas import adaptive_entmax, entmax15, sparsemax
+from attention.normalizer_formulas import adaptive_entmax, entmax15, sparsemax, stick_breaking
 from attention.test_normalizers import normalizer_of
 from configs import attention_of, model_of, options
 from torch import Tensor
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("double")
 
 KEYS = 5
 GUIDED = {"softmax", "softmax_one", "sink", "hard", "hard_gumbel", "sparsemax", "entmax15", "monotonic"}
-GUIDED |= {"adaptive_entmax", "scalable_softmax"}
+GUIDED |= {"adaptive_entmax", "scalable_softmax", "stick_breaking"}
 LINKED = [[0], [1, 3], [0, 2, 4], []]  # the linked keys of each row
 
 
@@ -45,6 +45,8 @@ def expected(option: str, scores: Tensor, target: Tensor, normalizer: Any) -> Te
     if option == "adaptive_entmax":
         alpha = 1 + normalizer.logits[0].detach().sigmoid()
         return entmax_loss(scores, target, adaptive_entmax(scores.detach(), alpha), alpha.item())
+    if option == "stick_breaking":
+        return -(target * stick_breaking(scores).log()).sum()
     if option == "scalable_softmax":
         scores = normalizer.scales[0].detach() * math.log(len(scores)) * scores
     more = {"softmax_one": torch.zeros(1), "sink": normalizer.logits[:1] if option == "sink" else None}.get(option)
