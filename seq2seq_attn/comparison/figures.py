@@ -232,17 +232,20 @@ def lead(figures: Figures) -> str:
 def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
     """Return which rows differ significantly from the baseline, and which do not.
 
-    None is called better or worse before all have `FEWEST_SEEDS`: the test covers the sentences, not the seeds.
+    The test covers the sentences, not the seeds. So none is called better or worse before all have `FEWEST_SEEDS`, nor
+    one with a seed on the other side of a seed of the baseline.
     """
     fewest = min(len(row.runs) for row in figures.rows)
     certain = fewest >= FEWEST_SEEDS
     seeds = "" if certain else ", with one seed" if fewest == 1 else ", with these seeds"
-    by_label = figures.differences
-    better = [row.label for row in others if by_label[row.label].significant and by_label[row.label].value > 0]
+    by_label, (baseline,) = figures.differences, (row for row in figures.rows if row.label == figures.baseline)
     open_ = [row.label for row in others if not by_label[row.label].significant]
-    worse = len(others) - len(better) - len(open_)
+    mixed = [row.label for row in others if certain and row.label not in open_ and seeds_overlap(figures, row, baseline)]
+    better = [row.label for row in others if row.label not in (*open_, *mixed) and by_label[row.label].value > 0]
+    worse = len(others) - len(better) - len(open_) - len(mixed)
     above, below = ("better", "worse") if certain else ("higher", "lower")
     parts = [f"{above}: {listed(better)}"] if better else []
+    parts += [f"different, but not with every seed: {listed(mixed)}"] if mixed else []
     parts += [f"no significant difference: {listed(open_)}"] if open_ else []
     if worse == len(others):
         whom = others[0].label if worse == 1 else f"all {worse} others"
@@ -250,6 +253,13 @@ def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
         return f"{best} {whom} beyond the chance of the sentences{seeds}."
     parts += [f"{below}: the other {worse}"] if worse else []
     return f"Against {figures.baseline}{seeds}: {'; '.join(parts)}."
+
+
+def seeds_overlap(figures: Figures, row: Row, other: Row) -> bool:
+    """Return whether neither row has all its seeds above all those of the other."""
+    main = next(iter(figures.columns))
+    ours, theirs = ([run.results[main] for run in one.runs] for one in (row, other))
+    return not (min(ours) > max(theirs) or max(ours) < min(theirs))
 
 
 def efficient(figures: Figures, rows: Sequence[Row], key: str, lower: bool) -> list[Row]:

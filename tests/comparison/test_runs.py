@@ -225,6 +225,19 @@ def test_the_verdict_tells_better_from_worse_and_from_neither_once_there_are_thr
     assert good == "good scores higher than bad beyond the chance of the sentences, with these seeds."
 
 
+def test_a_row_with_a_seed_on_the_other_side_of_the_baseline_is_not_called_better(tmp_path: Path) -> None:
+    rows = {"base": [spoilt(3)] * 3, "uneven": [REFERENCES, REFERENCES, spoilt(2)], "even": [REFERENCES] * 3}
+    for name, of_seeds in rows.items():
+        for seed, hypotheses in enumerate(of_seeds):
+            write_run(tmp_path / name / str(seed), name, hypotheses, seed=seed)
+    found = only_group(tmp_path, baseline="base")
+    assert found.differences["uneven"].significant
+    second = figures_of_group.verdict(found)[1]
+    assert second == "Against base: better: even; different, but not with every seed: uneven."
+    without = figures_of_group.verdict(only_group(tmp_path / "base", tmp_path / "uneven", baseline="base"))[1]
+    assert without == "Against base: different, but not with every seed: uneven."
+
+
 def test_a_run_that_diverged_stands_last(tmp_path: Path) -> None:
     write_run(tmp_path / "0", "diverged", spoilt(4), **{"test/bleu": float("nan"), "test/ppl": float("nan")})
     write_run(tmp_path / "1", "poor", spoilt(1))
