@@ -136,7 +136,7 @@ def refusal(slot: str, target: str, trust: Trust) -> str:
     why = f"which is not a class of seq2seq_attn for {slot}; it was not run"
     if package in {PACKAGE, *sys.stdlib_module_names} or not package.isidentifier():
         return why
-    flag = f"--trust {package} for draw, compare, heads and export ctranslate2"
+    flag = f"--trust {package} for draw, compare, heads, rerank and export ctranslate2"
     return f"{why}; if you trust {package}, add trust=[{package}] ({flag})"
 
 
