@@ -193,8 +193,9 @@ class Attention(AttentionLayer):
 
     @property
     def sums_to_one(self) -> bool:
-        """Whether the weights of a query that sees a key are a distribution, before a pattern reweighs them."""
-        return self.normalizer.sums_to_one and (self.mix is None or self.mix.sums_to_one)
+        """Whether the weights of a query that sees a key are a distribution."""
+        kept = self.mix is None or self.mix.sums_to_one
+        return self.normalizer.sums_to_one and kept and not self.pattern.reweighs
 
     def prepare(
         self,
@@ -253,7 +254,7 @@ class Attention(AttentionLayer):
         hypotheses = len(query) != sentences
         if hypotheses:
             query = query.reshape(sentences, -1, query.shape[2])
-        prepared = self._rotate(self.score.prepare_query(query), start)
+        prepared = self._rotate(self.score.prepare_query(query), start, same_position=hypotheses)
         request = Request(
             query,
             prepared,
@@ -369,12 +370,16 @@ class Attention(AttentionLayer):
         memory = Memory(self._rotate(self.score.split_keys(keys), start), split_heads(values, self.num_kv_heads), mask)
         return self._rotate(self.score.split_query(query), start), memory
 
-    def _rotate(self, prepared: tuple[Tensor, ...], start: int) -> tuple[Tensor, ...]:
+    def _rotate(
+        self, prepared: tuple[Tensor, ...], start: int, *, same_position: bool = False
+    ) -> tuple[Tensor, ...]:
         """Rotate prepared queries or keys by their positions, if the relative position encoding does so."""
         if self.relative is None or not self.relative.rotates:
             return prepared
         (x,) = prepared
-        return (self.relative.rotate(x, torch.arange(start, start + x.shape[2], device=x.device)),)
+        length = x.shape[2]
+        position = torch.arange(start, start + (1 if same_position else length), device=x.device)
+        return (self.relative.rotate(x, position.expand(length)),)
 
     def _attend(self, request: Request) -> Attended:
         """Answer a request by the first backend that serves it."""

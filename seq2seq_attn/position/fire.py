@@ -60,7 +60,8 @@ class InterpolatedBias(RelativeEncoding):
 
     f is a network with one hidden layer and a number for each head. The paper is causal; here a key that follows its
     query has a negative argument, -log(1 + c (j - i)) / log(1 + c max(L, j)), so f tells the two directions apart.
-    Arguments are between -1 and 1 for texts of any length. Both numbers are exponentials of what is learned.
+    Arguments are between -1 and 1 for texts of any length. What is learned are the logarithms of the factors by which
+    both numbers differ from their first values, so that weight decay does not change them.
 
     The hidden layer of all pairs is in memory while a layer trains: `hidden_dim` numbers for each pair.
     """
@@ -71,8 +72,8 @@ class InterpolatedBias(RelativeEncoding):
 
     def __init__(self, *, num_heads: int, hidden_dim: int, initial_rate: float, initial_threshold: float) -> None:
         super().__init__()
-        self.log_rate = nn.Parameter(torch.tensor(float(initial_rate)).log())  # of c
-        self.log_threshold = nn.Parameter(torch.tensor(float(initial_threshold)).log())  # of L
+        self.initial_rate, self.initial_threshold = initial_rate, initial_threshold
+        self.log_rate, self.log_threshold = nn.Parameter(torch.zeros(())), nn.Parameter(torch.zeros(()))
         self.expand, self.reduce = Linear(1, hidden_dim), Linear(hidden_dim, num_heads)
 
     def bias(
@@ -83,12 +84,13 @@ class InterpolatedBias(RelativeEncoding):
     ) -> Float[Tensor, "1 *blocks heads target source"]:
         # Half precision cannot represent the positions of a long sentence.
         dtype = torch.promote_types(torch.float32, self.log_rate.dtype)
-        rate, threshold = self.log_rate.to(dtype).exp(), self.log_threshold.to(dtype).exp()
+        rate = self.initial_rate * self.log_rate.to(dtype).exp()
+        threshold = self.initial_threshold * self.log_threshold.to(dtype).exp()
         query_position, key_position = query_position[..., :, None], key_position[..., None, :]
         behind = (query_position - key_position).to(dtype)
         later = torch.maximum(query_position, key_position).to(dtype) + 1
         share = (rate * behind.abs()).log1p() / (rate * torch.maximum(later, threshold)).log1p()
-        # products with a single number, not a matrix product, which autocast would round to half precision
+        # not a matrix product, which autocast would round to half precision, and with it the positions
         column, row = self.expand.weight.to(dtype)[:, 0], self.expand.bias.to(dtype)
         hidden = torch.addcmul(row, (share * behind.sign())[..., None], column).relu()
         return linear(hidden, self.reduce.weight.to(dtype), self.reduce.bias.to(dtype)).movedim(-1, -3)[None]

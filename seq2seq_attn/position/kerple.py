@@ -25,8 +25,8 @@ class LogarithmicBias(RelativeEncoding):
     """-r1 log(1 + r2 |query - key|), with an r1 > 0 and an r2 > 0 for each head.
 
     The constant of the kernel is left out: a softmax over the keys cancels it. Both numbers are exponentials of what is
-    learned; the paper's code cuts them at 0.01 instead, where they lose their gradient. Before training r1 is uniform
-    in (0, 2) and r2 in (0, 1), as there.
+    learned; the paper's code learns the numbers and raises them to 0.01 where they are below. Before training r1 is
+    uniform in (0, 2) and r2 in (0, 1), as there.
     """
 
     option: ClassVar[str] = "kerple"

@@ -17,6 +17,7 @@ from seq2seq_attn.attention import attention as attention_module
 from seq2seq_attn.attention import block as block_module
 from seq2seq_attn.attention.backend import blocks as blocks_module
 from seq2seq_attn.attention.backend import fused as fused_module
+from seq2seq_attn.attention.backend import step as step_module
 from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.block import GatheredBlock
 from seq2seq_attn.attention.pattern.bigbird import BigBirdPattern
@@ -225,3 +226,26 @@ def test_tiles_are_found_once_for_each_length_and_layer(overrides: list[str], ma
     assert made == [1, 2, 1, 1]
     layers[2].backend = "dense"
     torch.testing.assert_close(layers[2].attend_self(x).context, found[2], rtol=0, atol=1e-12)
+
+
+@patterns
+def test_the_window_of_a_step_is_made_once_for_all_layers_and_sentences(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_module, "CACHED_WINDOWS", PatternCache(lambda window: window.nbytes, most=256))
+    layers, made = [attending(pattern) for _ in range(3)], []
+    for layer in layers:
+        window = layer.pattern.window
+
+        def count(position: int, *others: Any, window: Any = window) -> Tensor:
+            made.append(position)
+            return window(position, *others)
+
+        monkeypatch.setattr(layer.pattern, "window", count)
+    for _ in range(2):
+        past: list[Any] = [None] * len(layers)
+        for _ in range(9):
+            x = torch.randn(B, 1, WIDTH)
+            for row, layer in enumerate(layers):
+                past[row] = layer.attend_self(x, past=past[row], causal=True).memory
+    assert made == list(range(9))

@@ -181,6 +181,19 @@ def test_relative_positions_step_by_step_equal_all_at_once(position: str, overri
     torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("position", ["rotary", "alibi", "relative", "t5", "kerple", "fire"])
+def test_hypotheses_at_one_position_have_that_position(position: str) -> None:
+    relative = built(composed(f"position={position}").position)(dim=DIM).relative
+    sizes = {"query_dim": DIM, "key_dim": DIM, "value_dim": DIM}
+    attention = attention_of("multihead", "attention.num_heads=4", **sizes, relative=relative).eval()
+    memory, queries = attention.prepare(torch.randn(B, N, DIM)), torch.randn(3 * B, 1, DIM)
+    own = memory.select(torch.arange(B).repeat_interleave(3))
+    for start in (0, 4, N - 1):
+        found = attention(queries, memory, start=start, causal=True).context
+        expected = attention(queries, own, start=start, causal=True).context
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
 REFUSED = [
     (
         "multihead",

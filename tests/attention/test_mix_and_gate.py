@@ -156,7 +156,7 @@ def test_a_key_that_one_head_hides_stays_hidden_when_heads_are_mixed() -> None:
         ("multihead", ["attention/mix=talking_heads"], False),
         ("differential", [], False),
         ("sigmoid", [], False),
-        ("local_p", [], True),
+        ("local_p", [], False),
     ],
 )
 def test_an_attention_says_whether_its_weights_sum_to_one(preset: str, overrides: list[str], expected: bool) -> None:

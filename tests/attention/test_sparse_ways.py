@@ -19,7 +19,7 @@ from seq2seq_attn.attention.backend import dense as dense_module
 from seq2seq_attn.attention.backend import fused as fused_module
 from seq2seq_attn.attention.backend import step as step_module
 from seq2seq_attn.attention.backend.pattern_cache import PatternCache
-from seq2seq_attn.attention.pattern.pattern import aligned_position
+from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -327,3 +327,53 @@ def test_the_kernel_refuses_a_second_derivative(pattern: str) -> None:
     (gradient,) = torch.autograd.grad(layer.attend_self(x).context.square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice"):
         gradient.square().sum().backward()
+
+
+class BackwardsPattern(Pattern):
+    """A window around the position as far from the end as the query is from the start."""
+
+    def centre(self, query: Tensor, aligned: Tensor, end: Tensor) -> Tensor:
+        return end - 1 - aligned
+
+    def allowed(self, centre: Tensor, key_position: Tensor) -> Tensor:
+        return (key_position - centre[..., None]).abs() <= 2
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_centre_that_a_pattern_defines_is_that_of_every_backend(causal: bool) -> None:
+    sizes = {"query_dim": WIDTH, "key_dim": WIDTH, "value_dim": WIDTH}
+    layer, x = attention_of("multihead", "attention.num_heads=2", **sizes).eval(), torch.randn(B, N, WIDTH)
+    layer.pattern = BackwardsPattern()
+    query, memory = torch.randn(B, 7, WIDTH), layer.prepare(x, mask=MASK)
+    expected = layer(query, memory, causal=causal, need_weights=True).context
+    torch.testing.assert_close(layer(query, memory, causal=causal).context, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "calls"),
+    [
+        (["attention/score=dynamic_conv"], "blocks"),
+        (["attention/score=lightweight_conv"], "blocks"),
+        (["attention/score=uniform"], "blocks"),
+        (["attention/score=fixed", "attention.num_heads=8"], "blocks"),
+        (["attention/score=soft_cap"], "blocks"),
+        (["attention/score=soft_cap", "attention/score@attention.score.score=additive"], "tiles"),
+        (["attention/score=additive"], "tiles"),
+    ],
+    ids=str,
+)
+def test_only_a_score_with_a_hidden_layer_for_pairs_is_cut_into_tiles(
+    overrides: list[str], calls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks_module, "MAX_TILE_NUMBERS", 2**10)
+    layer, scored = attending("local", *overrides), []
+    forward = layer.score.forward
+
+    def count(*arguments: Any) -> Tensor:
+        scored.append(arguments)
+        return forward(*arguments)
+
+    monkeypatch.setattr(layer.score, "forward", count)
+    layer.attend_self(torch.randn(B, N, WIDTH, requires_grad=True), MASK).context.sum().backward()
+    blocks = sum(len(group) for group in layer.pattern.block_groups(N, N, False))
+    assert len(scored) == blocks if calls == "blocks" else len(scored) > 4 * blocks

@@ -25,7 +25,7 @@ def bias(num_heads: int = H, **changed: Any) -> InterpolatedBias:
 
 def formula(part: InterpolatedBias, query: int, key: int) -> Tensor:
     """The bias of each head: in section 3.2 i is the query, counted from 1; here the later of the two."""
-    c, threshold = part.log_rate.exp(), part.log_threshold.exp()
+    c, threshold = 0.1 * part.log_rate.exp(), 20 * part.log_threshold.exp()
     i = torch.tensor(float(max(query, key) + 1))
     share = torch.log(1 + c * abs(query - key)) / torch.log(1 + c * torch.maximum(i, threshold))
     share = share if query >= key else -share

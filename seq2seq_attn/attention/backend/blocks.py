@@ -102,10 +102,9 @@ class BlockedScores:
     ) -> tuple[Float[Tensor, "_ heads target columns"], Bool[Tensor, "_ _ target columns"]]:
         """Return the scores of all rows, and which of them are allowed.
 
-        A score that is no inner product holds, for each pair, as many numbers as a query has. It is computed tile by
-        tile, and once more for its gradient.
+        A score with `wide_pairs` is computed tile by tile, and once more for its gradient.
         """
-        tiled, dtype = not parts.score.inner_product, self.memory.values.dtype
+        tiled, dtype = parts.score.wide_pairs and not parts.score.inner_product, self.memory.values.dtype
         scores, allowed = [], []
         for group, width in zip(self.groups, self.widths, strict=True):
             tiles = [tile for block in group for tile in self._tiles(block, query, tiled)]

@@ -95,7 +95,7 @@ def fused_attention(
             return portable_product(query, keys, values, mask, groups[0])
         if source >= pattern.blocks_from:
             return None  # joining groups takes the log-sum-exps of rows, which no public call returns on every device
-    if pattern.reads_query:
+    if pattern.reads_query or type(pattern).centre is not Pattern.centre:  # it needs the query, or the length
         return None
     arguments = target, source, causal, query.dtype, query.device
     short = target * source <= MAX_CACHED_PAIRS

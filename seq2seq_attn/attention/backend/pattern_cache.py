@@ -25,11 +25,12 @@ class PatternCache(OrderedDict[Hashable, Value]):
 
     Args:
         num_bytes: returns the size of a value.
+        most: number of values.
     """
 
-    def __init__(self, num_bytes: Callable[[Value], int]) -> None:
+    def __init__(self, num_bytes: Callable[[Value], int], most: int = MOST) -> None:
         super().__init__()
-        self.num_bytes, self.most, self.most_bytes = num_bytes, MOST, MOST_BYTES
+        self.num_bytes, self.most, self.most_bytes = num_bytes, most, MOST_BYTES
         self.lock = Lock()
 
     def make_once(self, make: Callable[..., Value], pattern: Pattern, *arguments: Any) -> Value:
@@ -43,9 +44,11 @@ class PatternCache(OrderedDict[Hashable, Value]):
         key = (type(pattern), pattern.options, arguments)
         with self.lock:
             value = self.get(key)
-        if value is None:
-            with torch.inference_mode(False):  # made in validation, it may serve training
-                value = make(pattern, *arguments)
+            if value is not None:
+                self.move_to_end(key)
+                return value
+        with torch.inference_mode(False):  # made in validation, it may serve training
+            value = make(pattern, *arguments)
         with self.lock:
             self[key] = value
             self.move_to_end(key)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 class Mix(nn.Module, ABC):
     """Three maps that see all heads at once; each does nothing by default.
 
-    They read no position and no mask: `*batch` may be rows and columns of the blocks of a pattern. What was hidden
-    before is hidden again after `before` and after `after`.
+    They read no position and no mask: `*batch` may be rows and columns of the blocks of a pattern, and a call may have
+    some of the rows of a sentence. What was hidden before is hidden again after `before` and after `after`.
 
     Attributes:
         score_heads_per_head: number of score heads for each head of the values. The queries and keys of the score are

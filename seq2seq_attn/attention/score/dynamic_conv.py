@@ -35,6 +35,8 @@ class DynamicConvScore(Score):
         UserError: for a `max_distance` below 1.
     """
 
+    wide_pairs: bool = False
+
     def __init__(self, *, query_dim: int, num_heads: int, max_distance: int) -> None:
         super().__init__()
         check_max_distance(max_distance)

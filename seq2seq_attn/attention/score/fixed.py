@@ -31,6 +31,8 @@ class FixedScore(Score):
         scale: factor of the inner product (`attention.qk_scale`); None: 1 / sqrt(d_k).
     """
 
+    wide_pairs: bool = False
+
     def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None) -> None:
         super().__init__()
         if num_heads <= len(FIXED_HEADS):

@@ -36,6 +36,7 @@ class LightweightConvScore(Score):
     """
 
     reads_query: bool = False
+    wide_pairs: bool = False
 
     def __init__(self, *, num_heads: int, max_distance: int) -> None:
         super().__init__()

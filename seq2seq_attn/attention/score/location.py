@@ -20,6 +20,8 @@ class LocationScore(Score):
         max_length: number of source positions, the rows of W.
     """
 
+    wide_pairs: bool = False
+
     def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:
         super().__init__()
         check_heads("query_dim", query_dim, num_heads)

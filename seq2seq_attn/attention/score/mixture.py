@@ -54,6 +54,7 @@ class MixtureScore(Score):
         self.query_parts = sum(score.query_parts for score in self._each())
         self.key_parts = sum(score.key_parts for score in self._each())
         self.reads_query = any(score.reads_query for score in self._each())
+        self.wide_pairs = any(score.wide_pairs and not score.inner_product for score in self._each())
         self.never_positive = all(score.never_positive for score in self._each())
         self.max_length = min((s.max_length for s in self._each() if s.max_length is not None), default=None)
 

@@ -12,7 +12,7 @@ from seq2seq_attn.attention.score.projected import ProjectedScore
 
 @final
 class ScaledDotScore(ProjectedScore):
-    """Heads of width d_k.
+    """Inner products of projected queries and keys, divided by the root of d_k, the width of a head.
 
     Args:
         num_kv_heads: number of heads of keys, each for a group of query heads (`attention.num_kv_heads`); None:

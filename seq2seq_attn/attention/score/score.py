@@ -25,6 +25,8 @@ class Score(nn.Module, ABC):
             a rotary or Shaw's relative position encoding needs.
         never_positive: whether no score is above 0.
         reads_query: whether the scores depend on the content of a query.
+        wide_pairs: whether `forward` holds as many numbers for each pair as a query has, as a hidden layer of pairs
+            does; blocks are then computed in small tiles, and once more for their gradient.
         max_length: number of positions that it has scores for; None: any.
         query_parts, key_parts: number of tensors that `prepare_query` and `prepare_keys` return.
     """
@@ -32,6 +34,7 @@ class Score(nn.Module, ABC):
     inner_product: ClassVar[bool] = False
     never_positive: bool = False
     reads_query: bool = True
+    wide_pairs: bool = True
     max_length: int | None = None
     query_parts: int = 1
     key_parts: int = 1

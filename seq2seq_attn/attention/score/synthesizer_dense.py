@@ -21,6 +21,8 @@ class SynthesizerDenseScore(Score):
         max_length: number of positions that it has scores for.
     """
 
+    wide_pairs: bool = False
+
     def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:
         super().__init__()
         check_heads("query_dim", query_dim, num_heads)

@@ -28,6 +28,8 @@ class SynthesizerFactorizedDenseScore(Score):
         factors: a and b, whose product is `max_length`; None: the two nearest to each other.
     """
 
+    wide_pairs: bool = False
+
     def __init__(self, *, query_dim: int, num_heads: int, max_length: int, factors: Sequence[int] | None) -> None:
         super().__init__()
         check_heads("query_dim", query_dim, num_heads)

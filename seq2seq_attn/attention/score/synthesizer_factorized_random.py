@@ -25,6 +25,7 @@ class SynthesizerFactorizedRandomScore(Score):
     """
 
     reads_query: bool = False
+    wide_pairs: bool = False
 
     def __init__(self, *, num_heads: int, max_length: int, rank: int) -> None:
         super().__init__()

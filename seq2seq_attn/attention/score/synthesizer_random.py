@@ -24,6 +24,7 @@ class SynthesizerRandomScore(Score):
     """
 
     reads_query: bool = False
+    wide_pairs: bool = False
     table: Tensor
 
     def __init__(self, *, num_heads: int, max_length: int, trainable: bool) -> None:

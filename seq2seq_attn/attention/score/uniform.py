@@ -17,6 +17,7 @@ class UniformScore(Score):
     """Score of 0 for every pair. With the full pattern the context is the mean of the memory."""
 
     reads_query: bool = False
+    wide_pairs: bool = False
     never_positive: bool = True
 
     def __init__(self, *, num_heads: int) -> None:
