@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import logging
+import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import checked_types
-import faster_hydra
-import jaxtyping
 import pytest
-import torch
-from hydra.core.config_store import ConfigStore
-from hydra.core.plugins import Plugins
 from shared_folder import shared_folder
 
 if TYPE_CHECKING:
     from seq2seq_attn.checkpoint.load import Loaded
 
 gc.disable()  # until the tests are collected
-jaxtyping.jaxtyped = checked_types.jaxtyped  # with which the import hook decorates the package
-checked_types.check_arrays_faster()
-faster_hydra.compose_faster()
+os.fsync = lambda descriptor: None  # no test sees the power fail
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare a process that runs tests; one that hands them out to others needs none of these imports."""
+    of_others = hasattr(config, "workerinput")
+    if not of_others and config.getoption("numprocesses", None):
+        return
+    if of_others:  # the import hook would have what a module of the package imports compiled once more
+        for name in ("pytorch_lightning", "torch.distributed.fsdp"):
+            importlib.import_module(name)
+    import checked_types
+    import faster_hydra
+    import jaxtyping
+
+    jaxtyping.jaxtyped = checked_types.jaxtyped  # with which the import hook decorates the package
+    checked_types.check_arrays_faster()
+    faster_hydra.compose_faster()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End a process that has reported all of its tests, without freeing what it holds, which takes seconds."""
+    if hasattr(config, "workerinput"):
+        os._exit(0)
 
 
 def with_room(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,6 +73,9 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def own_config_store() -> Iterator[None]:
     """What the tests of a module store for Hydra, as `init_from.run=` does, is no choice in the next one."""
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.plugins import Plugins
+
     Plugins.instance()  # some of which store options, when they are first asked for
     store = ConfigStore.instance()
     before = groups_of(store.repo)
@@ -70,6 +91,8 @@ def groups_of(node: Any) -> Any:
 @pytest.fixture(scope="session", autouse=True)
 def one_thread() -> Iterator[None]:
     """Of the whole session, so that models which several tests share are trained alike everywhere."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -84,6 +107,8 @@ def hears_hang_ups() -> None:
 
 @pytest.fixture(autouse=True)
 def reproducible(one_thread: None) -> Iterator[None]:
+    import torch
+
     torch.manual_seed(0)
     yield
     torch.set_num_threads(1)  # whatever a test has chosen
@@ -105,6 +130,8 @@ def own_logging() -> Iterator[None]:
 @pytest.fixture
 def double() -> Iterator[None]:
     """New floating tensors are float64."""
+    import torch
+
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
@@ -159,6 +186,7 @@ def learned_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def taught_transformer(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     """`small_transformer.taught()`, trained once."""
+    import torch
     from small_transformer import small_transformer, taught
 
     def make(folder: Path) -> None:

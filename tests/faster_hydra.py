@@ -1,4 +1,5 @@
-"""Hydra composes the options of conf/ in half of the time: it reads each file once, and copies and tabulates less.
+"""Hydra composes the options of conf/ in a part of the time: it reads each file and each override once, and copies,
+tabulates and walks less.
 
 Seen in Hydra 1.3.8, whose private functions these are.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from functools import cache
 from typing import Any
 
 import yaml
@@ -14,10 +16,14 @@ from configs import CONF
 from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf, flag_override
+from omegaconf.base import Box
 
 load_config, interpolation_map = ConfigRepository.load_config, defaults_list._create_interpolation_map
 own_cache, embed_slowly = CachingConfigRepository.__init__, ConfigLoaderImpl._embed_result_config
+merge_slowly, re_parent = ConfigLoaderImpl._compose_config_from_defaults_list, Box._re_parent
+parse_slowly = OverridesParser.parse_rule
 files: dict[tuple[str, ...], bytes] = {}  # pickled: faster than to copy
 
 
@@ -27,6 +33,8 @@ def compose_faster() -> None:
     defaults_list._create_interpolation_map = map_if_read  # type: ignore[assignment]
     CachingConfigRepository.__init__ = cache_of  # type: ignore[method-assign, assignment]
     ConfigLoaderImpl._embed_result_config = staticmethod(embed)  # type: ignore[method-assign, assignment]
+    ConfigLoaderImpl._compose_config_from_defaults_list = merge  # type: ignore[method-assign]
+    OverridesParser.parse_rule = parse  # type: ignore[method-assign]
 
 
 def load_once(repository: ConfigRepository, config_path: str) -> Any:
@@ -62,3 +70,25 @@ def embed(found: Any, package: str | None) -> Any:
         OmegaConf.update(config, package, pickle.loads(pickle.dumps(found.config)), merge=False)
     moved.config = config
     return moved
+
+
+def merge(loader: ConfigLoaderImpl, defaults: Any, repo: Any) -> Any:
+    """Return all files merged; each node learns its parent once, and not after each file."""
+    Box._re_parent = lambda box: None  # type: ignore[method-assign]
+    try:
+        config = merge_slowly(loader, defaults=defaults, repo=repo)
+    finally:
+        Box._re_parent = re_parent  # type: ignore[method-assign]
+    config._re_parent()
+    return config
+
+
+def parse(parser: OverridesParser, text: str, rule_name: str) -> Any:
+    if rule_name != "override" or parser.config_loader is not None:
+        return parse_slowly(parser, text, rule_name)
+    return copy.copy(parsed(text))
+
+
+@cache
+def parsed(text: str) -> Any:
+    return parse_slowly(OverridesParser.create(), text, "override")

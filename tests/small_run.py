@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -18,7 +19,10 @@ import torch
 from configs import ROOT, compose_train
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.training import provenance
 from seq2seq_attn.training.run import train
+
+provenance.commit = cache(provenance.commit)  # of the checkout, which two processes of git tell
 
 TEXT = "the cat sees a red house and small dogs hear some birds where is my old book we like water"
 WORDS = TEXT.split()
@@ -55,7 +59,9 @@ def run_here(folder: Path, *overrides: str) -> dict[str, Any]:
     """What train.py does, without Hydra's application around it."""
     folder.mkdir(exist_ok=True)
     given = [f"paths.run_dir='{folder}'", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
-    return train(compose_train(*SMALL, *given, *overrides))
+    searches = any(override.startswith("search") for override in overrides)
+    short = [] if searches else ["search.limits.max_length=12"]  # of 16 or more, that a small model writes to the limit
+    return train(compose_train(*SMALL, *short, *given, *overrides))
 
 
 def start(folder: Path, *overrides: str, seconds: float = 0.0) -> subprocess.Popen[bytes]:

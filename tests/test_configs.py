@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from hydra._internal import defaults_list
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException
 
 OVERRIDES = [
@@ -51,6 +52,8 @@ def test_hydra_composes_as_without_the_shortcuts_of_the_tests(monkeypatch: pytes
     monkeypatch.setattr(defaults_list, "_create_interpolation_map", faster_hydra.interpolation_map)
     monkeypatch.setattr(CachingConfigRepository, "__init__", faster_hydra.own_cache)
     monkeypatch.setattr(ConfigLoaderImpl, "_embed_result_config", staticmethod(faster_hydra.embed_slowly))
+    monkeypatch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", faster_hydra.merge_slowly)
+    monkeypatch.setattr(OverridesParser, "parse_rule", faster_hydra.parse_slowly)
     assert [(hydra, hydra) for hydra in (compose_here(*overrides) for overrides in every)] == found
 
 

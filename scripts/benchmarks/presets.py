@@ -78,6 +78,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+@cache
 def presets() -> list[str]:
     """Return the presets that serve self-attention."""
     return [name for name in conf_files.presets() if not option_reads_history(name)]

@@ -138,19 +138,21 @@ def test_files_that_are_no_map_are_not_replaced(there: str, tmp_path: Path) -> N
         check_is_map(tmp_path / "map")
 
 
-@pytest.mark.parametrize("heads", [1, 8])
-def test_a_map_of_hundreds_of_tokens_is_small_enough_to_draw_and_keeps_every_number(heads: int, tmp_path: Path) -> None:
-    weights = np.zeros((heads, 450, 500), dtype=np.float32)
-    weights[:, np.arange(450), np.arange(450)] = 1
-    tokens = [f"▁t{number}" for number in range(500)]
-    figure = draw_attention(weights, tokens, tokens[:450])
+@pytest.mark.parametrize(("heads", "rows", "columns"), [(1, 60, 400), (8, 400, 60)])
+def test_a_map_of_hundreds_of_tokens_is_small_enough_to_draw_and_keeps_every_number(
+    heads: int, rows: int, columns: int, tmp_path: Path
+) -> None:
+    weights = np.zeros((heads, rows, columns), dtype=np.float32)
+    weights[:, np.arange(60), np.arange(60)] = 1
+    tokens = [f"▁t{number}" for number in range(400)]
+    figure = draw_attention(weights, tokens[:columns], tokens[:rows])
     assert max(figure.get_size_inches()) < 45
     first, *_ = maps(figure)
     height, width = figure.get_size_inches()[::-1]
     box = first.get_position()
-    assert box.width * width / 500 == pytest.approx(box.height * height / 450)
+    assert box.width * width / columns == pytest.approx(box.height * height / rows)
     if heads == 8:
         assert labels(first) == ([], [])
-    assert save_attention_map(tmp_path / "long", weights, tokens, tokens[:450]).is_file()
+    assert save_attention_map(tmp_path / "long", weights, tokens[:columns], tokens[:rows]).is_file()
     with np.load(tmp_path / "long.npz") as kept:
         assert np.array_equal(kept["weights"], weights)

@@ -342,7 +342,7 @@ class BackwardsPattern(Pattern):
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_centre_that_a_pattern_defines_is_that_of_every_backend(causal: bool) -> None:
     sizes = {"query_dim": WIDTH, "key_dim": WIDTH, "value_dim": WIDTH}
-    layer, x = attention_of("multihead", "attention.num_heads=2", **sizes).eval(), torch.randn(B, N, WIDTH)
+    layer = attention_of("multihead", "attention.num_heads=2", **sizes).eval()
     layer.pattern = BackwardsPattern()
     query, memory = torch.randn(B, 7, WIDTH), layer.prepare(x, mask=MASK)
     expected = layer(query, memory, causal=causal, need_weights=True).context

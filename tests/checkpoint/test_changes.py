@@ -352,21 +352,22 @@ def test_a_run_that_keeps_no_best_is_tested_with_its_last_weights_when_it_goes_o
 
 def test_a_history_of_fewer_checkpoints_deletes_the_oldest(pairs: list[str], tmp_path: Path) -> None:
     given = [*pairs, "scheduler=constant", "callback=[seeding,checkpoint,history,autosave]"]
+    given += ["trainer.limit_train_batches=3"]
     run_here(tmp_path, *given, "trainer.max_epochs=3", "callback.history.save_top_k=3")
     run_here(tmp_path, *given, "trainer.max_epochs=5", "callback.history.save_top_k=2", "resume=auto")
 
     def kept() -> list[str]:
         return sorted(file.name for file in (tmp_path / "checkpoints").glob("step=*.ckpt"))
 
-    assert kept() == ["step=28.ckpt", "step=35.ckpt"]
+    assert kept() == ["step=12.ckpt", "step=15.ckpt"]
     refused = ["scheduler=cosine", "trainer.max_epochs=-1", "callback.history.save_top_k=1", "resume=auto"]
     with pytest.raises(UserError, match="must know how long the run is"):
         run_here(tmp_path, *given, *refused)
-    assert kept() == ["step=28.ckpt", "step=35.ckpt"]
+    assert kept() == ["step=12.ckpt", "step=15.ckpt"]
 
 
 def test_numbers_of_float64_are_resumed_as_they_were_saved(pairs: list[str], tmp_path: Path) -> None:
-    given = [*pairs, "trainer.precision=64-true", "scheduler=constant"]
+    given = [*pairs, "trainer.precision=64-true", "scheduler=constant", "trainer.limit_train_batches=3"]
     run_here(tmp_path / "long", *given, "trainer.max_epochs=2")
     run_here(tmp_path / "short", *given, "trainer.max_epochs=1")
     run_here(tmp_path / "short", *given, "trainer.max_epochs=2", "resume=auto")

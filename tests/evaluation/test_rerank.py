@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 
@@ -46,8 +47,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def mean_log_prob(model: Path, source: str, target: str) -> float:
-    (scored,) = Translator.load(model, device="cpu").score([source], [target])
+    (scored,) = loaded(model).score([source], [target])
     return fmean(scored.log_probs)
+
+
+@cache
+def loaded(model: Path) -> Translator:
+    return Translator.load(model, device="cpu")
 
 
 def test_the_weighted_sum_of_all_models_chooses(

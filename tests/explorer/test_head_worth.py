@@ -23,11 +23,12 @@ from seq2seq_attn.explorer.intervention import Intervention, attention_layers, i
 from seq2seq_attn.inference.models import Models, load_models
 
 GIVEN = list(zip(SENTENCES, SENTENCES[::-1], strict=True))[:7]
+ONE_LAYER = ("model.encoder.num_layers=1", "model.decoder.num_layers=1")
 MORE = {
-    "linear": ("model=transformer", "attention=linear", "attention.num_heads=2"),
+    "linear": ("model=transformer", "attention=linear", "attention.num_heads=2", *ONE_LAYER),
     "lm": ("model=lm", "attention.num_heads=2"),
     "luong": ("decoder@model.decoder=rnn_luong", "attention=local_p"),
-    "encoder": ("model=transformer", "attention=multihead", "attention@encoder_attention=fixed_patterns"),
+    "encoder": ("model=transformer", "attention=multihead", "attention@encoder_attention=fixed_patterns", *ONE_LAYER),
 }
 MODELS = dict(zip(NAMES, OVERRIDES, strict=True)) | MORE
 

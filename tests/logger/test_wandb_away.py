@@ -42,7 +42,7 @@ class Silent(BaseHTTPRequestHandler):
 @pytest.fixture
 def silent() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.socket.close()

@@ -24,7 +24,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stub]:
         monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
         monkeypatch.setenv("WANDB_BASE_URL", stub.address)
         monkeypatch.delenv("WANDB_ERROR_REPORTING", raising=False)
-        threading.Thread(target=stub.serve_forever, daemon=True).start()
+        threading.Thread(target=stub.serve_forever, args=(0.01,), daemon=True).start()
         yield stub
         end_process()
         stub.shutdown()

@@ -45,7 +45,8 @@ def test_the_commit_of_a_checkout_is_read_without_a_lock_on_its_index(
     monkeypatch.setattr(provenance, "__file__", str(module))
     os.utime(module, (10**9, 10**9))  # which has git refresh its index, if it takes the lock
     before = (tmp_path / ".git" / "index").read_bytes()
-    assert provenance.commit() == head
+    commit = getattr(provenance.commit, "__wrapped__", provenance.commit)  # not what small_run keeps of it
+    assert commit() == head
     assert (tmp_path / ".git" / "index").read_bytes() == before
     module.write_text("a = 2\n")
-    assert provenance.commit() == f"{head}-changed"
+    assert commit() == f"{head}-changed"
