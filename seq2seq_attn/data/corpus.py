@@ -108,7 +108,12 @@ class Corpus(ABC):
     has_one_side: bool = False
 
     @abstractmethod
-    def load(self) -> LoadedCorpus: ...
+    def load(self) -> LoadedCorpus:
+        """Read, clean and split the pairs.
+
+        Raises:
+            UserError: for missing or unreadable files, columns or splits.
+        """
 
     def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
         """Yield the pairs of the training files in order, normalised as in `load`, and None for each rejected line.

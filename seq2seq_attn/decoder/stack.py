@@ -1,4 +1,4 @@
-"""A stack of recurrent layers."""
+"""A stack of recurrent layers: GRU (Cho et al. 2014, arXiv:1406.1078) or LSTM (Hochreiter and Schmidhuber 1997)."""
 
 from __future__ import annotations
 

@@ -17,6 +17,9 @@ class CHRF(CorpusMetric):
         word_order: longest word n-gram; 0 is chrF, 2 is chrF++.
         beta: how many times recall weighs as much as precision.
         lowercase: score without regard to case.
+
+    Raises:
+        UserError: for numbers that are too small.
     """
 
     def __init__(self, *, char_order: int, word_order: int, beta: int, lowercase: bool) -> None:

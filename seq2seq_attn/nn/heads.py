@@ -15,6 +15,7 @@ from seq2seq_attn.nn.search_mode import rounding_may_differ
 
 
 def split_heads(x: Float[Tensor, "batch length dim"], num_heads: int) -> Float[Tensor, "batch heads length width"]:
+    """Return the heads of each position, neighbouring slices of its width."""
     if num_heads == 1:
         return x.unsqueeze(1)
     batch, length, dim = x.shape
@@ -23,6 +24,7 @@ def split_heads(x: Float[Tensor, "batch length dim"], num_heads: int) -> Float[T
 
 
 def join_heads(x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batch length dim"]:
+    """Return the heads side by side, the inverse of `split_heads`."""
     if x.shape[1] == 1:
         return x.squeeze(1)
     return x.transpose(1, 2).flatten(-2)

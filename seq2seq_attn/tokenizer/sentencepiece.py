@@ -45,7 +45,7 @@ class SentencePieceTokenizer:
         sampling_alpha: segmentation sampling in training; 0: off. `unigram`: exponent of the probabilities, the
             smaller the more varied. `bpe`: share of merges to drop.
         cache_dir: folder in which trained models are cached by content; None: no cache.
-        split_by_unicode_script: whether pieces may not contain both letters and other characters. Use False for
+        split_by_unicode_script: whether tokens may not contain both letters and other characters. Use False for
             pretokenized text, where `l&apos;` is one token.
         model: a SentencePiece model that exists, which is used instead of training one, or one for each language. Its
             `model_type`, `vocab_size` and `joint` take the place of the arguments.

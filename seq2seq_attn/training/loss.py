@@ -46,7 +46,11 @@ def label_smoothed_cross_entropy(
     *,
     count_correct: bool = False,
 ) -> Loss:
-    """Return the loss of softmax(W h + b) at the given tokens; padding has been left out before."""
+    """Return the loss of p = softmax(W h + b) at the given tokens; padding has been left out before.
+
+    Of a token y it is (1 - s) (-log p(y)) + s mean over v of (-log p(v)), with the smoothing s. Szegedy et al. 2016,
+    section 7, arXiv:1512.00567.
+    """
     if not torch.is_grad_enabled():  # which the function cannot see: it would take the gradients on its way
         hidden, weight, bias = hidden.detach(), weight.detach(), bias.detach()
     smoothed, nll, by_token, correct = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing, count_correct)

@@ -21,7 +21,7 @@ from seq2seq_attn.training.parent_config import OPTION, SETTINGS
 
 log = logging.getLogger(__name__)
 
-OF_PIECES = ("split_by_unicode_script", "character_coverage", "byte_fallback", "user_defined_symbols", "min_count")
+OF_VOCABULARY = ("split_by_unicode_script", "character_coverage", "byte_fallback", "user_defined_symbols", "min_count")
 MANY_UNKNOWN = 0.01  # share of a corpus's tokens
 
 
@@ -66,7 +66,7 @@ def kept_tokenizer(composed: DictConfig, resumed: Resumed | None, parent: Parent
     saved = parent.loaded.config.get("tokenizer") or {}
     defaults = inspect.signature(SentencePieceTokenizer).parameters
     typed: Any = OmegaConf.to_container(options)
-    for name in OF_PIECES:
+    for name in OF_VOCABULARY:
         if typed.get(name) != saved.get(name, defaults[name].default):
             raise UserError(
                 f"tokenizer.{name} would change nothing, since the tokenizer of {parent.file} comes along; leave it "

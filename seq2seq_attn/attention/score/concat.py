@@ -21,6 +21,9 @@ class ConcatScore(Score):
 
     Args:
         hidden_dim: width of the hidden layer over all heads; None: `query_dim`.
+
+    Raises:
+        UserError: if the number of heads does not divide `hidden_dim`.
     """
 
     def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, hidden_dim: int | None) -> None:

@@ -15,7 +15,11 @@ from seq2seq_attn.nn.heads import check_heads, split_heads
 
 @final
 class DotScore(Score):
-    """The inner product without a parameter; each head takes a slice of the width."""
+    """The inner product without a parameter; each head takes a slice of the width.
+
+    Raises:
+        UserError: if queries and keys differ in width, or the number of heads does not divide it.
+    """
 
     inner_product: ClassVar[bool] = True
 

@@ -29,6 +29,9 @@ class FixedScore(Score):
     Args:
         bias: whether the two projections have a bias (`attention.qkv_bias`).
         scale: factor of the inner product (`attention.qk_scale`); None: 1 / sqrt(d_k).
+
+    Raises:
+        UserError: for fewer than eight heads, or a number of heads that does not divide the width of the queries.
     """
 
     wide_pairs: bool = False

@@ -15,7 +15,11 @@ from seq2seq_attn.nn.linear import Linear
 
 @final
 class GeneralScore(Score):
-    """A bilinear form. W is applied to the keys once for each source sentence, so a step costs as much as with dot."""
+    """A bilinear form. W is applied to the keys once for each source sentence, so a step costs as much as with dot.
+
+    Raises:
+        UserError: if the number of heads does not divide the width of the queries.
+    """
 
     inner_product: ClassVar[bool] = True
 

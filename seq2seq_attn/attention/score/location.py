@@ -18,6 +18,9 @@ class LocationScore(Score):
 
     Args:
         max_length: number of source positions, the rows of W.
+
+    Raises:
+        UserError: if the number of heads does not divide the width of the queries, or a source has more positions.
     """
 
     wide_pairs: bool = False
