@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, final
 
@@ -255,6 +256,7 @@ class Attention(AttentionLayer):
         if hypotheses:
             query = query.reshape(sentences, -1, query.shape[2])
         prepared = self._rotate(self.score.prepare_query(query), start, same_position=hypotheses)
+        prepared = self._place(prepared, memory, start, same_position=hypotheses)
         request = Request(
             query,
             prepared,
@@ -315,7 +317,9 @@ class Attention(AttentionLayer):
         start = 0 if past is None else past.source
         prepared, memory = self._prepare_self(x, mask, start, packed)
         if past is not None:
-            memory = past.append(memory)
+            keys = self.score.continue_keys(memory.keys, past.keys) if start > 0 else memory.keys
+            memory = past.append(memory if keys is memory.keys else replace(memory, keys=keys))
+        prepared = self._place(prepared, memory, start)
         attended = self._attend(
             Request(x, prepared, memory, start, causal, need_weights, self_attention=True, rows_match_keys=past is None)
         )
@@ -380,6 +384,17 @@ class Attention(AttentionLayer):
         length = x.shape[2]
         position = torch.arange(start, start + (1 if same_position else length), device=x.device)
         return (self.relative.rotate(x, position.expand(length)),)
+
+    def _place(
+        self, prepared: tuple[Tensor, ...], memory: Memory, start: int, *, same_position: bool = False
+    ) -> tuple[Tensor, ...]:
+        """Give prepared queries what the score takes from the keys at their positions."""
+        if type(self.score).place_query is Score.place_query or memory.source == 0:
+            return prepared
+        length = prepared[0].shape[2]
+        position = torch.arange(start, start + (1 if same_position else length), device=memory.values.device)
+        last = (memory.lengths - 1).clamp(min=0)[:, None]
+        return self.score.place_query(prepared, memory.keys, torch.minimum(position.expand(length)[None], last))
 
     def _attend(self, request: Request) -> Attended:
         """Answer a request by the first backend that serves it."""

@@ -46,7 +46,8 @@ def attend(
             rows = []
             for h in range(heads * sets):
                 end = t + 1 if causal else length
-                pairs = [Pair(query[b, t], keys[b, s], t, s, end, h, heads * sets) for s in range(source)]
+                given = end, h, heads * sets, keys[b], length
+                pairs = [Pair(query[b, t], keys[b, s], t, s, *given) for s in range(source)]
                 rows.append([pair for pair in pairs if masks[b, t, pair.s] and not (causal and pair.s > t)])
             if mixing is None:
                 itself = causal if own is None else own

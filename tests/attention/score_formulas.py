@@ -10,7 +10,10 @@ from torch import Tensor
 
 
 class Pair(NamedTuple):
-    """One query q at position t and one key k at position s, as given; `end` is one past the last key it may see."""
+    """One query q at position t and one key k at position s, as given; `end` is one past the last key it may see.
+
+    `keys` are all keys of the sentence, and `length` is one past the last that is no padding.
+    """
 
     q: Tensor
     k: Tensor
@@ -19,6 +22,8 @@ class Pair(NamedTuple):
     end: int
     head: int
     heads: int
+    keys: Tensor
+    length: int
 
 
 def additive(score: Any, pair: Pair) -> Tensor:
@@ -45,6 +50,13 @@ def scaled_dot(score: Any, pair: Pair) -> Tensor:
     query, keys = head_of(score.project_query(pair.q), pair), score.project_key(pair.k)
     groups = len(keys) // len(query)  # heads of keys, each for as many heads of queries
     return query @ keys.chunk(groups)[pair.head * groups // pair.heads] / math.sqrt(len(query))
+
+
+def forgetting(score: Any, pair: Pair) -> Tensor:
+    """Lin et al. 2025, eq. 4: the logarithms of all gates between, the nearer of the two tokens left out."""
+    first, last = sorted((pair.s, min(pair.t, max(pair.length - 1, 0))))
+    gates = [(score.gate(pair.keys[between])[pair.head]).sigmoid() for between in range(first + 1, last + 1)]
+    return scaled_dot(score.scaled_dot, pair) + sum((gate.log() for gate in gates), torch.zeros(()))
 
 
 def plain_scaled_dot(score: Any, pair: Pair) -> Tensor:
@@ -155,6 +167,7 @@ SCORES = {
     "DotScore": dot,
     "DynamicConvScore": dynamic_conv,
     "FixedScore": fixed,
+    "ForgettingScore": forgetting,
     "GeneralScore": general,
     "L2Score": l2,
     "LightweightConvScore": lightweight_conv,

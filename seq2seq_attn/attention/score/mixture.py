@@ -94,6 +94,11 @@ def check_scores(scores: dict[str, partial[Any]], optional: dict[str, Any]) -> N
                 f"a mixture adds scores, but {kind.__name__} hides positions; "
                 f"take another score than attention.score.scores.{name}, or use it alone"
             )
+        if kind.place_query is not Score.place_query:
+            raise UserError(
+                f"a mixture does not tell {kind.__name__} where the queries are; take another score than "
+                f"attention.score.scores.{name}, or use it alone"
+            )
     for name, value in optional.items():
         if value is not None and not any(name in named_arguments(score) for score in scores.values()):
             option = "qk_scale" if name == "scale" else name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.state import QueryKeyPositions
@@ -54,6 +54,19 @@ class Score(nn.Module, ABC):
         self, keys: Float[Tensor, "batch source key_dim"]
     ) -> tuple[Float[Tensor, "batch _ source _"], ...]:
         """Compute all that depends on the keys only, once for each source sentence."""
+
+    def continue_keys(self, keys: tuple[Tensor, ...], past: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Return prepared keys as they are after those of a past of at least one key, to which they are appended."""
+        return keys
+
+    def place_query(
+        self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], position: Int[Tensor, "batch target"]
+    ) -> tuple[Tensor, ...]:
+        """Return prepared queries as they are at these positions of the prepared keys, of which there is at least one.
+
+        A position is at most that of the last key that the sentence may attend to.
+        """
+        return query
 
     @abstractmethod
     def forward(
