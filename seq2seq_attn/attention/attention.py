@@ -374,9 +374,7 @@ class Attention(AttentionLayer):
         memory = Memory(self._rotate(self.score.split_keys(keys), start), split_heads(values, self.num_kv_heads), mask)
         return self._rotate(self.score.split_query(query), start), memory
 
-    def _rotate(
-        self, prepared: tuple[Tensor, ...], start: int, *, same_position: bool = False
-    ) -> tuple[Tensor, ...]:
+    def _rotate(self, prepared: tuple[Tensor, ...], start: int, *, same_position: bool = False) -> tuple[Tensor, ...]:
         """Rotate prepared queries or keys by their positions, if the relative position encoding does so."""
         if self.relative is None or not self.relative.rotates:
             return prepared

@@ -240,7 +240,9 @@ def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
     seeds = "" if certain else ", with one seed" if fewest == 1 else ", with these seeds"
     by_label, (baseline,) = figures.differences, (row for row in figures.rows if row.label == figures.baseline)
     open_ = [row.label for row in others if not by_label[row.label].significant]
-    mixed = [row.label for row in others if certain and row.label not in open_ and seeds_overlap(figures, row, baseline)]
+    mixed = [
+        row.label for row in others if certain and row.label not in open_ and seeds_overlap(figures, row, baseline)
+    ]
     better = [row.label for row in others if row.label not in (*open_, *mixed) and by_label[row.label].value > 0]
     worse = len(others) - len(better) - len(open_) - len(mixed)
     above, below = ("better", "worse") if certain else ("higher", "lower")

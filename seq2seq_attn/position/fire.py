@@ -32,8 +32,8 @@ class FirePosition(PositionEncoding):
         *,
         dim: int,
         hidden_dim: Annotated[int, "[1, inf)"],
-        initial_rate: Annotated[float, "(0, inf)"],
-        initial_threshold: Annotated[float, "(0, inf)"],
+        initial_rate: Annotated[int | float, "(0, inf)"],
+        initial_threshold: Annotated[int | float, "(0, inf)"],
     ) -> None:
         super().__init__(dim=dim)
         for name, number in (
@@ -70,7 +70,9 @@ class InterpolatedBias(RelativeEncoding):
     needs_inner_product: ClassVar[bool] = False
     biases: ClassVar[bool] = True
 
-    def __init__(self, *, num_heads: int, hidden_dim: int, initial_rate: float, initial_threshold: float) -> None:
+    def __init__(
+        self, *, num_heads: int, hidden_dim: int, initial_rate: int | float, initial_threshold: int | float
+    ) -> None:
         super().__init__()
         self.initial_rate, self.initial_threshold = initial_rate, initial_threshold
         self.log_rate, self.log_threshold = nn.Parameter(torch.zeros(())), nn.Parameter(torch.zeros(()))

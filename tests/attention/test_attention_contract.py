@@ -42,7 +42,17 @@ SMALL = {
     "lightweight_conv": ["score.max_distance=3"],  # more
 }
 # Presets whose rows may sum to less than 1.
-LIGHT = {"local_p", "fixed_patterns", "monotonic", "cosformer", "dilated", "lsh", "sink", "softmax_one", "stick_breaking"}
+LIGHT = {
+    "local_p",
+    "fixed_patterns",
+    "monotonic",
+    "cosformer",
+    "dilated",
+    "lsh",
+    "sink",
+    "softmax_one",
+    "stick_breaking",
+}
 SIGNED = {"talking_heads", "differential"}  # presets whose weights may be negative, and have any sum
 FREE = {"relu", "sigmoid", "softmax_free"}  # presets whose weights are no shares of one sum
 TIED = {"luong_dot", "plain_scaled_dot"}  # presets that compare queries and keys as they are

@@ -112,14 +112,20 @@ def test_a_transformer_has_gates_in_each_layer() -> None:
     assert len({id(gate) for gate in gates}) == len(gates)
 
 
-@pytest.mark.parametrize("gate", [0, 1, -0.5])
+@pytest.mark.parametrize("gate", [0.0, 1.0, -0.5])
 def test_a_gate_that_is_none_is_refused(gate: float) -> None:
-    with pytest.raises(UserError, match=rf"^attention\.score\.initial_gate={gate}.* must be between 0 and 1; use 0\.9$"):
+    with pytest.raises(
+        UserError, match=rf"^attention\.score\.initial_gate={gate}.* must be between 0 and 1; use 0\.9$"
+    ):
         forgetting(f"attention.score.initial_gate={gate}")
 
 
 def test_it_is_no_part_of_another_score() -> None:
-    with pytest.raises(UserError, match=r"^soft_cap does not tell ForgettingScore where the queries are; use it alone$"):
+    with pytest.raises(
+        UserError, match=r"^soft_cap does not tell ForgettingScore where the queries are; use it alone$"
+    ):
         forgetting("attention/score=soft_cap", "attention/score@attention.score.score=forgetting")
-    with pytest.raises(UserError, match=r"^a mixture does not tell ForgettingScore where the queries are; take another"):
+    with pytest.raises(
+        UserError, match=r"^a mixture does not tell ForgettingScore where the queries are; take another"
+    ):
         forgetting("attention/score=mixture", "attention/score@attention.score.scores.first=forgetting")

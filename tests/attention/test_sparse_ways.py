@@ -344,7 +344,7 @@ def test_a_centre_that_a_pattern_defines_is_that_of_every_backend(causal: bool) 
     sizes = {"query_dim": WIDTH, "key_dim": WIDTH, "value_dim": WIDTH}
     layer = attention_of("multihead", "attention.num_heads=2", **sizes).eval()
     layer.pattern = BackwardsPattern()
-    query, memory = torch.randn(B, 7, WIDTH), layer.prepare(x, mask=MASK)
+    query, memory = torch.randn(B, 7, WIDTH), layer.prepare(torch.randn(B, N, WIDTH), mask=MASK)
     expected = layer(query, memory, causal=causal, need_weights=True).context
     torch.testing.assert_close(layer(query, memory, causal=causal).context, expected, rtol=0, atol=1e-12)
 

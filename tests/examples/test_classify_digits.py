@@ -13,12 +13,14 @@ from configs import ROOT
 
 from examples.classify_digits import classify_digits as script
 
-COMMANDS = dict.fromkeys(re.findall(
-    r"^python -m examples\.classify_digits\.classify_digits(.*)$",
-    (ROOT / "examples" / "classify_digits" / "README.md").read_text(encoding="utf-8")
-    + (ROOT / "docs" / "alone.md").read_text(encoding="utf-8"),
-    re.MULTILINE,
-))  # some are on both pages
+COMMANDS = dict.fromkeys(
+    re.findall(
+        r"^python -m examples\.classify_digits\.classify_digits(.*)$",
+        (ROOT / "examples" / "classify_digits" / "README.md").read_text(encoding="utf-8")
+        + (ROOT / "docs" / "alone.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+)  # some are on both pages
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Annotated, final
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
