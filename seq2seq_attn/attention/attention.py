@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, final
 
@@ -224,7 +223,8 @@ class Attention(AttentionLayer):
         else:
             values, prepared = keys if values is None else values, self.score.prepare_keys(keys)
             values = values if self.project_values is None else self.project_values(values)
-        return Memory(self._rotate(prepared, start), split_heads(values, self.num_kv_heads), visible)
+        values = split_heads(values, self.num_kv_heads)
+        return Memory(self._rotate(prepared, start), values, visible, running_sums=self.score.running_sums)
 
     def forward(
         self,
@@ -317,8 +317,7 @@ class Attention(AttentionLayer):
         start = 0 if past is None else past.source
         prepared, memory = self._prepare_self(x, mask, start, packed)
         if past is not None:
-            keys = self.score.continue_keys(memory.keys, past.keys) if start > 0 else memory.keys
-            memory = past.append(memory if keys is memory.keys else replace(memory, keys=keys))
+            memory = past.append(memory)
         prepared = self._place(prepared, memory, start)
         attended = self._attend(
             Request(x, prepared, memory, start, causal, need_weights, self_attention=True, rows_match_keys=past is None)

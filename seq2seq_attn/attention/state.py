@@ -51,12 +51,14 @@ class Memory(AttentionMemory):
         values: cut into heads.
         mask: True where a key may be attended to, for the sentence or for each query; None: everywhere.
         buffer: holds the storage of keys and values once decoding has appended to them.
+        running_sums: number of the last tensors of `keys` that are sums over all earlier keys (`Score.running_sums`).
     """
 
     keys: tuple[Float[Tensor, "batch _ source _"], ...]
     values: Float[Tensor, "batch heads source width"]
     mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None
     buffer: GrowableBuffer | None = field(default=None, repr=False, compare=False)
+    running_sums: int = 0
 
     @property
     def source(self) -> int:
@@ -88,7 +90,7 @@ class Memory(AttentionMemory):
         mask = None if self.mask is None else self.mask[rows]
         if self.buffer is not None:
             return self._within(self.buffer.select(rows, self.source), self.source, mask)
-        return Memory(tuple(k.index_select(0, rows) for k in self.keys), self.values.index_select(0, rows), mask)
+        return self._with(tuple(k.index_select(0, rows) for k in self.keys), self.values.index_select(0, rows), mask)
 
     def branch(self, rows: Int[Tensor, " rows"]) -> Memory:
         """Return the sentences `rows` of a memory that will be appended to."""
@@ -102,8 +104,8 @@ class Memory(AttentionMemory):
         index = window if isinstance(window, slice) else window.to(self.values.device)
         mask = None if self.mask is None else self.mask[..., index]
         if isinstance(index, slice):
-            return Memory(tuple(k[:, :, index] for k in self.keys), self.values[:, :, index], mask)
-        return Memory(tuple(k.index_select(2, index) for k in self.keys), self.values.index_select(2, index), mask)
+            return self._with(tuple(k[:, :, index] for k in self.keys), self.values[:, :, index], mask)
+        return self._with(tuple(k.index_select(2, index) for k in self.keys), self.values.index_select(2, index), mask)
 
     def for_query(self, row: int) -> Memory:
         """Return the memory with the mask of one query, where each has its own."""
@@ -118,19 +120,27 @@ class Memory(AttentionMemory):
         instead, because a step reads one without gaps faster. Where gradients flow, memories are always copied.
         """
         mask = None if self.mask is None and new.mask is None else append_mask(self.mask, new.mask)
-        buffer = self.buffer
+        buffer, new_keys = self.buffer, new.keys
+        if self.running_sums and self.source > 0:
+            pairs = zip(self.keys[-self.running_sums :], new.keys[-self.running_sums :], strict=True)
+            new_keys = (*new.keys[: -self.running_sums], *(after + before[:, :, -1:] for before, after in pairs))
         fits = buffer is not None and buffer.fits(self.source, new.source)
         if torch.is_grad_enabled() or (not fits and self.source < SHORT):
-            keys = tuple(torch.cat(pair, 2) for pair in zip(self.keys, new.keys, strict=True))
-            return Memory(keys, torch.cat([self.values, new.values], 2), mask)
+            keys = tuple(torch.cat(pair, 2) for pair in zip(self.keys, new_keys, strict=True))
+            return self._with(keys, torch.cat([self.values, new.values], 2), mask)
         if buffer is None or not fits:
             buffer = GrowableBuffer.with_free_positions((*self.keys, self.values), new.source)
-        buffer.write((*new.keys, new.values))
+        buffer.write((*new_keys, new.values))
         return self._within(buffer, self.source + new.source, mask)
 
     def _within(self, buffer: GrowableBuffer, source: int, mask: Tensor | None) -> Memory:
         *keys, values = buffer.read(source)
-        return Memory(tuple(keys), values, mask, buffer)
+        return self._with(tuple(keys), values, mask, buffer)
+
+    def _with(
+        self, keys: tuple[Tensor, ...], values: Tensor, mask: Tensor | None, buffer: GrowableBuffer | None = None
+    ) -> Memory:
+        return Memory(keys, values, mask, buffer, self.running_sums)
 
 
 def append_mask(

@@ -37,6 +37,7 @@ class ForgettingScore(Score):
     """
 
     wide_pairs: bool = False
+    running_sums: int = 1
 
     def __init__(
         self,
@@ -74,10 +75,6 @@ class ForgettingScore(Score):
         """Return the projected keys, and the running sum of log f in each head, at least in float32."""
         log_gates = F.logsigmoid(at_least_float32(self.gate(keys)))
         return (*self.scaled_dot.prepare_keys(keys), split_heads(log_gates.cumsum(1), self.num_heads))
-
-    def continue_keys(self, keys: tuple[Tensor, ...], past: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return the keys with running sums that go on from the last one of the past."""
-        return keys[0], keys[1] + past[1][:, :, -1:]
 
     def place_query(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], position: Int[Tensor, "batch target"]

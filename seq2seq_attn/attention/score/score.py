@@ -29,6 +29,8 @@ class Score(nn.Module, ABC):
             does; blocks are then computed in small tiles, and once more for their gradient.
         max_length: number of positions that it has scores for; None: any.
         query_parts, key_parts: number of tensors that `prepare_query` and `prepare_keys` return.
+        running_sums: number of the last of these keys that are sums over all earlier keys, which go on in a memory
+            that is appended to.
     """
 
     inner_product: ClassVar[bool] = False
@@ -38,6 +40,7 @@ class Score(nn.Module, ABC):
     max_length: int | None = None
     query_parts: int = 1
     key_parts: int = 1
+    running_sums: int = 0
 
     @property
     def rotatable(self) -> bool:
@@ -54,10 +57,6 @@ class Score(nn.Module, ABC):
         self, keys: Float[Tensor, "batch source key_dim"]
     ) -> tuple[Float[Tensor, "batch _ source _"], ...]:
         """Compute all that depends on the keys only, once for each source sentence."""
-
-    def continue_keys(self, keys: tuple[Tensor, ...], past: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return prepared keys as they are after those of a past of at least one key, to which they are appended."""
-        return keys
 
     def place_query(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], position: Int[Tensor, "batch target"]
