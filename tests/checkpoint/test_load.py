@@ -375,7 +375,7 @@ def test_without_trust_the_sentence_names_the_class_and_nothing_is_imported() ->
     sentence = (
         rf"^a.ckpt asks for {MINE}.Mine, which is not a class of seq2seq_attn for search; it was not run; if you trust "
         rf"{MINE}, add trust=\[{MINE}\] \(--trust {MINE} for draw, "
-        rf"compare, heads and export ctranslate2\)$"
+        rf"compare, heads, rerank and export ctranslate2\)$"
     )
     for trust in ((), "", [""], ["mine_of"], [f"{MINE}.other"]):
         with pytest.raises(UserError, match=sentence):
