@@ -114,6 +114,7 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
     asked = find_row(rows, baseline)
     against = asked or rows[0]
     counts = {run.name: count_sentences(run) for row in rows for run in row.runs}
+    counts_of_rows = {row.label: [counts[run.name] for run in row.runs] for row in rows}
     resamples = enough_resamples(resamples, len(rows) - 1)
     lengths = {run.name: counts[run.name].by_length(run.system.sources) for row in rows for run in row.runs}
     first = lengths[rows[0].runs[0].name]
@@ -129,7 +130,7 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
         means,
         against.label,
         asked is not None,
-        differences({row.label: [counts[run.name] for run in row.runs] for row in rows}, against.label, resamples),
+        differences(counts_of_rows, against.label, resamples, chosen=asked is not None),
         resamples,
         {label: sentences for label, (sentences, _) in first.items()},
         {row.label: {label: fmean(lengths[run.name][label][1] for run in row.runs) for label in first} for row in rows},
@@ -280,11 +281,13 @@ def listed(names: Sequence[str]) -> str:
 def about_test(figures: Figures) -> str:
     reason = "" if figures.chosen else f", which has the highest {figures.score}; --baseline chooses another"
     floor = FLOOR if figures.metric == "bleu" else f"No difference below {LEAST_DIFFERENCE:g} is marked."
+    corrected = "corrected for the choice of the best row"
+    if figures.chosen:
+        corrected = f"after Holm's correction for {counted(len(figures.differences), 'comparison')}"
     return (
         f"{figures.score} above {figures.baseline}{reason}. 95 % and p: of {figures.resamples:,} test sets drawn with "
-        "replacement, the same for all (paired bootstrap, Koehn 2004). Filled, or *: p < 0.05 after Holm's correction "
-        f"for {counted(len(figures.differences), 'comparison')}. {floor} The test covers the choice of sentences, not "
-        "that of seeds."
+        f"replacement, the same for all (paired bootstrap, Koehn 2004). Filled, or *: p < 0.05 {corrected}. {floor} The "
+        "test covers the choice of sentences, not that of seeds."
     )
 
 

@@ -98,6 +98,42 @@ def test_a_clear_difference_among_many_rows_is_marked() -> None:
     assert [name for name, one in found.items() if one.significant] == ["wrong"]
 
 
+def test_without_a_chosen_baseline_equal_rows_are_seldom_marked() -> None:
+    """The best of eleven equal rows is compared with ten, and the worst of them is far below it by chance alone."""
+    generator = np.random.default_rng(1)
+    trials, resamples, rows = 400, 300, 11
+    wrong = {"chosen": 0, "best": 0}
+    for _ in range(trials):
+        means = generator.standard_normal(rows)
+        samples = [mean + generator.standard_normal(resamples) for mean in means]
+        best = int(means.argmax())
+        by_label = {
+            str(row): significance.difference(means[row] - means[best], samples[row] - samples[best])
+            for row in range(rows)
+            if row != best
+        }
+        wrong["chosen"] += any(one.significant for one in significance.holm(by_label).values())
+        wrong["best"] += any(one.significant for one in significance.beyond_range(by_label, samples).values())
+    assert wrong["best"] / trials < 0.08  # 0.011 is one standard deviation of 0.05
+    assert wrong["chosen"] / trials > 0.15
+
+
+def test_two_rows_are_marked_alike_whether_the_baseline_was_chosen_or_not(tmp_path: Path) -> None:
+    for position, hypotheses in enumerate([REFERENCES, spoilt(12), spoilt(9), spoilt(7), spoilt(4)]):
+        write_run(tmp_path / str(position), f"a{position}", hypotheses)
+        if position:
+            pair = [tmp_path / "0", tmp_path / str(position)]
+            chosen, best = only_group(*pair, baseline="a0"), only_group(*pair)
+            assert (chosen.chosen, best.chosen, best.baseline) == (True, False, "a0")
+            assert chosen.differences == best.differences
+
+
+def test_the_page_says_how_the_test_allows_for_several_rows(sweep: Path) -> None:
+    without, with_baseline = only_group(sweep), only_group(sweep, baseline="good")
+    assert "p < 0.05 corrected for the choice of the best row. " in figures_of_group.about_test(without)
+    assert "p < 0.05 after Holm's correction for 2 comparisons. " in figures_of_group.about_test(with_baseline)
+
+
 def test_bleu_by_length_is_that_of_an_evaluation(sweep: Path) -> None:
     group = only_group(sweep)
     buckets = score_by_length(
