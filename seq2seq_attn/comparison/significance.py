@@ -136,10 +136,10 @@ def holm(by_label: dict[str, Difference]) -> dict[str, Difference]:
 def beyond_range(
     by_label: dict[str, Difference], samples: Sequence[Float[np.ndarray, " resamples"]]
 ) -> dict[str, Difference]:
-    """Mark the differences that the range of all rows, each less its mean, reaches in fewer than ALPHA of the resamples.
+    """Mark differences that the range of all rows, each less its mean, reaches in fewer than ALPHA of the resamples.
 
-    It is a resampled form of Tukey's range test, which allows for the choice of any two rows; of two rows it is the test
-    of their difference.
+    This is a resampled form of Tukey's range test, which allows for the choice of any two rows; of two rows it is the
+    test of their difference.
     """
     ranges = np.ptp(np.stack([row - row.mean() for row in samples]), axis=0)
 

@@ -1,8 +1,8 @@
 """Significance of the difference between systems: `seq2seq-attn compare translations BASELINE SYSTEM ...`
 
 Approximate randomisation (Riezler and Maxwell 2005) or paired bootstrap resampling (Koehn 2004, "Statistical
-Significance Tests for Machine Translation Evaluation"), both by sacreBLEU. Randomisation also counts trials with an equal
-difference, as the paper does and the command `sacrebleu` does not. The bootstrap finds a difference too easily: it
+Significance Tests for Machine Translation Evaluation"), both by sacreBLEU. Randomisation counts trials with an equal
+difference too, as the paper does and the command `sacrebleu` does not. The bootstrap finds a difference too easily: it
 centres absolute differences, and of two systems that are equally good it gives one in ten a p-value below 0.05. Each
 system is a folder of train.py or evaluate.py, or a `translations.tsv` of one; all must have translated the same test
 set. Metrics have the options of the evaluation of the first folder that has one. All references of a sentence count,
