@@ -37,6 +37,7 @@ from seq2seq_attn.comparison.system import System, check_same_test_set, read_sys
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.metric.bleu import scorer_of, tokenizer_of
+from seq2seq_attn.metric.chrf import signed_beta
 from seq2seq_attn.metric.confidence import FEWEST_RESAMPLES
 from seq2seq_attn.metric.corpus import reference_streams
 from seq2seq_attn.text import plain_console
@@ -68,9 +69,10 @@ def compare(
         resamples: test sets drawn, or trials; 0: sacreBLEU's 10,000 of randomisation and 1,000 of bootstrap.
     """
     check_same_test_set(systems)
+    scorers = {name: bleu if name == "bleu" and bleu is not None else metric_of(name, systems) for name in metrics}
     test = PairedTest(
         [(str(number), system.hypotheses) for number, system in enumerate(systems)],
-        {name: bleu if name == "bleu" and bleu is not None else metric_of(name, systems) for name in metrics},
+        scorers,
         reference_streams(systems[0].references),  # type: ignore[arg-type]
         test_type=METHODS[method],
         n_samples=resamples,
@@ -84,7 +86,14 @@ def compare(
         for result in metric_results[1:]:
             if result.score == metric_results[0].score:
                 result.p_value = None  # for equal systems sacrebleu gives its smallest p-value
-    return Comparison(results, {m: str(s) for m, s in zip(metrics, signatures.values(), strict=True)})
+    signed = zip(scorers.items(), signatures.values(), strict=True)
+    return Comparison(results, {name: with_beta(str(signature), scorer) for (name, scorer), signature in signed})
+
+
+def with_beta(signature: str, scorer: Any) -> str:
+    """Return the signature with the beta of chrF if it is unusual, as that of an evaluation has it."""
+    field = signed_beta(scorer.beta) if isinstance(scorer, CHRF) else ""
+    return f"{signature}|{field}" if field else signature
 
 
 @contextmanager
@@ -115,6 +124,7 @@ def metric_of(name: str, systems: Sequence[System], tokenize: str | None = None,
         return CHRF(
             char_order=int(options.get("nc", CHRF.CHAR_ORDER)),
             word_order=int(options.get("nw", CHRF.WORD_ORDER)),
+            beta=int(options.get("beta", CHRF.BETA)),
             lowercase=options.get("case") == "lc",
         )
     if name == "ter":
