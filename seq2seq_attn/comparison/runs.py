@@ -20,6 +20,7 @@ import matplotlib as mpl
 from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option
 from seq2seq_attn.comparison.draw import STYLE
 from seq2seq_attn.comparison.figures import Figures, figures_of, find_row
+from seq2seq_attn.comparison.maps import mapped_sentences
 from seq2seq_attn.comparison.page import check_page, html_page, markdown_page
 from seq2seq_attn.comparison.read import LeftOut, read_runs
 from seq2seq_attn.comparison.rows import Group, grouped
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_beside(given.output.with_suffix(".md"), re.compile("# .* compared$"), given.output)
     check_page(given.output)
     groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by, given.trust)
+    check_sentence(groups, given.sentence)
     write(groups, left_out, given.output, given.sentence)
 
 
@@ -63,6 +65,16 @@ def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:
     if baseline is not None and not any(find_row(group.rows, baseline) for group in groups):
         names = sorted({row.label for group in groups for row in group.rows})
         raise UserError(f"no finished run has {groups[0].by}={baseline}; choose the baseline from: {', '.join(names)}")
+
+
+def check_sentence(groups: Sequence[Figures], sentence: int) -> None:
+    """Refuse a number other than the default of a sentence that no run has maps of."""
+    known = {number for group in groups for row in group.rows for run in row.runs for number in mapped_sentences(run)}
+    if not known and sentence != 0:
+        raise UserError(f"--sentence {sentence} has no maps, because no run has any; leave --sentence out")
+    if known and sentence not in known:
+        numbers = ", ".join(map(str, sorted(known)))
+        raise UserError(f"no run has maps of --sentence {sentence}; choose from: {numbers}")
 
 
 def write(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: Path, sentence: int) -> None:
