@@ -175,6 +175,19 @@ def test_a_study_that_is_refused_changes_nothing_of_the_one_that_is_there(folder
     assert (folder / "sweep" / "study.db.backup").read_text() == "mine"
 
 
+def test_a_database_of_something_else_is_not_replaced(folder: Path) -> None:
+    database = folder / "sweep" / "study.db"
+    database.parent.mkdir()
+    database.write_text("mine")
+    code, _, error = swept(folder, *STUDY, "hydra.sweeper.n_trials=1", "resume=auto")
+    assert code == 2
+    assert error[-1] == (
+        "sweep/study.db is not of a study of this program, which would replace it; give another hydra.sweep.dir"
+    )
+    assert [file.name for file in database.parent.iterdir()] == ["study.db"]
+    assert database.read_text() == "mine"
+
+
 def test_choices_are_run_as_they_are_written(folder: Path) -> None:
     one_of = ("hydra/sweeper=optuna", "x=choice(0.99995,0.99999)", 'do=choice("wo,rk")', "hydra.sweeper.n_trials=1")
     assert swept(folder, *one_of, "hydra.sweeper.direction=maximize")[0] == 0
