@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
-from configs import composed
+from configs import CONF, ROOT, composed
 from sweep.small_sweep import begun, kill_in_job, swept, told, write_app
 
 from seq2seq_attn.distributed.run_lock import lock
@@ -220,6 +221,15 @@ def test_options_that_make_no_study_are_refused(folder: Path, option: str, sente
 
 def test_any_seed_draws(folder: Path) -> None:
     assert swept(folder, *STUDY, "hydra.sweeper.seed=12345", "hydra.sweeper.n_trials=1")[0] == 0
+
+
+def test_an_interval_of_whole_numbers_is_drawn_from_as_the_documentation_says(folder: Path) -> None:
+    study = ("hydra/sweeper=optuna", "seed=int(interval(2,6))", "hydra.sweeper.direction=maximize")
+    assert swept(folder, *study, "hydra.sweeper.n_trials=3")[0] == 0
+    drawn = [told(folder, job)["overrides"][-1] for job in range(3)]
+    assert set(drawn) <= {f"seed={number}" for number in range(2, 7)}
+    assert re.search(r"\bint\(interval\(\d, ?\d\)\)", (ROOT / "docs" / "sweeps.md").read_text("utf-8"))
+    assert re.search(r"\bint\(interval\(\d, ?\d\)\)", (CONF / "hydra" / "sweeper" / "optuna.yaml").read_text("utf-8"))
 
 
 def test_fewer_trials_leave_out_none_that_are_there(folder: Path) -> None:
