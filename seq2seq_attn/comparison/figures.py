@@ -241,7 +241,8 @@ def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
     seeds = "" if certain else ", with one seed" if fewest == 1 else ", with these seeds"
     by_label, (baseline,) = figures.differences, (row for row in figures.rows if row.label == figures.baseline)
     open_ = [row.label for row in others if not by_label[row.label].significant]
-    mixed = [row.label for row in others if certain and row.label not in open_ and seeds_overlap(figures, row, baseline)]
+    tested = [row for row in others if certain and row.label not in open_]
+    mixed = [row.label for row in tested if seeds_overlap(figures, row, baseline)]
     better = [row.label for row in others if row.label not in (*open_, *mixed) and by_label[row.label].value > 0]
     worse = len(others) - len(better) - len(open_) - len(mixed)
     above, below = ("better", "worse") if certain else ("higher", "lower")
@@ -286,8 +287,8 @@ def about_test(figures: Figures) -> str:
         corrected = f"after Holm's correction for {counted(len(figures.differences), 'comparison')}"
     return (
         f"{figures.score} above {figures.baseline}{reason}. 95 % and p: of {figures.resamples:,} test sets drawn with "
-        f"replacement, the same for all (paired bootstrap, Koehn 2004). Filled, or *: p < 0.05 {corrected}. {floor} The "
-        "test covers the choice of sentences, not that of seeds."
+        "replacement, the same for all (paired bootstrap, Koehn 2004). Filled, or *: p < 0.05 "
+        f"{corrected}. {floor} The test covers the choice of sentences, not that of seeds."
     )
 
 

@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sentence", required=True)
     parser.add_argument("--translation", help="whose weights are drawn; if not given, each run's own")
     parser.add_argument(
-        "--output", type=Path, default=Path("attention_weights"), help="folder of the pictures; %(default)s if not given"
+        "--output", type=Path, default=Path("attention_weights"), help="folder of the pictures (%(default)s)"
     )
     parser.add_argument(
         "--maps",
