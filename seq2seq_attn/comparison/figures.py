@@ -24,7 +24,10 @@ from seq2seq_attn.metric.names import title_of
 ROUNDING = 0.01  # scores of translations.tsv and results.json may differ by it
 
 
-SHOWN = ("chrf", "rouge1", "rouge2", "rougeL", "sentence_bleu", "exact_match", "comet")  # beside the metric compared
+SHOWN = {  # beside the metric compared, with what is better
+    "chrf": "high", "ter": "low", "tokenized_bleu": "high", "rouge1": "high", "rouge2": "high", "rougeL": "high",
+    "sentence_bleu": "high", "distinct1": "high", "distinct2": "high", "exact_match": "high", "comet": "high",
+}  # fmt: skip
 
 
 class Column(NamedTuple):
@@ -151,7 +154,7 @@ def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
     }
     return {
         f"{stage}/{metric}": Column(title if stage != "test_train" else f"{title} of training pairs", 1, best="high"),
-        **{f"{stage}/{name}": Column(title_of(name), 1, best="high") for name in SHOWN if name != metric},
+        **{f"{stage}/{name}": Column(title_of(name), 1, best=best) for name, best in SHOWN.items() if name != metric},
         f"{stage}/aer": Column(title_of("aer"), 1, best="low"),
         f"{stage}/ppl": Column("perplexity", 2, best="low"),
         **others,

@@ -1,9 +1,13 @@
 """Compare runs by quality and cost: `seq2seq-attn compare runs FOLDERS... --output page.html`.
 
 The folders are runs of train.py, or contain some, as a sweep or `runs/train` does. The command writes page.html, which
-is self-contained, and page.md, its tables. Runs of one configuration and several seeds make one row, named by its
-attention; --by folder names it by the folder given: `runs/plain runs/ema --by folder --baseline plain`. Each model and
-each test set has its own table. Runs that did not finish are named with the reason.
+is self-contained, and page.md, its tables; with --table also a file of them for a paper: table.tex (LaTeX, with
+booktabs) or table.csv (means and standard deviations with all digits). Runs of one configuration and several seeds make
+one row, named by its attention; --by folder names it by the folder given: `runs/plain runs/ema --by folder --baseline
+plain`. Each model and each test set has its own table. Runs that did not finish are named with the reason.
+
+A difference from the baseline is tested by paired bootstrap over the sentences, of the mean over seeds, with Holm's
+correction for the number of rows; without --baseline, with one for the choice of the best row.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from seq2seq_attn.comparison.maps import mapped_sentences
 from seq2seq_attn.comparison.page import check_page, html_page, markdown_page
 from seq2seq_attn.comparison.read import LeftOut, read_runs
 from seq2seq_attn.comparison.rows import Group, grouped
+from seq2seq_attn.comparison.table import check_table, write_table
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import check_beside
 from seq2seq_attn.metric.confidence import FEWEST_RESAMPLES
@@ -38,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--baseline", help="a row; the one with the highest score if not given")
     parser.add_argument("--resamples", type=int, default=1000, help="test sets drawn for p-values; 1,000 if not given")
     parser.add_argument("--sentence", type=int, default=0, help="number, from 0, of the sentence whose maps are shown")
+    parser.add_argument("--table", type=Path, help="also write the tables to this file, .tex or .csv")
     add_trust_option(parser)
     given = parser.parse_args(arguments)
     if given.resamples < FEWEST_RESAMPLES:
@@ -46,9 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--output {given.output} does not end in .html; give page.html, and page.md is written beside it")
     check_beside(given.output.with_suffix(".md"), re.compile("# .* compared$"), given.output)
     check_page(given.output)
+    if given.table is not None:
+        check_table(given.table)
     groups, left_out = compare(given.folders, given.baseline, given.resamples, given.by, given.trust)
     check_sentence(groups, given.sentence)
     write(groups, left_out, given.output, given.sentence)
+    if given.table is not None:
+        write_table(groups, given.table)
+        print(f"wrote {given.table}")
 
 
 def compare(
