@@ -156,6 +156,7 @@ def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
         f"{stage}/{metric}": Column(title if stage != "test_train" else f"{title} of training pairs", 1, best="high"),
         **{f"{stage}/{name}": Column(title_of(name), 1, best=best) for name, best in SHOWN.items() if name != metric},
         f"{stage}/aer": Column(title_of("aer"), 1, best="low"),
+        f"{stage}/average_lagging": Column("average lagging, tokens", 2, best="low"),
         f"{stage}/ppl": Column("perplexity", 2, best="low"),
         **others,
         "num_parameters": Column("parameters, M", 2, 1e6, best="low"),
