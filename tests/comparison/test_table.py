@@ -18,7 +18,8 @@ from seq2seq_attn.comparison.table import csv_tables, latex, latex_tables
 def seeds(tmp_path: Path) -> Path:
     """Two attentions with two seeds each; the second has no speed of training."""
     for seed, every in ((1, 9), (2, 7)):
-        write_run(tmp_path / "runs" / f"good{seed}", "good_one", spoilt(every), seed=seed, tokens_per_second=1000.0 * seed)
+        folder = tmp_path / "runs" / f"good{seed}"
+        write_run(folder, "good_one", spoilt(every), seed=seed, tokens_per_second=1000.0 * seed)
     for seed in (1, 2):
         write_run(tmp_path / "runs" / f"poor{seed}", "poor", spoilt(2), seed=seed, tokens_per_second=None)
     return tmp_path / "runs"
@@ -44,8 +45,8 @@ def test_a_latex_table_has_the_cells_of_the_page(seeds: Path) -> None:
 
 def test_no_name_is_latex(tmp_path: Path) -> None:
     assert latex(r"50% of a_b & {c} #1 $x$ ~ ^ \d <e> |f| [g]* −1") == (
-        r"50\% of a\_b \& \{c\} \#1 \$x\$ \textasciitilde{} \textasciicircum{} \textbackslash{}d \textless{}e\textgreater{}"
-        r" \textbar{}f\textbar{} {[}g]{*} $-$1"
+        r"50\% of a\_b \& \{c\} \#1 \$x\$ \textasciitilde{} \textasciicircum{} \textbackslash{}d "
+        r"\textless{}e\textgreater{} \textbar{}f\textbar{} {[}g]{*} $-$1"
     )
     evil = "[1cm] \\input{x}\n%"
     write_run(tmp_path / "0", evil, spoilt(9), model=f"{evil}\nb")
