@@ -164,21 +164,24 @@ def read_run(name: str, given: str, folder: Path, trust: Trust = ()) -> Run | Le
     return Run(name, given, folder, results, config, origin, log, metric, scorer, stage, system, follows_others(folder))
 
 
-def compared_metric(config: dict[str, Any], results: dict[str, Any], trust: Trust = ()) -> str | None:
-    """Return the metric by which a run is compared; None if it has none.
+def compared_metric(
+    config: dict[str, Any], results: dict[str, Any], trust: Trust = (), *, resampled: bool = True
+) -> str | None:
+    """Return the metric by which a run is compared, one of texts, of which more is better; None if it has none.
 
-    It is one of texts, of which more is better, and whose score of a resampled test set means something.
+    Args:
+        resampled: leave out those whose score of a resampled test set means nothing.
     """
     scored = {key.rpartition("/")[2] for key in results}
 
-    def can_be_tested(target: str) -> bool:
+    def can_be_compared(target: str) -> bool:
         if not is_class_of("metric", target, trust):
             return True  # the class is not imported, and the run will be left out
         metric: Any = get_class(target)
-        return bool(metric.higher_is_better) and getattr(metric, "has_interval", True)
+        return bool(metric.higher_is_better) and (not resampled or getattr(metric, "has_interval", True))
 
     targets = {name: options["_target_"] for name, options in config["metric"].items() if name in scored}
-    names = [name for name, target in targets.items() if name not in LEFT_OUT and can_be_tested(target)]
+    names = [name for name, target in targets.items() if name not in LEFT_OUT and can_be_compared(target)]
     return main_metric(names, config.get("monitor"))
 
 

@@ -262,7 +262,8 @@ def test_the_verdict_tells_better_from_worse_and_from_neither_once_there_are_thr
 
 
 def test_a_row_with_a_seed_on_the_other_side_of_the_baseline_is_not_called_better(tmp_path: Path) -> None:
-    rows = {"base": [spoilt(3)] * 3, "uneven": [REFERENCES, REFERENCES, spoilt(2)], "even": [REFERENCES] * 3}
+    below = [spoilt(1)[1] if row == 1 else text for row, text in enumerate(spoilt(3))]
+    rows = {"base": [spoilt(3)] * 3, "uneven": [REFERENCES, REFERENCES, below], "even": [REFERENCES] * 3}
     for name, of_seeds in rows.items():
         for seed, hypotheses in enumerate(of_seeds):
             write_run(tmp_path / name / str(seed), name, hypotheses, seed=seed)

@@ -50,12 +50,7 @@ def write(
     [("bootstrap", "bs", 1000, {"bleu": "BLEU"}), ("randomisation", "ar", 500, {"bleu": "BLEU", "chrf": "chrF2"})],
 )
 def test_p_values_and_intervals_are_those_of_the_sacrebleu_command_but_for_ties(
-    tmp_path: Path,
-    method: str,
-    flag: str,
-    resamples: int,
-    metrics: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, method: str, flag: str, resamples: int, metrics: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a bootstrap, the command cannot write chrF's interval as JSON."""
     folders = [write(tmp_path / name, rows) for name, rows in (("good", GOOD), ("poor", POOR), ("bad", BAD))]
