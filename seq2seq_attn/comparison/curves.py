@@ -35,6 +35,8 @@ def main(arguments: list[str] | None = None) -> None:
         raise UserError(f"{options.output} does not name a picture; end it in one of {', '.join(PICTURES)}")
     points = options.output.with_suffix(".tsv")
     check_beside(points, re.compile("run\tupdates\t"), options.output)
+    if options.output.exists() and not points.exists():
+        raise UserError(f"{options.output} already exists without the curves of {points}; give another --output")
     curves = read(options.runs, options.figure)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     draw(curves, options.figure, options.lowest, options.output)

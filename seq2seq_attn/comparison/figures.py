@@ -24,7 +24,10 @@ from seq2seq_attn.metric.names import title_of
 ROUNDING = 0.01  # scores of translations.tsv and results.json may differ by it
 
 
-SHOWN = ("chrf", "rouge1", "rouge2", "rougeL", "sentence_bleu", "exact_match", "comet")  # beside the metric compared
+SHOWN = {  # beside the metric compared, with what is better
+    "chrf": "high", "ter": "low", "tokenized_bleu": "high", "rouge1": "high", "rouge2": "high", "rougeL": "high",
+    "sentence_bleu": "high", "distinct1": "high", "distinct2": "high", "exact_match": "high", "comet": "high",
+}  # fmt: skip
 
 
 class Column(NamedTuple):
@@ -114,6 +117,7 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
     asked = find_row(rows, baseline)
     against = asked or rows[0]
     counts = {run.name: count_sentences(run) for row in rows for run in row.runs}
+    counts_of_rows = {row.label: [counts[run.name] for run in row.runs] for row in rows}
     resamples = enough_resamples(resamples, len(rows) - 1)
     lengths = {run.name: counts[run.name].by_length(run.system.sources) for row in rows for run in row.runs}
     first = lengths[rows[0].runs[0].name]
@@ -129,7 +133,7 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
         means,
         against.label,
         asked is not None,
-        differences({row.label: [counts[run.name] for run in row.runs] for row in rows}, against.label, resamples),
+        differences(counts_of_rows, against.label, resamples, chosen=asked is not None),
         resamples,
         {label: sentences for label, (sentences, _) in first.items()},
         {row.label: {label: fmean(lengths[run.name][label][1] for run in row.runs) for label in first} for row in rows},
@@ -150,8 +154,9 @@ def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
     }
     return {
         f"{stage}/{metric}": Column(title if stage != "test_train" else f"{title} of training pairs", 1, best="high"),
-        **{f"{stage}/{name}": Column(title_of(name), 1, best="high") for name in SHOWN if name != metric},
+        **{f"{stage}/{name}": Column(title_of(name), 1, best=best) for name, best in SHOWN.items() if name != metric},
         f"{stage}/aer": Column(title_of("aer"), 1, best="low"),
+        f"{stage}/average_lagging": Column("average lagging, tokens", 2, best="low"),
         f"{stage}/ppl": Column("perplexity", 2, best="low"),
         **others,
         "num_parameters": Column("parameters, M", 2, 1e6, best="low"),
@@ -240,9 +245,8 @@ def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
     seeds = "" if certain else ", with one seed" if fewest == 1 else ", with these seeds"
     by_label, (baseline,) = figures.differences, (row for row in figures.rows if row.label == figures.baseline)
     open_ = [row.label for row in others if not by_label[row.label].significant]
-    mixed = [
-        row.label for row in others if certain and row.label not in open_ and seeds_overlap(figures, row, baseline)
-    ]
+    tested = [row for row in others if certain and row.label not in open_]
+    mixed = [row.label for row in tested if seeds_overlap(figures, row, baseline)]
     better = [row.label for row in others if row.label not in (*open_, *mixed) and by_label[row.label].value > 0]
     worse = len(others) - len(better) - len(open_) - len(mixed)
     above, below = ("better", "worse") if certain else ("higher", "lower")
@@ -282,11 +286,13 @@ def listed(names: Sequence[str]) -> str:
 def about_test(figures: Figures) -> str:
     reason = "" if figures.chosen else f", which has the highest {figures.score}; --baseline chooses another"
     floor = FLOOR if figures.metric == "bleu" else f"No difference below {LEAST_DIFFERENCE:g} is marked."
+    corrected = "corrected for the choice of the best row"
+    if figures.chosen:
+        corrected = f"after Holm's correction for {counted(len(figures.differences), 'comparison')}"
     return (
         f"{figures.score} above {figures.baseline}{reason}. 95 % and p: of {figures.resamples:,} test sets drawn with "
-        "replacement, the same for all (paired bootstrap, Koehn 2004). Filled, or *: p < 0.05 after Holm's correction "
-        f"for {counted(len(figures.differences), 'comparison')}. {floor} The test covers the choice of sentences, not "
-        "that of seeds."
+        "replacement, the same for all (paired bootstrap, Koehn 2004). Filled, or *: p < 0.05 "
+        f"{corrected}. {floor} The test covers the choice of sentences, not that of seeds."
     )
 
 

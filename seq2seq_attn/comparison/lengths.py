@@ -1,6 +1,6 @@
 """Scores of runs on the short, middle and long third of a test set: `seq2seq-attn compare lengths RUN RUN ...`.
 
-The metric is the one by which `compare runs` compares a run, and BLEU for a run that has none.
+The metric is the one by which `compare runs` compares a run; for a run that has none, distinct-n or BLEU.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         try:
             results, config = json.loads(text_of(run / "results.json")), parsed(run / "config.yaml")
-            name = compared_metric(config, results, given.trust) or "bleu"
+            names = (compared_metric(config, results, given.trust, resampled=tested) for tested in (True, False))
+            name = next(filter(None, names), "bleu")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             left_out.append(LeftOut(str(run), f"results.json or config.yaml is damaged ({first_line(error)})"))
             continue

@@ -67,6 +67,13 @@ def map_of(run: Run, kind: str, sentence: int) -> Map | None:
     return Map(layer, len(weights), weights.mean(0), *([str(token) for token in side] for side in (target, source)))
 
 
+def mapped_sentences(run: Run) -> set[int]:
+    """Return the numbers of the sentences that a run has maps of."""
+    folder = best_maps(run)
+    parts = [] if folder is None else [file.stem.split("_") for file in folder.glob("*.npz")]
+    return {int(name[2]) for name in parts if len(name) == 3 and name[0] in KINDS and name[2].isdecimal()}
+
+
 def best_maps(run: Run) -> Path | None:
     """Return the folder of the validation that chose the checkpoint, else the last."""
     folders = {

@@ -142,7 +142,7 @@ def read_run(name: str, given: str, folder: Path, trust: Trust = ()) -> Run | Le
         origin = json.loads(text_of(provenance)) if provenance.is_file() else {}
         metric = compared_metric(config, results, trust)
         if metric is None:
-            return LeftOut(name, "has no metric of texts of which more is better")
+            return LeftOut(name, "has no metric of texts of which more is better and that has an interval")
         target = config["metric"][metric]["_target_"]
         if not is_class_of("metric", target, trust):
             return LeftOut(name, f"{target} computes its {metric}; if you trust that package, name it with --trust")
@@ -164,18 +164,24 @@ def read_run(name: str, given: str, folder: Path, trust: Trust = ()) -> Run | Le
     return Run(name, given, folder, results, config, origin, log, metric, scorer, stage, system, follows_others(folder))
 
 
-def compared_metric(config: dict[str, Any], results: dict[str, Any], trust: Trust = ()) -> str | None:
-    """Return the metric by which a run is compared: one of texts, of which more is better; None if it has none."""
+def compared_metric(
+    config: dict[str, Any], results: dict[str, Any], trust: Trust = (), *, resampled: bool = True
+) -> str | None:
+    """Return the metric by which a run is compared, one of texts, of which more is better; None if it has none.
+
+    Args:
+        resampled: leave out those whose score of a resampled test set means nothing.
+    """
     scored = {key.rpartition("/")[2] for key in results}
 
-    def more_is_better(target: str) -> bool:
+    def can_be_compared(target: str) -> bool:
         if not is_class_of("metric", target, trust):
             return True  # the class is not imported, and the run will be left out
         metric: Any = get_class(target)
-        return bool(metric.higher_is_better)
+        return bool(metric.higher_is_better) and (not resampled or getattr(metric, "has_interval", True))
 
     targets = {name: options["_target_"] for name, options in config["metric"].items() if name in scored}
-    names = [name for name, target in targets.items() if name not in LEFT_OUT and more_is_better(target)]
+    names = [name for name, target in targets.items() if name not in LEFT_OUT and can_be_compared(target)]
     return main_metric(names, config.get("monitor"))
 
 

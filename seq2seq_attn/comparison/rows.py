@@ -15,9 +15,10 @@ from seq2seq_attn.metric.names import title_of
 # Options that change no figure, or that name the run.
 IGNORED = (
     "seed.", "paths.", "choices.", "task_name.", "ckpt_path.", "resume.", "log_text.", "logger.",
-    "callback.attention_map.", "callback.autosave.", "callback.profile.",
-    "callback.progress.", "callback.seeding.", "callback.stop_on_signal.", "trainer.enable_progress_bar.",
-    "trainer.enable_model_summary.", "trainer.profiler.",
+    "callback.attention_map.", "callback.autosave.", "callback.best_checkpoints.", "callback.history.",
+    "callback.memory_probe.", "callback.profile.", "callback.progress.", "callback.seeding.",
+    "callback.stop_on_signal.", "callback.throughput.", "callback.translation_table.", "callback.validation_line.",
+    "trainer.enable_progress_bar.", "trainer.enable_model_summary.", "trainer.profiler.",
 )  # fmt: skip
 IGNORED_OF_DATA = {"num_processes", "verify", "copy_to"}  # of a corpus, or of those within it
 MOST_NAMED = 6  # options whose values a warning tells

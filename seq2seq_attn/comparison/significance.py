@@ -33,7 +33,8 @@ class Difference(NamedTuple):
     Attributes:
         low, high: the interval of 95 % of the resampled test sets.
         p: the chance of so large a difference if both were equally good; None where there is no difference.
-        significant: whether p, corrected for the number of rows, is below 5 %, and the difference notable.
+        significant: whether p, corrected for the number of rows or the choice of the baseline, is below 5 %, and the
+            difference notable.
     """
 
     value: float
@@ -78,12 +79,16 @@ def count_sentences(run: Run) -> Counted:
     return Counted(run.scorer, np.array(counts, dtype=float))
 
 
-def differences(rows: Mapping[str, Sequence[Counted]], baseline: str, resamples: int) -> dict[str, Difference]:
+def differences(
+    rows: Mapping[str, Sequence[Counted]], baseline: str, resamples: int, *, chosen: bool = True
+) -> dict[str, Difference]:
     """Return the difference of each row but the baseline, by label.
 
     Args:
         rows: the seeds of each row by its label; all have the sentences of one test set.
         resamples: see `enough_resamples`.
+        chosen: whether the baseline was chosen before its score was known; if not, it is the row with the highest
+            score, and a difference is compared with those between the best and the worst of rows that are equally good.
     """
     resamples = enough_resamples(resamples, len(rows) - 1)
     metric, counts = rows[baseline][0]
@@ -98,9 +103,8 @@ def differences(rows: Mapping[str, Sequence[Counted]], baseline: str, resamples:
         label: is_notable(scores[label], base) if isinstance(metric, BLEU) else abs(one.value) >= LEAST_DIFFERENCE
         for label, one in by_label.items()
     }
-    return {
-        label: one._replace(significant=one.significant and notable[label]) for label, one in holm(by_label).items()
-    }
+    marked = holm(by_label) if chosen else beyond_range(by_label, list(samples.values()))
+    return {label: one._replace(significant=one.significant and notable[label]) for label, one in marked.items()}
 
 
 def enough_resamples(resamples: int, comparisons: int) -> int:
@@ -127,3 +131,19 @@ def holm(by_label: dict[str, Difference]) -> dict[str, Difference]:
             break
         corrected[label] = by_label[label]._replace(significant=True)
     return corrected
+
+
+def beyond_range(
+    by_label: dict[str, Difference], samples: Sequence[Float[np.ndarray, " resamples"]]
+) -> dict[str, Difference]:
+    """Mark differences that the range of all rows, each less its mean, reaches in fewer than ALPHA of the resamples.
+
+    This is a resampled form of Tukey's range test, which allows for the choice of any two rows; of two rows it is the
+    test of their difference.
+    """
+    ranges = np.ptp(np.stack([row - row.mean() for row in samples]), axis=0)
+
+    def p(value: float) -> float:
+        return (int((ranges >= abs(value)).sum()) + 1) / (len(ranges) + 1)
+
+    return {label: one._replace(significant=p(one.value) < ALPHA) for label, one in by_label.items()}

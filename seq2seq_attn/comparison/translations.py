@@ -1,8 +1,9 @@
 """Significance of the difference between systems: `seq2seq-attn compare translations BASELINE SYSTEM ...`
 
 Approximate randomisation (Riezler and Maxwell 2005) or paired bootstrap resampling (Koehn 2004, "Statistical
-Significance Tests for Machine Translation Evaluation"), both by sacreBLEU. Its bootstrap finds a difference too easily:
-it centres absolute differences, and of two systems that are equally good it gives one in ten a p-value below 0.05. Each
+Significance Tests for Machine Translation Evaluation"), both by sacreBLEU. Randomisation counts trials with an equal
+difference too, as the paper does and the command `sacrebleu` does not. The bootstrap finds a difference too easily: it
+centres absolute differences, and of two systems that are equally good it gives one in ten a p-value below 0.05. Each
 system is a folder of train.py or evaluate.py, or a `translations.tsv` of one; all must have translated the same test
 set. Metrics have the options of the evaluation of the first folder that has one. All references of a sentence count,
 and sentences may have different numbers of them. With --output, a page has the sentences whose translations differ,
@@ -13,12 +14,17 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import matplotlib as mpl
+import numpy as np
+import sacrebleu.significance
+from jaxtyping import Float
 from rich.table import Table
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
@@ -26,11 +32,12 @@ from sacrebleu.significance import PairedTest, Result
 from seq2seq_attn.comparison.draw import STYLE
 from seq2seq_attn.comparison.page import check_page
 from seq2seq_attn.comparison.sentence_page import sentence_page
-from seq2seq_attn.comparison.significance import ALPHA, FLOOR, is_notable
+from seq2seq_attn.comparison.significance import ALPHA, FLOOR, LEAST_DIFFERENCE, is_notable
 from seq2seq_attn.comparison.system import System, check_same_test_set, read_system
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.metric.bleu import scorer_of, tokenizer_of
+from seq2seq_attn.metric.chrf import signed_beta
 from seq2seq_attn.metric.confidence import FEWEST_RESAMPLES
 from seq2seq_attn.metric.corpus import reference_streams
 from seq2seq_attn.text import plain_console
@@ -38,6 +45,7 @@ from seq2seq_attn.text import plain_console
 METRICS = ("bleu", "chrf", "ter")
 METHODS = {"randomisation": "ar", "bootstrap": "bs"}
 INTERVAL_RESAMPLES = 1000  # of the intervals beside the p-values of randomisation
+ROUNDING = 1e-9  # by which two sums of the same counts may differ
 
 
 class Comparison(NamedTuple):
@@ -61,22 +69,47 @@ def compare(
         resamples: test sets drawn, or trials; 0: sacreBLEU's 10,000 of randomisation and 1,000 of bootstrap.
     """
     check_same_test_set(systems)
+    scorers = {name: bleu if name == "bleu" and bleu is not None else metric_of(name, systems) for name in metrics}
     test = PairedTest(
         [(str(number), system.hypotheses) for number, system in enumerate(systems)],
-        {name: bleu if name == "bleu" and bleu is not None else metric_of(name, systems) for name in metrics},
+        scorers,
         reference_streams(systems[0].references),  # type: ignore[arg-type]
         test_type=METHODS[method],
         n_samples=resamples,
         n_ar_confidence=INTERVAL_RESAMPLES,
     )
-    signatures, scores = test()
+    with ties_counted() if method == "randomisation" else nullcontext():
+        signatures, scores = test()
     scores.pop("System")
     results: dict[str, list[Any]] = dict(zip(metrics, scores.values(), strict=True))
     for metric_results in results.values():
         for result in metric_results[1:]:
             if result.score == metric_results[0].score:
                 result.p_value = None  # for equal systems sacrebleu gives its smallest p-value
-    return Comparison(results, {m: str(s) for m, s in zip(metrics, signatures.values(), strict=True)})
+    signed = zip(scorers.items(), signatures.values(), strict=True)
+    return Comparison(results, {name: with_beta(str(signature), scorer) for (name, scorer), signature in signed})
+
+
+def with_beta(signature: str, scorer: Any) -> str:
+    """Return the signature with the beta of chrF if it is unusual, as that of an evaluation has it."""
+    field = signed_beta(scorer.beta) if isinstance(scorer, CHRF) else ""
+    return f"{signature}|{field}" if field else signature
+
+
+@contextmanager
+def ties_counted() -> Iterator[None]:
+    """Let sacreBLEU's randomisation count each trial whose difference is at least the real one.
+
+    sacreBLEU 2.6 counts only those above it. Between systems that differ in one sentence every trial has the same
+    difference, and its p-value would be the smallest one instead of 1.
+    """
+
+    def at_least(differences: Float[np.ndarray, " trials"], real_difference: float) -> float:
+        reached = np.count_nonzero(differences >= real_difference - ROUNDING)
+        return (int(reached) + 1) / (len(differences) + 1)
+
+    with patch.object(sacrebleu.significance, "_compute_p_value", at_least):
+        yield
 
 
 def metric_of(name: str, systems: Sequence[System], tokenize: str | None = None, lowercase: bool | None = None) -> Any:
@@ -91,6 +124,7 @@ def metric_of(name: str, systems: Sequence[System], tokenize: str | None = None,
         return CHRF(
             char_order=int(options.get("nc", CHRF.CHAR_ORDER)),
             word_order=int(options.get("nw", CHRF.WORD_ORDER)),
+            beta=int(options.get("beta", CHRF.BETA)),
             lowercase=options.get("case") == "lc",
         )
     if name == "ter":
@@ -136,7 +170,8 @@ def shown(result: Result, baseline: Result, metric: str) -> tuple[str, str]:
     interval = "" if result.ci is None else f" ± {result.ci:.2f}"
     if result.p_value is None:
         return f"{result.score:.2f}{interval}", "" if result is baseline else "same"
-    starred = result.p_value < ALPHA and (metric != "bleu" or is_notable(result.score, baseline.score))
+    apart = abs(result.score - baseline.score) >= LEAST_DIFFERENCE
+    starred = result.p_value < ALPHA and (is_notable(result.score, baseline.score) if metric == "bleu" else apart)
     return f"{result.score:.2f}{interval}", f"{result.p_value:.4f}{'*' * starred}"
 
 
@@ -175,6 +210,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     if "bleu" in comparison.results:
         say(FLOOR)
+    if set(comparison.results) - {"bleu"}:
+        say(f"No difference of chrF or TER below {LEAST_DIFFERENCE:g} is marked.")
     for metric, signature in comparison.signatures.items():
         say(f"{metric}: {signature}")
     if given.output is not None:

@@ -62,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("runs", nargs="+", help="run folders or .ckpt files, each of another preset")
     parser.add_argument("--sentence", required=True)
     parser.add_argument("--translation", help="whose weights are drawn; if not given, each run's own")
-    parser.add_argument("--output", type=Path, default=Path("docs/images/attention"))
+    parser.add_argument(
+        "--output", type=Path, default=Path("attention_weights"), help="folder of the pictures (%(default)s)"
+    )
     parser.add_argument(
         "--maps",
         nargs="+",

@@ -5,7 +5,7 @@ from typing import Any, final
 
 import sacrebleu
 
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 LANGUAGES = {  # whose words 13a does not find: sacrebleu's tokenizer, and the extra that installs it
@@ -47,7 +47,7 @@ def scorer_of(*, lowercase: bool, tokenize: str, **options: Any) -> sacrebleu.BL
         options: further ones of sacrebleu.
 
     Raises:
-        UserError: if the tokenizer has no such name, or its packages are not installed.
+        UserError: if the tokenizer has no such name, its packages are not installed, or it cannot be downloaded.
     """
     if tokenize not in sacrebleu.BLEU.TOKENIZERS:
         choices = ", ".join(["auto", *sacrebleu.BLEU.TOKENIZERS])
@@ -57,8 +57,13 @@ def scorer_of(*, lowercase: bool, tokenize: str, **options: Any) -> sacrebleu.BL
         return sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True, **options)
     except (RuntimeError, ImportError) as error:  # a tokenizer whose packages are missing
         raise UserError(
-            f"BLEU's tokenizer {tokenize!r} needs packages that are not installed; pip install "
-            f"'sacrebleu[{tokenize.partition('-')[0]}]', or choose another metric.bleu.tokenize"
+            f"sacreBLEU's tokenizer {tokenize!r} needs packages that are not installed; pip install "
+            f"'sacrebleu[{tokenize.partition('-')[0]}]', or choose another tokenizer for the metric"
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"sacreBLEU's tokenizer {tokenize!r} cannot be downloaded or read ({one_line(error)}); try again with a "
+            "network, or choose another tokenizer for the metric"
         ) from error
 
 

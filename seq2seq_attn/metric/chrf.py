@@ -30,4 +30,9 @@ class CHRF(CorpusMetric):
             )
         scorer = sacrebleu.CHRF(char_order=char_order, word_order=word_order, beta=beta, lowercase=lowercase)
         # n-grams of the hypothesis, of the reference, in both
-        super().__init__(scorer=scorer, num_counts=3 * scorer.order)
+        super().__init__(scorer=scorer, num_counts=3 * scorer.order, signed=signed_beta(beta))
+
+
+def signed_beta(beta: int) -> str:
+    """Return the field of a signature for another beta than 2, which sacrebleu has in the name alone, as in `chrF3`."""
+    return "" if beta == sacrebleu.CHRF.BETA else f"beta:{beta}"

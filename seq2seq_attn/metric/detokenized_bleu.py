@@ -7,8 +7,7 @@ from functools import cache, lru_cache, partial
 from importlib.metadata import version
 from typing import Any, final
 
-import sacrebleu
-
+from seq2seq_attn.metric.bleu import scorer_of, tokenizer_of
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
 
 
@@ -23,7 +22,9 @@ class DetokenizedBLEU(CorpusMetric):
     """
 
     def __init__(self, *, language: str, lowercase: bool, tokenize: str) -> None:
-        scorer = sacrebleu.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+        if tokenize == "auto":
+            tokenize = tokenizer_of(language)
+        scorer = scorer_of(lowercase=lowercase, tokenize=tokenize)
         scorer.tokenizer_signature = scorer.tokenizer.signature()
         scorer.tokenizer = partial(plain_tokens, tokenize_plain=scorer.tokenizer, language=language)  # type: ignore[assignment]
         super().__init__(

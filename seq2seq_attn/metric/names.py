@@ -6,7 +6,7 @@ from typing import Any
 TITLES = {
     "bleu": "BLEU", "chrf": "chrF", "ter": "TER", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L",
     "sentence_bleu": "sentence BLEU", "exact_match": "exact match", "comet": "COMET", "aer": "AER",
-    "distinct1": "distinct-1", "distinct2": "distinct-2",
+    "distinct1": "distinct-1", "distinct2": "distinct-2", "tokenized_bleu": "tokenized BLEU",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import torchmetrics
 from torchmetrics.functional.text import rouge_score
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.metric.bleu import scorer_of
 from seq2seq_attn.metric.sentence_metric import SentenceMetric
 
 WORDS = {"words": r"[^\W_]+", "ascii": r"[a-z0-9]+"}
@@ -51,5 +52,5 @@ def tokens_of(tokenize: str) -> Callable[[str], list[str]]:
     if tokenize not in sacrebleu.BLEU.TOKENIZERS:
         names = ", ".join([*WORDS, *sacrebleu.BLEU.TOKENIZERS])
         raise UserError(f"ROUGE has no tokenizer {tokenize!r}; choose from: {names}")
-    tokenizer = sacrebleu.BLEU(tokenize=tokenize).tokenizer
+    tokenizer = scorer_of(lowercase=False, tokenize=tokenize).tokenizer
     return lambda text: tokenizer(text).split()

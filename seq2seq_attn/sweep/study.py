@@ -50,6 +50,7 @@ class Study:
                 "sweep=optuna has nothing to search; give hydra.sweeper.params, or a range such as "
                 "'model.encoder.dropout=interval(0.0,0.5)'"
             )
+        self._check_database(sweep.folder)
         self._check_settings(sweep.folder)
         self._check_first(sweep, space)
         better = self._better(sweep.composed)
@@ -74,6 +75,20 @@ class Study:
         if complete:
             self._report(study, sweep.folder, complete)
         sweep.end(repeats_failed=False)
+
+    def _check_database(self, folder: Path) -> None:
+        """Refuse to replace a database in a folder without a record of a study or of a job.
+
+        Raises:
+            UserError: if there is one.
+        """
+        there = [name for name in DATABASE if (folder / name).exists()]
+        of_study = set(SETTINGS) <= set(read_json(folder / STUDY_RECORD))
+        if there and not of_study and not (folder / "0" / RECORD).exists():
+            raise UserError(
+                f"{folder / there[0]} is not of a study of this program, which would replace it; give another "
+                "hydra.sweep.dir"
+            )
 
     def _check_settings(self, folder: Path) -> None:
         """Refuse other settings than those that a study in this folder began with.

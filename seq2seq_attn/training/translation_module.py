@@ -23,6 +23,7 @@ from seq2seq_attn.distributed.collectives import gather_from_ranks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.metric.aer import AER
+from seq2seq_attn.metric.average_lagging import average_lagging, tokens_read, waiting_patterns
 from seq2seq_attn.metric.chosen_metric import ChosenMetric
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.metric.token_mean import TokenMean
@@ -51,7 +52,8 @@ class TranslationModule(pl.LightningModule):
 
     Losses are nats per target token, end token included; `ppl` is exp of the unsmoothed one, `accuracy` the
     share of tokens that the model ranks first, given the reference up to there. A language model also has
-    `nats_per_token`, `bits_per_token` and `bits_per_character`, in which each line has one character for its end.
+    `nats_per_token`, `bits_per_token` and `bits_per_character`, in which each line has one character for its end; a
+    simultaneous translation has `average_lagging`, a mean over sentences.
 
     All of them, and the gradients, are means over the tokens of every process, and `train/loss` over those of all
     batches that an update accumulates: n processes, or n accumulated batches, train as one batch of all their
@@ -108,11 +110,14 @@ class TranslationModule(pl.LightningModule):
         self.guided_alignment, self.alignment_loss = guided_alignment, TokenMean()
         self.translates = translates
         means = MEANS if model.reads_source else (*MEANS, "bits_per_character")
+        self.waiting = waiting_patterns(model) if translates else []
+        lagging = ("average_lagging",) if self.waiting else ()
         self.metrics = nn.ModuleDict(
             {
                 stage: nn.ModuleDict(
                     {name: TokenMean() for name in means}
                     | {n: m.clone() for n, m in metrics.items() if stage in test_names or not m.scores_whole_test}
+                    | {name: TokenMean() for name in lagging}
                 )
                 for stage in ["val", *test_names]
             }
@@ -245,12 +250,12 @@ class TranslationModule(pl.LightningModule):
             self._log_metrics(name)
             self.tested.append(name)
 
-    def translate(self, batch: Batch) -> list[str]:
-        """Return the search's translations of a batch, detokenised."""
-        tokenizer, started = self.tokenizer, time.perf_counter()
-        hypotheses = self.search(self.model, batch.source, batch.source_mask, TargetVocabulary.of(tokenizer))
+    def translate(self, batch: Batch) -> list[list[int]]:
+        """Return the token ids of the search's translations of a batch."""
+        started = time.perf_counter()
+        hypotheses = self.search(self.model, batch.source, batch.source_mask, TargetVocabulary.of(self.tokenizer))
         self.decode_seconds += time.perf_counter() - started
-        return tokenizer.decode_target([best.token_ids for best, *_ in hypotheses])
+        return [best.token_ids for best, *_ in hypotheses]
 
     @property
     def epoch_number(self) -> int:
@@ -352,7 +357,8 @@ class TranslationModule(pl.LightningModule):
         if decoded.alignment_loss is not None:
             self.alignment_loss.update(decoded.alignment_loss.sum() / loss.tokens, weight=loss.tokens)
         sums = dict(zip(MEANS, (loss.smoothed, loss.nll, loss.correct), strict=True))
-        hypotheses = self.translate(batch) if self.translates else []
+        token_ids = self.translate(batch) if self.translates else []
+        hypotheses = self.tokenizer.decode_target(token_ids) if self.translates else []
         trainer: Any = self.trainer
         split = trainer.datamodule.corpus.splits[stage]
         references = [split.references[i] for i in batch.index.tolist()]
@@ -362,9 +368,17 @@ class TranslationModule(pl.LightningModule):
             elif name == "bits_per_character":
                 characters = sum(len(split.targets[i]) + 1 for i in batch.index.tolist())
                 metric.update(loss.nll / math.log(2) / characters, weight=characters)
+            elif name == "average_lagging" and self.waiting:
+                metric.update(self._lagging(batch.source_lengths.tolist(), token_ids))
             elif isinstance(metric, TextMetric) and not metric.scores_whole_test:
                 metric.update(hypotheses, references)
         return hypotheses, decoded
+
+    def _lagging(self, source_lengths: list[int], token_ids: list[list[int]]) -> Tensor:
+        """Return the Average Lagging of each translation; its end token counts, as that of the source does."""
+        pairs = zip(source_lengths, token_ids, strict=True)
+        laggings = [average_lagging(tokens_read(self.waiting, n, len(target) + 1), n) for n, target in pairs]
+        return torch.tensor(laggings, dtype=torch.float64)
 
     def _score_whole_test(self, name: str) -> None:
         """Give all sentences of a test set to the metrics that want them at once, on the first rank."""

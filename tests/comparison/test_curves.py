@@ -45,6 +45,17 @@ def test_a_file_of_the_users_beside_the_picture_is_not_overwritten(
         script.main(typed)
 
 
+def test_a_picture_of_the_users_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, photo = written(tmp_path / "run", (9, 20.0)), tmp_path / "photo.png"
+    photo.write_bytes(b"a photograph")
+    with pytest.raises(SystemExit, match="2"):
+        script.main([str(run), "--output", str(photo)])
+    curves = tmp_path / "photo.tsv"
+    assert f"{photo} already exists without the curves of {curves}; give another --output" in capsys.readouterr().err
+    assert photo.read_bytes() == b"a photograph"
+    assert not curves.exists()
+
+
 def test_points_written_are_drawn_with_a_later_run_and_give_way_to_one_of_their_name(tmp_path: Path) -> None:
     points = tmp_path / "points.tsv"
     points.write_text("run\tupdates\tval/bleu\nold\t3\t1.500\nagain\t3\t2.000\n", encoding="utf-8")

@@ -213,6 +213,22 @@ def test_too_few_resamples_are_refused(sweep: Path, capsys: pytest.CaptureFixtur
     assert "--resamples 39 gives no interval of 95 %; give 40 or more" in capsys.readouterr().err
 
 
+def test_a_sentence_without_maps_is_refused(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    typed = [str(sweep), "--output", str(tmp_path / "page.html"), "--resamples", "50", "--sentence"]
+    with pytest.raises(SystemExit, match="2"):
+        script.main([*typed, "3"])
+    assert "--sentence 3 has no maps, because no run has any; leave --sentence out" in capsys.readouterr().err
+    script.main([*typed, "0"])
+    for sentence in (0, 1, 11):
+        write_map(sweep / "0", f"attention_maps/step_000020/cross_0_{sentence}.npz", np.eye(5, 7)[None])
+    (sweep / "0" / "attention_maps/step_000020/own_file.npz").touch()
+    for number in ("2", "-1"):
+        with pytest.raises(SystemExit, match="2"):
+            script.main([*typed, number])
+        assert f"no run has maps of --sentence {number}; choose from: 0, 1, 11" in capsys.readouterr().err
+    script.main([*typed, "11"])
+
+
 def test_a_page_that_its_table_would_overwrite_is_refused(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         script.main([str(sweep), "--output", str(sweep / "page.md")])

@@ -98,6 +98,42 @@ def test_a_clear_difference_among_many_rows_is_marked() -> None:
     assert [name for name, one in found.items() if one.significant] == ["wrong"]
 
 
+def test_without_a_chosen_baseline_equal_rows_are_seldom_marked() -> None:
+    """The best of eleven equal rows is compared with ten, and the worst of them is far below it by chance alone."""
+    generator = np.random.default_rng(1)
+    trials, resamples, rows = 400, 300, 11
+    wrong = {"chosen": 0, "best": 0}
+    for _ in range(trials):
+        means = generator.standard_normal(rows)
+        samples = [mean + generator.standard_normal(resamples) for mean in means]
+        best = int(means.argmax())
+        by_label = {
+            str(row): significance.difference(means[row] - means[best], samples[row] - samples[best])
+            for row in range(rows)
+            if row != best
+        }
+        wrong["chosen"] += any(one.significant for one in significance.holm(by_label).values())
+        wrong["best"] += any(one.significant for one in significance.beyond_range(by_label, samples).values())
+    assert wrong["best"] / trials < 0.08  # 0.011 is one standard deviation of 0.05
+    assert wrong["chosen"] / trials > 0.1
+
+
+def test_two_rows_are_marked_alike_whether_the_baseline_was_chosen_or_not(tmp_path: Path) -> None:
+    for position, hypotheses in enumerate([REFERENCES, spoilt(12), spoilt(9), spoilt(7), spoilt(4)]):
+        write_run(tmp_path / str(position), f"a{position}", hypotheses)
+        if position:
+            pair = [tmp_path / "0", tmp_path / str(position)]
+            chosen, best = only_group(*pair, baseline="a0"), only_group(*pair)
+            assert (chosen.chosen, best.chosen, best.baseline) == (True, False, "a0")
+            assert chosen.differences == best.differences
+
+
+def test_the_page_says_how_the_test_allows_for_several_rows(sweep: Path) -> None:
+    without, with_baseline = only_group(sweep), only_group(sweep, baseline="good")
+    assert "p < 0.05 corrected for the choice of the best row. " in figures_of_group.about_test(without)
+    assert "p < 0.05 after Holm's correction for 2 comparisons. " in figures_of_group.about_test(with_baseline)
+
+
 def test_bleu_by_length_is_that_of_an_evaluation(sweep: Path) -> None:
     group = only_group(sweep)
     buckets = score_by_length(
@@ -226,7 +262,8 @@ def test_the_verdict_tells_better_from_worse_and_from_neither_once_there_are_thr
 
 
 def test_a_row_with_a_seed_on_the_other_side_of_the_baseline_is_not_called_better(tmp_path: Path) -> None:
-    rows = {"base": [spoilt(3)] * 3, "uneven": [REFERENCES, REFERENCES, spoilt(3)], "even": [REFERENCES] * 3}
+    below = [spoilt(1)[1] if row == 1 else text for row, text in enumerate(spoilt(3))]
+    rows = {"base": [spoilt(3)] * 3, "uneven": [REFERENCES, REFERENCES, below], "even": [REFERENCES] * 3}
     for name, of_seeds in rows.items():
         for seed, hypotheses in enumerate(of_seeds):
             write_run(tmp_path / name / str(seed), name, hypotheses, seed=seed)
@@ -278,6 +315,24 @@ def test_options_that_only_look_like_the_seed_or_change_no_figure_split_no_row(t
     (row,) = only_group(tmp_path).rows
     assert [run.seed for run in row.runs] == [1, 2, 3]
     assert [row.label for row in only_group(tmp_path, by="folder").rows] == [tmp_path.name]
+
+
+@pytest.mark.parametrize(
+    ("callback", "option"),
+    [
+        ("best_checkpoints", "save_top_k"),
+        ("history", "save_top_k"),
+        ("memory_probe", "on_cpu"),
+        ("throughput", "_target_"),
+        ("translation_table", "num_sentences"),
+        ("validation_line", "_target_"),
+    ],
+)
+def test_callbacks_that_change_no_figure_split_no_row(callback: str, option: str, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / str(seed), "same", spoilt(4), seed=seed, options={"callback": {callback: {option: seed}}})
+    (row,) = only_group(tmp_path).rows
+    assert (row.label, len(row.runs)) == ("same", 2)
 
 
 def test_the_page_of_folders_names_no_folder_attention(tmp_path: Path) -> None:

@@ -159,6 +159,14 @@ def test_a_run_is_compared_by_a_metric_of_which_more_is_better_whatever_its_name
     assert read.compared_metric({"metric": {"cased": unknown}}, results) == "cased"  # which is refused then
 
 
+def test_a_run_is_not_compared_by_a_metric_that_no_resampled_test_set_has() -> None:
+    distinct = {"_target_": "seq2seq_attn.metric.distinct.Distinct"}
+    chrf = {"_target_": "seq2seq_attn.metric.chrf.CHRF"}
+    results = {"test/distinct1": 40.0, "test/f": 20.0}
+    assert read.compared_metric({"metric": {"distinct1": distinct, "f": chrf}}, results) == "f"
+    assert read.compared_metric({"metric": {"distinct1": distinct}}, results) is None
+
+
 def test_the_checkpoint_is_chosen_by_its_callback() -> None:
     of_run = {"monitor": "val/loss", "monitor_mode": "min"}
     assert read.chosen_by(of_run) == ("val/loss", "min")

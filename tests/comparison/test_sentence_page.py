@@ -16,6 +16,7 @@ from seq2seq_attn.comparison import sentence_page
 from seq2seq_attn.comparison import translations as script
 from seq2seq_attn.comparison.sentence_page import differing, marked, pieces
 from seq2seq_attn.comparison.system import System, read_system
+from seq2seq_attn.metric.chrf import CHRF
 
 SOURCES = ["A cat.", "Two <b>dogs</b> & a man.", "A very long sentence on three women.", "The sea.", "Nothing."]
 REFERENCES = [
@@ -198,6 +199,22 @@ def test_chrf_and_ter_have_the_options_of_the_evaluation(writer: str, tmp_path: 
     assert all(metric.corpus_score(rows, [ZH]).score != pytest.approx(expected[n]) for n, metric in plain.items())
     (sentence,) = [one for one in differing([system, system._replace(hypotheses=ZH)], own["chrf"]) if one.number == 1]
     assert sentence.chrf[0] == own["chrf"].sentence_score(rows[0], [ZH[0]]).score
+
+
+def test_chrf_has_the_beta_of_the_evaluation(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", [text[:2] for text in ZH], [[text] for text in ZH], ["a", "b", "c"])
+    metric = CHRF(char_order=6, word_order=0, beta=3, lowercase=False)
+    metric.update([text[:2] for text in ZH], [[text] for text in ZH])
+    results = {"test/chrf": metric.compute().item(), "test/chrf_signature": metric.signature()}
+    (folder / "results.json").write_text(json.dumps(results))
+    system = read_system(folder, "test")
+    found = script.compare([system, system], ["chrf"], "bootstrap", 50)
+    assert found.results["chrf"][0].score == pytest.approx(results["test/chrf"])
+    assert found.signatures["chrf"].endswith("|beta:3")
+    unknown = system._replace(signatures={})
+    usual = script.compare([unknown, unknown], ["chrf"], "bootstrap", 50)
+    assert usual.results["chrf"][0].score != pytest.approx(results["test/chrf"])
+    assert "beta" not in usual.signatures["chrf"]
 
 
 @pytest.mark.parametrize("known", ["evaluation", "config"])

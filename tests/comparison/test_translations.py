@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -48,13 +49,16 @@ def write(
     ("method", "flag", "resamples", "metrics"),
     [("bootstrap", "bs", 1000, {"bleu": "BLEU"}), ("randomisation", "ar", 500, {"bleu": "BLEU", "chrf": "chrF2"})],
 )
-def test_p_values_and_intervals_are_those_of_the_sacrebleu_command(
-    tmp_path: Path, method: str, flag: str, resamples: int, metrics: dict[str, str]
+def test_p_values_and_intervals_are_those_of_the_sacrebleu_command_but_for_ties(
+    tmp_path: Path, method: str, flag: str, resamples: int, metrics: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a bootstrap, the command cannot write chrF's interval as JSON."""
     folders = [write(tmp_path / name, rows) for name, rows in (("good", GOOD), ("poor", POOR), ("bad", BAD))]
     systems = [read_system(folder, "test") for folder in folders]
-    found = script.compare(systems, list(metrics), method, 0 if method == "bootstrap" else resamples)
+    drawn = 0 if method == "bootstrap" else resamples
+    tied = script.compare(systems, list(metrics), method, drawn)
+    monkeypatch.setattr(script, "ties_counted", nullcontext)
+    found = script.compare(systems, list(metrics), method, drawn)
     files = [shutil.copy(folder / "translations.hypotheses", tmp_path / f"{folder.name}.txt") for folder in folders]
     command = [
         sys.executable,
@@ -88,9 +92,31 @@ def test_p_values_and_intervals_are_those_of_the_sacrebleu_command(
             if method == "bootstrap":
                 assert result.ci == pytest.approx(said["ci"], abs=1e-4)
             assert result.ci is not None
+            if position > 0:
+                counted = tied.results[ours][position].p_value
+                assert counted >= result.p_value
+                assert (counted > result.p_value) == (method == "randomisation" and position == 1)  # of few sentences
     assert found.results["bleu"][2].p_value < 0.05
     intervals = "" if method == "bootstrap" else "bs:1000|"
     assert f"|{intervals}{flag}:{resamples}|seed:12345|" in found.signatures["bleu"]
+
+
+@pytest.mark.parametrize("metric", script.METRICS)
+def test_a_difference_in_one_sentence_may_always_be_chance(metric: str, tmp_path: Path) -> None:
+    """Whichever system has which translation of that sentence, the difference is the same."""
+    other = [*GOOD[:7], "Non.", *GOOD[8:]]
+    systems = [read_system(write(tmp_path / name, rows), "test") for name, rows in (("good", GOOD), ("other", other))]
+    found = script.compare(systems, [metric], "randomisation", 100)
+    baseline, result = found.results[metric]
+    assert abs(result.score - baseline.score) > 1
+    assert result.p_value == 1.0
+
+
+def test_a_difference_that_rounds_to_nothing_is_not_marked_by_any_metric() -> None:
+    baseline, near, far = (script.Result(score, 0.001) for score in (50.0, 50.04, 50.06))
+    for metric in script.METRICS:
+        assert script.shown(near, baseline, metric)[1] == "0.0010"
+        assert script.shown(far, baseline, metric)[1] == "0.0010*"
 
 
 def test_a_system_that_says_the_same_is_no_better(tmp_path: Path) -> None:

@@ -100,6 +100,16 @@ def test_a_checkpoint_names_no_file_outside_of_the_folder(tmp_path: Path, monkey
     assert (tmp_path / "out" / "mine.png").stat().st_size > 1000
 
 
+def test_pictures_are_written_below_the_current_folder_unless_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps = [some_map(3, 4)]
+    monkeypatch.setattr(script, "read", lambda *_: ("mine", maps))
+    monkeypatch.chdir(tmp_path)
+    script.main(["run", "--sentence", SOURCE])
+    assert [str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.png")] == ["attention_weights/mine.png"]
+
+
 def test_rows_are_the_translation_that_was_given_whatever_the_run_would_say(runs: dict[str, str]) -> None:
     (given,) = script.read(runs["multihead"], SOURCE, TARGET, wanted("cross:0:0"))[1]
     (own,) = script.read(runs["multihead"], SOURCE, None, wanted("cross:0:0"))[1]

@@ -260,6 +260,16 @@ def test_a_file_of_an_option_that_has_no_lines_is_named_by_its_option(pairs: str
         (["pairs=a", "links=b", "results=r.txt"], r"^results=r.txt is not a .json file; give results=FILE.json$"),
         (["pairs=a", "links=b", "results=r.json", "output=r.json"], r"^output and results are one file, r.json; give"),
         (["pairs=a", "links=b", "output=no/folder/x"], r"^output=no/folder/x cannot be written"),
+        *(
+            (["pairs=a", "links=b", f"{name}={value}"], f"^links=FILE has links already.*; leave out {name}$")
+            for name, value in (
+                ("alignment_layer", "0"),
+                ("alignment_head", "1"),
+                ("alignment_threshold", "0.2"),
+                ("alignment_shift", "false"),
+                ("alignment_sink", "false"),
+            )
+        ),
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(overrides: list[str], message: str) -> None:

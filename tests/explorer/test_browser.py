@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from base64 import b64encode
 from io import BytesIO
 from pathlib import Path
@@ -429,6 +430,35 @@ def test_back_and_forward_lead_to_what_was_run(explorers: dict[str, Explorer], b
         page.run("location.hash = location.hash.replace('what_if', 'lines')")  # another view of what is shown
         page.wait(lambda: page.shown_view() == "lines")
         assert len(asked) == before
+
+
+def test_stop_after_back_computes_nothing_else(explorers: dict[str, Explorer], browser: Any) -> None:
+    explorer = explorers["conv"]
+    asked: list[str] = []
+    held = Event()
+
+    def look(request: dict[str, Any], stopped: Event) -> dict[str, Any]:
+        asked.append(request["source"])
+        if held.is_set():
+            stopped.wait(60)
+        return explorer.look(request, stopped)
+
+    with serving(explorer.models(), look) as served:
+        page = Page(browser, served.address)
+        page.translate(SENTENCE)
+        page.view("two_models")
+        page.click("compare")
+        page.wait(lambda: page.all("difference-note") and address_of(page)["ran"])
+        page.translate("a house")
+        facts, before = page.text("facts"), len(asked)
+        held.set()
+        browser.back()
+        page.wait(lambda: len(asked) > before)
+        page.click("stop")
+        time.sleep(0.5)  # in which the two models would be compared on "a house"
+        page.wait_for_state("shown")
+        assert (page.text("status"), page.text("facts")) == ("Stopped", facts)
+        assert asked[before:] == [SENTENCE]
 
 
 def test_512_tokens_are_drawn(explorers: dict[str, Explorer], browser: Any) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from urllib.error import URLError
 
 import pytest
 import sacrebleu
@@ -15,6 +16,10 @@ from torchmetrics import Metric
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.bleu import BLEU, tokenizer_of
 from seq2seq_attn.metric.chrf import CHRF
+from seq2seq_attn.metric.detokenized_bleu import DetokenizedBLEU
+from seq2seq_attn.metric.distinct import Distinct
+from seq2seq_attn.metric.rouge import ROUGE
+from seq2seq_attn.metric.sentence_bleu import SentenceBLEU
 from seq2seq_attn.metric.ter import TER, UNITS
 
 HYPOTHESES = [
@@ -53,6 +58,11 @@ METRICS = {
 each_metric = pytest.mark.parametrize(("make", "flags"), METRICS.values(), ids=METRICS.keys())
 
 
+def signature(metric: Metric) -> str:
+    """Without the field of another beta than 2, which sacrebleu writes in the name alone."""
+    return metric.signature().removesuffix("|beta:3")
+
+
 def sacrebleu_command(folder: Path, references: list[list[str]], flags: list[str]) -> tuple[str, str]:
     """The score with 15 decimals and the signature; one file a reference, blank lines where there is none."""
     files = []
@@ -81,7 +91,8 @@ def scored(metric: Metric, references: list[list[str]], batch_sentences: int = 1
 @each_metric
 def test_one_reference_equals_the_sacrebleu_command(make, flags, tmp_path):
     metric = scored(make(), FIRST_REFERENCES)
-    assert (f"{metric.compute():.15f}", metric.signature()) == sacrebleu_command(tmp_path, FIRST_REFERENCES, flags)
+    found = f"{metric.compute():.15f}", signature(metric)
+    assert found == sacrebleu_command(tmp_path, FIRST_REFERENCES, flags)
 
 
 @each_metric
@@ -90,7 +101,7 @@ def test_several_references_equal_the_sacrebleu_command(make, flags, tmp_path):
     most = max(len(options) for options in REFERENCES)
     padded = [options + [""] * (most - len(options)) for options in REFERENCES]
     metric = scored(make(), padded)
-    assert (f"{metric.compute():.15f}", metric.signature()) == sacrebleu_command(tmp_path, REFERENCES, flags)
+    assert (f"{metric.compute():.15f}", signature(metric)) == sacrebleu_command(tmp_path, REFERENCES, flags)
 
 
 @each_metric
@@ -99,7 +110,7 @@ def test_ragged_references_equal_sacrebleu_with_none_where_there_is_no_reference
     scorer = make().scorer
     streams = [[options[i] if i < len(options) else None for options in REFERENCES] for i in range(3)]
     assert metric.compute().item() == scorer.corpus_score(HYPOTHESES, streams).score
-    assert metric.signature() == scorer.get_signature().format()
+    assert signature(metric) == scorer.get_signature().format()
     assert metric.signature().startswith("nrefs:var|")
 
 
@@ -180,6 +191,11 @@ def test_a_copy_shares_the_scorer_that_may_hold_what_cannot_be_copied(make, flag
     assert torch.equal(scored(make(), REFERENCES).compute(), metric.compute())
 
 
+def test_the_signature_of_chrf_has_a_beta_that_is_not_2():
+    assert scored(METRICS["chrf_plus_plus"][0](), REFERENCES).signature().endswith("|beta:3")
+    assert "beta" not in scored(METRICS["chrf"][0](), REFERENCES).signature()
+
+
 def test_unknown_tokenizer_and_order_say_the_choices():
     with pytest.raises(UserError, match="BLEU has no tokenizer '13b'; choose from: auto, none, zh, 13a, intl, char"):
         BLEU(lowercase=False, tokenize="13b")
@@ -221,11 +237,52 @@ def test_a_tokenizer_of_mecab_is_used_where_it_is_installed(language, tokenizer,
     assert tokenizer_of(language) == "13a"
     assert f"pip install 'sacrebleu[{language}]' for {tokenizer}" in caplog.text
     with pytest.raises(
-        UserError, match=rf"^BLEU's tokenizer '{tokenizer}' needs packages .* 'sacrebleu\[{language}\]'"
+        UserError, match=rf"^sacreBLEU's tokenizer '{tokenizer}' needs packages .* 'sacrebleu\[{language}\]'"
     ):
         BLEU(lowercase=False, tokenize=tokenizer)
     missing.clear()
     assert tokenizer_of(language) == tokenizer
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda tokenize: BLEU(lowercase=False, tokenize=tokenize),
+        lambda tokenize: SentenceBLEU(max_ngram_order=4, lowercase=False, tokenize=tokenize),
+        lambda tokenize: DetokenizedBLEU(language="fr", lowercase=False, tokenize=tokenize),
+        lambda tokenize: ROUGE(variant="rouge1", tokenize=tokenize),
+        lambda tokenize: Distinct(n=1, tokenize=tokenize),
+    ],
+    ids=["bleu", "sentence_bleu", "detokenized_bleu", "rouge", "distinct"],
+)
+def test_a_tokenizer_that_cannot_be_had_is_refused_in_a_sentence(make, monkeypatch):
+    errors = {
+        "ja-mecab": RuntimeError("pip install it"),
+        "flores200": URLError(OSError(-2, "Name or service not known")),
+    }
+    real = sacrebleu.BLEU
+
+    def scorer(*, tokenize, **options):
+        if tokenize in errors:
+            raise errors[tokenize]
+        return real(tokenize=tokenize, **options)
+
+    scorer.TOKENIZERS = real.TOKENIZERS
+    monkeypatch.setattr(sacrebleu, "BLEU", scorer)
+    with pytest.raises(UserError, match=r"has no tokenizer '13b'; choose from: "):
+        make("13b")
+    with pytest.raises(UserError, match=r"^sacreBLEU's tokenizer 'ja-mecab' needs packages that are not installed; "):
+        make("ja-mecab")
+    with pytest.raises(
+        UserError, match=r"'flores200' cannot be downloaded or read \(.*Name or service not known.*\); try again with a"
+    ):
+        make("flores200")
+
+
+def test_detokenized_bleu_follows_the_target_language_if_told_to():
+    metric = DetokenizedBLEU(language="zh", lowercase=False, tokenize="auto")
+    metric.update(["我爱你。"], [["我爱你们。"]])
+    assert "|tok:zh|" in metric.signature()
 
 
 def ter(hypothesis: str, references: list[str]) -> float:

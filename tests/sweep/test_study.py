@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
-from configs import composed
+from configs import CONF, ROOT, composed
 from sweep.small_sweep import begun, kill_in_job, swept, told, write_app
 
 from seq2seq_attn.distributed.run_lock import lock
@@ -175,6 +176,19 @@ def test_a_study_that_is_refused_changes_nothing_of_the_one_that_is_there(folder
     assert (folder / "sweep" / "study.db.backup").read_text() == "mine"
 
 
+def test_a_database_of_something_else_is_not_replaced(folder: Path) -> None:
+    database = folder / "sweep" / "study.db"
+    database.parent.mkdir()
+    database.write_text("mine")
+    code, _, error = swept(folder, *STUDY, "hydra.sweeper.n_trials=1", "resume=auto")
+    assert code == 2
+    assert error[-1] == (
+        "sweep/study.db is not of a study of this program, which would replace it; give another hydra.sweep.dir"
+    )
+    assert [file.name for file in database.parent.iterdir()] == ["study.db"]
+    assert database.read_text() == "mine"
+
+
 def test_choices_are_run_as_they_are_written(folder: Path) -> None:
     one_of = ("hydra/sweeper=optuna", "x=choice(0.99995,0.99999)", 'do=choice("wo,rk")', "hydra.sweeper.n_trials=1")
     assert swept(folder, *one_of, "hydra.sweeper.direction=maximize")[0] == 0
@@ -207,6 +221,15 @@ def test_options_that_make_no_study_are_refused(folder: Path, option: str, sente
 
 def test_any_seed_draws(folder: Path) -> None:
     assert swept(folder, *STUDY, "hydra.sweeper.seed=12345", "hydra.sweeper.n_trials=1")[0] == 0
+
+
+def test_an_interval_of_whole_numbers_is_drawn_from_as_the_documentation_says(folder: Path) -> None:
+    study = ("hydra/sweeper=optuna", "seed=int(interval(2,6))", "hydra.sweeper.direction=maximize")
+    assert swept(folder, *study, "hydra.sweeper.n_trials=3")[0] == 0
+    drawn = [told(folder, job)["overrides"][-1] for job in range(3)]
+    assert set(drawn) <= {f"seed={number}" for number in range(2, 7)}
+    assert re.search(r"\bint\(interval\(\d, ?\d\)\)", (ROOT / "docs" / "sweeps.md").read_text("utf-8"))
+    assert re.search(r"\bint\(interval\(\d, ?\d\)\)", (CONF / "hydra" / "sweeper" / "optuna.yaml").read_text("utf-8"))
 
 
 def test_fewer_trials_leave_out_none_that_are_there(folder: Path) -> None:

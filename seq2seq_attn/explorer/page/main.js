@@ -376,22 +376,27 @@ function ordered({ model, source, search, target, target_tokens, prefix, interve
   return { model, source, search, target, target_tokens, prefix, interventions, hide };
 }
 
-/** Translate, and show the result. `changes` are what of the view changes with it; `push`: as a page to go back to. */
+/**
+ * Translate, and show the result. `changes` are what of the view changes with it; `push`: as a page to go back to.
+ *
+ * @returns {Promise<boolean>} whether the result is shown: not if it failed, was stopped or a newer one took its place
+ */
 async function translate(request, changes = {}, push = true) {
   if (!request.source.trim()) {
     showError("The source is empty: type a sentence.");
-    return;
+    return false;
   }
   const most = description.limits.max_characters;
   if (Math.max(request.source.length, request.target?.length ?? 0) > most) {
     showError(`The text is longer than ${most} characters: shorten it.`);
-    return;
+    return false;
   }
   request = ordered(request);
   const look = await ask({ ...request, tree: true });
-  if (!look) return;
+  if (!look) return false;
   showLook(look, { request, step: null, interventions: [], hide: [], ...changes }, push);
   announce(`Translation: ${look.target.text}`);
+  return true;
 }
 
 /** Show a look. */
@@ -576,8 +581,8 @@ async function restore() {
   if (!description.models[full.model]) full.model = 0;
   fillForm(full);
   if (state.look && JSON.stringify(full) === JSON.stringify(state.request)) change(shown);
-  else await translate(full, shown, false);
-  if (ran && state.look && !shownView.looks) await shownView.run?.();
+  else if (!(await translate(full, shown, false))) return;
+  if (ran && !shownView.looks) await shownView.run?.();
 }
 
 /** Show a sentence of a self-contained page. */

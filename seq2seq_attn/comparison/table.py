@@ -1,0 +1,101 @@
+"""The tables of a comparison for a paper: LaTeX, or CSV with all digits: `compare runs ... --table FILE`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from seq2seq_attn.comparison.figures import Cell, Figures, about_test, cells_of, head_of
+from seq2seq_attn.comparison.rows import Row
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import replacing
+from seq2seq_attn.markdown import one_line
+
+MADE_BY = "% Made by seq2seq-attn compare runs"
+BEGINNINGS = {".tex": (MADE_BY,), ".csv": ("group,attention,seeds,", "group,folder,seeds,")}  # of what is written here
+LATEX = {
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    **{character: f"{{{character}}}" for character in "[*"},  # which after \\ of the row before would belong to it
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "≤": r"$\leq$", "−": "$-$", "–": "--",
+}  # fmt: skip
+
+
+def check_table(table: Path) -> None:
+    """Refuse a file that is no table, or that no comparison has written.
+
+    Raises:
+        UserError: for such a file.
+    """
+    if table.suffix not in BEGINNINGS:
+        raise UserError(f"--table {table} ends in neither .tex nor .csv; give table.tex or table.csv")
+    beginnings = BEGINNINGS[table.suffix]
+    if table.is_file() and not table.read_text(encoding="utf-8", errors="replace").startswith(beginnings):
+        raise UserError(f"{table} already exists and is not a table of seq2seq-attn compare runs; give another --table")
+
+
+def write_table(groups: Sequence[Figures], table: Path) -> None:
+    """Write the tables of all groups, one after another, in the format that the name ends in."""
+    text = latex_tables(groups) if table.suffix == ".tex" else csv_tables(groups)
+    with replacing(table) as stream:
+        stream.write(text.encode())
+
+
+def latex_tables(groups: Sequence[Figures]) -> str:
+    """Return the tables of the page; the best of a column is bold."""
+    lines = [rf"{MADE_BY}; it needs \usepackage{{booktabs}}"]
+    for figures in groups:
+        lines += ["", f"% {one_line(figures.title)}"]
+        lines += [f"% {one_line(about_test(figures))}"] if figures.differences else []
+        head = [latex(title) for title in head_of(figures)]
+        rows = [[latex(row.label), *map(latex_cell, cells_of(figures, row))] for row in figures.rows]
+        lines += [rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule"]
+        lines += [latex_row(head), r"\midrule", *map(latex_row, rows), r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(lines) + "\n"
+
+
+def latex_row(cells: Sequence[str]) -> str:
+    return rf"{' & '.join(cells)} \\"
+
+
+def latex_cell(cell: Cell) -> str:
+    return rf"\textbf{{{latex(cell.text)}}}" if cell.best else latex(cell.text)
+
+
+def latex(text: str) -> str:
+    """Return LaTeX that shows the text literally."""
+    return "".join(LATEX.get(character, character) for character in one_line(text))
+
+
+def csv_tables(groups: Sequence[Figures]) -> str:
+    """Return means and standard deviations by their names in results.json, in its units and with all digits.
+
+    What is not known is empty: the deviation of a single seed, a figure that no run of the row has.
+    """
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    for number, figures in enumerate(groups):
+        if number:
+            writer.writerow([])
+        main, *others = figures.columns
+        tested = ["difference", "low", "high", "p", "significant"] if figures.differences else []
+        named = [name for key in others for name in (key, f"{key} deviation")]
+        writer.writerow(["group", figures.by, "seeds", main, f"{main} deviation", *tested, *named])
+        for row in figures.rows:
+            cells = [*mean_values(figures, row, main), *(tested_values(figures, row) if tested else [])]
+            cells += [value for key in others for value in mean_values(figures, row, key)]
+            writer.writerow([figures.title, row.label, len(row.runs), *cells])
+    return stream.getvalue()
+
+
+def mean_values(figures: Figures, row: Row, key: str) -> Iterator[float | None]:
+    stats = figures.means[row.label].get(key)
+    yield from (None, None) if stats is None else (stats.mean, stats.sd)
+
+
+def tested_values(figures: Figures, row: Row) -> Sequence[Any]:
+    """Return the fields of the difference; those of the baseline are empty."""
+    return figures.differences.get(row.label, (None,) * 5)
