@@ -14,6 +14,7 @@ from torch import Tensor
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
 from seq2seq_attn.nn.search_mode import search_mode
+from seq2seq_attn.search.candidates import first_down_to
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
@@ -154,8 +155,7 @@ def only_likeliest(
     stay = mass >= least
     (tied,) = (stay.sum(-1) > count[:, 0]).nonzero(as_tuple=True)
     if len(tied):
-        above, level = mass[tied] > least[tied], mass[tied] == least[tied]
-        stay[tied] = above | (level & (level.cumsum(-1) <= count[tied] - above.sum(-1, keepdim=True)))
+        stay[tied] = first_down_to(mass[tied], least[tied], count[tied])
     return mass.where(stay, 0.0)
 
 
