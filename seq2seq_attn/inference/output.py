@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 import sys
+import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ UNWRITTEN = (".zst", ".bz2", ".xz", ".zip", ".7z")
 MODEL_SUFFIXES = (".ckpt", ".safetensors", ".model")  # of the files that a run or a published folder is rebuilt from
 LONGEST = 255  # bytes of a name
 BARS = "&#124;" * 3  # as Moses escapes them in a text
+GZIP = 16 + zlib.MAX_WBITS  # unlike gzip, zlib gives all text before the place where a file is cut off
 
 
 @final
@@ -75,7 +77,9 @@ class TranslationFiles:
                 self._nbest.write(moses_list(line.number - 1, translation).encode())
             if self._alignments is not None or self._maps is not None:
                 self._write_attention(line, self._attention(line.text, translation))
-        self._output.flush()
+        for file in (self._output, self._nbest, self._alignments):
+            if file is not None:
+                file.flush()
 
     def _write_attention(self, line: Line, maps: list[SlotMap]) -> None:
         if self._alignments is not None:
@@ -133,9 +137,10 @@ def written(option: str, path: str | None, standard: Any = None, *, keeps_part: 
 def num_lines(file: Path, *, packed: bool) -> int:
     """Return the number of whole lines in a file, which may be cut off."""
     lines = 0
-    with suppress(OSError, EOFError), gzip.open(file) if packed else file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            lines += block.count(b"\n")
+    unpack: Callable[[bytes], bytes] = zlib.decompressobj(GZIP).decompress if packed else bytes
+    with suppress(OSError, zlib.error), file.open("rb") as stream:
+        while block := stream.read(1 << 16):
+            lines += unpack(block).count(b"\n")
     return lines
 
 
