@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
@@ -146,9 +147,10 @@ def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = Fa
     own = {"resume": "auto"} if continues else {}
     options = [logger | (own if "resume" in logger else {}) for logger in config.get("logger", {}).values()]
     loggers = [instantiate(logger, _convert_="all") for logger in options]
+    accelerator = without_mps(config["trainer"]["accelerator"])
     try:
         return instantiate(
-            config["trainer"],
+            config["trainer"] | {"accelerator": accelerator},
             callbacks=[ExactResume(), *callbacks],
             logger=[CsvLogger(run_dir), *loggers],
             plugins=[*(config["trainer"]["plugins"] or []), AtomicCheckpointIO(run_dir / "checkpoints")],
@@ -159,3 +161,13 @@ def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = Fa
         cause = str(error.__cause__ or error).rstrip(".!")
         way_out = "trainer=cpu needs no GPU" if "gpu" in cause.lower() else "choose other options of trainer"
         raise UserError(f"Lightning's Trainer refuses its options: {cause}; {way_out}") from error
+
+
+def without_mps(accelerator: Any) -> Any:
+    """Return the CPU where Lightning would choose the GPU of a Mac, which lacks the float64 that searches sum in."""
+    if accelerator == "mps":
+        raise UserError("trainer.accelerator=mps lacks float64, in which searches sum log-probabilities; use trainer=cpu")
+    if accelerator not in ("auto", "gpu") or not torch.backends.mps.is_available():
+        return accelerator
+    log.info("The GPU of this machine (mps) lacks float64, in which searches sum log-probabilities: the CPU is used")
+    return "cpu"
