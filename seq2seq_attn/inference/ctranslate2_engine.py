@@ -256,6 +256,8 @@ def map_search(search: Search) -> MappedSearch:
     """
     if isinstance(search, GreedySearch | BeamSearch) and search.limits.min_relative_length:
         raise refusal("limits.min_relative_length", search.limits.min_relative_length, 0.0)
+    if isinstance(search, GreedySearch | BeamSearch) and search.no_repeat_ngram:
+        raise refusal("no_repeat_ngram", search.no_repeat_ngram, 0)
     if isinstance(search, GreedySearch):
         greedy = {"beam_size": 1, "length_penalty": 0.0, "min_decoding_length": search.limits.min_length}
         return MappedSearch(greedy, 0.0, None, 1, search.limits)
@@ -263,7 +265,6 @@ def map_search(search: Search) -> MappedSearch:
         raise UserError(f"engine=ctranslate2 has no {type(search).__name__}; use search=greedy or search=beam")
     for name, value in (
         ("coverage_penalty", search.coverage_penalty),
-        ("no_repeat_ngram", search.no_repeat_ngram),
         ("limits.min_length", search.limits.min_length),
     ):
         if value:

@@ -38,18 +38,27 @@ class SamplingSearch(Search):
         top_p: share of their probability: draw from the smallest set of the likeliest of them that has it; 1: all.
         seed: seed of the draws.
         limits: limits of the length.
+        no_repeat_ngram: n of the n-grams that may not occur twice in a translation; 0: none.
 
     Raises:
         UserError: if an argument is out of range.
     """
 
     def __init__(
-        self, *, num_samples: int, temperature: float, top_k: int, top_p: float, seed: int, limits: Limits
+        self,
+        *,
+        num_samples: int,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        seed: int,
+        limits: Limits,
+        no_repeat_ngram: int = 0,
     ) -> None:
         check_settings(num_samples, temperature, top_k, top_p)
         self.num_samples, self.temperature, self.seed = num_samples, temperature, seed
         self.top_k, self.top_p = top_k, top_p
-        self.limits = limits
+        self.limits, self.no_repeat_ngram = limits, no_repeat_ngram
 
     @property
     def hypotheses_at_once(self) -> int:
@@ -70,12 +79,13 @@ class SamplingSearch(Search):
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         lengths = self.limits(source_mask, model.max_length, prefixes)
-        constraints = Constraints(lengths, target, prefixes)
+        constraints = Constraints(lengths, target, prefixes, self.no_repeat_ngram)
         steps = int(lengths.most.max()) + 1
         read = [row[seen].tolist() for row, seen in zip(source.cpu(), source_mask.cpu(), strict=True)]
         uniforms = self._uniforms(read if source.shape[1] or prefixes is None else prefixes, steps).to(source.device)
         sentences = torch.arange(len(source), device=source.device).repeat_interleave(self.num_samples)
         state = model.encode(source, source_mask).branch(sentences)
+        width = self.num_samples  # rows of each sentence
         rows = torch.arange(len(sentences), device=source.device)
         token_ids = torch.full((len(rows), steps), target.eos_id, device=source.device)
         totals = torch.zeros(len(rows), device=source.device, dtype=torch.float64)
@@ -88,14 +98,17 @@ class SamplingSearch(Search):
             last = drawn[:, 0].where(unfinished, target.eos_id)
             token_ids[rows, step] = last
             unfinished = last != target.eos_id
-            # a sentence leaves the batch when all its samples are finished
-            active = unfinished.view(-1, self.num_samples).any(-1)
-            if not active.any():
+            # each sentence keeps as many rows as any has unfinished samples, and leaves the batch without one
+            by_sentence = unfinished.view(-1, width)
+            counts = by_sentence.sum(-1)
+            (active,) = counts.nonzero(as_tuple=True)
+            if not len(active):
                 break
-            if not active.all():
-                remaining = active.repeat_interleave(self.num_samples).nonzero()[:, 0]
-                rows, last, unfinished = rows[remaining], last[remaining], unfinished[remaining]
-                state = state.branch(remaining).keep(active.nonzero()[:, 0])
+            if (most := int(counts.max())) < width or len(active) < len(counts):
+                samples = by_sentence[active].byte().argsort(dim=-1, descending=True, stable=True)[:, :most]
+                remaining = (active[:, None] * width + samples).flatten()
+                rows, last, unfinished, width = rows[remaining], last[remaining], unfinished[remaining], most
+                state = state.branch(remaining).keep(active)
         return ranked(token_ids, totals, self.num_samples, target.eos_id)
 
     def _uniforms(self, read: Sequence[Sequence[int]], steps: int) -> Float64[Tensor, "rows steps"]:
