@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scripted
 import torch
 from configs import built, composed, options
 from omegaconf import OmegaConf
-from search import scripted as of_tables
-from search.scripted import END
 from search.test_greedy import BOS, EOS, MASK, SOURCE, TARGET, peaked
 from torch import Tensor
 
@@ -162,9 +161,10 @@ def test_a_batch_has_the_samples_of_its_sentences_alone(decoder: str) -> None:
 
 def test_finished_samples_are_not_computed_and_change_no_draw() -> None:
     table = torch.randn(3, 400, 7).log_softmax(-1)
-    table[:, :, END] += torch.tensor([0.0, 1.0, 2.0])[:, None]  # sentences of different lengths
-    model, sampling = of_tables.Scripted(of_tables.by_table(table, 5)), search(limits={"max_length": 3}, num_samples=4)
-    found = of_tables.translated(model, sampling, sentences=3)
+    table[:, :, scripted.END] += torch.tensor([0.0, 1.0, 2.0])[:, None]  # sentences of different lengths
+    model = scripted.Scripted(scripted.by_table(table, 5))
+    sampling = search(limits={"max_length": 3}, num_samples=4)
+    found = scripted.translated(model, sampling, sentences=3)
     lengths = torch.zeros(3, 4, dtype=torch.long)
     for sentence, drawn in enumerate(found):
         expected = []
@@ -172,14 +172,14 @@ def test_finished_samples_are_not_computed_and_change_no_draw() -> None:
             tokens: list[int] = []
             total = 0.0
             for step, chance in enumerate(uniform(1, [sentence] * 3, number, 4)):
-                prefix = of_tables.prefix_number(torch.tensor([tokens], dtype=torch.long), 5)
-                row = table[sentence, prefix]
-                row[:, of_tables.BOS] = -torch.inf
-                row[:, [token for token in range(7) if token != END and step == 3]] = -torch.inf
+                row = table[sentence, scripted.prefix_number(torch.tensor([tokens], dtype=torch.long), 5)]
+                row[:, scripted.BOS] = -torch.inf
+                if step == 3:
+                    row[:, scripted.A :] = -torch.inf
                 token = int(sampling._draw(row.clone(), torch.tensor([chance])))
                 total += row[0, token].item()
                 lengths[sentence, number] = step + 1
-                if token == END:
+                if token == scripted.END:
                     break
                 tokens.append(token)
             expected.append((tokens, total, total))
