@@ -208,6 +208,8 @@ class Translator:
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
         read = sources if reads_source or begun is None else begun
         chosen, results = choose_search(search, self.config["search"]), [[EMPTY]] * len(texts)
+        if not reads_source:
+            self._note_full(read, chosen.max_length, notes)
         lengths = [len(tokens) + 1 if tokens or not reads_source else 0 for tokens in read]
         sizes: dict[str, Any] = {"batch_sentences": batch_sentences, "batch_tokens": batch_tokens}
         rows_of = list(cut_batches(lengths, **sizes, hypotheses=chosen.hypotheses_at_once))
@@ -354,13 +356,25 @@ class Translator:
     def _encode_prefixes(
         self, prefixes: Sequence[str], most_tokens: int, notes: Sequence[list[str]]
     ) -> list[list[int]]:
+        """Return the token ids of what each translation begins with, which is the text itself for a language model."""
+        whose, what = ("its prefix: ", "prefix") if self.engine.reads_source else ("", "text")
         prefix_notes: list[list[str]] = [[] for _ in prefixes]
         rows = self._encode(self.tokenizer.encode_target, prefixes, most_tokens, prefix_notes)
         for tokens, new_notes, text_notes in zip(rows, prefix_notes, notes, strict=True):
-            text_notes += [f"its prefix: {note}" for note in new_notes]
+            text_notes += [f"{whose}{note}" for note in new_notes]
             if self.tokenizer.unk_id in tokens:
-                text_notes.append("the prefix has letters that the model cannot write")
+                text_notes.append(f"the {what} has letters that the model cannot write")
         return rows
+
+    def _note_full(self, begun: Sequence[list[int]], max_length: int | None, notes: Sequence[list[str]]) -> None:
+        """Note for which texts a language model has no token left to add."""
+        limits = [] if max_length is None else [(max_length, "search.limits.max_length allows")]
+        if self.engine.max_length is not None:
+            limits.append((self.engine.max_length - 1, "the model has positions for"))
+        most, why = min(limits, default=(None, ""))
+        for tokens, text_notes in zip(begun, notes, strict=True):
+            if most is not None and len(tokens) >= most:
+                text_notes.append(f"nothing is added to its {len(tokens)} tokens, the most that {why}")
 
     def clean(self, texts: Sequence[str], notes: Sequence[list[str]]) -> list[str]:
         """Normalise texts as for training, and replace what no tokenizer should read; changes are noted."""

@@ -54,6 +54,10 @@ class MBRSearch(Search):
     def most_hypotheses(self) -> int:
         return self.candidates.most_hypotheses
 
+    @property
+    def max_length(self) -> int | None:
+        return self.candidates.max_length
+
     def __call__(
         self,
         model: DecodingModel,

@@ -59,6 +59,12 @@ class Search(ABC):
         """Largest number of translations of a sentence."""
         return 1
 
+    @property
+    def max_length(self) -> int | None:
+        """Most tokens of a translation, as `search.limits.max_length` gives them; None: no limit is known."""
+        limits = getattr(self, "limits", None)
+        return None if limits is None else limits.max_length
+
     @abstractmethod
     def __call__(
         self,
