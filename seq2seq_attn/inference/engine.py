@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, final
@@ -70,6 +71,9 @@ class TorchEngine(Engine):
 
     Args:
         precision: of Lightning's Trainer; a `-true` one converts the weights of the model. None: float32.
+
+    Raises:
+        UserError: at a call, if numbers of the model are not finite, as they may become in float16.
     """
 
     def __init__(
@@ -92,7 +96,16 @@ class TorchEngine(Engine):
         width = source.shape[1] if self.reads_source else 0
         source, mask = source[:, :width].to(self.device), mask[:, :width].to(self.device)
         with self._precision.test_step_context():
-            return search(self.model, source, mask, TargetVocabulary.of(tokenizer), prefixes=prefixes)
+            results = search(self.model, source, mask, TargetVocabulary.of(tokenizer), prefixes=prefixes)
+        if not all(hypotheses and not any(math.isnan(one.log_prob) for one in hypotheses) for hypotheses in results):
+            raise self._overflow()
+        return results
+
+    def _overflow(self) -> UserError:
+        precision = self._precision.precision
+        half = str(precision).startswith("16")
+        way_out = "use precision=bf16-mixed or 32-true" if half else "translate with another checkpoint"
+        return UserError(f"the model's numbers overflow in precision={precision}; {way_out}")
 
     def token_log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """Return them for a batch; of an ensemble, those of the mean probability."""

@@ -87,7 +87,8 @@ class SamplingSearch(Search):
         state = model.encode(source, source_mask).branch(sentences)
         width = self.num_samples  # rows of each sentence
         rows = torch.arange(len(sentences), device=source.device)
-        token_ids = torch.full((len(rows), steps), target.eos_id, device=source.device)
+        # one more than the steps: with log-probabilities that are NaN, the last token may be none that ends a sample
+        token_ids = torch.full((len(rows), steps + 1), target.eos_id, device=source.device)
         totals = torch.zeros(len(rows), device=source.device, dtype=torch.float64)
         last, unfinished = torch.full_like(rows, target.bos_id), torch.ones_like(rows, dtype=torch.bool)
         for step in range(steps):
@@ -121,7 +122,8 @@ class SamplingSearch(Search):
         mass = (log_probs - log_probs.amax(-1, keepdim=True)).div_(self.temperature).exp_()
         mass = only_likeliest(mass, self.top_k, self.top_p)
         below = mass.cumsum(-1, dtype=torch.float64)
-        return torch.searchsorted(below, uniforms[:, None] * below[:, -1:])
+        drawn = torch.searchsorted(below, uniforms[:, None] * below[:, -1:])
+        return drawn.clamp_(max=log_probs.shape[1] - 1)  # beyond it are rows with NaN
 
 
 MAX_TEMPERATURE = 1e30

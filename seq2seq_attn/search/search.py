@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -25,6 +26,11 @@ class Hypothesis(NamedTuple):
     token_ids: list[int]
     log_prob: float
     score: float
+
+
+def by_score(hypothesis: Hypothesis) -> tuple[bool, float]:
+    """Return a key that sorts the best first; before it comes a score that is NaN, so that no search hides it."""
+    return not math.isnan(hypothesis.score), -hypothesis.score
 
 
 class TargetVocabulary(NamedTuple):

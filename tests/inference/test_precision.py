@@ -48,6 +48,44 @@ def logits(translator: Translator) -> Iterator[list[Tensor]]:
         hook.remove()
 
 
+SEARCHES = {
+    "greedy": {"name": "greedy"},
+    "beam": BEAM,
+    "patient beam": BEAM | {"num_best": 3, "patience": 1.0},
+    "diverse beam": {"name": "diverse_beam", "beam_size": 4, "num_groups": 2, "num_best": 2},
+    "sampling": {"name": "sampling", "num_samples": 3},
+    "nucleus": {"name": "sampling", "top_k": 7, "top_p": 0.5},
+    "risk": {"name": "mbr"},
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("everywhere", [True, False], ids=["everywhere", "after a token"])
+def test_numbers_that_overflow_are_one_sentence_in_every_search(search: str, everywhere: bool, tmp_path: Path) -> None:
+    translator = Translator.load(write_checkpoint(tmp_path / "rnn.ckpt", scale=1.0), device="cpu")
+    (model,), options = members(translator), SEARCHES[search] | {"limits": {"max_length": 9}}
+    options = {"name": "mbr", "candidates": {"limits": {"max_length": 9}}} if search == "risk" else options
+    assert translator.translate(FEW, search=options)
+    if everywhere:
+        model.output.bias.data[:] = torch.nan
+    else:
+        (first, *_) = translator.translate(FEW[:1], search={"name": "greedy"})[0].tokens
+        model.embed_target.weight.data[translator.tokenizer.target_model.piece_to_id(first)] = torch.inf
+    sentence = r"^the model's numbers overflow in precision=32-true; translate with another checkpoint$"
+    with pytest.raises(UserError, match=sentence):
+        translator.translate(FEW, search=options)
+
+
+def test_an_overflow_of_float16_names_the_precisions_without_one(tmp_path: Path) -> None:
+    loaded = Translator.load(write_checkpoint(tmp_path / "rnn.ckpt"), device="cpu")
+    (model,) = members(loaded)
+    engine = TorchEngine(model, loaded.tokenizer, CPU)
+    engine._precision = precision_plugin("16-mixed", GPU)
+    model.output.bias.data[:] = torch.nan
+    with pytest.raises(UserError, match=r"overflow in precision=16-mixed; use precision=bf16-mixed or 32-true$"):
+        Translator(engine, loaded.tokenizer, loaded.config).translate(FEW)
+
+
 def test_float32_is_the_default_whatever_the_run(file: Path) -> None:
     plain, named = Translator.load(file, device="cpu"), Translator.load(file, device="cpu", precision="32-true")
     with logits(plain) as seen:
