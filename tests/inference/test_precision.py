@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -48,7 +50,7 @@ def logits(translator: Translator) -> Iterator[list[Tensor]]:
         hook.remove()
 
 
-SEARCHES = {
+SEARCHES: dict[str, Any] = {
     "greedy": {"name": "greedy"},
     "beam": BEAM,
     "patient beam": BEAM | {"num_best": 3, "patience": 1.0},
@@ -69,8 +71,9 @@ def test_numbers_that_overflow_are_one_sentence_in_every_search(search: str, eve
     if everywhere:
         model.output.bias.data[:] = torch.nan
     else:
-        (first, *_) = translator.translate(FEW[:1], search={"name": "greedy"})[0].tokens
-        model.embed_target.weight.data[translator.tokenizer.target_model.piece_to_id(first)] = torch.inf
+        first = translator.tokenizer.encode_target([FEW[0]])[0][0]
+        model.output.bias.data[first] = 50.0
+        model.embed_target.weight.data[first] = torch.nan
     sentence = r"^the model's numbers overflow in precision=32-true; translate with another checkpoint$"
     with pytest.raises(UserError, match=sentence):
         translator.translate(FEW, search=options)
@@ -79,10 +82,10 @@ def test_numbers_that_overflow_are_one_sentence_in_every_search(search: str, eve
 def test_an_overflow_of_float16_names_the_precisions_without_one(tmp_path: Path) -> None:
     loaded = Translator.load(write_checkpoint(tmp_path / "rnn.ckpt"), device="cpu")
     (model,) = members(loaded)
-    engine = TorchEngine(model, loaded.tokenizer, CPU)
-    engine._precision = precision_plugin("16-mixed", GPU)
+    engine: Any = TorchEngine(model, loaded.tokenizer, CPU)
+    engine._precision = SimpleNamespace(precision="16-true", test_step_context=nullcontext)
     model.output.bias.data[:] = torch.nan
-    with pytest.raises(UserError, match=r"overflow in precision=16-mixed; use precision=bf16-mixed or 32-true$"):
+    with pytest.raises(UserError, match=r"overflow in precision=16-true; use precision=bf16-mixed or 32-true$"):
         Translator(engine, loaded.tokenizer, loaded.config).translate(FEW)
 
 
