@@ -172,7 +172,7 @@ class CTranslate2Engine(Engine):
             scored.append(Hypothesis(one.token_ids, sum(numbers), sum(numbers) / divisor))
         return sorted(scored, key=lambda one: -one.score)
 
-    def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
+    def attention(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[SlotMap]]:
         raise UserError("engine=ctranslate2 gives no attention; leave out engine, or maps, alignments and placeholders")
 
     def _decode(self, sources: list[list[int]], mapped: MappedSearch, limit: int) -> list[list[Hypothesis]]:

@@ -9,7 +9,7 @@ from typing import NamedTuple, final
 
 import torch
 
-from seq2seq_attn.alignment.forced_attention import SlotMap, attention_along
+from seq2seq_attn.alignment.forced_attention import SlotMap, attention_along_batch
 from seq2seq_attn.data.collate import collate_pairs, collate_sources
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.precision import precision_plugin
@@ -61,8 +61,8 @@ class Engine(ABC):
         """Return the log-probability of each token of the targets, and of the end token after them, in nats."""
 
     @abstractmethod
-    def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
-        """Return the attention map of every slot for a translation."""
+    def attention(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[SlotMap]]:
+        """Return the attention map of every slot for each translation."""
 
 
 @final
@@ -117,7 +117,7 @@ class TorchEngine(Engine):
             rows = token_log_probs(models, batch).tolist()  # type: ignore[arg-type]
         return [row[: len(target) + 1] for row, target in zip(rows, targets, strict=True)]
 
-    def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
+    def attention(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[SlotMap]]:
         """Return the maps of one teacher-forced pass.
 
         Raises:
@@ -128,4 +128,4 @@ class TorchEngine(Engine):
                 "maps, alignments and placeholders are of one model, not of an ensemble; give one ckpt_path"
             )
         with self._precision.test_step_context():
-            return attention_along(self.model, self.tokenizer, source, target)
+            return attention_along_batch(self.model, self.tokenizer, sources, targets)

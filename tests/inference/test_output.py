@@ -6,11 +6,13 @@ import gzip
 import os
 import stat
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.lines import Line
 from seq2seq_attn.inference.output import TranslationFiles, num_lines, written
@@ -75,10 +77,14 @@ def test_a_part_that_is_cut_off_has_the_lines_that_can_be_read(name: str, kept: 
     assert num_lines(file, packed=name.endswith("gz")) == 50_000
 
 
+def no_maps(texts: Sequence[str], translations: Sequence[Translation]) -> Iterator[tuple[int, list[SlotMap]]]:
+    yield from ((row, []) for row in reversed(range(len(texts))))
+
+
 def test_all_files_are_flushed_with_each_window(tmp_path: Path) -> None:
     files = {option: str(tmp_path / f"{option}.txt") for option in ("output", "nbest", "alignments")}
     with ExitStack() as stack:
-        answers = TranslationFiles(stack, None, lambda text, translation: [], lambda text, maps: [], **files, maps=None)
+        answers = TranslationFiles(stack, None, no_maps, lambda text, maps: [], **files, maps=None)
         answers.write([Line(1, "a", [])], [Translation("b", -1.0, -1.0, [], [], [], [])])
         found = {option: (tmp_path / f"{option}.txt.part").read_bytes() for option in files}
     assert found == {"output": b"b\n", "nbest": b"0 ||| b ||| -1.000000 ||| -1.000000\n", "alignments": b"\n"}
