@@ -274,7 +274,8 @@ class Translator:
         """Return the token ids of translations: their own, or those of their texts."""
         texts = [one if isinstance(one, str) else "" if self._has_tokens_of(one) else one.text for one in translations]
         rows = self._encode(self.tokenizer.encode_target, texts, most_tokens, notes)
-        return [self._ids(one) if self._has_tokens_of(one) else row for one, row in zip(translations, rows, strict=True)]
+        pairs = zip(translations, rows, strict=True)
+        return [self._ids(one) if self._has_tokens_of(one) else tokens for one, tokens in pairs]
 
     def _has_tokens_of(self, translation: str | Translation) -> TypeGuard[Translation]:
         return not isinstance(translation, str) and translation.fingerprint in ("", self._fingerprint)

@@ -32,6 +32,7 @@ from seq2seq_attn.training.monitor import validation_figures
 from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.translation_module import TranslationModule
 
+NO_FLOAT64 = "lacks float64, in which searches sum log-probabilities"
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
 
 log = logging.getLogger(__name__)
@@ -166,8 +167,8 @@ def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = Fa
 def without_mps(accelerator: Any) -> Any:
     """Return the CPU where Lightning would choose the GPU of a Mac, which lacks the float64 that searches sum in."""
     if accelerator == "mps":
-        raise UserError("trainer.accelerator=mps lacks float64, in which searches sum log-probabilities; use trainer=cpu")
+        raise UserError(f"trainer.accelerator=mps {NO_FLOAT64}; use trainer=cpu")
     if accelerator not in ("auto", "gpu") or not torch.backends.mps.is_available():
         return accelerator
-    log.info("The GPU of this machine (mps) lacks float64, in which searches sum log-probabilities: the CPU is used")
+    log.info(f"The GPU of this machine (mps) {NO_FLOAT64}; the CPU is used")
     return "cpu"

@@ -212,7 +212,7 @@ def test_an_engine_without_prefixes_refuses_the_request_that_has_one_alone(
             server.wait_for_pending(number)
         gated.gate.set()
         assert [answer.result().status for answer in answers] == [200, 400, 200]
-        assert answers[1].result().json["error"].startswith("a language model continues the texts themselves; leave out")
+        assert answers[1].result().json["error"].startswith("a language model continues the texts themselves; ")
 
 
 def test_many_clients_at_once_have_each_its_own_translation(

@@ -201,7 +201,8 @@ def test_the_notes_of_a_language_model_are_about_the_text(tmp_path: Path) -> Non
         "nothing is added to its 11 tokens, the most that search.limits.max_length allows",
     ]
     assert len(cut.tokens) == 11
-    assert odd.notes == ["control characters are replaced by blanks", "the text has letters that the model cannot write"]
+    letters = "the text has letters that the model cannot write"
+    assert odd.notes == ["control characters are replaced by blanks", letters]
     assert free.notes == []
     for name in ("sampling", "mbr"):
         limits = {"limits": search["limits"]} if name == "sampling" else {"candidates": {"limits": search["limits"]}}

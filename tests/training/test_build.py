@@ -33,7 +33,7 @@ def test_a_mac_trains_on_its_cpu_and_the_log_says_so(
     with caplog.at_level("INFO"):
         trainer = build_trainer({"trainer": config}, tmp_path)
     assert isinstance(trainer.accelerator, CPUAccelerator)
-    sentence = "The GPU of this machine (mps) lacks float64, in which searches sum log-probabilities: the CPU is used"
+    sentence = "The GPU of this machine (mps) lacks float64, in which searches sum log-probabilities; the CPU is used"
     assert caplog.messages.count(sentence) == 1
     with pytest.raises(UserError, match=r"^trainer.accelerator=mps lacks float64, .*; use trainer=cpu$"):
         build_trainer({"trainer": config | {"accelerator": "mps"}}, tmp_path)
