@@ -133,9 +133,7 @@ def sentence_of_composition(
     return f"{where}{message.rstrip('.')}; `{command()} --help` lists the choices, `{command()} --cfg job` the options"
 
 
-def sentence_of_override(
-    error: Exception, directory: Path, config_name: str, overrides: Sequence[str]
-) -> str | None:
+def sentence_of_override(error: Exception, directory: Path, config_name: str, overrides: Sequence[str]) -> str | None:
     """Return the sentence for a mistake whose message by Hydra names neither the option nor a way out."""
     message = " ".join(str(cause) for cause in causes(error))
     if "Config group override must be a string or a list" in message:

@@ -263,10 +263,7 @@ def map_search(search: Search) -> MappedSearch:
         return MappedSearch(greedy, 0.0, None, 1, search.limits)
     if not isinstance(search, BeamSearch):
         raise UserError(f"engine=ctranslate2 has no {type(search).__name__}; use search=greedy or search=beam")
-    for name, value in (
-        ("coverage_penalty", search.coverage_penalty),
-        ("limits.min_length", search.limits.min_length),
-    ):
+    for name, value in (("coverage_penalty", search.coverage_penalty), ("limits.min_length", search.limits.min_length)):
         if value:
             raise refusal(name, value, 0)
     penalty, power = search.length_penalty, length_power(search.length_penalty)

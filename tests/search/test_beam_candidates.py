@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.search.candidates import (
-    CHUNK,
-    Candidates,
-    best_candidates,
-    best_tokens,
-    check_beam,
-    likeliest_token,
-)
+from seq2seq_attn.search.candidates import CHUNK, Candidates, best_candidates, best_tokens, check_beam, likeliest_token
 
 
 def by_sorting(log_probs: Tensor, totals: Tensor, count: int) -> Candidates:
