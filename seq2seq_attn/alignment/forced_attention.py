@@ -1,4 +1,4 @@
-"""The attention along a given translation, by one teacher-forced pass, so that any search has maps."""
+"""The attention along given translations, by one teacher-forced pass, so that any search has maps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from seq2seq_attn.data.collate import collate_sources
+from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
@@ -26,17 +26,38 @@ class SlotMap(NamedTuple):
     rows: list[str]
 
 
-@torch.inference_mode()
 def attention_along(
     model: EncoderDecoder, tokenizer: SentencePieceTokenizer, source: list[int], target: list[int]
 ) -> list[SlotMap]:
     """Return the map of every slot for one sentence, given without begin and end; the end token is the last row
     and column.
     """
-    device = model.embed_source.weight.device
-    ids, _, mask = collate_sources([source], pad_id=tokenizer.pad_id, eos_id=tokenizer.eos_id)
-    target_input = torch.tensor([[tokenizer.bos_id, *target]], device=device)
-    decoded = model(ids.to(device), mask.to(device), target_input, need_weights=True)
+    (maps,) = attention_along_batch(model, tokenizer, [source], [target])
+    return maps
+
+
+@torch.inference_mode()
+def attention_along_batch(
+    model: EncoderDecoder, tokenizer: SentencePieceTokenizer, sources: list[list[int]], targets: list[list[int]]
+) -> list[list[SlotMap]]:
+    """Return what `attention_along` does for each sentence of a batch."""
+    special = {"pad_id": tokenizer.pad_id, "bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
+    batch = collate_pairs(sources, targets, range(len(sources)), **special).to(model.embed_source.weight.device)
+    decoded = model(batch.source, batch.source_mask, batch.target_input, need_weights=True)
+    slots = {slot: weights.float().cpu().numpy() for slot, weights in decoded.weights.items()}
+    return [
+        slot_maps(tokenizer, {slot: weights[row] for slot, weights in slots.items()}, source, target)
+        for row, (source, target) in enumerate(zip(sources, targets, strict=True))
+    ]
+
+
+def slot_maps(
+    tokenizer: SentencePieceTokenizer,
+    slots: dict[str, Float[np.ndarray, "heads _ _"]],
+    source: list[int],
+    target: list[int],
+) -> list[SlotMap]:
+    """Return the maps of a sentence by its weights in every slot, which may be padded."""
     read = [*marked_source_words(tokenizer, tokenizer.source_tokens(source)), "</s>"]
     written = marked_words(tokenizer, tokenizer.target_tokens(target))
     axes = {
@@ -44,10 +65,11 @@ def attention_along(
         "self": (["<s>", *written], [*written, "</s>"]),
         "encoder": (read, read),
     }
-    return [
-        SlotMap(slot, weights[0].float().cpu().numpy(), *axes[slot.partition("/")[0]])
-        for slot, weights in decoded.weights.items()
-    ]
+    maps = []
+    for slot, weights in slots.items():
+        columns, rows = axes[slot.partition("/")[0]]
+        maps.append(SlotMap(slot, weights[:, : len(rows), : len(columns)].copy(), columns, rows))
+    return maps
 
 
 class WordMaps(NamedTuple):

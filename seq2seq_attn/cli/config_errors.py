@@ -103,7 +103,7 @@ def sentence_of_composition(
         meant = CHOICES.get(group, {}).get(name)
         hint = f"did you mean {group}={meant}?" if meant else closest_choice(name, choices)
         return f"There is no {group or 'config'} '{name}'; {hint}"
-    if sentence := sentence_of_override(error, config_name, overrides):
+    if sentence := sentence_of_override(error, directory, config_name, overrides):
         return sentence
     if isinstance(error, OSError) and error.filename:  # Hydra makes the run folder before the job
         sweeps = bool({"-m", "--multirun"} & set(sys.argv)) or any(w.startswith("hydra.sweep.dir=") for w in overrides)
@@ -133,7 +133,7 @@ def sentence_of_composition(
     return f"{where}{message.rstrip('.')}; `{command()} --help` lists the choices, `{command()} --cfg job` the options"
 
 
-def sentence_of_override(error: Exception, config_name: str, overrides: Sequence[str]) -> str | None:
+def sentence_of_override(error: Exception, directory: Path, config_name: str, overrides: Sequence[str]) -> str | None:
     """Return the sentence for a mistake whose message by Hydra names neither the option nor a way out."""
     message = " ".join(str(cause) for cause in causes(error))
     if "Config group override must be a string or a list" in message:
@@ -154,10 +154,11 @@ def sentence_of_override(error: Exception, config_name: str, overrides: Sequence
     if match is None:
         return None
     chooses_search = any(word.startswith("search=") for word in overrides)
-    if config_name in ("translate", "evaluate") and match[1].startswith("search.limits.") and not chooses_search:
+    searches = [] if chooses_search else searches_with(match[1], directory)
+    if searches and config_name in ("translate", "evaluate", "serve"):
         return (
             f"There is no option '{match[1]}' until a search is chosen, since without one it is the run's; choose it "
-            "too, as search=greedy or search=beam"
+            f"too, as {' or '.join(searches)}"
         )
     slot = re.fullmatch(r"((?:self|encoder|cross)_attention)/(\w+)", match[1])
     if slot:
@@ -169,6 +170,16 @@ def sentence_of_override(error: Exception, config_name: str, overrides: Sequence
             f"attention@{slot[1]}=NAME, or set the option of attention, which the slot takes otherwise"
         )
     return None
+
+
+def searches_with(option: str, directory: Path) -> list[str]:
+    """Return the choices of a search whose files have an option such as `search.num_best`."""
+    name = re.match(r"search[./](\w+)", option)
+    if name is None:
+        return []
+    line = re.compile(rf"^[^#]*\b{name[1]}:", re.MULTILINE)
+    files = sorted((directory / "search").glob("*.yaml"))
+    return [f"search={file.stem}" for file in files if line.search(file.read_text("utf-8"))]
 
 
 def unparsed(overrides: Sequence[str]) -> str | None:

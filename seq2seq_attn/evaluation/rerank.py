@@ -24,7 +24,7 @@ from seq2seq_attn.checkpoint.admitted import add_trust_option
 from seq2seq_attn.checkpoint.load import find_checkpoint
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.evaluation.pair_log_prob import GivenPair, encode_pairs, read, score_encoded
-from seq2seq_attn.inference.lines import line_count
+from seq2seq_attn.inference.lines import Line, line_count, opened, read_lines
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.inference.output import BARS, model_files, refuse_one_file, written
 from seq2seq_attn.metric.bleu import BLEU
@@ -118,7 +118,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise UserError(f"{given.nbest} is empty; give a list that translate.py has written with nbest=FILE")
     references = None if given.references is None else read_references(given.references, count)
     scorers = [load_scorer(path, reverse, given.device, given.trust) for path, reverse in given.models]
-    with line_count(count, shown=sys.stderr.isatty()) as advance, written("output", given.output) as stream:
+    with (
+        line_count(count, shown=sys.stderr.isatty()) as advance,
+        written("output", given.output, keeps_part=True) as stream,
+    ):
         sentences: Iterable[Sentence] = read_sentences(given.nbest, given.source)
         sentences = scored(sentences, scorers, given.batch_tokens, advance)
         weights = given.weights
@@ -181,7 +184,7 @@ def read_sentences(nbest: str, source: str) -> Iterator[Sentence]:
         UserError: for a list that is not of this source.
     """
     groups = groupby(read_nbest(nbest), lambda listed: listed.number)
-    for number, (line, group) in enumerate(zip_longest(read(source, None), groups)):
+    for number, (line, group) in enumerate(zip_longest(read_source(source), groups)):
         if line is None or group is None or group[0] != number:
             which = number if group is None else group[0]
             raise UserError(
@@ -191,6 +194,12 @@ def read_sentences(nbest: str, source: str) -> Iterator[Sentence]:
         listed = list(group[1])
         scores = np.array([[one.score] for one in listed])
         yield Sentence(f"{nbest}, line {listed[0].line}", line.text, [one.text for one in listed], scores)
+
+
+def read_source(file: str) -> Iterator[Line]:
+    """Yield the lines of a source as translate.py reads them: it has translated broken ones, too."""
+    with opened(None, file) as stream:
+        yield from read_lines(stream, file)
 
 
 def read_references(files: Sequence[str], count: int) -> list[list[str]]:

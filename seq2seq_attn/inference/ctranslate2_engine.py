@@ -172,7 +172,7 @@ class CTranslate2Engine(Engine):
             scored.append(Hypothesis(one.token_ids, sum(numbers), sum(numbers) / divisor))
         return sorted(scored, key=lambda one: -one.score)
 
-    def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
+    def attention(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[SlotMap]]:
         raise UserError("engine=ctranslate2 gives no attention; leave out engine, or maps, alignments and placeholders")
 
     def _decode(self, sources: list[list[int]], mapped: MappedSearch, limit: int) -> list[list[Hypothesis]]:
@@ -256,16 +256,14 @@ def map_search(search: Search) -> MappedSearch:
     """
     if isinstance(search, GreedySearch | BeamSearch) and search.limits.min_relative_length:
         raise refusal("limits.min_relative_length", search.limits.min_relative_length, 0.0)
+    if isinstance(search, GreedySearch | BeamSearch) and search.no_repeat_ngram:
+        raise refusal("no_repeat_ngram", search.no_repeat_ngram, 0)
     if isinstance(search, GreedySearch):
         greedy = {"beam_size": 1, "length_penalty": 0.0, "min_decoding_length": search.limits.min_length}
         return MappedSearch(greedy, 0.0, None, 1, search.limits)
     if not isinstance(search, BeamSearch):
         raise UserError(f"engine=ctranslate2 has no {type(search).__name__}; use search=greedy or search=beam")
-    for name, value in (
-        ("coverage_penalty", search.coverage_penalty),
-        ("no_repeat_ngram", search.no_repeat_ngram),
-        ("limits.min_length", search.limits.min_length),
-    ):
+    for name, value in (("coverage_penalty", search.coverage_penalty), ("limits.min_length", search.limits.min_length)):
         if value:
             raise refusal(name, value, 0)
     penalty, power = search.length_penalty, length_power(search.length_penalty)

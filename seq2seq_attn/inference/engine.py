@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, final
 
 import torch
 
-from seq2seq_attn.alignment.forced_attention import SlotMap, attention_along
+from seq2seq_attn.alignment.forced_attention import SlotMap, attention_along_batch
 from seq2seq_attn.data.collate import collate_pairs, collate_sources
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.precision import precision_plugin
@@ -60,8 +61,8 @@ class Engine(ABC):
         """Return the log-probability of each token of the targets, and of the end token after them, in nats."""
 
     @abstractmethod
-    def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
-        """Return the attention map of every slot for a translation."""
+    def attention(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[SlotMap]]:
+        """Return the attention map of every slot for each translation."""
 
 
 @final
@@ -70,6 +71,9 @@ class TorchEngine(Engine):
 
     Args:
         precision: of Lightning's Trainer; a `-true` one converts the weights of the model. None: float32.
+
+    Raises:
+        UserError: at a call, if numbers of the model are not finite, as they may become in float16.
     """
 
     def __init__(
@@ -92,7 +96,16 @@ class TorchEngine(Engine):
         width = source.shape[1] if self.reads_source else 0
         source, mask = source[:, :width].to(self.device), mask[:, :width].to(self.device)
         with self._precision.test_step_context():
-            return search(self.model, source, mask, TargetVocabulary.of(tokenizer), prefixes=prefixes)
+            results = search(self.model, source, mask, TargetVocabulary.of(tokenizer), prefixes=prefixes)
+        if not all(hypotheses and not any(math.isnan(one.log_prob) for one in hypotheses) for hypotheses in results):
+            raise self._overflow()
+        return results
+
+    def _overflow(self) -> UserError:
+        precision = self._precision.precision
+        half = str(precision).startswith("16")
+        way_out = "use precision=bf16-mixed or 32-true" if half else "translate with another checkpoint"
+        return UserError(f"the model's numbers overflow in precision={precision}; {way_out}")
 
     def token_log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         """Return them for a batch; of an ensemble, those of the mean probability."""
@@ -104,7 +117,7 @@ class TorchEngine(Engine):
             rows = token_log_probs(models, batch).tolist()  # type: ignore[arg-type]
         return [row[: len(target) + 1] for row, target in zip(rows, targets, strict=True)]
 
-    def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
+    def attention(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[SlotMap]]:
         """Return the maps of one teacher-forced pass.
 
         Raises:
@@ -115,4 +128,4 @@ class TorchEngine(Engine):
                 "maps, alignments and placeholders are of one model, not of an ensemble; give one ckpt_path"
             )
         with self._precision.test_step_context():
-            return attention_along(self.model, self.tokenizer, source, target)
+            return attention_along_batch(self.model, self.tokenizer, sources, targets)

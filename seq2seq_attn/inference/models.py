@@ -65,6 +65,8 @@ def choose_device(name: str) -> torch.device:
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.partition(":")[0] == "mps":
+        raise UserError(f"device={name} lacks float64, in which searches sum log-probabilities; use device=cpu")
     try:
         return torch.zeros((), device=name).device
     except (RuntimeError, AssertionError) as error:

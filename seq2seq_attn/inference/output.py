@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 import sys
+import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ UNWRITTEN = (".zst", ".bz2", ".xz", ".zip", ".7z")
 MODEL_SUFFIXES = (".ckpt", ".safetensors", ".model")  # of the files that a run or a published folder is rebuilt from
 LONGEST = 255  # bytes of a name
 BARS = "&#124;" * 3  # as Moses escapes them in a text
+GZIP = 16 + zlib.MAX_WBITS  # unlike gzip, zlib gives all text before the place where a file is cut off
 
 
 @final
@@ -40,7 +42,8 @@ class TranslationFiles:
     Args:
         stack: closes the files.
         standard: where translations go without `output`.
-        attention: returns the maps of a line's best translation; called only where they are wanted.
+        attention: yields the number of each line's text and the maps of its best translation; called only where they
+            are wanted.
         links: returns the word links of a line by the maps of its translation.
         output, nbest, alignments, maps: files, and a folder for maps; None: not wanted.
     """
@@ -49,7 +52,7 @@ class TranslationFiles:
         self,
         stack: ExitStack,
         standard: Any,
-        attention: Callable[[str, Translation], list[SlotMap]],
+        attention: Callable[[Sequence[str], Sequence[Translation]], Iterator[tuple[int, list[SlotMap]]]],
         links: Callable[[str, list[SlotMap]], list[Link]],
         *,
         output: str | None,
@@ -69,21 +72,36 @@ class TranslationFiles:
         self._shown = printable if self._output.isatty() else str
 
     def write(self, lines: Sequence[Line], translations: Sequence[Translation]) -> None:
-        for line, translation in zip(lines, translations, strict=True):
+        links = self._linked(lines, translations)  # first, so that an interrupt leaves all files with the same lines
+        for row, (line, translation) in enumerate(zip(lines, translations, strict=True)):
             self._output.write(f"{self._shown(translation.text)}\n".encode())
             if self._nbest is not None:
                 self._nbest.write(moses_list(line.number - 1, translation).encode())
-            if self._alignments is not None or self._maps is not None:
-                self._write_attention(line, self._attention(line.text, translation))
-        self._output.flush()
+            if self._alignments is not None:
+                self._alignments.write(f"{to_pharaoh(links[row])}\n".encode())
+        for file in (self._output, self._nbest, self._alignments):
+            if file is not None:
+                file.flush()
 
-    def _write_attention(self, line: Line, maps: list[SlotMap]) -> None:
-        if self._alignments is not None:
-            self._alignments.write(f"{to_pharaoh(self._links(line.text, maps))}\n".encode())
-        if self._maps is not None:
-            for slot, weights, columns, rows in maps:
-                name = f"{line.number:06d}_{slot.replace('/', '_')}"
-                save_attention_map(Path(self._maps) / name, weights, columns, rows)
+    def _linked(self, lines: Sequence[Line], translations: Sequence[Translation]) -> dict[int, list[Link]]:
+        """Return the word links of each line if they are wanted, and save its maps if they are."""
+        links = {row: one.links for row, one in enumerate(translations) if one.links is not None}
+        rows = [row for row in range(len(lines)) if self._maps is not None or row not in links]
+        if self._alignments is None and self._maps is None:
+            return links
+        texts = [lines[row].text for row in rows]
+        for number, maps in self._attention(texts, [translations[row] for row in rows]):
+            row = rows[number]
+            if self._alignments is not None and row not in links:
+                links[row] = self._links(lines[row].text, maps)
+            if self._maps is not None:
+                save_maps(Path(self._maps), lines[row].number, maps)
+        return links
+
+
+def save_maps(folder: Path, number: int, maps: list[SlotMap]) -> None:
+    for slot, weights, columns, rows in maps:
+        save_attention_map(folder / f"{number:06d}_{slot.replace('/', '_')}", weights, columns, rows)
 
 
 def moses_list(number: int, translation: Translation) -> str:
@@ -133,9 +151,10 @@ def written(option: str, path: str | None, standard: Any = None, *, keeps_part: 
 def num_lines(file: Path, *, packed: bool) -> int:
     """Return the number of whole lines in a file, which may be cut off."""
     lines = 0
-    with suppress(OSError, EOFError), gzip.open(file) if packed else file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            lines += block.count(b"\n")
+    unpack: Callable[[bytes], bytes] = zlib.decompressobj(GZIP).decompress if packed else bytes
+    with suppress(OSError, zlib.error), file.open("rb") as stream:
+        while block := stream.read(1 << 16):
+            lines += unpack(block).count(b"\n")
     return lines
 
 

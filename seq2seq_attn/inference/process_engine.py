@@ -73,8 +73,8 @@ class ProcessEngine(Engine):
     def token_log_probs(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[float]]:
         return self.engine.token_log_probs(sources, targets)
 
-    def attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
-        return self.engine.attention(source, target)
+    def attention(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[SlotMap]]:
+        return self.engine.attention(sources, targets)
 
 
 def load_engine(paths: list[str], trust: Trust, num_threads: int, precision: str | int | None) -> None:

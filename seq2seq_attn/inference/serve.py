@@ -24,8 +24,8 @@ def serve(config: DictConfig) -> None:
         translator, search = load_translator(options)
         limits = {name: options[name] for name in LIMITS}
 
-        def translate(texts: list[str]) -> list[Translation]:
-            return translator.translate(texts, search=search, **limits)
+        def translate(texts: list[str], prefixes: list[str] | None = None) -> list[Translation]:
+            return translator.translate(texts, search=search, prefixes=prefixes, **limits)
 
         with closing(translator.engine):
             translate(["a"])  # what the engine cannot do is refused now, and the first request is as fast as the others

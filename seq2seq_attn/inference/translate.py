@@ -31,6 +31,10 @@ FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
 WRITTEN = ("output", "nbest", "alignments", "maps")
 LOADED = ("device", "engine", "num_threads", "num_processes", "precision", "compute_type", "trust")
 LIMITS = ("batch_sentences", "batch_tokens", "max_source_tokens")
+LINKING = {  # how words are linked, by default
+    "alignment_layer": None, "alignment_head": None, "alignment_threshold": None, "alignment_shift": None,
+    "alignment_sink": True,
+}  # fmt: skip
 LINE_TOKENS = 16  # of a short line: how many lines may share a batch whose size is given in tokens
 PROMPT = "> "
 
@@ -42,6 +46,12 @@ def translate(config: DictConfig) -> None:
     check_options(config, TRANSLATE)
     options: Any = OmegaConf.to_container(config, resolve=True)
     options |= {name: str(given_path(options[name], name)) for name in FILES if options[name] is not None}
+    linking = [name for name, default in LINKING.items() if options[name] != default]
+    if linking and not (options["alignments"] or options["placeholders"]):
+        raise UserError(
+            f"nothing is linked by {', '.join(linking)}; give alignments=FILE or placeholders=true, too, or leave out "
+            "what chooses the links"
+        )
     paths = options["ckpt_path"] if isinstance(options["ckpt_path"], list) else [options["ckpt_path"]]
     check_files(paths, options)
     translator, search = load_translator(options)
@@ -65,9 +75,9 @@ def translate(config: DictConfig) -> None:
         alternatives=options["interactive"] or options["nbest"] is not None,
     )
     if options["alignments"] or options["placeholders"]:
-        chosen_weights(answers.attention("a", "a"), *heads)  # refuses what has no weights before anything is translated
+        chosen_weights(translator.attention("a", "a"), *heads)  # refuses what has no weights before the first line
     elif options["maps"]:
-        answers.attention("a", "a")
+        translator.attention("a", "a")
     with closing(translator.engine):
         if options["interactive"]:
             interact(lambda text: answers.translate([text])[0])

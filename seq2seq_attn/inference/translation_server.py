@@ -52,14 +52,19 @@ GRACEFUL_SECONDS = 5  # for the requests that wait when a signal ends the server
 CONFINED = HEADERS | {
     "cache-control": "no-store", "content-security-policy": "default-src 'none'; frame-ancestors 'none'"
 }  # fmt: skip
-Translate = Callable[[list[str]], list[Translation]]
+Translate = Callable[[list[str], list[str] | None], list[Translation]]
 
 
 class TranslationRequest(NamedTuple):
-    """Texts to translate; `n_best` asks for several translations of each."""
+    """Texts to translate; `n_best` asks for several translations of each.
+
+    Attributes:
+        prefixes: what each translation begins with; None: they are free.
+    """
 
     texts: list[str]
     n_best: int | None
+    prefixes: list[str] | None
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -122,6 +127,7 @@ class Pending(NamedTuple):
 
     request: Request
     texts: list[str]
+    prefixes: list[str] | None
     translations: asyncio.Future[list[Translation] | None]
 
 
@@ -133,7 +139,7 @@ class TranslateEndpoint:
     `batch_sentences` texts; a request with more is a batch of its own. A client that has left is skipped.
 
     Args:
-        translate: returns the translation of each text, which depends on no other text.
+        translate: returns the translation of each text, which begins with its prefix and depends on no other text.
         worker: of one thread.
         most_hypotheses: that the search finds of a text.
     """
@@ -155,11 +161,11 @@ class TranslateEndpoint:
             await given(request.scope, request.receive, send)
             return
         try:
-            texts, n_best = parse_request(given, self._most_hypotheses)
-            translations = await self._translations(request, texts)
+            asked = parse_request(given, self._most_hypotheses)
+            translations = await self._translations(request, asked)
             if translations is None:
                 return
-            status, body = 200, answer_body(translations, n_best)
+            status, body = 200, answer_body(translations, asked.n_best)
         except asyncio.CancelledError:
             await refusal(503, "The server ends; ask again when it runs")(request.scope, request.receive, send)
             raise
@@ -170,11 +176,11 @@ class TranslateEndpoint:
             status, body = 500, error_body(f"The translation failed ({type(error).__name__}); the server printed why")
         await send_body(status, body, request, send)
 
-    async def _translations(self, request: Request, texts: list[str]) -> list[Translation] | None:
+    async def _translations(self, request: Request, asked: TranslationRequest) -> list[Translation] | None:
         """Return the translations of a request; None: its client has left."""
-        if not texts:
+        if not asked.texts:
             return []
-        own = Pending(request, texts, asyncio.get_running_loop().create_future())
+        own = Pending(request, asked.texts, asked.prefixes, asyncio.get_running_loop().create_future())
         self._pending.append(own)
         async with self._turn:  # the requests before this one have had theirs
             while not own.translations.done():
@@ -201,7 +207,10 @@ class TranslateEndpoint:
     async def _translate_batch(self, batch: Sequence[Pending]) -> None:
         """Translate the texts of some requests at once; if that fails, each request alone, so that one fails alone."""
         texts = [text for one in batch for text in one.texts]
-        computation = asyncio.get_running_loop().run_in_executor(self._worker, self._translate, texts)
+        prefixes = None
+        if any(one.prefixes is not None for one in batch):
+            prefixes = [prefix for one in batch for prefix in one.prefixes or [""] * len(one.texts)]
+        computation = asyncio.get_running_loop().run_in_executor(self._worker, self._translate, texts, prefixes)
         await asyncio.wait([computation])
         error = computation.exception()
         if error is None:
@@ -216,25 +225,33 @@ class TranslateEndpoint:
 
 
 def parse_request(data: dict[str, Any], most_hypotheses: int) -> TranslationRequest:
-    """Return the texts of a request, and how many translations of each it asks for.
+    """Return the texts of a request, what their translations begin with, and how many of each it asks for.
 
     Raises:
         UserError: for anything else, in one sentence.
     """
-    given = check_object(data, ("text", "n_best"), "a request")
-    text, n_best = given.get("text"), given.get("n_best")
-    if not isinstance(text, str | list):
-        raise UserError(f"text={shown(text)} must be a text or a list of texts")
-    texts = check_list([text] if isinstance(text, str) else text, "text", MOST_TEXTS)
-    for one in texts:
-        if not isinstance(one, str):
-            raise UserError(f"text holds {shown(one)}, and must be a text or a list of texts")
+    given = check_object(data, ("text", "n_best", "prefix"), "a request")
+    n_best, prefix = given.get("n_best"), given.get("prefix")
+    texts = check_texts(given.get("text"), "text")
+    prefixes = None if prefix is None else check_texts(prefix, "prefix")
+    if prefixes is not None and len(prefixes) != len(texts):
+        raise UserError(f"there are {len(texts):,} texts and {len(prefixes):,} prefixes; give one for each, or none")
     if n_best is not None and check_int(n_best, "n_best", 1, MAX_NUMBER) > most_hypotheses:
         raise UserError(
             f"n_best={n_best} must be at most {most_hypotheses}, the number that the search of this server finds; "
             "start it with search=beam search.beam_size=... search.num_best=... for more"
         )
-    return TranslationRequest(texts, n_best)
+    return TranslationRequest(texts, n_best, prefixes)
+
+
+def check_texts(given: Any, name: str) -> list[str]:
+    if not isinstance(given, str | list):
+        raise UserError(f"{name}={shown(given)} must be a text or a list of texts")
+    texts = check_list([given] if isinstance(given, str) else given, name, MOST_TEXTS)
+    for one in texts:
+        if not isinstance(one, str):
+            raise UserError(f"{name} holds {shown(one)}, and must be a text or a list of texts")
+    return texts
 
 
 def answer_body(translations: Sequence[Translation], n_best: int | None) -> bytes:

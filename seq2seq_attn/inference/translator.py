@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, TypeGuard, final
 
 from hydra.utils import instantiate
 
@@ -17,7 +17,7 @@ from seq2seq_attn.alignment.bertviz import to_bertviz
 from seq2seq_attn.alignment.forced_attention import SlotMap, marked_words
 from seq2seq_attn.alignment.guided import guided_head, guided_shift
 from seq2seq_attn.alignment.page import widget
-from seq2seq_attn.alignment.word_alignment import word_of_each
+from seq2seq_attn.alignment.word_alignment import Link, word_of_each
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.data.cleaning import CONTROL, Cleaning, cleaning_options
 from seq2seq_attn.errors import UserError
@@ -33,6 +33,7 @@ from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokeniz
 
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 EMPTY = Hypothesis([], 0.0, 0.0)
+ATTENTION_TOKENS = 1024  # padded tokens of a batch whose weights are wanted, of every slot and head
 
 
 class Translation(NamedTuple):
@@ -48,6 +49,7 @@ class Translation(NamedTuple):
         notes: how the source was changed before it was translated, for a reader.
         shift: whether a word's links are in the step that reads it, as guided alignment taught the run.
         fingerprint: of the tokenizer whose tokens they are; another model's tokens are read from the text.
+        links: between the words of a text with placeholders and its own; None: they were not needed.
     """
 
     text: str
@@ -59,6 +61,7 @@ class Translation(NamedTuple):
     notes: list[str]
     shift: bool = False
     fingerprint: str = ""
+    links: list[Link] | None = None
 
     def to_bertviz(self, kinds: Collection[str] = ("encoder", "self", "cross")) -> dict[str, Any]:
         """Return the maps as arguments of BertViz's views: `head_view(**translation.to_bertviz())`."""
@@ -208,6 +211,8 @@ class Translator:
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
         read = sources if reads_source or begun is None else begun
         chosen, results = choose_search(search, self.config["search"]), [[EMPTY]] * len(texts)
+        if not reads_source:
+            self._note_full(read, chosen.max_length, notes)
         lengths = [len(tokens) + 1 if tokens or not reads_source else 0 for tokens in read]
         sizes: dict[str, Any] = {"batch_sentences": batch_sentences, "batch_tokens": batch_tokens}
         rows_of = list(cut_batches(lengths, **sizes, hypotheses=chosen.hypotheses_at_once))
@@ -221,10 +226,8 @@ class Translator:
         translations = [self._translation(*both) for both in zip(results, notes, strict=True)]
         if not maps:
             return translations
-        return [
-            one._replace(maps=self._attention(tokens, best.token_ids))
-            for one, tokens, (best, *_) in zip(translations, sources, results, strict=True)
-        ]
+        maps_by_row = dict(self._attention(sources, [best.token_ids for best, *_ in results]))
+        return [one._replace(maps=maps_by_row[row]) for row, one in enumerate(translations)]
 
     def score(
         self,
@@ -250,13 +253,10 @@ class Translator:
         notes: list[list[str]] = [[] for _ in texts]
         target_notes: list[list[str]] = [[] for _ in texts]
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
-        given = [one if isinstance(one, str) else "" if self._has_tokens_of(one) else one.text for one in translations]
-        targets = self._encode(self.tokenizer.encode_target, given, max_source_tokens, target_notes)
+        targets = self._encode_translations(translations, max_source_tokens, target_notes)
         for row, one in enumerate(translations):
             notes[row] += [f"its translation: {note}" for note in target_notes[row]]
-            if not isinstance(one, str) and self._has_tokens_of(one):
-                targets[row] = self._ids(one)
-            elif self.tokenizer.unk_id in targets[row]:
+            if not self._has_tokens_of(one) and self.tokenizer.unk_id in targets[row]:
                 notes[row].append("its translation has letters that the model cannot write")
         lengths = [max(map(len, both)) + 1 for both in zip(sources, targets, strict=True)]
         sizes: dict[str, Any] = {"batch_sentences": batch_sentences, "batch_tokens": batch_tokens}
@@ -268,21 +268,36 @@ class Translator:
         tokens = [[*self.tokenizer.target_tokens(target), "</s>"] for target in targets]
         return [Scored(*one) for one in zip(tokens, log_probs, notes, strict=True)]
 
-    def _has_tokens_of(self, translation: Translation) -> bool:
-        return translation.fingerprint in ("", self._fingerprint)
+    def _encode_translations(
+        self, translations: Sequence[str | Translation], most_tokens: int, notes: Sequence[list[str]]
+    ) -> list[list[int]]:
+        """Return the token ids of translations: their own, or those of their texts."""
+        texts = [one if isinstance(one, str) else "" if self._has_tokens_of(one) else one.text for one in translations]
+        rows = self._encode(self.tokenizer.encode_target, texts, most_tokens, notes)
+        pairs = zip(translations, rows, strict=True)
+        return [self._ids(one) if self._has_tokens_of(one) else tokens for one, tokens in pairs]
+
+    def _has_tokens_of(self, translation: str | Translation) -> TypeGuard[Translation]:
+        return not isinstance(translation, str) and translation.fingerprint in ("", self._fingerprint)
 
     def _ids(self, translation: Translation) -> list[int]:
         return [self.tokenizer.target_model.piece_to_id(token) for token in translation.tokens]
 
     def attention(self, text: str, translation: Translation | str, *, max_source_tokens: int = 512) -> list[SlotMap]:
         """Return the maps of a translation of `text`, as `translate(maps=True)` gives them for the best."""
-        (source,) = self._encode(self.tokenizer.encode_source, [text], max_source_tokens, [[]])
-        if isinstance(translation, str) or not self._has_tokens_of(translation):
-            text = translation if isinstance(translation, str) else translation.text
-            (target,) = self._encode(self.tokenizer.encode_target, [text], max_source_tokens, [[]])
-        else:
-            target = self._ids(translation)
-        return self._attention(source, target)
+        ((_, maps),) = self.attentions([text], [translation], max_source_tokens=max_source_tokens)
+        return maps
+
+    def attentions(
+        self, texts: Sequence[str], translations: Sequence[Translation | str], *, max_source_tokens: int = 512
+    ) -> Iterator[tuple[int, list[SlotMap]]]:
+        """Yield the number of each text, the shortest first, and the maps of its translation.
+
+        The weights of a batch of at most `ATTENTION_TOKENS` are in memory at once.
+        """
+        unread: list[list[str]] = [[] for _ in texts]
+        sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, unread)
+        return self._attention(sources, self._encode_translations(translations, max_source_tokens, unread))
 
     def words(self, translation: Translation) -> list[str]:
         """Return the words of a translation that its links count; one with an unknown token may have blanks in it."""
@@ -329,8 +344,18 @@ class Translator:
             after_unknown = is_unknown
         return joined
 
-    def _attention(self, source: list[int], target: list[int]) -> list[SlotMap]:
-        return self.engine.attention(source, target) if source or not self.engine.reads_source else []
+    def _attention(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]]
+    ) -> Iterator[tuple[int, list[SlotMap]]]:
+        """Yield the row and the maps of each pair; a source without tokens has none."""
+        lengths = [
+            max(len(source), len(target)) + 1 if source or not self.engine.reads_source else 0
+            for source, target in zip(sources, targets, strict=True)
+        ]
+        yield from ((row, []) for row, length in enumerate(lengths) if not length)
+        for rows in cut_batches(lengths, batch_sentences=1, batch_tokens=ATTENTION_TOKENS, hypotheses=1):
+            maps = self.engine.attention([sources[row] for row in rows], [targets[row] for row in rows])
+            yield from zip(rows, maps, strict=True)
 
     def _encode(
         self,
@@ -354,13 +379,25 @@ class Translator:
     def _encode_prefixes(
         self, prefixes: Sequence[str], most_tokens: int, notes: Sequence[list[str]]
     ) -> list[list[int]]:
+        """Return the token ids of what each translation begins with, which is the text itself for a language model."""
+        whose, what = ("its prefix: ", "prefix") if self.engine.reads_source else ("", "text")
         prefix_notes: list[list[str]] = [[] for _ in prefixes]
         rows = self._encode(self.tokenizer.encode_target, prefixes, most_tokens, prefix_notes)
         for tokens, new_notes, text_notes in zip(rows, prefix_notes, notes, strict=True):
-            text_notes += [f"its prefix: {note}" for note in new_notes]
+            text_notes += [f"{whose}{note}" for note in new_notes]
             if self.tokenizer.unk_id in tokens:
-                text_notes.append("the prefix has letters that the model cannot write")
+                text_notes.append(f"the {what} has letters that the model cannot write")
         return rows
+
+    def _note_full(self, begun: Sequence[list[int]], max_length: int | None, notes: Sequence[list[str]]) -> None:
+        """Note for which texts a language model has no token left to add."""
+        limits = [] if max_length is None else [(max_length, "search.limits.max_length allows")]
+        if self.engine.max_length is not None:
+            limits.append((self.engine.max_length - 1, "the model has positions for"))
+        most, why = min(limits, default=(None, ""))
+        for tokens, text_notes in zip(begun, notes, strict=True):
+            if most is not None and len(tokens) >= most:
+                text_notes.append(f"nothing is added to its {len(tokens)} tokens, the most that {why}")
 
     def clean(self, texts: Sequence[str], notes: Sequence[list[str]]) -> list[str]:
         """Normalise texts as for training, and replace what no tokenizer should read; changes are noted."""

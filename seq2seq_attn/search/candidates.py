@@ -43,17 +43,36 @@ def best_tokens(
     log_probs: Float[Tensor, "rows vocabulary"], count: int
 ) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
     """Return the `count` likeliest tokens of each row and their log-probabilities; ties go to the lower id."""
+    count = min(count, log_probs.shape[1])
     values, token_ids = likeliest(log_probs, min(count + 1, log_probs.shape[1]))
     # topk does not specify which of several equal values it returns, nor their order
-    tied = ((values[:, 1:] == values[:, :-1]) & (values[:, 1:] > -torch.inf)).any(-1)
-    if tied.any():
-        ordered, positions = log_probs[tied].sort(dim=-1, descending=True, stable=True)
-        values[tied], token_ids[tied] = ordered[:, : values.shape[1]], positions[:, : values.shape[1]]
-    return values[:, :count], token_ids[:, :count]
+    tied = (values[:, 1:] == values[:, :-1]) & (values[:, 1:] > -torch.inf)
+    values, token_ids = values[:, :count], token_ids[:, :count]
+    if not tied.any():
+        return values, token_ids
+    (cut,) = tied[:, count - 1 :].any(-1).nonzero(as_tuple=True)  # rows with such a value left out
+    if len(cut):
+        rows = log_probs[cut]
+        token_ids[cut] = first_down_to(rows, values[cut, -1:], count).nonzero()[:, 1].view(-1, count)
+        values[cut] = rows.gather(1, token_ids[cut])
+    token_ids, order = token_ids.sort(-1)
+    values, order = values.gather(1, order).sort(dim=-1, descending=True, stable=True)
+    return values, token_ids.gather(1, order)
+
+
+def first_down_to(
+    values: Float[Tensor, "rows vocabulary"], least: Float[Tensor, "rows 1"], count: Int[Tensor, "rows 1"] | int
+) -> Bool[Tensor, "rows vocabulary"]:
+    """Return which values are the `count` greatest of each row, of which `least` is the last; ties go to the lower id.
+
+    NaN counts as greatest, as in `topk`.
+    """
+    above, level = ~(values <= least), values == least
+    return above | (level & (level.cumsum(-1) <= count - above.sum(-1, keepdim=True)))
 
 
 def likeliest_token(log_probs: Float[Tensor, "rows vocabulary"]) -> tuple[Float[Tensor, " rows"], Int[Tensor, " rows"]]:
-    """Return what `max` would for rows without NaN, ties to the lower id.
+    """Return what `max` would, ties to the lower id; NaN counts as greatest.
 
     The maximum is in the first chunk with the largest maximum.
     """
@@ -68,7 +87,7 @@ def likeliest_token(log_probs: Float[Tensor, "rows vocabulary"]) -> tuple[Float[
     if cut == vocabulary:
         return best, token_id
     in_rest, position = log_probs[:, cut:].max(-1)
-    return best.maximum(in_rest), token_id.where(best >= in_rest, cut + position)
+    return best.maximum(in_rest), token_id.where((best >= in_rest) | best.isnan(), cut + position)
 
 
 def likeliest(

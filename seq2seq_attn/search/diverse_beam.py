@@ -20,7 +20,7 @@ from seq2seq_attn.search.finished import Finished
 from seq2seq_attn.search.hypotheses import Hypotheses
 from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 from seq2seq_attn.search.limits import Limits
-from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
+from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary, by_score
 
 
 @final
@@ -212,7 +212,7 @@ class DiverseBeamSearch(Search):
                 for token_ids, log_prob, _ in group_best:
                     unpenalised = Hypothesis(token_ids, log_prob, log_prob / divisors[len(token_ids)])
                     different.setdefault(tuple(token_ids), unpenalised)
-            merged.append(sorted(different.values(), key=lambda hypothesis: -hypothesis.score)[: self.num_best])
+            merged.append(sorted(different.values(), key=by_score)[: self.num_best])
         return merged
 
 

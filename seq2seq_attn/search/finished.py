@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seq2seq_attn.search.search import Hypothesis
+from seq2seq_attn.search.search import Hypothesis, by_score
 
 
 @final
@@ -34,7 +34,7 @@ class Finished:
         for sentence, hypothesis in zip(sentences, hypotheses, strict=True):
             best = self.best[sentence]
             best.append(hypothesis)
-            best.sort(key=lambda kept: -kept.score)  # stable
+            best.sort(key=by_score)  # stable
             del best[self.num_best :]
             self._counts[sentence] += 1
         raised = {sentence: self._bar(sentence) for sentence in sentences}

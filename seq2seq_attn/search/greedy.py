@@ -23,10 +23,11 @@ class GreedySearch(Search):
 
     Args:
         limits: limits of the length.
+        no_repeat_ngram: n of the n-grams that may not occur twice in a translation; 0: none.
     """
 
-    def __init__(self, *, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, *, limits: Limits, no_repeat_ngram: int = 0) -> None:
+        self.limits, self.no_repeat_ngram = limits, no_repeat_ngram
 
     @search_mode()
     def __call__(
@@ -39,7 +40,7 @@ class GreedySearch(Search):
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         lengths = self.limits(source_mask, model.max_length, prefixes)
-        constraints = Constraints(lengths, target, prefixes)
+        constraints = Constraints(lengths, target, prefixes, self.no_repeat_ngram)
         state = model.encode(source, source_mask)
         rows = torch.arange(len(source), device=source.device)
         token_ids = torch.full((len(source), int(lengths.most.max()) + 1), target.eos_id, device=source.device)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain, combinations, permutations
 from typing import final
 
 import sacrebleu
@@ -53,6 +54,10 @@ class MBRSearch(Search):
     def most_hypotheses(self) -> int:
         return self.candidates.most_hypotheses
 
+    @property
+    def max_length(self) -> int | None:
+        return self.candidates.max_length
+
     def __call__(
         self,
         model: DecodingModel,
@@ -94,14 +99,31 @@ def pairwise(scorer: Scorer, texts: list[str]) -> Float64[Tensor, "hypothesis re
     tokenized = [scorer._preprocess_segment(text) for text in texts]
     references = [scorer._extract_reference_info([text]) for text in tokenized]
     utilities = torch.full((len(texts), len(texts)), 100.0, dtype=torch.float64)
-    for row, hypothesis in enumerate(tokenized):
-        for column, reference in enumerate(references):
-            if row == column:
-                continue
-            if isinstance(scorer, sacrebleu.CHRF):  # whose hypotheses have the n-grams of references
-                pairs = zip(references[row]["ref_ngrams"][0], reference["ref_ngrams"][0], strict=True)
-                counts = [count for pair in pairs for count in scorer._get_match_statistics(*pair)]
-            else:
-                counts = scorer._compute_segment_statistics(hypothesis, reference)
-            utilities[row, column] = scorer._compute_score_from_stats(counts).score
+    if isinstance(scorer, sacrebleu.CHRF):
+        counts = chrf_statistics([reference["ref_ngrams"][0] for reference in references])
+    else:
+        counts = (
+            (row, column, scorer._compute_segment_statistics(tokenized[row], references[column]))
+            for row, column in permutations(range(len(texts)), 2)
+        )
+    for row, column, statistics in counts:
+        utilities[row, column] = scorer._compute_score_from_stats(statistics).score
     return utilities
+
+
+def chrf_statistics(ngrams: Sequence[Sequence[Counter[str]]]) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield each pair of different texts, as hypothesis and reference, with the statistics that chrF is computed from.
+
+    These are the n-grams of both and those that match, by length; the matches of a pair are those of its reverse.
+
+    Args:
+        ngrams: of each text, by length.
+    """
+    totals = [[counter.total() for counter in counters] for counters in ngrams]
+    for row, column in combinations(range(len(ngrams)), 2):
+        matches = [
+            sum(min(one[ngram], other[ngram]) for ngram in one.keys() & other.keys())
+            for one, other in zip(ngrams[row], ngrams[column], strict=True)
+        ]
+        for first, second in ((row, column), (column, row)):
+            yield first, second, list(chain(*zip(totals[first], totals[second], matches, strict=True)))

@@ -14,6 +14,7 @@ from torch import Tensor
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
 from seq2seq_attn.nn.search_mode import search_mode
+from seq2seq_attn.search.candidates import first_down_to
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
@@ -37,18 +38,27 @@ class SamplingSearch(Search):
         top_p: share of their probability: draw from the smallest set of the likeliest of them that has it; 1: all.
         seed: seed of the draws.
         limits: limits of the length.
+        no_repeat_ngram: n of the n-grams that may not occur twice in a translation; 0: none.
 
     Raises:
         UserError: if an argument is out of range.
     """
 
     def __init__(
-        self, *, num_samples: int, temperature: float, top_k: int, top_p: float, seed: int, limits: Limits
+        self,
+        *,
+        num_samples: int,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        seed: int,
+        limits: Limits,
+        no_repeat_ngram: int = 0,
     ) -> None:
         check_settings(num_samples, temperature, top_k, top_p)
         self.num_samples, self.temperature, self.seed = num_samples, temperature, seed
         self.top_k, self.top_p = top_k, top_p
-        self.limits = limits
+        self.limits, self.no_repeat_ngram = limits, no_repeat_ngram
 
     @property
     def hypotheses_at_once(self) -> int:
@@ -69,14 +79,16 @@ class SamplingSearch(Search):
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         lengths = self.limits(source_mask, model.max_length, prefixes)
-        constraints = Constraints(lengths, target, prefixes)
+        constraints = Constraints(lengths, target, prefixes, self.no_repeat_ngram)
         steps = int(lengths.most.max()) + 1
         read = [row[seen].tolist() for row, seen in zip(source.cpu(), source_mask.cpu(), strict=True)]
         uniforms = self._uniforms(read if source.shape[1] or prefixes is None else prefixes, steps).to(source.device)
         sentences = torch.arange(len(source), device=source.device).repeat_interleave(self.num_samples)
         state = model.encode(source, source_mask).branch(sentences)
+        width = self.num_samples  # rows of each sentence
         rows = torch.arange(len(sentences), device=source.device)
-        token_ids = torch.full((len(rows), steps), target.eos_id, device=source.device)
+        # one more than the steps: with log-probabilities that are NaN, the last token may be none that ends a sample
+        token_ids = torch.full((len(rows), steps + 1), target.eos_id, device=source.device)
         totals = torch.zeros(len(rows), device=source.device, dtype=torch.float64)
         last, unfinished = torch.full_like(rows, target.bos_id), torch.ones_like(rows, dtype=torch.bool)
         for step in range(steps):
@@ -87,14 +99,17 @@ class SamplingSearch(Search):
             last = drawn[:, 0].where(unfinished, target.eos_id)
             token_ids[rows, step] = last
             unfinished = last != target.eos_id
-            # a sentence leaves the batch when all its samples are finished
-            active = unfinished.view(-1, self.num_samples).any(-1)
-            if not active.any():
+            # each sentence keeps as many rows as any has unfinished samples, and leaves the batch without one
+            by_sentence = unfinished.view(-1, width)
+            counts = by_sentence.sum(-1)
+            (active,) = counts.nonzero(as_tuple=True)
+            if not len(active):
                 break
-            if not active.all():
-                remaining = active.repeat_interleave(self.num_samples).nonzero()[:, 0]
-                rows, last, unfinished = rows[remaining], last[remaining], unfinished[remaining]
-                state = state.branch(remaining).keep(active.nonzero()[:, 0])
+            if (most := int(counts.max())) < width or len(active) < len(counts):
+                samples = by_sentence[active].byte().argsort(dim=-1, descending=True, stable=True)[:, :most]
+                remaining = (active[:, None] * width + samples).flatten()
+                rows, last, unfinished, width = rows[remaining], last[remaining], unfinished[remaining], most
+                state = state.branch(remaining).keep(active)
         return ranked(token_ids, totals, self.num_samples, target.eos_id)
 
     def _uniforms(self, read: Sequence[Sequence[int]], steps: int) -> Float64[Tensor, "rows steps"]:
@@ -107,7 +122,8 @@ class SamplingSearch(Search):
         mass = (log_probs - log_probs.amax(-1, keepdim=True)).div_(self.temperature).exp_()
         mass = only_likeliest(mass, self.top_k, self.top_p)
         below = mass.cumsum(-1, dtype=torch.float64)
-        return torch.searchsorted(below, uniforms[:, None] * below[:, -1:])
+        drawn = torch.searchsorted(below, uniforms[:, None] * below[:, -1:])
+        return drawn.clamp_(max=log_probs.shape[1] - 1)  # beyond it are rows with NaN
 
 
 MAX_TEMPERATURE = 1e30
@@ -154,8 +170,7 @@ def only_likeliest(
     stay = mass >= least
     (tied,) = (stay.sum(-1) > count[:, 0]).nonzero(as_tuple=True)
     if len(tied):
-        above, level = mass[tied] > least[tied], mass[tied] == least[tied]
-        stay[tied] = above | (level & (level.cumsum(-1) <= count[tied] - above.sum(-1, keepdim=True)))
+        stay[tied] = first_down_to(mass[tied], least[tied], count[tied])
     return mass.where(stay, 0.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -25,6 +26,11 @@ class Hypothesis(NamedTuple):
     token_ids: list[int]
     log_prob: float
     score: float
+
+
+def by_score(hypothesis: Hypothesis) -> tuple[bool, float]:
+    """Return a key that sorts the best first; before it comes a score that is NaN, so that no search hides it."""
+    return not math.isnan(hypothesis.score), -hypothesis.score
 
 
 class TargetVocabulary(NamedTuple):
@@ -58,6 +64,12 @@ class Search(ABC):
     def most_hypotheses(self) -> int:
         """Largest number of translations of a sentence."""
         return 1
+
+    @property
+    def max_length(self) -> int | None:
+        """Most tokens of a translation, as `search.limits.max_length` gives them; None: no limit is known."""
+        limits = getattr(self, "limits", None)
+        return None if limits is None else limits.max_length
 
     @abstractmethod
     def __call__(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import Checkpoint, ProgressBar
@@ -31,6 +32,7 @@ from seq2seq_attn.training.monitor import validation_figures
 from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.translation_module import TranslationModule
 
+NO_FLOAT64 = "lacks float64, in which searches sum log-probabilities"
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
 
 log = logging.getLogger(__name__)
@@ -146,9 +148,10 @@ def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = Fa
     own = {"resume": "auto"} if continues else {}
     options = [logger | (own if "resume" in logger else {}) for logger in config.get("logger", {}).values()]
     loggers = [instantiate(logger, _convert_="all") for logger in options]
+    accelerator = without_mps(config["trainer"]["accelerator"])
     try:
         return instantiate(
-            config["trainer"],
+            config["trainer"] | {"accelerator": accelerator},
             callbacks=[ExactResume(), *callbacks],
             logger=[CsvLogger(run_dir), *loggers],
             plugins=[*(config["trainer"]["plugins"] or []), AtomicCheckpointIO(run_dir / "checkpoints")],
@@ -159,3 +162,13 @@ def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = Fa
         cause = str(error.__cause__ or error).rstrip(".!")
         way_out = "trainer=cpu needs no GPU" if "gpu" in cause.lower() else "choose other options of trainer"
         raise UserError(f"Lightning's Trainer refuses its options: {cause}; {way_out}") from error
+
+
+def without_mps(accelerator: Any) -> Any:
+    """Return the CPU where Lightning would choose the GPU of a Mac, which lacks the float64 that searches sum in."""
+    if accelerator == "mps":
+        raise UserError(f"trainer.accelerator=mps {NO_FLOAT64}; use trainer=cpu")
+    if accelerator not in ("auto", "gpu") or not torch.backends.mps.is_available():
+        return accelerator
+    log.info(f"The GPU of this machine (mps) {NO_FLOAT64}; the CPU is used")
+    return "cpu"

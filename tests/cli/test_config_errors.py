@@ -113,7 +113,7 @@ def test_an_option_of_another_name_is_answered_with_ours(override: str, meant: s
         (
             ["search.limits.max_length=3"],
             "There is no option 'search.limits.max_length' until a search is chosen, since without one it is the run's;"
-            " choose it too, as search=greedy or search=beam",
+            " choose it too, as search=beam or search=diverse_beam or search=greedy or search=sampling",
         ),
         (["runs/mine"], "'runs/mine' lacks '=' and a value; write OPTION=VALUE"),
         (["tokenizer.model=null", "logger=null"], "logger=null is no choice; logger=[] chooses none"),
@@ -127,6 +127,31 @@ def test_a_mistake_in_a_slot_or_group_is_answered_with_what_to_type(overrides: l
         compose(config := "translate" if overrides[0].startswith(("search", "runs")) else "train", overrides)
     assert isinstance(caught.value, Exception)
     assert sentence_of_composition(caught.value, CONF, config, overrides) == said
+
+
+@pytest.mark.parametrize("config", ["translate", "evaluate", "serve"])
+@pytest.mark.parametrize(
+    ("override", "searches"),
+    [
+        ("search.num_best=5", ["beam", "diverse_beam"]),
+        ("search.beam_size=5", ["beam", "diverse_beam"]),
+        ("search.patience=1", ["beam", "diverse_beam"]),
+        ("search.length_penalty.alpha=1", ["beam", "beam_mean", "diverse_beam"]),
+        ("search/length_penalty=mean", ["beam", "beam_mean", "diverse_beam"]),
+        ("search.num_samples=5", ["samples", "sampling"]),
+        ("search.utility=bleu", ["mbr"]),
+        ("search.candidates.num_samples=5", ["mbr"]),
+        ("search.limits.max_length=5", ["beam", "diverse_beam", "greedy", "sampling"]),
+    ],
+)
+def test_an_option_of_a_search_that_is_not_chosen_names_those_that_have_it(
+    override: str, searches: list[str], config: str
+) -> None:
+    option, choices = override.partition("=")[0], " or ".join(f"search={search}" for search in searches)
+    assert sentence(override, config) == (
+        f"There is no option '{option}' until a search is chosen, since without one it is the run's; choose it too, as "
+        f"{choices}"
+    )
 
 
 def test_names_of_other_toolkits_are_answered_with_ours() -> None:

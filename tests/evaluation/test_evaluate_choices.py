@@ -133,6 +133,15 @@ def test_a_device_that_is_not_there_is_refused() -> None:
             choose_device(name)
 
 
+def test_the_gpu_of_a_mac_is_neither_chosen_nor_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto").type == "cpu"
+    for name in ("mps", "mps:0"):
+        with pytest.raises(UserError, match=f"^device={name} lacks float64, in which searches sum .*; use device=cpu$"):
+            choose_device(name)
+
+
 EVALUATED = {
     "metric": {}, "choices": {}, "trainer": {"precision": "32-true"}, "seed": 1, "batch_tokens": 7,
     "label_smoothing": 0.1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tiny import SENTENCES, write_checkpoint
 
 from seq2seq_attn.evaluation import rerank
 from seq2seq_attn.evaluation.rerank import GRID, Sentence, main, tuned
+from seq2seq_attn.inference import lines as line_streams
 from seq2seq_attn.inference.translator import Translator
 
 SOURCES = [*SENTENCES[:4], "", SENTENCES[4]]
@@ -77,6 +79,37 @@ def test_the_weighted_sum_of_all_models_chooses(
     assert firsts < len(SOURCES)  # the models change something
     main([*files, *map(str, given), "--weights", "0", "0", "0", "--device", "cpu"])
     assert Path("output.txt").read_text("utf-8").split("\n") == [*(texts[0] for texts in TEXTS), ""]
+
+
+def test_a_source_is_read_as_it_was_translated(
+    models: dict[str, Path], files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line_streams, "MOST_BYTES", 200)
+    source = Path("source.txt").read_bytes().split(b"\n")
+    source[1], source[3] = source[1] + b" \xff", source[3] * 20
+    Path("source.txt").write_bytes(b"\n".join(source))
+    main([*files, "--reverse", str(models["reverse"]), "--weights", "0", "--device", "cpu"])
+    assert Path("output.txt").read_text("utf-8").split("\n") == [*(texts[0] for texts in TEXTS), ""]
+
+
+def test_an_interrupt_keeps_the_lines_that_are_chosen(
+    models: dict[str, Path], files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rerank, "WINDOW", 3)
+    scores, calls = rerank.Scorer.scores, []
+
+    def interrupted(scorer: rerank.Scorer, *arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return scores(scorer, *arguments)
+
+    monkeypatch.setattr(rerank.Scorer, "scores", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        main([*files, "--reverse", str(models["reverse"]), "--weights", "0", "--device", "cpu"])
+    firsts = [texts[0] for texts in TEXTS[:3]]  # of 1, 2 and 3 translations, in two windows
+    assert Path("output.txt.part").read_text("utf-8").split("\n") == [*firsts, ""]
+    assert "output=output.txt is not finished; what was written is in" in capsys.readouterr().err
 
 
 def test_weights_are_found_with_references(

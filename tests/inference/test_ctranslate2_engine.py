@@ -210,6 +210,7 @@ def test_a_sentence_longer_than_the_table_of_positions_is_refused(engine: CTrans
         (("search=sampling",), "has no SamplingSearch; use search=greedy or search=beam"),
         ((*BEAM, "search.coverage_penalty=0.2"), "search.coverage_penalty=0.2 does not mean the same"),
         ((*BEAM, "search.no_repeat_ngram=3"), "search.no_repeat_ngram=3 does not mean the same"),
+        (("search=greedy", "search.no_repeat_ngram=3"), "search.no_repeat_ngram=3 does not mean the same"),
         ((*BEAM, "search.limits.min_length=3"), "search.limits.min_length=3 does not mean the same"),
         (("search=greedy", "search.limits.min_relative_length=0.5"), "search.limits.min_relative_length=0.5"),
         ((*BEAM, "search.patience=1.5"), "search.patience=1.5 does not mean the same"),

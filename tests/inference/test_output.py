@@ -6,12 +6,17 @@ import gzip
 import os
 import stat
 import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference.output import written
+from seq2seq_attn.inference.lines import Line
+from seq2seq_attn.inference.output import TranslationFiles, num_lines, written
+from seq2seq_attn.inference.translator import Translation
 
 
 def write(path: Path | str, content: bytes = b"new\n") -> None:
@@ -54,6 +59,35 @@ def test_lines_that_were_translated_before_an_interrupt_are_kept_beside_and_coun
     assert sorted(os.listdir(tmp_path)) == sorted([name, *parts])
     write(tmp_path / name)
     assert sorted(os.listdir(tmp_path)) == sorted([name, *parts])
+
+
+@pytest.mark.parametrize(("name", "kept"), [("out.txt", 400_000), ("out.txt.gz", 4_000)])
+def test_a_part_that_is_cut_off_has_the_lines_that_can_be_read(name: str, kept: int, tmp_path: Path) -> None:
+    """As a full disk leaves it: without the end of its last line, or the trailer of a gz file."""
+    file, lines = tmp_path / name, b"".join(b"line %06d\n" % number for number in range(50_000))
+    write(file, lines)
+    content = file.read_bytes()
+    assert kept < len(content)
+    file.write_bytes(content[:kept])
+    counted = num_lines(file, packed=name.endswith("gz"))
+    assert 0 < counted < 50_000
+    if name == "out.txt":
+        assert counted == lines[:kept].count(b"\n")
+    file.write_bytes(content)
+    assert num_lines(file, packed=name.endswith("gz")) == 50_000
+
+
+def no_maps(texts: Sequence[str], translations: Sequence[Translation]) -> Iterator[tuple[int, list[SlotMap]]]:
+    yield from ((row, []) for row in reversed(range(len(texts))))
+
+
+def test_all_files_are_flushed_with_each_window(tmp_path: Path) -> None:
+    files = {option: str(tmp_path / f"{option}.txt") for option in ("output", "nbest", "alignments")}
+    with ExitStack() as stack:
+        answers = TranslationFiles(stack, None, no_maps, lambda text, maps: [], **files, maps=None)
+        answers.write([Line(1, "a", [])], [Translation("b", -1.0, -1.0, [], [], [], [])])
+        found = {option: (tmp_path / f"{option}.txt.part").read_bytes() for option in files}
+    assert found == {"output": b"b\n", "nbest": b"0 ||| b ||| -1.000000 ||| -1.000000\n", "alignments": b"\n"}
 
 
 def test_a_file_is_replaced_with_its_permissions_and_a_link_stays_one(tmp_path: Path) -> None:

@@ -53,9 +53,9 @@ def test_tags_are_put_into_other_hypotheses_only_where_they_are_read(alternative
         def translate(self, texts: list[str], **_: Any) -> list[Translation]:
             return [other._replace(log_prob=-1.0, alternatives=[other]) for _ in texts]
 
-        def attention(self, text: str, translation: Translation, **_: Any) -> list[Any]:
-            passes.append(translation)
-            return []
+        def attentions(self, texts: list[str], translations: list[Translation], **_: Any) -> Any:
+            passes.extend(translations)
+            return ((row, []) for row in range(len(texts)))
 
         def source_words(self, text: str) -> list[list[int]]:
             return []

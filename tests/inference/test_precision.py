@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -46,6 +48,45 @@ def logits(translator: Translator) -> Iterator[list[Tensor]]:
     yield seen
     for hook in hooks:
         hook.remove()
+
+
+SEARCHES: dict[str, Any] = {
+    "greedy": {"name": "greedy"},
+    "beam": BEAM,
+    "patient beam": BEAM | {"num_best": 3, "patience": 1.0},
+    "diverse beam": {"name": "diverse_beam", "beam_size": 4, "num_groups": 2, "num_best": 2},
+    "sampling": {"name": "sampling", "num_samples": 3},
+    "nucleus": {"name": "sampling", "top_k": 7, "top_p": 0.5},
+    "risk": {"name": "mbr"},
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("everywhere", [True, False], ids=["everywhere", "after a token"])
+def test_numbers_that_overflow_are_one_sentence_in_every_search(search: str, everywhere: bool, tmp_path: Path) -> None:
+    translator = Translator.load(write_checkpoint(tmp_path / "rnn.ckpt", scale=1.0), device="cpu")
+    (model,), options = members(translator), SEARCHES[search] | {"limits": {"max_length": 9}}
+    options = {"name": "mbr", "candidates": {"limits": {"max_length": 9}}} if search == "risk" else options
+    assert translator.translate(FEW, search=options)
+    if everywhere:
+        model.output.bias.data[:] = torch.nan
+    else:
+        first = translator.tokenizer.encode_target([FEW[0]])[0][0]
+        model.output.bias.data[first] = 50.0
+        model.embed_target.weight.data[first] = torch.nan
+    sentence = r"^the model's numbers overflow in precision=32-true; translate with another checkpoint$"
+    with pytest.raises(UserError, match=sentence):
+        translator.translate(FEW, search=options)
+
+
+def test_an_overflow_of_float16_names_the_precisions_without_one(tmp_path: Path) -> None:
+    loaded = Translator.load(write_checkpoint(tmp_path / "rnn.ckpt"), device="cpu")
+    (model,) = members(loaded)
+    engine: Any = TorchEngine(model, loaded.tokenizer, CPU)
+    engine._precision = SimpleNamespace(precision="16-true", test_step_context=nullcontext)
+    model.output.bias.data[:] = torch.nan
+    with pytest.raises(UserError, match=r"overflow in precision=16-true; use precision=bf16-mixed or 32-true$"):
+        Translator(engine, loaded.tokenizer, loaded.config).translate(FEW)
 
 
 def test_float32_is_the_default_whatever_the_run(file: Path) -> None:

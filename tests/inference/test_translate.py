@@ -29,6 +29,8 @@ from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.checkpoint.published import write_published
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import line_answers
+from seq2seq_attn.inference import translator as translator_module
+from seq2seq_attn.inference.engine import TorchEngine
 from seq2seq_attn.inference.line_answers import best_links
 from seq2seq_attn.inference.lines import Line
 from seq2seq_attn.inference.output import TranslationFiles
@@ -477,7 +479,7 @@ SHOWN = "a\ufffd[31m b\ufffd ||| c\ufffd"
 def write_hostile(output: Any, folder: Path) -> None:
     wanted: dict[str, Any] = dict.fromkeys(WRITTEN) | {"nbest": str(folder / "nbest")}
     with ExitStack() as stack:
-        files = TranslationFiles(stack, output, lambda text, translation: [], lambda text, maps: [], **wanted)
+        files = TranslationFiles(stack, output, lambda texts, translations: iter(()), lambda text, maps: [], **wanted)
         files.write([Line(1, "", [])], [Translation(HOSTILE, -1.0, -0.5, [], [], [], [])])
 
 
@@ -531,14 +533,68 @@ def test_at_a_terminal_progress_stands_on_standard_error_and_only_there(
 
 
 def test_a_line_without_tags_is_not_aligned(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    aligned: list[str] = []
-    attention = Translator.attention
-
-    def noted(self: Translator, text: str, *given: Any, **options: Any) -> Any:
-        aligned.append(text)
-        return attention(self, text, *given, **options)
-
-    monkeypatch.setattr(Translator, "attention", noted)
+    aligned = noted_attention(monkeypatch)
     lines = text_of(["the <b>cat</b>", "the dog"])
     run(tmp_path, file, lines, "search=greedy", "search.limits.max_length=3", "placeholders=true")
-    assert aligned == ["a", "the cat"]  # the first is a trial, whether the model has weights
+    assert aligned == [["a"], ["the cat"]]  # the first is a trial, whether the model has weights
+
+
+def test_the_attention_of_a_line_is_computed_once_and_of_all_lines_of_a_window_together(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[int] = []
+    attention = TorchEngine.attention
+
+    def counted(self: TorchEngine, sources: list[list[int]], targets: list[list[int]]) -> Any:
+        batches.append(len(sources))
+        return attention(self, sources, targets)
+
+    monkeypatch.setattr(TorchEngine, "attention", counted)
+    aligned, links = noted_attention(monkeypatch), tmp_path / "links"
+    texts = ["the <b>cat</b> sees", SENTENCES[8], "", "my <x/> house", SENTENCES[2]]
+    given = ["search=greedy", "search.limits.max_length=6", f"alignments={links}"]
+    run(tmp_path, file, text_of(texts), *given, "placeholders=true")
+    assert aligned == [["a"], ["the cat sees", "my house"], [SENTENCES[8], "", SENTENCES[2]]]
+    assert batches == [1, 2, 2]
+    together = links.read_text("utf-8")
+    monkeypatch.setattr(translator_module, "ATTENTION_TOKENS", 1)
+    batches.clear()
+    run(tmp_path, file, text_of(texts), *given, "placeholders=true", "batch_sentences=1", "read_ahead=1")
+    assert (links.read_text("utf-8"), batches) == (together, [1] * 5)
+    assert together.split("\n")[2] == ""
+    assert all(together.split("\n")[row] for row in (0, 1, 3, 4))
+
+
+def noted_attention(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Note the texts whose attention is asked for."""
+    aligned: list[list[str]] = []
+    attentions = Translator.attentions
+
+    def noted(self: Translator, texts: list[str], *given: Any, **options: Any) -> Any:
+        aligned.append(list(texts))
+        return attentions(self, texts, *given, **options)
+
+    monkeypatch.setattr(Translator, "attentions", noted)
+    return aligned
+
+
+def test_tags_are_taken_out_once(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    aligned = noted_attention(monkeypatch)
+    lines = text_of(["List <<i>T</i>> is typed"])
+    run(tmp_path, file, lines, "search=greedy", "search.limits.max_length=3", "placeholders=true")
+    assert aligned == [["a"], ["List <T> is typed"]]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "options"),
+    [
+        (["alignment_layer=0"], "alignment_layer"),
+        (["alignment_head=0", "alignment_threshold=0.2"], "alignment_head, alignment_threshold"),
+        (["alignment_shift=false", "maps=maps"], "alignment_shift"),
+        (["alignment_sink=false", "placeholders=false"], "alignment_sink"),
+    ],
+)
+def test_options_of_links_without_links_are_refused(overrides: list[str], options: str, tmp_path: Path) -> None:
+    sentence = f"^nothing is linked by {options}; give alignments=FILE or placeholders=true, too, or leave out "
+    with pytest.raises(UserError, match=sentence):
+        run(tmp_path, tmp_path / "none.ckpt", b"a\n", *overrides)

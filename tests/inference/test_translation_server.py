@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -35,16 +35,18 @@ class Gated:
         self.gate = threading.Event()
         self.gate.set()
         self.batches: list[list[str]] = []
+        self.prefixes: list[list[str] | None] = []
         self._translate = partial(translator.translate, search=choose_search(BEAM, {}))
 
-    def __call__(self, texts: list[str]) -> list[Translation]:
+    def __call__(self, texts: list[str], prefixes: list[str] | None) -> list[Translation]:
         self.batches.append(texts)
+        self.prefixes.append(prefixes)
         assert self.gate.wait(20)
         if "refused" in texts:
             raise UserError("the text is refused; give another")
         if "broken" in texts:
             raise RuntimeError("the search failed in /home/me")
-        return self._translate(texts)
+        return self._translate(texts, prefixes=prefixes)
 
 
 class Running(NamedTuple):
@@ -66,7 +68,7 @@ class Running(NamedTuple):
 
 @contextmanager
 def serving(
-    translate: Callable[[list[str]], list[Translation]], address: str = "127.0.0.1", graceful_seconds: int = 5
+    translate: translation_server.Translate, address: str = "127.0.0.1", graceful_seconds: int = 5
 ) -> Iterator[Running]:
     """Serve on a free port of 127.0.0.1, as on `address`, until the block ends."""
     with listen("127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as worker:
@@ -93,9 +95,9 @@ def server(gated: Gated) -> Iterator[Running]:
         gated.gate.set()
 
 
-def alone(translator: Translator, text: str) -> list[dict[str, Any]]:
+def alone(translator: Translator, text: str, prefix: str = "") -> list[dict[str, Any]]:
     """Return what is expected of the hypotheses of a text that is translated alone."""
-    (best,) = translator.translate([text], search=BEAM)
+    (best,) = translator.translate([text], search=BEAM, prefixes=[prefix])
     return [
         {"text": one.text, "log_prob": pytest.approx(one.log_prob), "score": pytest.approx(one.score)}
         for one in (best, *best.alternatives)
@@ -131,7 +133,7 @@ def test_nothing_is_translated_to_nothing(server: Running, gated: Gated) -> None
 
 def test_what_is_changed_in_a_text_is_noted(translator: Translator) -> None:
     cut = partial(translator.translate, search=choose_search(BEAM, {}), max_source_tokens=3)
-    with serving(cut) as server:
+    with serving(lambda texts, prefixes: cut(texts, prefixes=prefixes)) as server:
         long, hostile = server.translate(text=[SENTENCES[8], "a\x00\ud800"]).json["translations"]
     (note,) = long["notes"]
     assert note.endswith(" to 3 tokens, the most that max_source_tokens allows")
@@ -167,6 +169,50 @@ def test_requests_that_wait_are_one_batch_and_have_the_translations_that_they_ha
     for texts, answer in zip(asked, answers, strict=True):
         expected = [alone(translator, text)[0] | {"notes": []} for text in texts]
         assert answer.result().json == {"translations": expected}
+
+
+def test_a_translation_begins_with_the_prefix_of_its_request(
+    server: Running, gated: Gated, translator: Translator
+) -> None:
+    answer = server.translate(text=SENTENCES[0], prefix="my old").json["translations"]
+    assert answer == [alone(translator, SENTENCES[0], "my old")[0] | {"notes": []}]
+    assert answer[0]["text"].startswith("my old")
+    asked = [(SENTENCES[1:3], None), (SENTENCES[3:5], ["where is", ""]), (SENTENCES[5:6], None)]
+    gated.gate.clear()
+    with ThreadPoolExecutor(4) as clients:
+        first = clients.submit(server.translate, text="first")
+        wait_until(lambda: gated.batches[1:] == [["first"]])
+        answers = []
+        for number, (texts, prefix) in enumerate(asked, 1):
+            answers.append(clients.submit(server.translate, text=texts, prefix=prefix))
+            server.wait_for_pending(number)
+        gated.gate.set()
+        assert first.result().status == 200
+    assert gated.prefixes == [["my old"], None, ["", "", "where is", "", ""]]
+    for (texts, prefixes), answered in zip(asked, answers, strict=True):
+        given = zip(texts, prefixes or [""] * len(texts), strict=True)
+        expected = [alone(translator, *one)[0] | {"notes": []} for one in given]
+        assert answered.result().json == {"translations": expected}
+
+
+def test_an_engine_without_prefixes_refuses_the_request_that_has_one_alone(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise UserError("a language model continues the texts themselves; leave out the prefixes")
+
+    monkeypatch.setattr(translator, "_encode_prefixes", refuse)
+    gated = Gated(translator)
+    gated.gate.clear()
+    with serving(gated) as server, ThreadPoolExecutor(3) as clients:
+        answers = [clients.submit(server.translate, text="first")]
+        wait_until(lambda: gated.batches == [["first"]])
+        for number, request in enumerate(({"text": "a", "prefix": "b"}, {"text": "c"}), 1):
+            answers.append(clients.submit(server.translate, **request))
+            server.wait_for_pending(number)
+        gated.gate.set()
+        assert [answer.result().status for answer in answers] == [200, 400, 200]
+        assert answers[1].result().json["error"].startswith("a language model continues the texts themselves; ")
 
 
 def test_many_clients_at_once_have_each_its_own_translation(
@@ -229,12 +275,15 @@ def test_the_request_of_a_client_that_has_left_is_not_translated(server: Running
         (b'{"text": ["a", null]}', "text holds null, and must be a text or a list of texts"),
         (b'{"text": ["a", ["b"]]}', "text holds a list, and must be a text or a list of texts"),
         (b'{"text": [%s]}' % b", ".join([b'""'] * 1_001), "text has 1,001 entries, and 1,000 are the most; shorten it"),
-        (b'{"q": "a", "text": "b"}', "a request has no 'q'; it takes: text, n_best"),
+        (b'{"q": "a", "text": "b"}', "a request has no 'q'; it takes: text, n_best, prefix"),
+        (b'{"text": "a", "prefix": 3}', "prefix='3' must be a text or a list of texts"),
+        (b'{"text": "a", "prefix": [null]}', "prefix holds null, and must be a text or a list of texts"),
+        (b'{"text": ["a", "b"], "prefix": "c"}', "there are 2 texts and 1 prefixes; give one for each, or none"),
         (b'{"text": "a", "n_best": 0}', "n_best is '0', and must be a whole number from 1 to "),
         (b'{"text": "a", "n_best": true}', "n_best is true, and must be a whole number from 1 to "),
         (b'{"text": "a", "n_best": 1.0}', "n_best is '1.0', and must be a whole number from 1 to "),
     ],
-    ids=range(14),
+    ids=range(17),
 )
 def test_bad_input_is_one_sentence(server: Running, gated: Gated, body: bytes, sentence: str) -> None:
     answer = server.post(body)

@@ -190,6 +190,29 @@ def test_a_prefix_that_is_too_long_is_cut_and_the_note_says_so(translator: Trans
     same([free], [alone])
 
 
+def test_the_notes_of_a_language_model_are_about_the_text(tmp_path: Path) -> None:
+    made = ("model=lm", "model.decoder.num_layers=1")
+    translator = Translator.load(write_checkpoint(tmp_path / "lm.ckpt", *made), device="cpu")
+    long, search = " ".join([TEXT] * 9), {"limits": {"max_length": 11}}
+    (tokens,) = translator.tokenizer.encode_target([long])
+    cut, odd, free = translator.translate([long, "日本\x00", TEXT], search=search, max_source_tokens=11)
+    assert cut.notes == [
+        f"cut from {len(tokens)} to 11 tokens, the most that max_source_tokens allows",
+        "nothing is added to its 11 tokens, the most that search.limits.max_length allows",
+    ]
+    assert len(cut.tokens) == 11
+    letters = "the text has letters that the model cannot write"
+    assert odd.notes == ["control characters are replaced by blanks", letters]
+    assert free.notes == []
+    for name in ("sampling", "mbr"):
+        limits = {"limits": search["limits"]} if name == "sampling" else {"candidates": {"limits": search["limits"]}}
+        (found,) = translator.translate([long], search={"name": name} | limits)
+        assert found.notes[-1].startswith(f"nothing is added to its {len(tokens)} tokens, the most that search.limits.")
+    few = write_checkpoint(tmp_path / "few.ckpt", *made, "position=learned", "position.max_length=13")
+    (found,) = Translator.load(few, device="cpu").translate([long])
+    assert found.notes[-1] == "nothing is added to its 12 tokens, the most that the model has positions for"
+
+
 def test_a_text_longer_than_the_models_positions_is_cut_to_them(tmp_path: Path) -> None:
     file = write_checkpoint(tmp_path / "a.ckpt", "model=transformer", "position=learned", "position.max_length=13")
     translator = Translator.load(file)

@@ -22,6 +22,7 @@ from seq2seq_attn.alignment.forced_attention import attention_along
 from seq2seq_attn.alignment.word_alignment import Extraction
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.decoder.decoder import DecoderState
+from seq2seq_attn.inference import translator as translator_module
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.engine import TorchEngine
 from seq2seq_attn.inference.line_answers import best_links
@@ -100,6 +101,28 @@ def test_maps_equal_the_weights_of_the_searchs_own_steps(
                 own = recorded.weights[tuple(read[: row + 2])][slot].numpy()[:, : len(columns)]
                 np.testing.assert_allclose(weights[:, row, : own.shape[1]], own, atol=1e-6)
                 assert not weights[:, row, own.shape[1] :].any()
+
+
+@pytest.mark.parametrize("kind", ["rnn", "conv", "transformer"])
+def test_maps_of_several_translations_are_those_of_each_alone(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = Translator.load(write_checkpoint(tmp_path / "a.ckpt", f"model={kind}", scale=1.5), device="cpu")
+    assert isinstance(translator.engine, TorchEngine)
+    translator.engine.model.double()
+    texts = [*SENTENCES[5:9], "", SENTENCES[1]]
+    translations = translator.translate(texts, search={**BEAM, "limits": {"max_length": 12}}, maps=True)
+    monkeypatch.setattr(translator_module, "ATTENTION_TOKENS", 40)
+    for found in (dict(enumerate(one.maps for one in translations)), dict(translator.attentions(texts, translations))):
+        assert sorted(found) == list(range(len(texts)))
+        assert found[4] == []
+        for row, (text, translation) in enumerate(zip(texts, translations, strict=True)):
+            alone = translator.attention(text, translation)
+            assert len(alone) == len(found[row])
+            for one, other in zip(found[row], alone, strict=True):
+                assert (one.slot, one.columns, one.rows) == (other.slot, other.columns, other.rows)
+                np.testing.assert_allclose(one.weights, other.weights, rtol=0, atol=1e-6)
+    assert list(translator.attentions([], [])) == []
 
 
 def test_a_notebook_shows_the_links_of_the_step_that_guided_alignment_teaches(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.search.candidates import CHUNK, Candidates, best_candidates, check_beam, likeliest_token
+from seq2seq_attn.search.candidates import CHUNK, Candidates, best_candidates, best_tokens, check_beam, likeliest_token
 
 
 def by_sorting(log_probs: Tensor, totals: Tensor, count: int) -> Candidates:
@@ -48,6 +50,53 @@ def test_candidates_are_those_of_a_stable_sort(vocabulary: int, levels: int) -> 
     log_probs[4] = totals[5, 2] = -torch.inf
     for count in (1, 3, 10, 16):
         assert_same(best_candidates(log_probs.clone(), totals, count), by_sorting(log_probs, totals, count))
+
+
+def coarse(rows: int, vocabulary: int) -> Tensor:
+    """Return log-probabilities on the grid of bfloat16, of which many are equal and some are impossible."""
+    log_probs = (3 * torch.randn(rows, vocabulary)).log_softmax(-1).bfloat16().float()
+    log_probs[torch.rand(rows, vocabulary) < 0.2] = -torch.inf
+    log_probs[::5, 2:] = log_probs[::7, 1:] = -torch.inf
+    return log_probs
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 11, 64])
+@pytest.mark.parametrize("vocabulary", [2, 7, 61, 1009, 4099])
+def test_the_best_tokens_on_a_coarse_grid_are_those_of_a_stable_sort(vocabulary: int, count: int) -> None:
+    torch.manual_seed(vocabulary + count)
+    for make in (coarse, lambda rows, words: -torch.randint(3, (rows, words)).float()):
+        log_probs = make(23, vocabulary)
+        values, token_ids = best_tokens(log_probs.clone(), count)
+        expected, expected_ids = (x[:, :count] for x in log_probs.sort(dim=-1, descending=True, stable=True))
+        assert torch.equal(values, expected)
+        real = expected != -torch.inf
+        assert torch.equal(token_ids[real], expected_ids[real])
+        assert all(len(set(row)) == len(row) for row in token_ids.tolist())
+
+
+def test_ties_sort_no_more_than_the_tokens_that_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    sort, widths = Tensor.sort, set()
+
+    def noted(tensor: Tensor, *args: Any, **options: Any) -> Any:
+        widths.add(tensor.shape[-1])
+        return sort(tensor, *args, **options)
+
+    monkeypatch.setattr(Tensor, "sort", noted)
+    best_tokens(coarse(101, 4099), 11)
+    assert widths == {11}
+
+
+@pytest.mark.parametrize("vocabulary", [7, CHUNK + 1, 4099])
+def test_nan_counts_as_the_greatest(vocabulary: int) -> None:
+    log_probs = -torch.randint(3, (11, vocabulary)).float()
+    log_probs[0], log_probs[1, 3], log_probs[2, -1], log_probs[4] = torch.nan, torch.nan, torch.nan, -torch.inf
+    log_probs[4, 3] = torch.nan
+    best, token_ids = likeliest_token(log_probs)
+    assert best.isnan().nonzero()[:, 0].tolist() == [0, 1, 2, 4]
+    assert token_ids[[1, 2, 4]].tolist() == [3, vocabulary - 1, 3]
+    values, several = best_tokens(log_probs, 5)
+    assert several[[1, 2, 4], 0].tolist() == [3, vocabulary - 1, 3]
+    assert values.isnan().sum(-1).tolist() == [5, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0]
 
 
 def test_the_best_may_be_in_one_chunk_or_after_the_last() -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from configs import built, composed
+from omegaconf import OmegaConf
 from scripted import END, TARGET, A, B, C, D, Scripted, beam, by_prefix, translated
 from torch import Tensor
 
@@ -100,6 +102,34 @@ def test_a_blocked_ngram_sends_the_search_elsewhere() -> None:
     assert repeats(1) == [A, D]  # nothing else has any probability, so the end comes too early
     assert repeats(2) == [A, A, D, A]
     assert repeats(3) == [A, A, A]
+
+
+def test_greedy_search_repeats_no_ngram_either() -> None:
+    def repeats(n: int) -> list[int]:
+        search = built(composed("search.limits.max_length=6", f"search.no_repeat_ngram={n}").search)
+        ((hypothesis,),) = translated(Scripted(always(A)), search)
+        return hypothesis.token_ids
+
+    assert repeats(0) == [A] * 6
+    assert repeats(1) == [A]  # the end is then the likeliest
+    assert repeats(3) == [A, A, A]
+
+
+def test_no_sample_repeats_a_pair() -> None:
+    more = ("search.num_samples=50", "search.limits.max_length=8", "search.limits.min_length=5")
+    for n in (0, 2):
+        search = built(composed("search=sampling", *more, f"search.no_repeat_ngram={n}").search)
+        (found,) = translated(Scripted(always(A)), search)
+        assert len(found) == 50
+        pairs = [list(pairwise(sample.token_ids)) for sample in found]
+        assert all(len(one) == len(set(one)) for one in pairs) == (n == 2)
+
+
+def test_a_search_of_an_older_checkpoint_may_repeat() -> None:
+    for name in ("greedy", "sampling"):
+        node: Any = OmegaConf.to_container(composed(f"search={name}").search, resolve=True)
+        assert node.pop("no_repeat_ngram") == 0
+        assert built(OmegaConf.create(node)).no_repeat_ngram == 0
 
 
 def test_no_hypothesis_of_a_beam_repeats_a_pair() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scripted
 import torch
 from configs import built, composed, options
 from omegaconf import OmegaConf
@@ -156,6 +157,37 @@ def test_a_batch_has_the_samples_of_its_sentences_alone(decoder: str) -> None:
         for other in (together[row], turned[row]):
             assert [sample.token_ids for sample in other] == [sample.token_ids for sample in alone]
             assert [s.log_prob for s in other] == pytest.approx([s.log_prob for s in alone], abs=1e-9)
+
+
+def test_finished_samples_are_not_computed_and_change_no_draw() -> None:
+    table = torch.randn(3, 400, 7).log_softmax(-1)
+    table[:, :, scripted.END] += torch.tensor([0.0, 1.0, 2.0])[:, None]  # sentences of different lengths
+    model = scripted.Scripted(scripted.by_table(table, 5))
+    sampling = search(limits={"max_length": 3}, num_samples=4)
+    found = scripted.translated(model, sampling, sentences=3)
+    lengths = torch.zeros(3, 4, dtype=torch.long)
+    for sentence, drawn in enumerate(found):
+        expected = []
+        for number in range(4):
+            tokens: list[int] = []
+            total = 0.0
+            for step, chance in enumerate(uniform(1, [sentence] * 3, number, 4)):
+                row = table[sentence, scripted.prefix_number(torch.tensor([tokens], dtype=torch.long), 5)]
+                row[:, scripted.BOS] = -torch.inf
+                if step == 3:
+                    row[:, scripted.A :] = -torch.inf
+                token = int(sampling._draw(row.clone(), torch.tensor([chance])))
+                total += row[0, token].item()
+                lengths[sentence, number] = step + 1
+                if token == scripted.END:
+                    break
+                tokens.append(token)
+            expected.append((tokens, total, total))
+        assert [tuple(sample) for sample in drawn] == sorted(expected, key=lambda sample: -sample[1])
+    unfinished = [lengths > step for step in range(int(lengths.max()))]
+    sizes = [(int(one.any(-1).sum()), int(one.any(-1).sum() * one.sum(-1).max())) for one in unfinished]
+    assert model.sizes == sizes
+    assert any(0 < rows < 4 * sentences for sentences, rows in sizes)
 
 
 def test_the_log_probability_is_the_models_and_ranks() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from configs import composed
+from omegaconf import OmegaConf
+from pytorch_lightning.accelerators import CPUAccelerator
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.training.build import build_metrics, start_loggers
+from seq2seq_attn.training.build import build_metrics, build_trainer, start_loggers
 
 
 def test_a_metric_that_nothing_would_update_is_refused() -> None:
@@ -17,6 +22,21 @@ def test_a_metric_that_nothing_would_update_is_refused() -> None:
         UserError, match=r"^metric=mean is a TokenMean, which does not read translations; derive it from T"
     ):
         build_metrics({"metric": options})
+
+
+@pytest.mark.parametrize("accelerator", ["auto", "gpu"])
+def test_a_mac_trains_on_its_cpu_and_the_log_says_so(
+    accelerator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    config: Any = OmegaConf.to_container(composed(f"trainer.accelerator={accelerator}").trainer)
+    with caplog.at_level("INFO"):
+        trainer = build_trainer({"trainer": config}, tmp_path)
+    assert isinstance(trainer.accelerator, CPUAccelerator)
+    sentence = "The GPU of this machine (mps) lacks float64, in which searches sum log-probabilities; the CPU is used"
+    assert caplog.messages.count(sentence) == 1
+    with pytest.raises(UserError, match=r"^trainer.accelerator=mps lacks float64, .*; use trainer=cpu$"):
+        build_trainer({"trainer": config | {"accelerator": "mps"}}, tmp_path)
 
 
 def test_loggers_get_no_folder_of_this_machine() -> None:
