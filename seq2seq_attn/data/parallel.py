@@ -98,17 +98,21 @@ class ParallelCorpus(Corpus):
             pair_sources(self.files["train"], "data.train", self.columns, self.languages), self.cleaning
         )
 
-    def load_with(self, train: list[PairSource], mixture: Mixture | None = None) -> LoadedCorpus:
+    def load_with(
+        self, train: list[PairSource], mixture: Mixture | None = None, before: Sequence[PairSource] | None = None
+    ) -> LoadedCorpus:
         """Open or prepare the corpus of these training files, or none, and the given validation and test files.
 
         Args:
             mixture: the weights of the corpora that the training files name.
+            before: the training files whose order of columns validation and test files take; None: all.
         """
+        before = train if before is None else before
         sources = {"train": train} if train else {}
         for split in ("val", "test"):
             given = self.files[split]
             if given is not None:
-                sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, train)
+                sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, before)
         missing = [split for split, size in self.held_out.items() if train and split not in sources and size != 0]
         corpus = stored_corpus(
             sources,

@@ -175,11 +175,32 @@ def test_validation_pairs_have_the_usual_columns_whatever_those_of_a_corpus(corp
     assert any(source.endswith(" fr") for source in found.splits["train"].sources)
 
 
-def test_lines_of_a_corpus_of_weight_0_are_not_rejected(corpora: Any, tmp_path: Path) -> None:
+def test_validation_pairs_do_not_take_the_order_of_a_corpus_with_columns_of_its_own(
+    corpora: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "own.tsv").write_text("french\tenglish\nown fr\town\n")
+    (tmp_path / "headed.tsv").write_text("fr\ten\nheaded fr\theaded\n")
+    (tmp_path / "val.tsv").write_text("a\ta fr\n")
+    own = {"train": str(tmp_path / "own.tsv"), "source_column": "english", "target_column": "french"}
+    given = {"val": str(tmp_path / "val.tsv"), "val_sentences": None}
+    assert list(mixture({"own": own} | corpora, tmp_path, **given).splits["val"].sources) == ["a"]
+    headed = {"headed": {"train": str(tmp_path / "headed.tsv")}}  # without columns of its own, as before
+    assert list(mixture({"own": own} | headed | corpora, tmp_path, **given).splits["val"].sources) == ["a fr"]
+
+
+def test_a_corpus_of_weight_0_is_not_read(corpora: Any, tmp_path: Path) -> None:
     file = Path(corpora["news"]["train"])
     file.write_text(file.read_text() + "alone\n")
     assert "rejected" in str(mixture(corpora, tmp_path).report.counts)
+    file.unlink()
     assert "rejected" not in str(mixture(corpora, tmp_path, {"news": 0}).report.counts)
+
+
+def test_a_weight_of_1_is_no_weight(corpora: Any, tmp_path: Path) -> None:
+    plain = mixture(corpora, tmp_path)
+    given = mixture(corpora, tmp_path, {"europarl": 1, "news": 1.0})
+    assert given.fingerprint == plain.fingerprint
+    assert len(list((tmp_path / "cache" / "corpora").glob("*/corpus.json"))) == 1
 
 
 def test_weights_of_any_name_compose_and_are_numbers() -> None:

@@ -404,12 +404,8 @@ def prepare_text(
         rejected: list[tuple[str, int, str]] = []
         parts[split] = []
         for part in workers.map(clean_chunk, tasks):
-            corpus = corpora[len(parts[split])]
-            if split != "train" or mixture is None or mixture.weights.get(corpus, 1):
-                rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
-            parts[split].append(part._replace(rejected=[], corpus=corpus))
-        if split == "train" and mixture is not None:  # as if a corpus of weight 0 were not there
-            parts[split] = [part for part in parts[split] if mixture.weights.get(part.corpus, 1)] or parts[split]
+            rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
+            parts[split].append(part._replace(rejected=[], corpus=corpora[len(parts[split])]))
         read += sum(source.size for source in files)
         counts[split] = total(part.counts for part in parts[split])
         reject(folder, split, rejected, counts[split], max_rejected)
