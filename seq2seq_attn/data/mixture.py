@@ -42,6 +42,7 @@ class MixtureCorpus(Corpus):
             they are others than those of all. A text is a YAML file with this.
         weights: how often the pairs of a corpus occur in an epoch, by its name: 1 if it is not named; 0.5 takes about
             half of them, chosen by `seed`.
+        temperature: corpora without a weight get that of `Mixture.weights_of`; None: 1.
         val, test, source_language, target_language, source_column, target_column, cleaning: as for `ParallelCorpus`.
         val_sentences, test_sentences, seed, cache_dir, max_rejected, num_processes, verify, copy_to: the same.
 
@@ -69,8 +70,10 @@ class MixtureCorpus(Corpus):
         num_processes: Annotated[int | None, "[1, inf)"] = None,
         verify: bool = False,
         copy_to: str | None = None,
+        temperature: Annotated[int | float | None, "[1, inf)"] = None,
     ) -> None:
         self.corpora, self.weights = corpora, weights
+        self.temperature = float(temperature) if temperature is not None and temperature != 1 else None
         self.columns: tuple[Column, Column] = (source_column, target_column)
         self.languages = (source_language, target_language)
         self.seed = seed
@@ -111,8 +114,9 @@ class MixtureCorpus(Corpus):
                 sources = self._sources(name, corpus)
                 train += sources
                 usual += sources if self._columns(corpus) == self.columns else []
-        weights = {name: weight for name, weight in self.weights.items() if weight not in (0, 1)}
-        loaded = self.files.load_with(train, Mixture(weights, self.seed), before=usual)
+        idle = (0,) if self.temperature else (0, 1)  # weights that change nothing of the corpora that are read
+        weights = {name: weight for name, weight in self.weights.items() if weight not in idle}
+        loaded = self.files.load_with(train, Mixture(weights, self.seed, self.temperature), before=usual)
         shares = [
             f"{count:,} {step.partition(': ')[2].replace(IN_EPOCH, '')}"
             for step, count in loaded.report.counts.items()
