@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from seq2seq_attn.data.reading import opened
+from seq2seq_attn.data.reading import COMPRESSED, opened, plain_name
 from seq2seq_attn.data.store.pair_source import (
     CHUNK_LINES,
     MOST_BYTES,
@@ -80,7 +80,7 @@ def pair_file(
     Raises:
         UserError: if the file cannot be read, or lacks a column.
     """
-    name = path.name.removesuffix(".gz").removesuffix(".zst")
+    name = plain_name(path.name)
     kinds = {
         ".parquet": ParquetFile,
         ".arrow": ArrowFile,
@@ -96,7 +96,7 @@ def pair_file(
 def is_pair_file(file: str) -> bool:
     """Return whether a file holds pairs, by its name."""
     ends = (".tsv", ".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow")
-    return file.removesuffix(".gz").removesuffix(".zst").endswith(ends)
+    return plain_name(file).endswith(ends)
 
 
 class PairFile(PairSource):
@@ -323,8 +323,8 @@ class ColumnarFile(PairFile):
 
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)
-        if path.suffix == ".gz":
-            raise UserError(f"{path} is a gzipped {self.kind}, so gunzip it")
+        if path.suffix in COMPRESSED:
+            raise UserError(f"{path} is a compressed {self.kind}, so decompress it")
         with self._open() as (schema, batches):
             names = leaf_names(schema)
             guessed = guess_columns(names, choice.languages)

@@ -20,7 +20,7 @@ class TextCorpus(Corpus):
     """A corpus of lines of any size, whose source and target are both the line.
 
     Args:
-        train, val, test: a text file with a sentence or paragraph in each line, or several; plain, .gz or .zst. `*` and
+        train, val, test: a text file with a sentence or paragraph in each line, or several; plain or compressed. `*` and
             `?` stand for several files. A file of pairs, such as .tsv, gives the lines of both of its sides; in a table
             with one column, or one named text, sentence or content, that column is the text. Without `val` or `test`,
             that split is held out of `train`.

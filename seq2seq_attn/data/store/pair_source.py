@@ -117,7 +117,7 @@ class PairList(PairSource):
 
 @final
 class LineAlignedFiles(PairSource):
-    """Text files whose lines correspond, plain, .gz or .zst: a source, a target, and further references, if any."""
+    """Text files whose lines correspond, plain or compressed: a source, a target, and further references, if any."""
 
     def __init__(self, source: Path, target: Path, *others: Path) -> None:
         self.files = (source, target, *others)

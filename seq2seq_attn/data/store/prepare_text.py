@@ -95,8 +95,8 @@ class Mixture(NamedTuple):
         """
         power = 0.0 if self.temperature is None else 1.0 / self.temperature - 1.0
         largest = max([1, *pairs.values()])
-        drawn = {name: min((max(1, n) / largest) ** power, MOST_WEIGHT) for name, n in pairs.items()}
-        return {name: self.weights.get(name, weight) for name, weight in drawn.items()}
+        by_size = {name: min((max(1, n) / largest) ** power, MOST_WEIGHT) for name, n in pairs.items()}
+        return {name: self.weights.get(name, weight) for name, weight in by_size.items()}
 
 
 class Part(NamedTuple):
