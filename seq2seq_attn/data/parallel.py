@@ -14,7 +14,7 @@ from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
-from seq2seq_attn.data.records import Column, CsvFile, PairFile, Table, is_empty, is_pair_file, pair_file
+from seq2seq_attn.data.records import Column, CsvFile, PairFile, Table, is_pair_file, pair_file, without_empty
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
 from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture
 from seq2seq_attn.data.store.text_store import stored_corpus
@@ -246,7 +246,7 @@ def matched_text(file: Path, pattern: str) -> tuple[str, ...]:
 def matching_files(pattern: str, option: str) -> list[Path]:
     """Return the file of this name, or the files that a pattern matches, in the order of their names.
 
-    Of several files the empty ones are left out, which many tools write for parts without rows.
+    Of several files the empty ones are left out.
 
     Raises:
         UserError: if a pattern matches none.
@@ -257,13 +257,7 @@ def matching_files(pattern: str, option: str) -> list[Path]:
     files = sorted(map(Path, glob.glob(str(path))))
     if not files:
         raise UserError(f"{option}={pattern} matches no file; check the pattern")
-    read = [file for file in files if not is_empty(file)] or files[:1]
-    if len(read) < len(files) and len(files) > 1:
-        empty = next(file for file in files if is_empty(file))
-        log.warning(
-            f"{len(files) - len(read)} of the {len(files)} files of {option}={pattern} are empty, such as {empty}"
-        )
-    return read
+    return without_empty(files, f"{option}={pattern}")
 
 
 def has_wildcards(pattern: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ from seq2seq_attn.data.store.pair_source import (
 )
 from seq2seq_attn.errors import UserError
 
+log = logging.getLogger(__name__)
 Batches = Iterator[tuple[Any, int]]  # record batches, and the bytes of the file read so far
 Column = int | str | None  # a number from 1, or a name; None: the column that the language or the header names
 NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # JSON can escape a NUL and lone surrogates; text must not contain them
@@ -301,12 +303,30 @@ def text_of(fields: dict[str, Any], name: str) -> str:
     return join_lines(text)
 
 
+def without_empty(files: list[Path], given: str) -> list[Path]:
+    """Return the files without the empty ones, which many tools write for parts without rows; if all are, the first.
+
+    Args:
+        given: what names the files, for a warning.
+    """
+    empty = [file for file in files if is_empty(file)] if len(files) > 1 else []
+    if empty:
+        log.warning(f"{len(empty)} of the {len(files)} files of {given} are empty, such as {empty[0]}")
+    return [file for file in files if file not in empty] or files[:1]
+
+
 def is_empty(path: Path) -> bool:
-    """Return whether a file has no bytes, or is a Parquet file without rows, as tools write for an empty part."""
+    """Return whether a file holds no bytes, compressed or not, or is a Parquet file without rows."""
     if not path.is_file():
         return False
-    if path.suffix != ".parquet" or not path.stat().st_size:
-        return path.stat().st_size == 0
+    if not path.stat().st_size:
+        return True
+    if path.suffix in COMPRESSED:
+        with suppress(UserError), opened(path) as stream:  # a damaged one is not empty, which its reader says
+            return not stream.read(1)
+        return False
+    if path.suffix != ".parquet":
+        return False
     import pyarrow as pa
     from pyarrow import parquet
 
