@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,12 @@ def test_one_sided_text_has_the_targets_alone_and_another_fingerprint(files: Pat
     one_sided = corpus.one_sided()
     assert corpus.direction == "fr → fr"
     assert one_sided.direction == "fr"
-    assert set(one_sided.splits["train"].sources) == {""}
+    sources = one_sided.splits["train"].sources
+    assert (len(sources), list(sources), sources[-1]) == (len(sources), [""] * len(corpus.splits["train"]), "")
+    assert sources[2:5] == [""] * 3
+    with pytest.raises(IndexError, match="out of range"):
+        sources[len(sources)]
+    assert len(pickle.dumps(sources)) < 200  # no list of them
     assert list(one_sided.splits["train"].targets) == list(corpus.splits["train"].targets)
     assert one_sided.fingerprint != corpus.fingerprint
 
