@@ -12,8 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from configs import built, compose_train
 
+from seq2seq_attn.data import text as text_module
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.records import pair_file
+from seq2seq_attn.data.store import pair_source
+from seq2seq_attn.data.store.pair_source import LineAlignedFiles
 from seq2seq_attn.errors import UserError
 
 
@@ -36,6 +39,28 @@ def test_every_line_is_in_one_split_once_and_its_own_target(files: Path) -> None
         lines += split.sources
     assert sorted(lines) == sorted([*(f"line {number}" for number in range(30)), "one", "un", "two", "deux"])
     assert len(corpus.splits["val"]) == 3
+
+
+def test_a_text_file_is_read_once_and_gives_what_it_gives_as_both_sides_of_pairs(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (files / "a.txt").open("ab") as file:
+        file.write(b"caf\xe9\n")
+    given = ["data.max_rejected=0.1", f"data.train={files / 'a.txt'}"]
+    read: list[str] = []
+    opened = pair_source.opened
+
+    def counted(path: Path, compressed: bool = True) -> Any:
+        read.extend([path.name] if compressed else [])
+        return opened(path, compressed)
+
+    monkeypatch.setattr(pair_source, "opened", counted)
+    corpus = load(files, *given)
+    assert read == ["a.txt"]
+    assert corpus.report.counts["all: lines rejected"] == 1
+    monkeypatch.setattr(text_module, "Lines", lambda path: LineAlignedFiles(path, path))
+    assert load(files, *given).fingerprint == corpus.fingerprint
+    assert len(list((files / "cache" / "corpora").glob("*/corpus.json"))) == 2
 
 
 def test_no_lines_are_held_out_where_none_are_wanted(files: Path) -> None:
