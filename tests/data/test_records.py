@@ -16,6 +16,7 @@ import pytest
 
 from seq2seq_attn.data import records
 from seq2seq_attn.data.records import Column, find_delimiter, pair_file
+from seq2seq_attn.data.store import pair_source
 from seq2seq_attn.errors import UserError
 
 PAIRS = [(f'Sentence {n}, "quoted".', f"Phrase {n} ; une autre.") for n in range(7)]
@@ -213,6 +214,30 @@ def test_a_compressed_file_that_was_cut_is_damaged(ending: str, kind: str, tmp_p
     module: Any = {"gz": gzip, "xz": lzma, "bz2": bz2}[ending]
     file.write_bytes(module.compress("".join(f"{n}\t{n * n}\n" for n in range(5000)).encode())[:-30])
     assert refused(file).startswith(f"a.tsv.{ending} is a damaged {kind} file (Compressed file ended before ")
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.parquet", "a.arrow"])
+def test_a_chunk_ends_at_a_number_of_bytes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(f"{n} " + "x" * (n % 300), f"{n} " + "y" * (n * 7 % 500)) for n in range(400)]
+    file, table = tmp_path / name, pa.table({"en": [pair[0] for pair in pairs], "fr": [pair[1] for pair in pairs]})
+    if name == "a.parquet":
+        pq.write_table(table, file, row_group_size=150)
+    elif name == "a.arrow":
+        with pa.ipc.new_file(str(file), table.schema) as writer:
+            writer.write_table(table, max_chunksize=70)
+    elif name == "a.csv":
+        write_csv(file, pairs)
+    else:
+        rows = [json.dumps({"en": source, "fr": target}) for source, target in pairs]
+        write_lines(file, *(["\t".join(pair) for pair in pairs] if name == "a.tsv" else rows))
+    for module in (records, pair_source):
+        monkeypatch.setattr(module, "CHUNK_BYTES", 4000)
+    source = pair_file(file, (None, None), ("en", "fr"))
+    parsed = [source.parse(chunk).pairs for chunk in source.chunks()]
+    assert [pair for some in parsed for pair in some] == pairs
+    sizes = [sum(len(text) for pair in some for text in pair) for some in parsed]
+    assert max(sizes) < 4000 + 830
+    assert min(sizes[:-1]) > 3000
 
 
 def test_one_json_field_for_both_sides_is_refused(tmp_path: Path) -> None:
