@@ -80,8 +80,8 @@ class Mixture(NamedTuple):
     Attributes:
         weights: 2.5 is all pairs twice, and half of them a third time.
         seed: of the choice of that half, which depends on it and on the pairs alone, not on their order.
-        temperature: T, by which corpora without a weight get one; None: 1. Arivazhagan et al. 2019, section 4.2,
-            arXiv:1907.05019; fairseq's `--sampling-temperature`.
+        temperature: T, by which corpora without a weight get one; None: 1. Arivazhagan et al. 2019, arXiv:1907.05019;
+            fairseq's `--sampling-temperature`.
     """
 
     weights: dict[str, int | float]
