@@ -29,7 +29,8 @@ COMMON: dict[str, Any] = {
     "paths": dict[str, str], "choices": dict[str, str | None],
 }  # fmt: skip
 TRAIN: dict[str, Any] = COMMON | {
-    "seed": int, "batch_tokens": int, "batch_sentences": int | None, "val_sentences": int | None, "log_text": bool,
+    "seed": int, "batch_tokens": int, "batch_sentences": int | None, "num_workers": int, "val_sentences": int | None,
+    "log_text": bool,
     "label_smoothing": float, "r_drop_alpha": float, "token_dropout": dict[str, float],
     "init_from": dict[str, str | bool | None], "trust": str | list[str], "freeze": list[str],
     "parameter_groups": list[dict[str, Any]],
@@ -86,7 +87,8 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[1, inf)": "max_ratio",
     "[1, 1000]": """num_threads num_processes num_layers num_heads num_kv_heads num_nodes beam_size num_best
         num_groups num_samples char_order max_ngram_order source_column target_column optimizer.d""",
-    "[0, 1000]": "gpus no_repeat_ngram word_order alignment_layer alignment_head aer.layer aer.head refresh_rate",
+    "[0, 1000]": """gpus num_workers no_repeat_ngram word_order alignment_layer alignment_head aer.layer aer.head
+        refresh_rate""",
     "[-1, 1000]": "devices save_top_k",
     "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",
     "[0, 1000000]": """data.val_sentences data.test_sentences corpus.val_sentences corpus.test_sentences min_length

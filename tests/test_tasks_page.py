@@ -1,8 +1,7 @@
-"""docs/tasks.md: its commands compose, and its weight of a temperature is that of its formula."""
+"""docs/tasks.md: its commands compose, and its weight of a temperature is the one that a mixture gives."""
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 
@@ -11,18 +10,19 @@ from configs import CONF, ROOT, composed
 from hydra import compose, initialize_config_dir
 from test_readme import jobs
 
+from seq2seq_attn.data.store.prepare_text import Mixture
+
 PAGE = (ROOT / "docs" / "tasks.md").read_text("utf-8")
 COMMANDS = re.findall(r"^python (train|evaluate)\.py (.+)$", PAGE, re.MULTILINE)
 
 
-def test_the_weight_of_a_temperature_is_that_of_its_formula() -> None:
-    large, small, temperature = 1_000_000, 10_000, 5
+def test_the_weight_of_a_temperature_is_the_one_that_a_mixture_gives() -> None:
+    large, small = 1_000_000, 10_000
     assert f"{large:,} French and {small:,} German pairs" in PAGE
-    weight = (small / large) ** (1 / temperature - 1)
-    assert f"`data.weights.german={weight:.1f}`" in PAGE
+    weight = Mixture({}, seed=1, temperature=5.0).weights_of({"french": large, "german": small})["german"]
+    assert f"weight {weight:.1f}," in " ".join(PAGE.split())
     share = small * weight / (large + small * weight)
     assert f"and {share:.0%}".replace("%", " %") in PAGE
-    assert math.isclose(small * weight / large, (small / large) ** (1 / temperature))
 
 
 @pytest.mark.parametrize(("name", "overrides"), COMMANDS)

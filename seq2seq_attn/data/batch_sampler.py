@@ -210,7 +210,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         width, plans = self._plan()
         rows = [(plan.padded, plan.real, *chain(*plan.largest)) for plan in plans]
         ends = np.cumsum([len(plan.cuts) for plan in plans])
-        with suppress(UserError), replacing(file) as stream:  # a cache that may only be read
+        with suppress(UserError, OSError), replacing(file) as stream:  # a cache that may only be read, or a full disk
             np.savez(stream, width=width, ends=ends, figures=rows, cuts=np.concatenate([p.cuts for p in plans]))
         return width, plans
 

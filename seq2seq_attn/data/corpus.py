@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import UInt64
@@ -38,6 +38,21 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.sources)
+
+
+@final
+class EmptyTexts(Sequence[str]):
+    """As many empty texts as asked, of which none is in memory."""
+
+    def __init__(self, number: int) -> None:
+        self.rows = range(number)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: Any) -> Any:
+        chosen = self.rows[row]  # raises IndexError for a row that is not there
+        return [""] * len(chosen) if isinstance(chosen, range) else ""
 
 
 @final
@@ -73,7 +88,7 @@ class LoadedCorpus:
                     log.warning(
                         f"{common} of {len(split)} texts of {name} are also in train, so its score is too optimistic"
                     )
-        splits = {name: replace(split, sources=[""] * len(split)) for name, split in self.splits.items()}
+        splits = {name: replace(split, sources=EmptyTexts(len(split))) for name, split in self.splits.items()}
         stored = None if self.stored is None else hashlib.sha256(f"{self.stored}\tone-sided".encode()).hexdigest()
         return replace(self, splits=splits, stored=stored, is_one_sided=True)
 

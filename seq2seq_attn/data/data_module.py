@@ -21,6 +21,7 @@ from seq2seq_attn.data.batch_sampler import TokenBatchSampler
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, encode_split
 from seq2seq_attn.data.word_links import WordLinks
+from seq2seq_attn.distributed.collectives import gather_from_ranks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.objective.objective import Noise, Objective
 from seq2seq_attn.paths import given_path
@@ -90,6 +91,18 @@ class TranslationDataModule(pl.LightningDataModule):
             self.encoded(name)
 
     def setup(self, stage: str | None = None) -> None:
+        """Refuse ranks that would train on other pairs or tokens than the others, as by caches of their own.
+
+        Raises:
+            UserError: on every rank.
+        """
+        fingerprints = gather_from_ranks((self.corpus.fingerprint, self.tokenizer.fingerprint))
+        for what, of_ranks in zip(("other pairs", "another vocabulary"), zip(*fingerprints, strict=True), strict=True):
+            if others := [rank for rank, one in enumerate(of_ranks) if one != of_ranks[0]]:
+                raise UserError(
+                    f"rank {others[0]} has {what} than rank 0; give every node the same files and options, and one "
+                    "paths.cache_dir, or empty the cache of the node that differs"
+                )
         # Lightning recommends more workers however cheap a batch is.
         warnings.filterwarnings("ignore", ".*does not have many workers.*", PossibleUserWarning)
         warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*", PossibleUserWarning)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, final
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.parallel import ParallelCorpus
-from seq2seq_attn.data.records import is_pair_file
+from seq2seq_attn.data.records import is_pair_file, without_empty
 from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.paths import given_path
 
@@ -133,6 +133,7 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
         return {split: saved_files(folder / split) for split in names}
     pair_files = [path for path in folder.rglob("*") if is_pair_file(path.name) and ".json" not in path.suffixes]
     files = sorted(str(path.relative_to(folder)) for path in pair_files)  # in a folder, .json describes the data set
+    files = [file for file in files if not any(part.startswith(".") for part in Path(file).parts)]  # hidden ones
     if not files:
         raise UserError(f"{folder} has no .parquet, .arrow, .jsonl, .csv or .tsv file; check data.path and data.name")
     by_split: dict[str, list[str]] = {}
@@ -140,13 +141,17 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
     for file in files:
         by_split.setdefault(split_of(file, known), []).append(str(folder / file))
     if set(by_split) == {""}:
-        return {"train": by_split[""]}
+        return {"train": not_empty(by_split[""], folder)}
     if others := by_split.pop("", []):
         log.warning(
             f"{len(others)} files of {folder} are in none of the splits {', '.join(splits)}, and are not read, such as "
             f"{os.path.relpath(others[0], folder)}; set data.val_split=... or data.test_split=..."
         )
-    return {split: by_split[split] for split in splits if split in by_split}
+    return {split: not_empty(by_split[split], folder) for split in splits if split in by_split}
+
+
+def not_empty(files: list[str], folder: Path) -> list[str]:
+    return [str(file) for file in without_empty([Path(file) for file in files], f"a split of {folder}")]
 
 
 def split_of(file: str, known: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.huggingface import data_set_files
 from seq2seq_attn.data.parallel import Files, ParallelCorpus, normalized_chunks, pair_sources
-from seq2seq_attn.data.records import SIDES
+from seq2seq_attn.data.records import SIDES, Column
 from seq2seq_attn.data.store.pair_source import PairSource
 from seq2seq_attn.data.store.prepare_text import IN_EPOCH, Mixture
 from seq2seq_attn.errors import UserError
@@ -42,6 +42,7 @@ class MixtureCorpus(Corpus):
             they are others than those of all. A text is a YAML file with this.
         weights: how often the pairs of a corpus occur in an epoch, by its name: 1 if it is not named; 0.5 takes about
             half of them, chosen by `seed`.
+        temperature: corpora without a weight get that of `Mixture.weights_of`; None: 1.
         val, test, source_language, target_language, source_column, target_column, cleaning: as for `ParallelCorpus`.
         val_sentences, test_sentences, seed, cache_dir, max_rejected, num_processes, verify, copy_to: the same.
 
@@ -69,9 +70,12 @@ class MixtureCorpus(Corpus):
         num_processes: Annotated[int | None, "[1, inf)"] = None,
         verify: bool = False,
         copy_to: str | None = None,
+        temperature: Annotated[int | float | None, "[1, inf)"] = None,
     ) -> None:
         self.corpora, self.weights = corpora, weights
-        self.columns, self.languages = (source_column, target_column), (source_language, target_language)
+        self.temperature = float(temperature) if temperature is not None and temperature != 1 else None
+        self.columns: tuple[Column, Column] = (source_column, target_column)
+        self.languages = (source_language, target_language)
         self.seed = seed
         self.files = ParallelCorpus(
             train=None,
@@ -101,8 +105,18 @@ class MixtureCorpus(Corpus):
             raise UserError(
                 "data=mixture needs data.corpora=FILE.yaml or data.corpora={NAME: {train: FILE}, NAME: {train: FILE}}"
             )
-        train = [source for name, corpus in corpora.items() for source in self._sources(name, corpus)]
-        loaded = self.files.load_with(train, Mixture(self.weights, self.seed))
+        if corpora and not any(self.weights.get(name, 1) for name in corpora):
+            raise UserError(f"data.weights leaves no pair of {', '.join(corpora)} to train on; give larger weights")
+        train: list[PairSource] = []
+        usual: list[PairSource] = []  # of corpora without columns of their own
+        for name, corpus in corpora.items():
+            if self.weights.get(name, 1):
+                sources = self._sources(name, corpus)
+                train += sources
+                usual += sources if self._columns(corpus) == self.columns else []
+        idle = (0,) if self.temperature else (0, 1)  # weights that change nothing of the corpora that are read
+        weights = {name: weight for name, weight in self.weights.items() if weight not in idle}
+        loaded = self.files.load_with(train, Mixture(weights, self.seed, self.temperature), before=usual)
         shares = [
             f"{count:,} {step.partition(': ')[2].replace(IN_EPOCH, '')}"
             for step, count in loaded.report.counts.items()
@@ -119,7 +133,6 @@ class MixtureCorpus(Corpus):
 
     def _sources(self, name: str, corpus: dict[str, Any]) -> list[PairSource]:
         """Return the readers of the files of a corpus."""
-        columns = tuple(corpus.get(f"{side}_column", column) for side, column in zip(SIDES, self.columns, strict=True))
         files, option = corpus.get("train"), f"data.corpora.{name}.train"
         if "path" in corpus:
             split = corpus.get("split", "train")
@@ -129,10 +142,15 @@ class MixtureCorpus(Corpus):
                     f"data.corpora.{name}: {corpus['path']} has no split '{split}' (splits: {', '.join(there)})"
                 )
             files = there[split]
-        sources = pair_sources(files, option, (columns[0], columns[1]), self.languages)
+        sources = pair_sources(files, option, self._columns(corpus), self.languages)
         for source in sources:
             source.corpus = name
         return sources
+
+    def _columns(self, corpus: dict[str, Any]) -> tuple[Column, Column]:
+        """Return the columns of a corpus: its own, or those of all."""
+        source, target = (corpus.get(f"{side}_column", usual) for side, usual in zip(SIDES, self.columns, strict=True))
+        return source, target
 
 
 class EachKeyOnce(yaml.SafeLoader):

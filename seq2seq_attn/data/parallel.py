@@ -14,7 +14,7 @@ from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
-from seq2seq_attn.data.records import Column, CsvFile, PairFile, Table, is_empty, is_pair_file, pair_file
+from seq2seq_attn.data.records import Column, CsvFile, PairFile, Table, is_pair_file, pair_file, without_empty
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
 from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture
 from seq2seq_attn.data.store.text_store import stored_corpus
@@ -32,7 +32,7 @@ class ParallelCorpus(Corpus):
     Args:
         train, val, test: [SOURCE,TARGET], two line-aligned files; FILE, with pairs, as .tsv, .csv, .jsonl, .parquet or
             .arrow; [FILE,FILE,...]; or [[SOURCE,TARGET],[SOURCE,TARGET],...]. All but .parquet and .arrow may end in
-            .gz or .zst. `*` and `?` stand for several files, in the order of their names; those of two sides are
+            .gz, .zst, .xz or .bz2. `*` and `?` stand for several files, in the order of their names; those of two sides are
             paired by the text that the wildcards match. `val` and `test` may be [SOURCE,REFERENCE,REFERENCE,...], too;
             each of their rows is scored by its own references. Without `val` or `test`, that split is held out of
             `train` by source sentence, which is scored by all its translations.
@@ -98,17 +98,21 @@ class ParallelCorpus(Corpus):
             pair_sources(self.files["train"], "data.train", self.columns, self.languages), self.cleaning
         )
 
-    def load_with(self, train: list[PairSource], mixture: Mixture | None = None) -> LoadedCorpus:
+    def load_with(
+        self, train: list[PairSource], mixture: Mixture | None = None, before: Sequence[PairSource] | None = None
+    ) -> LoadedCorpus:
         """Open or prepare the corpus of these training files, or none, and the given validation and test files.
 
         Args:
             mixture: the weights of the corpora that the training files name.
+            before: the training files whose order of columns validation and test files take; None: all.
         """
+        before = train if before is None else before
         sources = {"train": train} if train else {}
         for split in ("val", "test"):
             given = self.files[split]
             if given is not None:
-                sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, train)
+                sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, before)
         missing = [split for split, size in self.held_out.items() if train and split not in sources and size != 0]
         corpus = stored_corpus(
             sources,
@@ -242,7 +246,7 @@ def matched_text(file: Path, pattern: str) -> tuple[str, ...]:
 def matching_files(pattern: str, option: str) -> list[Path]:
     """Return the file of this name, or the files that a pattern matches, in the order of their names.
 
-    Of several files the empty ones are left out, which many tools write for parts without rows.
+    Of several files the empty ones are left out.
 
     Raises:
         UserError: if a pattern matches none.
@@ -253,13 +257,7 @@ def matching_files(pattern: str, option: str) -> list[Path]:
     files = sorted(map(Path, glob.glob(str(path))))
     if not files:
         raise UserError(f"{option}={pattern} matches no file; check the pattern")
-    read = [file for file in files if not is_empty(file)] or files[:1]
-    if len(read) < len(files) and len(files) > 1:
-        empty = next(file for file in files if is_empty(file))
-        log.warning(
-            f"{len(files) - len(read)} of the {len(files)} files of {option}={pattern} are empty, such as {empty}"
-        )
-    return read
+    return without_empty(files, f"{option}={pattern}")
 
 
 def has_wildcards(pattern: str) -> bool:

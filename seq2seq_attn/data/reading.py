@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
+import lzma
 import os
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,12 +21,15 @@ UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MOST_BYTES = 1 << 24  # size of a chunk; a line may not fill a whole chunk
 OTHER_FORMATS = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet; save it as CSV"),
-    **dict.fromkeys((".zip", ".bz2", ".xz", ".7z"), "compressed; decompress it, or compress it with gzip"),
+    **dict.fromkeys((".zip", ".7z"), "compressed; decompress it, or compress it with gzip"),
 }
+OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+COMPRESSED = (*OPENERS, ".zst")
+FORMATS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 file, plain or .gz, without line ends; only LF and CR LF end a line.
+    """Return the lines of a UTF-8 file, plain or compressed, without line ends; only LF and CR LF end a line.
 
     Raises:
         UserError: if it is not a regular file, cannot be read, is empty or not UTF-8, has a NUL byte or an endless
@@ -69,7 +74,7 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def opened(path: Path, compressed: bool = True) -> Iterator[IO[bytes]]:
-    """Open a file, plain, .gz or .zst; what fails while it is open is a UserError that names it.
+    """Open a file, plain or compressed; what fails while it is open is a UserError that names it.
 
     Args:
         compressed: whether to decompress it.
@@ -83,35 +88,46 @@ def opened(path: Path, compressed: bool = True) -> Iterator[IO[bytes]]:
             yield stream
     except UserError:
         raise
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is a damaged gzip file ({error}); delete it and get it again") from error
     except FileNotFoundError as error:
         raise UserError(f"{path} does not exist; check data.path, or data.train, data.val and data.test") from error
-    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
+    except (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError) as error:  # ValueError: a NUL byte in the path
+        if is_damage(error, path):
+            kind = FORMATS.get(path.suffix, "gzip")
+            raise UserError(f"{path} is a damaged {kind} file ({error}); delete it and get it again") from error
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise UserError(
             f"{path} cannot be read ({why}); check data.path, or data.train, data.val and data.test"
         ) from error
 
 
+def is_damage(error: Exception, path: Path) -> bool:
+    """Return whether a compressed file is damaged, and not out of reach; the module bz2 has no error of its own."""
+    of_bz2 = path.suffix == ".bz2" and isinstance(error, OSError) and error.errno is None
+    return of_bz2 or isinstance(error, gzip.BadGzipFile | EOFError | zlib.error | lzma.LZMAError)
+
+
 def check_format(path: Path) -> None:
     """Refuse a file that is not text, judged by its name.
 
     Raises:
-        UserError: for a spreadsheet, and for an archive other than .gz and .zst.
+        UserError: for a spreadsheet, and for an archive.
     """
-    name = path.name.removesuffix(".gz").removesuffix(".zst")
     for suffix, advice in OTHER_FORMATS.items():
-        if name.endswith(suffix):
+        if plain_name(path.name).endswith(suffix):
             raise UserError(f"{path} is {advice}")
+
+
+def plain_name(file: str) -> str:
+    """Return the name of a file without the ending of its compression."""
+    return file.removesuffix(next(filter(file.endswith, COMPRESSED), ""))
 
 
 @contextmanager
 def decompressed(raw: IO[bytes], suffix: str) -> Iterator[Any]:
     """Yield the stream of the uncompressed bytes; `fileobj` is the file, if it is another stream."""
-    if suffix == ".gz":
-        with gzip.GzipFile(fileobj=raw) as stream:
-            yield stream
+    if suffix in OPENERS:
+        with OPENERS[suffix](raw) as stream:
+            yield SimpleNamespace(read=stream.read, fileobj=raw)
     elif suffix == ".zst":
         import pyarrow as pa  # 0.3 s that other files do not pay
 

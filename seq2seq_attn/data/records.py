@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
+from jaxtyping import Int64
 
-from seq2seq_attn.data.reading import opened
+from seq2seq_attn.data.reading import COMPRESSED, opened, plain_name
 from seq2seq_attn.data.store.pair_source import (
+    CHUNK_BYTES,
     CHUNK_LINES,
     MOST_BYTES,
     PairSource,
@@ -25,10 +28,12 @@ from seq2seq_attn.data.store.pair_source import (
     decoded_lines,
     line_blocks,
     line_chunks,
+    lines_of_chunk,
     rejected_lines,
 )
 from seq2seq_attn.errors import UserError
 
+log = logging.getLogger(__name__)
 Batches = Iterator[tuple[Any, int]]  # record batches, and the bytes of the file read so far
 Column = int | str | None  # a number from 1, or a name; None: the column that the language or the header names
 NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")  # JSON can escape a NUL and lone surrogates; text must not contain them
@@ -80,7 +85,7 @@ def pair_file(
     Raises:
         UserError: if the file cannot be read, or lacks a column.
     """
-    name = path.name.removesuffix(".gz").removesuffix(".zst")
+    name = plain_name(path.name)
     kinds = {
         ".parquet": ParquetFile,
         ".arrow": ArrowFile,
@@ -96,7 +101,7 @@ def pair_file(
 def is_pair_file(file: str) -> bool:
     """Return whether a file holds pairs, by its name."""
     ends = (".tsv", ".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow")
-    return file.removesuffix(".gz").removesuffix(".zst").endswith(ends)
+    return plain_name(file).endswith(ends)
 
 
 class PairFile(PairSource):
@@ -177,7 +182,7 @@ class TabSeparatedFile(Table):
 
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)
-        block = next(line_blocks(path, num_lines=1))[0].partition(b"\n")[0]
+        block = next(line_blocks(path, num_lines=1)).content.partition(b"\n")[0]
         self._choose(choice, 1, decoded_lines(block)[0][0].split("\t"))
 
     def chunks(self) -> Iterator[RawChunk]:
@@ -204,10 +209,16 @@ class CsvFile(Table):
 
     def chunks(self) -> Iterator[RawChunk]:
         blocks, first = Blocks(self.path), 1
-        rows = csv_rows(blocks, self.delimiter)
-        while some := list(islice(rows, CHUNK_LINES)):
+        some: list[tuple[int, list[str]]] = []
+        size = 0  # in characters, which are fewer than the bytes
+        for line, row in csv_rows(blocks, self.delimiter):
+            some.append((line, row))
+            size += sum(map(len, row))
+            if len(some) >= CHUNK_LINES or size >= CHUNK_BYTES:
+                yield RawChunk(first, blocks.read, some)
+                first, some, size = first + len(some), [], 0
+        if some:
             yield RawChunk(first, blocks.read, some)
-            first += len(some)
 
     def parse(self, chunk: RawChunk) -> Parsed:
         return self._pairs(chunk.content[1:] if self.has_header and chunk.first == 1 else chunk.content)
@@ -222,7 +233,7 @@ class JsonLines(PairFile):
         for column, side in zip(choice.columns, SIDES, strict=True):
             if isinstance(column, int):
                 raise UserError(f"data.{side}_column={column} is a number, and {path} has named fields; give a name")
-        block = next(line_blocks(path, num_lines=HEAD))[0]
+        block = next(line_blocks(path, num_lines=HEAD)).content
         lines = decoded_lines(b"\n".join(block.split(b"\n", HEAD)[:HEAD]))[0]
         first = lines[0]
         if first.lstrip().startswith("[") or first.strip() == "{":
@@ -301,12 +312,30 @@ def text_of(fields: dict[str, Any], name: str) -> str:
     return join_lines(text)
 
 
+def without_empty(files: list[Path], given: str) -> list[Path]:
+    """Return the files without the empty ones, which many tools write for parts without rows; if all are, the first.
+
+    Args:
+        given: what names the files, for a warning.
+    """
+    empty = [file for file in files if is_empty(file)] if len(files) > 1 else []
+    if empty:
+        log.warning(f"{len(empty)} of the {len(files)} files of {given} are empty, such as {empty[0]}")
+    return [file for file in files if file not in empty] or files[:1]
+
+
 def is_empty(path: Path) -> bool:
-    """Return whether a file has no bytes, or is a Parquet file without rows, as tools write for an empty part."""
+    """Return whether a file holds no bytes, compressed or not, or is a Parquet file without rows."""
     if not path.is_file():
         return False
-    if path.suffix != ".parquet" or not path.stat().st_size:
-        return path.stat().st_size == 0
+    if not path.stat().st_size:
+        return True
+    if path.suffix in COMPRESSED:
+        with suppress(UserError), opened(path) as stream:  # a damaged one is not empty, which its reader says
+            return not stream.read(1)
+        return False
+    if path.suffix != ".parquet":
+        return False
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -323,8 +352,8 @@ class ColumnarFile(PairFile):
 
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)
-        if path.suffix == ".gz":
-            raise UserError(f"{path} is a gzipped {self.kind}, so gunzip it")
+        if path.suffix in COMPRESSED:
+            raise UserError(f"{path} is a compressed {self.kind}, so decompress it")
         with self._open() as (schema, batches):
             names = leaf_names(schema)
             guessed = guess_columns(names, choice.languages)
@@ -343,7 +372,7 @@ class ColumnarFile(PairFile):
             if twice := [name for name in self.names if names.count(name) > 1]:
                 raise UserError(f"{path} has the column {twice[0]} {names.count(twice[0])} times; rename the others")
             self.columns = list(dict.fromkeys(self.names))
-            table, _ = next(equal_tables(batches(self.columns), self.columns), (None, 0))
+            table = next((flat(batch) for batch, _ in batches(self.columns) if len(batch)), None)
         if table is None:
             raise UserError(f"{path} has no rows; get the file again")
         self._check_types(table)
@@ -388,8 +417,11 @@ class ParquetFile(ColumnarFile):
         with opened(self.path) as stream, pq.ParquetFile(stream) as file:  # whose errors are OSError and ValueError
 
             def batches(names: list[str]) -> Batches:
+                groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+                widest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=1.0)
+                at_once = max(1, min(CHUNK_LINES, int(CHUNK_BYTES / max(1.0, widest))))
                 rows = 0
-                for batch in file.iter_batches(CHUNK_LINES, columns=names, use_threads=False):
+                for batch in file.iter_batches(at_once, columns=names, use_threads=False):
                     rows += len(batch)
                     yield batch, self.size * rows // file.metadata.num_rows
 
@@ -423,19 +455,29 @@ class ArrowFile(ColumnarFile):
 
 
 def equal_tables(batches: Batches, names: list[str]) -> Iterator[tuple[Any, int]]:
-    """Yield these columns in tables of `CHUNK_LINES` rows, the last with fewer, and the bytes of the file read."""
+    """Yield these columns of text in tables as large as chunks, and the bytes of the file read."""
     import pyarrow as pa
 
     held: Any = None
-    read = 0
+    ends, read = np.zeros(0, np.int64), 0
     for batch, read in batches:
         table = flat(batch).select(names)
         held = table if held is None else pa.concat_tables([held, table])
-        while len(held) >= CHUNK_LINES:
-            yield held.slice(0, CHUNK_LINES), read
-            held = held.slice(CHUNK_LINES)
+        ends = np.concatenate([ends, text_ends(table) + (ends[-1] if len(ends) else 0)])
+        while rows := lines_of_chunk(ends, CHUNK_LINES):
+            yield held.slice(0, rows), read
+            held, ends = held.slice(rows), ends[rows:] - ends[rows - 1]
     if held is not None and len(held):
         yield held, read
+
+
+def text_ends(table: Any) -> Int64[np.ndarray, " rows"]:
+    """Return how many bytes of text the rows until each one have."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sizes = (pc.binary_length(texts.cast(pa.large_string())) for texts in table.columns)
+    return np.cumsum(sum(pc.fill_null(some, 0).to_numpy() for some in sizes))
 
 
 def packed(table: Any) -> bytes:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.parallel import matching_files
 from seq2seq_attn.data.records import JsonLines, PairFile, is_pair_file, pair_file
-from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource, Parsed, RawChunk
+from seq2seq_attn.data.store.pair_source import (
+    PairSource,
+    Parsed,
+    RawChunk,
+    decoded_lines,
+    line_chunks,
+    rejected_lines,
+)
 from seq2seq_attn.data.store.prepare_text import HeldOut
 from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
@@ -20,7 +29,7 @@ class TextCorpus(Corpus):
     """A corpus of lines of any size, whose source and target are both the line.
 
     Args:
-        train, val, test: a text file with a sentence or paragraph in each line, or several; plain, .gz or .zst. `*` and
+        train, val, test: a text file with a sentence or paragraph in each line, or several; plain or compressed. `*` and
             `?` stand for several files. A file of pairs, such as .tsv, gives the lines of both of its sides; in a table
             with one column, or one named text, sentence or content, that column is the text. Without `val` or `test`,
             that split is held out of `train`.
@@ -91,6 +100,22 @@ class TextCorpus(Corpus):
 
 
 @final
+class Lines(PairSource):
+    """A text file, plain or compressed, whose lines are each paired with itself."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.files = path, (path,)
+
+    def chunks(self) -> Iterator[RawChunk]:
+        return line_chunks(self.path)
+
+    def parse(self, chunk: RawChunk) -> Parsed:
+        lines, bad = decoded_lines(chunk.content)
+        pairs = [(line, line) for number, line in enumerate(lines) if number not in bad]
+        return Parsed(pairs, rejected_lines(self.path, chunk, bad))
+
+
+@final
 class BothSides(PairSource):
     """The lines of both sides of a file of pairs, each paired with itself; of one field each line once."""
 
@@ -114,5 +139,5 @@ def text_source(file: str, languages: tuple[str, str]) -> PairSource:
     """Return the reader of a file of lines, or of pairs."""
     path = given_path(file, "data.train")
     if not is_pair_file(file):
-        return LineAlignedFiles(path, path)
+        return Lines(path)
     return BothSides(pair_file(path, (None, None), languages, one_side=True))

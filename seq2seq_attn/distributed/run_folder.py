@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from lightning_fabric.plugins.environments import ClusterEnvironment, SLURMEnvironment, TorchElasticEnvironment
@@ -15,6 +16,7 @@ from seq2seq_attn.errors import UserError, one_line
 
 VARIABLE, KEY = "SEQ2SEQ_ATTN_RUN_DIR", "seq2seq_attn/run_dir"
 STORES: list[Store] = []  # the first process answers the others as long as its store is referenced
+LONGEST_WAIT = timedelta(days=7)  # for a preparation; torch's own limit is half an hour
 
 
 @contextmanager
@@ -51,12 +53,20 @@ def first_run_dir(run_dir: str) -> str:
 
 
 def announce(run_dir: str) -> None:
-    """Tell the other processes the folder of the first, those that are started later too; every process calls it."""
+    """Tell the other processes the folder of the first, those that are started later too; every process calls it.
+
+    Processes of one launcher then wait for each other, since a node may still copy the data (`data.copy_to`) when
+    another is ready, and the process group, which comes next, does not wait as long.
+    """
     os.environ[VARIABLE] = run_dir
-    if is_first() and (environment := launcher()) is not None:
-        store = connect(environment)
+    if (environment := launcher()) is None:
+        return
+    store = connect(environment)
+    if is_first():
         store.set(KEY, run_dir)
         STORES.append(store)
+    store.set(f"{KEY}/{environment.global_rank()}", "ready")
+    store.wait([f"{KEY}/{rank}" for rank in range(environment.world_size())])
 
 
 def launcher() -> ClusterEnvironment | None:
@@ -76,5 +86,6 @@ def launcher() -> ClusterEnvironment | None:
 def connect(environment: ClusterEnvironment) -> Store:
     """Return the key-value store through which the process group will be made."""
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = (environment.main_address, str(environment.main_port))
-    store, *_ = next(rendezvous("env://", environment.global_rank(), environment.world_size()))
+    rank, world_size = environment.global_rank(), environment.world_size()
+    store, *_ = next(rendezvous("env://", rank, world_size, timeout=LONGEST_WAIT))
     return store

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from seq2seq_attn.data.reading import UTF_16, check_format
+from seq2seq_attn.data.reading import COMPRESSED, OPENERS, UTF_16, check_format
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import plain_console
 
@@ -38,7 +39,7 @@ class Line(NamedTuple):
 
 
 def opened(option: str | None, path: str | None, standard: Any = None) -> AbstractContextManager[Any]:
-    """Open a file for bytes, unpacked if its name ends in gz or zst.
+    """Open a file for bytes, unpacked if its name ends in gz, zst, xz or bz2.
 
     Args:
         option: that names the file, for an error; None: it was typed without one.
@@ -48,8 +49,8 @@ def opened(option: str | None, path: str | None, standard: Any = None) -> Abstra
         return nullcontext(standard)
     check_format(Path(path))
     try:
-        if path.endswith(".gz"):
-            return gzip.open(path, "rb")
+        if unpacked := OPENERS.get(Path(path).suffix):
+            return unpacked(path)
         raw = open(path, "rb")  # noqa: SIM115
     except OSError as error:
         name = path if option is None else f"{option}={path}"
@@ -83,8 +84,9 @@ def read_lines(stream: Any, name: str) -> Iterator[Line]:
             if cut:
                 notes.append(f"longer than {MOST_BYTES:,} bytes; the rest is left out")
             yield Line(number, text, notes)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{name} is a broken gz file ({error}); get it again") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
+        kind = next(filter(name.endswith, OPENERS), ".gz")[1:]
+        raise UserError(f"{name} is a broken {kind} file ({error}); get it again") from error
     except OSError as error:
         raise UserError(f"{name} cannot be read ({error.strerror or error})") from error
 
@@ -125,7 +127,7 @@ def windows(lines: Iterator[Line], most_lines: int) -> Iterator[list[Line]]:
 
 def count_lines(path: str | None) -> int | None:
     """Return the number of lines of a plain file; None for a stream, or a file that would have to be unpacked."""
-    if path is None or path.endswith((".gz", ".zst")) or not Path(path).is_file():
+    if path is None or path.endswith(COMPRESSED) or not Path(path).is_file():
         return None
     ends, last = 0, b"\n"
     with open(path, "rb") as file:

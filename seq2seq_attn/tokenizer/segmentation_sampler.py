@@ -16,6 +16,7 @@ from sentencepiece import SentencePieceProcessor
 NBEST = 64  # candidate segmentations of a word; l of Kudo 2018, which counts those of a sentence
 
 MOST_TABLES = 1 << 14  # words whose segmentations are kept, about 10 KB each; those used last
+MOST_LETTERS = 32  # of a word that is kept; a longer one, as a sentence without blanks, hardly comes again
 
 
 @final
@@ -46,7 +47,8 @@ class SegmentationSampler:
 
     def _draw_unigram(self, word: str, random: Random) -> list[int]:
         table = self._tables.pop(word, None) or self._tabulate(word)
-        self._tables[word] = table  # the last one used
+        if len(word) <= MOST_LETTERS:
+            self._tables[word] = table  # the last one used
         if len(self._tables) > MOST_TABLES:
             del self._tables[next(iter(self._tables))]
         cumulative, segmentations = table

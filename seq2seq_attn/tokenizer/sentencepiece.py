@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import islice, takewhile
 from typing import Annotated, Any, Literal, final
 
@@ -13,6 +14,7 @@ import sentencepiece
 import torch
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import locked
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.text import plain_console
 from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
@@ -257,15 +259,16 @@ class SentencePieceTokenizer:
 
     def _train(self, sentences: list[str], language: str) -> sentencepiece.SentencePieceProcessor:
         file = None if self.cache_dir is None else self.cache_dir / f"{self._cache_key(sentences)}.model"
-        return train_model(
-            sentences,
-            model_type=self.model_type,
-            vocab_size=self.vocab_size,
-            language=language,
-            cache=file,
-            options=self.options,
-            min_count=self.min_count,
-        )
+        with nullcontext() if file is None or file.is_file() else locked(file.with_suffix(".lock")):
+            return train_model(
+                sentences,
+                model_type=self.model_type,
+                vocab_size=self.vocab_size,
+                language=language,
+                cache=file,
+                options=self.options,
+                min_count=self.min_count,
+            )
 
     def _cache_key(self, sentences: list[str]) -> str:
         split, *others, num_sentinels = self.options

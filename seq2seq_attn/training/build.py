@@ -80,6 +80,7 @@ def build(
         tokenizer,
         batch_tokens=config["batch_tokens"],
         batch_sentences=config["batch_sentences"],
+        num_workers=config["num_workers"],
         seed=config["seed"],
         cache_dir=config["paths"]["cache_dir"],
         val_sentences=config["val_sentences"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
@@ -123,10 +124,11 @@ class GuidedAlignment:
             origin = [sha256(self._file())]
         key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, *origin]).encode()).hexdigest()[:32]
         folder = given_path(cache_dir, "paths.cache_dir") / "links" / key
-        with locked(folder / "lock"):
-            if not (folder / "complete.json").exists():
+        complete = folder / "complete.json"
+        with nullcontext() if complete.exists() else locked(folder / "lock"):
+            if not complete.exists():
                 self._make(reader, corpus, folder, trust)
-                with replacing(folder / "complete.json") as stream:
+                with replacing(complete) as stream:
                     stream.write(b"{}")
         folder = folder if corpus.copy_to is None else local_copy(folder, corpus.copy_to)
         links = prepared_links(folder, corpus.splits)

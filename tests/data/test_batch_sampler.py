@@ -1,5 +1,6 @@
 """Properties that the batches have for any lengths."""
 
+import errno
 import re
 
 import numpy as np
@@ -136,6 +137,16 @@ def test_a_run_that_goes_on_gets_the_rest_of_its_epoch_and_later_epochs_whole(pa
         assert list(resumed) == epoch(whole, 4)[read:]
         assert len(resumed) == len(whole)
         assert epoch(resumed, 5) == epoch(whole, 5)
+
+
+def test_a_plan_that_cannot_be_kept_is_used_all_the_same(tmp_path, monkeypatch):
+    def full(stream, **arrays):
+        stream.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    assert epoch(make([(3, 4)] * 7, cache=tmp_path), 0) == epoch(make([(3, 4)] * 7), 0)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("num_replicas", [1, 2, 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 import sys
@@ -110,6 +111,20 @@ def test_files_without_the_name_of_a_split_are_the_training_split(tmp_path: Path
     folder, file = data_set_files(str(tmp_path), None), data_set_files(str(tmp_path / "part1.parquet"), None)
     assert folder == {"train": [str(tmp_path / f"part{n}.parquet") for n in range(2)]}
     assert file == {"train": [str(tmp_path / "part1.parquet")]}
+
+
+def test_empty_parts_and_hidden_files_of_a_folder_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = parquet_folder(tmp_path) / "fr-en"
+    pq.write_table(table(PAIRS[:1]).slice(0, 0), folder / "train-00002.parquet")
+    (folder / "train-00003.parquet").write_bytes(b"")
+    (folder / "train-00004.tsv.gz").write_bytes(gzip.compress(b""))
+    (folder / ".ipynb_checkpoints").mkdir()
+    for name in (".ipynb_checkpoints/train-00000-checkpoint.csv", ".train.tsv"):
+        (folder / name).write_text("hidden\tcaché\n", encoding="utf-8")
+    assert content(huggingface(folder, tmp_path / "cache")) == EXPECTED
+    assert f"3 of the 5 files of a split of {folder} are empty, such as {folder / 'train-00002.parquet'}" in caplog.text
 
 
 def test_an_evaluation_reads_the_test_split_alone(tmp_path: Path) -> None:

@@ -175,11 +175,59 @@ def test_validation_pairs_have_the_usual_columns_whatever_those_of_a_corpus(corp
     assert any(source.endswith(" fr") for source in found.splits["train"].sources)
 
 
-def test_lines_of_a_corpus_of_weight_0_are_not_rejected(corpora: Any, tmp_path: Path) -> None:
+def test_validation_pairs_do_not_take_the_order_of_a_corpus_with_columns_of_its_own(
+    corpora: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "own.tsv").write_text("french\tenglish\nown fr\town\n")
+    (tmp_path / "headed.tsv").write_text("fr\ten\nheaded fr\theaded\n")
+    (tmp_path / "val.tsv").write_text("a\ta fr\n")
+    own = {"train": str(tmp_path / "own.tsv"), "source_column": "english", "target_column": "french"}
+    given = {"val": str(tmp_path / "val.tsv"), "val_sentences": None}
+    assert list(mixture({"own": own} | corpora, tmp_path, **given).splits["val"].sources) == ["a"]
+    headed = {"headed": {"train": str(tmp_path / "headed.tsv")}}  # without columns of its own, as before
+    assert list(mixture({"own": own} | headed | corpora, tmp_path, **given).splits["val"].sources) == ["a fr"]
+
+
+def test_a_corpus_of_weight_0_is_not_read(corpora: Any, tmp_path: Path) -> None:
     file = Path(corpora["news"]["train"])
     file.write_text(file.read_text() + "alone\n")
     assert "rejected" in str(mixture(corpora, tmp_path).report.counts)
+    file.unlink()
     assert "rejected" not in str(mixture(corpora, tmp_path, {"news": 0}).report.counts)
+
+
+def test_a_temperature_gives_shares_by_the_root_of_the_pairs_that_are_trained_on(corpora: Any, tmp_path: Path) -> None:
+    plain = mixture(corpora, tmp_path)
+    once = {name: times(plain, name)[1] for name in SIZES}  # after cleaning, without duplicates and held-out pairs
+    found = mixture(corpora, tmp_path, temperature=2.0)
+    assert times(found, "europarl") == {1: once["europarl"]}
+    news = sum(copies * sources for copies, sources in times(found, "news").items())
+    assert news == pytest.approx((once["news"] * once["europarl"]) ** 0.5, rel=0.2)
+    weight = (once["news"] / once["europarl"]) ** -0.5
+    assert any(f"pairs of news in an epoch (weight {weight:g}, " in count for count in found.report.counts)
+
+
+def test_a_temperature_leaves_given_weights_and_is_another_mixture(corpora: Any, tmp_path: Path) -> None:
+    assert mixture(corpora, tmp_path, {"news": 1}, temperature=5).fingerprint == mixture(corpora, tmp_path).fingerprint
+    assert set(times(mixture(corpora, tmp_path, {"news": 3}, temperature=5), "news")) == {3}
+    assert mixture(corpora, tmp_path, temperature=5).fingerprint != mixture(corpora, tmp_path).fingerprint
+    assert len(list((tmp_path / "cache" / "corpora").glob("*/corpus.json"))) == 4
+    assert mixture(corpora, tmp_path, temperature=1).fingerprint == mixture(corpora, tmp_path).fingerprint
+    assert len(list((tmp_path / "cache" / "corpora").glob("*/corpus.json"))) == 4
+
+
+def test_the_weight_of_a_tiny_corpus_is_bounded() -> None:
+    weights = prepare_text.Mixture({"own": 0.5}, seed=1, temperature=1e9).weights_of(
+        {"own": 5, "large": 10_000_000, "tiny": 3, "none": 0}
+    )
+    assert weights == {"own": 0.5, "large": 1.0, "tiny": 1000, "none": 1000}
+
+
+def test_a_weight_of_1_is_no_weight(corpora: Any, tmp_path: Path) -> None:
+    plain = mixture(corpora, tmp_path)
+    given = mixture(corpora, tmp_path, {"europarl": 1, "news": 1.0})
+    assert given.fingerprint == plain.fingerprint
+    assert len(list((tmp_path / "cache" / "corpora").glob("*/corpus.json"))) == 1
 
 
 def test_weights_of_any_name_compose_and_are_numbers() -> None:
@@ -193,6 +241,8 @@ def test_weights_of_any_name_compose_and_are_numbers() -> None:
     assert config.data.weights == {"a": 3, "b": 0.5}
     with pytest.raises(UserError, match=r"^data.weights.a=much must be float \| int in \[0, 1000\]"):
         check_options(compose("data.weights.a=much"), {"data": TRAIN["data"]})
+    with pytest.raises(UserError, match=r"^data.temperature=0.5 must be .* in \[1, inf\)"):
+        check_options(compose("data.temperature=0.5"), {"data": TRAIN["data"]})
 
 
 def test_a_corpus_may_be_pairs_of_files_and_may_undo_a_column_that_all_have(corpora: Any, tmp_path: Path) -> None:

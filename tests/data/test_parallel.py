@@ -441,7 +441,12 @@ def test_empty_parts_are_left_out_unless_all_are(tmp_path: Path, caplog: pytest.
     pq.write_table(pa.table({"en": ["one"], "fr": ["un"]}), tmp_path / "b.parquet")
     (tmp_path / "a.tsv").write_bytes(b"")
     write(tmp_path / "b.tsv", ["two\tdeux"])
-    for kind, source in (("parquet", "one"), ("tsv", "two")):
+    for compression, ending in (("gzip", "gz"), ("zstd", "zst")):
+        for name in ("a", "b"):
+            with pa.CompressedOutputStream(f"{tmp_path}/{name}.tsv.{ending}", compression) as stream:
+                stream.write((tmp_path / f"{name}.tsv").read_bytes())
+        assert (tmp_path / f"a.tsv.{ending}").stat().st_size > 0
+    for kind, source in (("parquet", "one"), ("tsv", "two"), ("tsv.gz", "two"), ("tsv.zst", "two")):
         corpus = parallel(f"{tmp_path}/*.{kind}", val_sentences=0, test_sentences=0)
         assert list(corpus.splits["train"].sources) == [source]
         assert (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import json
+import lzma
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ import pytest
 
 from seq2seq_attn.data import records
 from seq2seq_attn.data.records import Column, find_delimiter, pair_file
+from seq2seq_attn.data.store import pair_source
 from seq2seq_attn.errors import UserError
 
 PAIRS = [(f'Sentence {n}, "quoted".', f"Phrase {n} ; une autre.") for n in range(7)]
@@ -150,7 +153,9 @@ def test_columns_are_chosen_by_number_or_name_with_and_without_a_header(tmp_path
             "no text in the field 'en' (fields: t.en, t.de); set data.source",
         ),
         ("a.xlsx", ["PK"], "a.xlsx is a spreadsheet; save it as CSV"),
-        ("a.tsv.xz", ["x"], "a.tsv.xz is compressed; decompress it, or compress it with gzip"),
+        ("a.tsv.7z", ["x"], "a.tsv.7z is compressed; decompress it, or compress it with gzip"),
+        ("a.tsv.xz", ["x"], "a.tsv.xz is a damaged xz file ("),
+        ("a.tsv.bz2", ["x"], "a.tsv.bz2 is a damaged bzip2 file ("),
         ("a.tsv.zst", ["x"], "a.tsv.zst cannot be read (ZSTD decompress failed: Unknown frame descriptor)"),
     ],
 )
@@ -185,12 +190,54 @@ def test_a_broken_line_is_rejected_by_itself(
     assert found.pairs[-1] in [("e", "f"), ("c d", "e")]
 
 
-def test_zst_and_gz_hold_what_the_plain_file_holds(tmp_path: Path) -> None:
-    plain = write_lines(tmp_path / "a.tsv", *("\t".join(pair) for pair in PAIRS))
-    packed = tmp_path / "a.tsv.zst"
-    with pa.CompressedOutputStream(str(packed), "zstd") as stream:
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
+def test_compressed_files_hold_what_the_plain_file_holds(name: str, tmp_path: Path) -> None:
+    rows = [json.dumps(dict(zip(("en", "fr"), pair, strict=True))) for pair in PAIRS]
+    plain = write_lines(tmp_path / name, *(["\t".join(pair) for pair in PAIRS] if name == "a.tsv" else rows))
+    if name == "a.csv":
+        write_csv(plain, PAIRS)
+    zst = tmp_path / f"{name}.zst"
+    with pa.CompressedOutputStream(str(zst), "zstd") as stream:
         stream.write(plain.read_bytes())
-    assert read(packed) == read(plain)
+    assert read(zst) == read(plain)
+    for ending, module in (("gz", gzip), ("xz", lzma), ("bz2", bz2)):
+        packed = tmp_path / f"{name}.{ending}"
+        packed.write_bytes(module.compress(plain.read_bytes()))
+        assert read(packed) == read(plain)
+        chunks = list(pair_file(packed, (None, None), ("en", "fr")).chunks())
+        assert chunks[-1].read == packed.stat().st_size
+
+
+@pytest.mark.parametrize(("ending", "kind"), [("gz", "gzip"), ("xz", "xz"), ("bz2", "bzip2")])
+def test_a_compressed_file_that_was_cut_is_damaged(ending: str, kind: str, tmp_path: Path) -> None:
+    file = tmp_path / f"a.tsv.{ending}"
+    module: Any = {"gz": gzip, "xz": lzma, "bz2": bz2}[ending]
+    file.write_bytes(module.compress("".join(f"{n}\t{n * n}\n" for n in range(5000)).encode())[:-30])
+    assert refused(file).startswith(f"a.tsv.{ending} is a damaged {kind} file (Compressed file ended before ")
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.parquet", "a.arrow"])
+def test_a_chunk_ends_at_a_number_of_bytes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [(f"{n} " + "x" * (n % 300), f"{n} " + "y" * (n * 7 % 500)) for n in range(400)]
+    file, table = tmp_path / name, pa.table({"en": [pair[0] for pair in pairs], "fr": [pair[1] for pair in pairs]})
+    if name == "a.parquet":
+        pq.write_table(table, file, row_group_size=150)
+    elif name == "a.arrow":
+        with pa.ipc.new_file(str(file), table.schema) as writer:
+            writer.write_table(table, max_chunksize=70)
+    elif name == "a.csv":
+        write_csv(file, pairs)
+    else:
+        rows = [json.dumps({"en": source, "fr": target}) for source, target in pairs]
+        write_lines(file, *(["\t".join(pair) for pair in pairs] if name == "a.tsv" else rows))
+    for module in (records, pair_source):
+        monkeypatch.setattr(module, "CHUNK_BYTES", 4000)
+    source = pair_file(file, (None, None), ("en", "fr"))
+    parsed = [source.parse(chunk).pairs for chunk in source.chunks()]
+    assert [pair for some in parsed for pair in some] == pairs
+    sizes = [sum(len(text) for pair in some for text in pair) for some in parsed]
+    assert max(sizes) < 4000 + 830
+    assert min(sizes[:-1]) > 3000
 
 
 def test_one_json_field_for_both_sides_is_refused(tmp_path: Path) -> None:
@@ -243,7 +290,10 @@ def test_rows_of_a_parquet_file_without_text_are_rejected_and_a_file_without_tex
     file.write_bytes(b"PAR1 no Parquet")
     assert refused(file).startswith("a.parquet cannot be read (Parquet magic bytes not found in footer.")
     assert refused(tmp_path / "none.parquet").startswith("none.parquet does not exist; check data.path")
-    assert refused(tmp_path / "a.parquet.gz").endswith("Parquet is compressed already, so gunzip it")
+    for ending in ("gz", "zst", "xz", "bz2"):
+        assert refused(tmp_path / f"a.parquet.{ending}") == (
+            f"a.parquet.{ending} is a compressed Parquet file; Parquet is compressed already, so decompress it"
+        )
 
 
 @pytest.mark.parametrize(

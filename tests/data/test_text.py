@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from configs import built, compose_train
 
+from seq2seq_attn.data import text as text_module
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.records import pair_file
+from seq2seq_attn.data.store import pair_source
+from seq2seq_attn.data.store.pair_source import LineAlignedFiles
 from seq2seq_attn.errors import UserError
 
 
@@ -37,6 +41,28 @@ def test_every_line_is_in_one_split_once_and_its_own_target(files: Path) -> None
     assert len(corpus.splits["val"]) == 3
 
 
+def test_a_text_file_is_read_once_and_gives_what_it_gives_as_both_sides_of_pairs(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (files / "a.txt").open("ab") as file:
+        file.write(b"caf\xe9\n")
+    given = ["data.max_rejected=0.1", f"data.train={files / 'a.txt'}"]
+    read: list[str] = []
+    opened = pair_source.opened
+
+    def counted(path: Path, compressed: bool = True) -> Any:
+        read.extend([path.name] if compressed else [])
+        return opened(path, compressed)
+
+    monkeypatch.setattr(pair_source, "opened", counted)
+    corpus = load(files, *given)
+    assert read == ["a.txt"]
+    assert corpus.report.counts["all: lines rejected"] == 1
+    monkeypatch.setattr(text_module, "Lines", lambda path: LineAlignedFiles(path, path))
+    assert load(files, *given).fingerprint == corpus.fingerprint
+    assert len(list((files / "cache" / "corpora").glob("*/corpus.json"))) == 2
+
+
 def test_no_lines_are_held_out_where_none_are_wanted(files: Path) -> None:
     corpus = load(files, f"data.train={files / 'a.txt'}", "data.val_sentences=0", "data.test_sentences=0")
     assert (list(corpus.splits), len(corpus.splits["train"])) == (["train"], 30)
@@ -47,7 +73,12 @@ def test_one_sided_text_has_the_targets_alone_and_another_fingerprint(files: Pat
     one_sided = corpus.one_sided()
     assert corpus.direction == "fr → fr"
     assert one_sided.direction == "fr"
-    assert set(one_sided.splits["train"].sources) == {""}
+    sources = one_sided.splits["train"].sources
+    assert (len(sources), list(sources), sources[-1]) == (len(sources), [""] * len(corpus.splits["train"]), "")
+    assert sources[2:5] == [""] * 3
+    with pytest.raises(IndexError, match="out of range"):
+        sources[len(sources)]
+    assert len(pickle.dumps(sources)) < 200  # no list of them
     assert list(one_sided.splits["train"].targets) == list(corpus.splits["train"].targets)
     assert one_sided.fingerprint != corpus.fingerprint
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.data_module import TranslationDataModule, as_is
 from seq2seq_attn.data.word_links import WordLinks, write_links
 from seq2seq_attn.distributed.collectives import gather_from_ranks, sum_over_ranks
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.process import quieten
 from seq2seq_attn.scheduler.schedule import inverse_sqrt
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -282,6 +284,30 @@ def test_the_baseline_of_hard_attention_is_that_of_all_sentences(tmp_path: Path)
     (alone,) = on_ranks(1, baseline, tmp_path, [slice(None)])
     assert on_ranks(2, baseline, tmp_path, [slice(0, 1), slice(1, 4)]) == [alone, alone]
     assert alone == pytest.approx((-13 * (0.25 * 0.75 + 2 * 0.25), 11 * (0.25 * 0.75 + 0.25)))
+
+
+def refusal(folder: Path, what: str) -> str:
+    """Of a process group whose last rank has something else."""
+    is_last = connect() == torch.distributed.get_world_size() - 1
+    datamodule = TranslationDataModule(
+        replace(corpus(), source_language="de") if is_last and what == "pairs" else corpus(),
+        small_tokenizer(["other text 123"]) if is_last and what == "vocabulary" else tokenizer(),
+        batch_tokens=128,
+        seed=1,
+        cache_dir=str(folder),
+    )
+    with pytest.raises(UserError) as refused:
+        datamodule.setup()
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(("what", "named"), [("pairs", "other pairs"), ("vocabulary", "another vocabulary")])
+def test_ranks_of_other_data_are_refused_on_every_rank(what: str, named: str, tmp_path: Path) -> None:
+    sentence = (
+        f"rank 2 has {named} than rank 0; give every node the same files and options, and one paths.cache_dir, or "
+        "empty the cache of the node that differs"
+    )
+    assert on_ranks(3, refusal, tmp_path, tmp_path, what) == [sentence] * 3
 
 
 def spoken() -> tuple[list[float], list[str]]:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ import torch
 from configs import CONF, ROOT
 from distributed.ranks import on_ranks
 
-from seq2seq_attn.distributed.run_folder import VARIABLE, announce, first_run_dir, launcher, shared_run_dir
+from seq2seq_attn.distributed.run_folder import VARIABLE, announce, connect, first_run_dir, launcher, shared_run_dir
 from seq2seq_attn.distributed.sweep_job import job_arguments
 from seq2seq_attn.errors import UserError
 
@@ -44,6 +46,31 @@ def told(launcher: str) -> tuple[str, int]:
 def test_processes_started_by_others_take_the_folder_of_the_first(launcher: str, tmp_path: Path) -> None:
     number = 3 if launcher == "torchrun" else 2
     assert on_ranks(number, told, tmp_path, launcher) == [("/runs/of rank 0", rank) for rank in range(number)]
+
+
+def test_processes_wait_for_a_preparation_of_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "of another run")
+    alone: Any = SimpleNamespace(
+        main_address="127.0.0.1", main_port=0, global_rank=lambda: 0, world_size=lambda: 1
+    )  # port 0: any that is free
+    assert connect(alone).timeout == timedelta(days=7)
+
+
+def ready_late() -> str:
+    """The rank, once the group is made, whose patience is shorter than what one process still has to read."""
+    os.environ |= {"TORCHELASTIC_RUN_ID": "none"}
+    run_dir = first_run_dir("/runs/first")
+    if os.environ["RANK"] == "1":
+        time.sleep(2)
+    announce(run_dir)
+    torch.distributed.init_process_group("gloo", timeout=timedelta(seconds=1))
+    return os.environ["RANK"]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
+def test_the_process_group_is_made_when_the_last_process_is_ready(tmp_path: Path) -> None:
+    assert on_ranks(2, ready_late, tmp_path) == ["0", "1"]
 
 
 def test_one_process_keeps_its_own_folder_and_tells_those_that_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -68,8 +71,8 @@ def test_files_in_zstandard_are_unpacked_and_other_formats_refused(tmp_path: Pat
     file.write_bytes(file.read_bytes()[:-9])
     with opened("input", str(file)) as stream, pytest.raises(UserError, match=r"a.zst cannot be read \(Truncated"):
         list(read_lines(stream, str(file)))
-    with pytest.raises(UserError, match=r"a.txt.xz is compressed; decompress it, or compress it with gzip"):
-        opened("input", str(tmp_path / "a.txt.xz"))
+    with pytest.raises(UserError, match=r"a.txt.zip is compressed; decompress it, or compress it with gzip"):
+        opened("input", str(tmp_path / "a.txt.zip"))
     assert read("un\n".encode("utf-16"))[0].notes == ["UTF-16, not UTF-8; convert the text"]
 
 
@@ -91,6 +94,19 @@ def test_a_stream_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         next(read_lines(stream, "standard input"))
     with pytest.raises(UserError, match=r"^input=.+ cannot be read \(Is a directory\)$"):
         opened("input", str(tmp_path))
+
+
+@pytest.mark.parametrize("module", [lzma, bz2])
+def test_xz_and_bz2_are_unpacked_and_a_cut_file_is_named(module: Any, tmp_path: Path) -> None:
+    ending = {lzma: "xz", bz2: "bz2"}[module]
+    file = tmp_path / f"a.{ending}"
+    file.write_bytes(module.compress(b"un\ndeux"))
+    with opened("input", str(file)) as stream:
+        assert [line.text for line in read_lines(stream, str(file))] == ["un", "deux"]
+    assert count_lines(str(file)) is None
+    file.write_bytes(file.read_bytes()[:-9])
+    with opened("input", str(file)) as stream, pytest.raises(UserError, match=f"is a broken {ending} file"):
+        list(read_lines(stream, str(file)))
 
 
 def test_a_broken_gz_file_is_named(tmp_path: Path) -> None:

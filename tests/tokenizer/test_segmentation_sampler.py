@@ -105,6 +105,12 @@ def test_the_segmentations_that_are_kept_are_bounded_and_change_no_draw(monkeypa
     assert list(bounded._tables) == words[-5:]
 
 
+def test_the_segmentations_of_long_words_are_not_kept():
+    sampler = SegmentationSampler(model("unigram"), "unigram", 0.3)
+    sampler(["low" * 11 + " " + "low" * 10 + "er"], seed=1)  # of 33 and 32 letters
+    assert list(sampler._tables) == ["low" * 10 + "er"]
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
 def test_a_symbol_of_the_user_is_one_token_in_every_draw(alpha):
     options = TrainerOptions(user_defined_symbols=("lo", "<fr>"))

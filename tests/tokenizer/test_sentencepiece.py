@@ -2,6 +2,8 @@
 
 import io
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from hydra.utils import instantiate
 from seq2seq_attn.alignment.forced_attention import marked_source_words, marked_words
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer import sentencepiece as tokenizer_module
+from seq2seq_attn.tokenizer import sentencepiece_model
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer, sample
 from seq2seq_attn.tokenizer.sentencepiece_model import auto_vocab_size
 
@@ -112,6 +115,21 @@ def test_a_token_joins_letters_and_signs_only_where_scripts_may_join(model_type,
     assert "-" in tokens[True]
     assert any("-" in token and token != "-" for token in tokens[False])
     assert len(list(tmp_path.rglob("*.model"))) == 2
+
+
+def test_jobs_side_by_side_train_a_model_once(tmp_path, monkeypatch):
+    trained, fit = [], sentencepiece_model.fit
+
+    def slow_fit(*arguments):
+        trained.append(arguments[1])
+        time.sleep(0.5)
+        return fit(*arguments)
+
+    monkeypatch.setattr(sentencepiece_model, "fit", slow_fit)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: make(cache=str(tmp_path)).fingerprint, range(2))
+    assert first == second
+    assert trained == ["unigram"]
 
 
 def test_a_cache_that_cannot_be_written_is_one_sentence(tmp_path):

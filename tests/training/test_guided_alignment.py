@@ -155,6 +155,8 @@ def test_eflomal_links_training_and_validation_pairs_once(tmp_path: Path, monkey
             assert of_rows(of_split) == [[(n - 1 - at, at) for at in range(n)] for n in words]
             assert of_split.words.tolist() == [[n, n] for n in words]
     assert calls == [20]
+    monkeypatch.setattr("seq2seq_attn.training.guided_alignment.locked", None)  # as where nothing can be written
+    assert set(guided(links="eflomal").prepare(reader, corpus, str(tmp_path))) == {"train", "val"}
 
 
 def run_of(folder: Path, name: str, *overrides: str) -> str:

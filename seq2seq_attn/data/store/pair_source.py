@@ -8,15 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
+from jaxtyping import Int64
 
 from seq2seq_attn.data.reading import opened
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
 
 CHUNK_LINES = 20_000
+CHUNK_BYTES = 1 << 26  # of all sides; the line that reaches them is the last of its chunk
 BUFFER = 1 << 22  # bytes read at once
 MOST_BYTES = 1 << 24  # of a line; an endless one would fill the memory
 SAMPLED_BYTES = 1 << 16  # at the beginning, the middle and the end of a file
@@ -117,26 +119,34 @@ class PairList(PairSource):
 
 @final
 class LineAlignedFiles(PairSource):
-    """Text files whose lines correspond, plain, .gz or .zst: a source, a target, and further references, if any."""
+    """Text files whose lines correspond, plain or compressed: a source, a target, and further references, if any."""
 
     def __init__(self, source: Path, target: Path, *others: Path) -> None:
         self.files = (source, target, *others)
 
     def chunks(self) -> Iterator[RawChunk]:
-        sides, end, first = tuple(line_blocks(file) for file in self.files), (b"", 0, 0), 1
+        sides, first = [line_blocks(file) for file in self.files], 1
+        blocks = [LineBlock(b"", 0, 0)] * len(sides)
         while True:
-            blocks = [next(side, end) for side in sides]
-            lines = [block[1] for block in blocks]
-            if other := next((at for at, number in enumerate(lines) if number != lines[0]), 0):
-                totals = [first - 1 + n + sum(rest[1] for rest in side) for n, side in zip(lines, sides, strict=True)]
-                raise UserError(
-                    f"{self.files[0]} has {totals[0]} lines and {self.files[other]} has {totals[other]}; parallel "
-                    "files need the same number, line for line"
-                )
-            if not lines[0]:
-                return
-            yield RawChunk(first, sum(block[2] for block in blocks), [block[0] for block in blocks])
-            first += lines[0]
+            blocks = [
+                block if block.lines else next(side, LineBlock(b"", 0, block.read))
+                for block, side in zip(blocks, sides, strict=True)
+            ]
+            lines = [block.lines for block in blocks]
+            if not min(lines):
+                break
+            most = min(lines)
+            if len(set(lines)) > 1 or sum(len(block.content) for block in blocks) > CHUNK_BYTES:
+                most = lines_of_chunk(np.sum([block.ends()[:most] for block in blocks], axis=0), most)
+            heads, rests = zip(*(block.cut(most) for block in blocks), strict=True)
+            yield RawChunk(first, sum(block.read for block in blocks), [head.content for head in heads])
+            first, blocks = first + most, list(rests)
+        totals = [first - 1 + n + sum(rest.lines for rest in side) for n, side in zip(lines, sides, strict=True)]
+        if other := next((at for at, total in enumerate(totals) if total != totals[0]), 0):
+            raise UserError(
+                f"{self.files[0]} has {totals[0]} lines and {self.files[other]} has {totals[other]}; parallel files "
+                "need the same number, line for line"
+            )
 
     def parse(self, chunk: RawChunk) -> Parsed:
         sides = [decoded_lines(block) for block in chunk.content]
@@ -153,14 +163,39 @@ class LineAlignedFiles(PairSource):
         return Parsed([row[:2] for row in rows], rejected, [list(row[2:]) for row in rows])
 
 
-def line_blocks(
-    file: Path, *, carriage_returns: bool = False, num_lines: int | None = None
-) -> Iterator[tuple[bytes, int, int]]:
-    """Yield blocks of whole lines, the last with fewer, their number and the bytes read so far.
+@final
+class LineBlock(NamedTuple):
+    """Whole lines of a file, their number, and the bytes of the file that were read until here."""
+
+    content: bytes
+    lines: int
+    read: int
+
+    def ends(self) -> Int64[np.ndarray, " lines"]:
+        """Return where each line ends; the last may have no line end."""
+        ends = np.flatnonzero(np.frombuffer(self.content, np.uint8) == ord("\n")) + 1
+        return ends if len(ends) == self.lines else np.append(ends, len(self.content))
+
+    def cut(self, lines: int) -> tuple[LineBlock, LineBlock]:
+        """Return the first lines, and the others."""
+        if lines == self.lines:
+            return self, LineBlock(b"", 0, self.read)
+        end, others = int(self.ends()[lines - 1]), self.lines - lines
+        return LineBlock(self.content[:end], lines, self.read), LineBlock(self.content[end:], others, self.read)
+
+
+def lines_of_chunk(ends: Int64[np.ndarray, " lines"], most: int) -> int:
+    """Return how many lines the next chunk has, by where they end; 0: as many as there are, and perhaps more."""
+    reaching = int(np.searchsorted(ends[:most], CHUNK_BYTES)) + 1
+    return min(reaching, most) if min(reaching, most) <= len(ends) else 0
+
+
+def line_blocks(file: Path, *, carriage_returns: bool = False, num_lines: int | None = None) -> Iterator[LineBlock]:
+    """Yield blocks of whole lines that are as large as chunks, but for the last.
 
     Args:
         carriage_returns: whether lines may end with carriage returns alone; they all are then one block.
-        num_lines: of a block; None: `CHUNK_LINES`.
+        num_lines: of a block, at most; None: `CHUNK_LINES`.
 
     Raises:
         UserError: if the file cannot be read, or is empty, UTF-16, without line feeds or with an endless line.
@@ -174,12 +209,12 @@ def line_blocks(
                 buffer, head = buffer.removeprefix(UTF_8_MARK), False
             new_ends = np.flatnonzero(np.frombuffer(buffer, np.uint8) == ord("\n")) + (size + 1)
             held, size, ends = [*held, buffer], size + len(buffer), np.concatenate([ends, new_ends])
-            if len(ends) >= most:  # before that, joining would copy long lines again and again
+            if lines_of_chunk(ends, most):  # before that, joining would copy long lines again and again
                 whole, start, taken = b"".join(held), 0, 0
-                while len(ends) - taken >= most:
-                    taken += most
+                while lines := lines_of_chunk(ends[taken : taken + most] - start, most):
+                    taken += lines
                     end = int(ends[taken - 1])
-                    yield whole[start:end], most, read_of(stream)
+                    yield LineBlock(whole[start:end], lines, read_of(stream))
                     yielded = True
                     start = end
                 held, size, ends = [whole[start:]], size - start, ends[taken:] - start
@@ -189,7 +224,7 @@ def line_blocks(
             raise UserError(f"{file} is empty; give a file with text, or get it again")
         last = b"".join(held)
         if last:
-            yield last, len(ends) + (not last.endswith(b"\n")), read_of(stream)
+            yield LineBlock(last, len(ends) + (not last.endswith(b"\n")), read_of(stream))
         elif not yielded:  # a byte-order mark alone
             raise UserError(f"{file} is empty; give a file with text, or get it again")
 
@@ -202,9 +237,9 @@ def read_of(stream: Any) -> int:
 def line_chunks(file: Path) -> Iterator[RawChunk]:
     """Yield blocks of whole lines as chunks."""
     first = 1
-    for block, lines, read in line_blocks(file):
-        yield RawChunk(first, read, block)
-        first += lines
+    for block in line_blocks(file):
+        yield RawChunk(first, block.read, block.content)
+        first += block.lines
 
 
 def rejected_lines(file: Path, chunk: RawChunk, bad: dict[int, str]) -> list[tuple[str, int, str]]:

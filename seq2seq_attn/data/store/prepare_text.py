@@ -40,6 +40,7 @@ WRITTEN_BLOCKS = 32  # blocks that are written to a shard at once
 PARTITION_ROWS = 1 << 22  # hashes that are sorted at once
 MOST_REJECTED_LINES = 1_000  # of rejected.tsv
 IN_EPOCH = " in an epoch"  # a count of pairs after the weights of a mixture
+MOST_WEIGHT = 1_000  # of a temperature, as of a weight that is given
 
 PART = pa.schema(
     [
@@ -74,15 +75,28 @@ class HeldOut(NamedTuple):
 
 @final
 class Mixture(NamedTuple):
-    """How often the pairs of a corpus occur in an epoch, by its name; one that is not named: once.
+    """How often the pairs of a corpus occur in an epoch, by its name.
 
     Attributes:
         weights: 2.5 is all pairs twice, and half of them a third time.
         seed: of the choice of that half, which depends on it and on the pairs alone, not on their order.
+        temperature: T, by which corpora without a weight get one; None: 1. Arivazhagan et al. 2019, arXiv:1907.05019;
+            fairseq's `--sampling-temperature`.
     """
 
     weights: dict[str, int | float]
     seed: int
+    temperature: float | None = None
+
+    def weights_of(self, pairs: dict[str, int]) -> dict[str, int | float]:
+        """Return the weight of each corpus by its number of pairs: its own, or (n / n_max)^(1/T - 1), at most 1,000.
+
+        A share of an epoch is then proportional to n^(1/T).
+        """
+        power = 0.0 if self.temperature is None else 1.0 / self.temperature - 1.0
+        largest = max([1, *pairs.values()])
+        by_size = {name: min((max(1, n) / largest) ** power, MOST_WEIGHT) for name, n in pairs.items()}
+        return {name: self.weights.get(name, weight) for name, weight in by_size.items()}
 
 
 class Part(NamedTuple):
@@ -251,9 +265,13 @@ def weigh(
     if mixture is None:
         return [(part, [mask]) for part, mask in zip(parts, kept, strict=True)]
     factor, summand = np.random.default_rng(mixture.seed).integers(1 << 64, size=2, dtype=np.uint64)
-    copies, pairs = [], dict.fromkeys((part.corpus for part in parts), 0)
+    there = dict.fromkeys((part.corpus for part in parts), 0)
     for part, mask in zip(parts, kept, strict=True):
-        fraction, whole = math.modf(mixture.weights.get(part.corpus, 1))
+        there[part.corpus] += int(mask.sum())
+    weights = mixture.weights_of(there)
+    copies, pairs = [], dict.fromkeys(there, 0)
+    for part, mask in zip(parts, kept, strict=True):
+        fraction, whole = math.modf(weights[part.corpus])
         masks = [mask] * int(whole)
         if fraction:
             drawn = column(part, "pair_hash") * (factor | np.uint64(1)) + summand  # modulo 2**64
@@ -264,8 +282,7 @@ def weigh(
     if not epoch:
         raise UserError(f"data.weights leaves no pair of {', '.join(pairs)} to train on; give larger weights")
     for name, number in pairs.items():
-        weight = mixture.weights.get(name, 1)
-        counts[f"pairs of {name}{IN_EPOCH} (weight {weight:g}, {number / epoch:.1%})"] = number
+        counts[f"pairs of {name}{IN_EPOCH} (weight {weights[name]:g}, {number / epoch:.1%})"] = number
     return copies
 
 
@@ -404,12 +421,8 @@ def prepare_text(
         rejected: list[tuple[str, int, str]] = []
         parts[split] = []
         for part in workers.map(clean_chunk, tasks):
-            corpus = corpora[len(parts[split])]
-            if split != "train" or mixture is None or mixture.weights.get(corpus, 1):
-                rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
-            parts[split].append(part._replace(rejected=[], corpus=corpus))
-        if split == "train" and mixture is not None:  # as if a corpus of weight 0 were not there
-            parts[split] = [part for part in parts[split] if mixture.weights.get(part.corpus, 1)] or parts[split]
+            rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
+            parts[split].append(part._replace(rejected=[], corpus=corpora[len(parts[split])]))
         read += sum(source.size for source in files)
         counts[split] = total(part.counts for part in parts[split])
         reject(folder, split, rejected, counts[split], max_rejected)

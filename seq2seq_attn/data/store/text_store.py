@@ -143,7 +143,9 @@ def stored_corpus(
     identity = {split: [source.identity(verify) for source in files] for split, files in sources.items()}
     settings = [FORMAT, identity, vars(cleaning), held_out, languages]
     if mixture is not None:
-        settings += [mixture, [source.corpus for source in sources.get("train", [])]]
+        weights, seed, temperature = mixture
+        settings += [[weights, seed], [source.corpus for source in sources.get("train", [])]]
+        settings += [] if temperature is None else [temperature]
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:32]
     folder = cache_dir / key
     is_new = not is_complete(folder)

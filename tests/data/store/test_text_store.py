@@ -206,6 +206,33 @@ def test_files_of_unequal_length_are_refused_with_both_numbers(tmp_path: Path) -
         stored(source, tmp_path / "cache")
 
 
+def test_chunks_end_at_a_number_of_bytes_wherever_the_files_are_read_and_the_sides_stay_in_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [(f"{n} " + "x" * (n * 7 % 60), f"{n} " + "y" * (n * 11 % 290)) for n in range(200)]
+    source = written(tmp_path, "train", pairs)
+    whole = stored(source, tmp_path / "whole")
+    monkeypatch.setattr(pair_source, "CHUNK_LINES", 17)
+    monkeypatch.setattr(pair_source, "CHUNK_BYTES", 700)
+    found = []
+    for size in (5, 64, 1 << 22):
+        monkeypatch.setattr(pair_source, "BUFFER", size)
+        found.append(list(source.chunks()))
+    chunks = found[0]
+    for other in found[1:]:
+        assert [(chunk.first, chunk.content) for chunk in other] == [(chunk.first, chunk.content) for chunk in chunks]
+    sizes = [sum(map(len, chunk.content)) for chunk in chunks]
+    assert 700 < max(sizes) < 700 + 360
+    assert len(sizes) > 40
+    parsed = [source.parse(chunk).pairs for chunk in chunks]
+    assert [pair for some in parsed for pair in some] == pairs
+    assert [chunk.first for chunk in chunks] == np.cumsum([1, *map(len, parsed[:-1])]).tolist()
+    assert stored(source, tmp_path / "cut").fingerprint == whole.fingerprint
+    source.files[1].write_bytes(source.files[1].read_bytes() + b"one more\n")
+    with pytest.raises(UserError, match=r"train.en has 200 lines and .*train.fr has 201; parallel files need"):
+        stored(source, tmp_path / "cache")
+
+
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("last", [True, False])
 def test_lines_end_at_lf_or_cr_lf_and_a_byte_order_mark_is_no_text(tmp_path: Path, ending: str, last: bool) -> None:
