@@ -80,7 +80,7 @@ def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] |
         results: dict[str, Any] = json.loads(file.read_text("utf-8"))
     except ValueError:  # it was being written
         return None
-    changed = changes(plain(OmegaConf.load(recorded)), plain(composed)) if recorded.exists() else []
+    changed = changes(read_recorded(recorded), plain(composed)) if recorded.exists() else []
     for change in sorted(changed, key=lambda change: "." in change.key):  # the option before those that refer to it
         if makes_another_run(change):
             raise UserError(
@@ -110,6 +110,11 @@ def makes_another_run(change: Change) -> bool:
 def plain(config: Any) -> dict[str, Any]:
     """Return a configuration as resolved plain data."""
     return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
+
+
+def read_recorded(file: Path) -> dict[str, Any]:
+    """Return the `config.yaml` of a run. A run writes no reference, so one of a stranger's folder is not resolved."""
+    return OmegaConf.to_container(OmegaConf.load(file))  # type: ignore[return-value]
 
 
 class Change(NamedTuple):

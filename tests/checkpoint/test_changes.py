@@ -22,7 +22,7 @@ from torch import nn
 
 from seq2seq_attn.checkpoint.exact_resume import adopt, reschedule
 from seq2seq_attn.checkpoint.load import read_checkpoint
-from seq2seq_attn.checkpoint.resume import changes, in_folders
+from seq2seq_attn.checkpoint.resume import changes, in_folders, read_recorded
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.scheduler.schedule import cosine, inverse_sqrt
 
@@ -461,6 +461,11 @@ def test_a_folder_is_named_and_one_that_begins_alike_is_not() -> None:
     node = {"own": "/runs/1", "file": "/runs/1/last.ckpt", "other": "/runs/10/last.ckpt"}
     expected = {"own": "${paths.run_dir}", "file": "${paths.run_dir}/last.ckpt", "other": "/runs/10/last.ckpt"}
     assert in_folders(node, paths) == expected
+
+
+def test_a_reference_in_the_record_of_a_strangers_run_is_not_resolved(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("seed: ${oc.env:HOME}\nmodel: {dropout: 0.1}\n")
+    assert read_recorded(tmp_path / "config.yaml") == {"seed": "${oc.env:HOME}", "model": {"dropout": 0.1}}
 
 
 def test_a_part_is_named_once_and_folders_are_not() -> None:

@@ -329,13 +329,65 @@ def test_a_parent_names_no_class_or_reference_that_no_run_saves(option: str, tmp
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_defaults_list_of_a_parent_composes_nothing(tmp_path: Path) -> None:
+PARTS = (
+    "model", "model.encoder", "model.decoder", "model.decoder.attention.score", "model.decoder.attention.pattern",
+    "model.decoder.attention.normalizer",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["checked", "unchecked"])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_defaults_list_of_a_parent_composes_nothing(
+    part: str, checked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = {"class": "logging.FileHandler", "filename": str(tmp_path / "victim.txt"), "mode": "w"}  # empties it
+    logging_options = {"version": 1, "handlers": {"file": handler}, "root": {"handlers": ["file"]}}
     checkpoint = write_checkpoint(tmp_path / "a.ckpt")
-    checkpoint["config"]["model"]["defaults"] = [{"override /trainer": "ddp"}]
+    attention = checkpoint["config"]["model"]["decoder"]["attention"]
+    carrier = "pattern" if part.endswith("normalizer") else "normalizer"
+    attention[carrier]["hydra"] = {"job_logging": logging_options}
+    node = checkpoint["config"]
+    for key in part.split("."):
+        node = node[key]
+    node["defaults"] = [{f"/attention/{carrier}@_global_": "parent"}, "_self_"]
     torch.save(checkpoint, tmp_path / "a.ckpt")
-    run = f"init_from.run={tmp_path / 'a.ckpt'}"
-    assert "defaults" not in compose_child(run).model
-    assert compose_child(run).trainer.strategy == compose_here().trainer.strategy
+    typed = (f"init_from.run={tmp_path / 'a.ckpt'}",)
+    if checked:
+        with pytest.raises(UserError, match=r"a.ckpt holds a defaults list among its options, which no run saves; it "):
+            choose_parent(typed)
+        return
+    for name in ("check_targets", "check_saved_config"):
+        monkeypatch.setattr(parents, name, lambda *_: None)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("train", [*typed, *choose_parent(typed)], return_hydra_config=True)
+    assert "victim.txt" not in OmegaConf.to_yaml(config.hydra)
+
+
+SECRET = "${oc.env:SECRET_KEY}"
+
+
+@pytest.mark.parametrize(
+    ("options", "state"),
+    [({"user_defined_symbols": [SECRET]}, {}), ({"user_defined_symbols": SECRET}, {}), ({}, {"joint": SECRET})],
+)
+def test_a_reference_in_the_tokenizer_of_a_parent_is_refused(
+    options: dict[str, Any], state: dict[str, Any], tmp_path: Path
+) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint["config"]["tokenizer"] = options
+    checkpoint["tokenizer"] |= state
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(UserError, match=r"a.ckpt holds the reference \$\{oc.env:SECRET_KEY\}, which no run saves; it was"):
+        choose_parent([f"init_from.run={tmp_path / 'a.ckpt'}"])
+
+
+@pytest.mark.parametrize("option", ["tokenizer", "choices"])
+def test_options_of_a_parent_that_are_none_are_a_sentence(option: str, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint["config"][option] = ["a"]
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(UserError, match=f"a.ckpt holds no {option} among its options; give a checkpoint that train.py"):
+        choose_parent([f"init_from.run={tmp_path / 'a.ckpt'}"])
 
 
 def test_what_excludes_a_parent_is_refused(trained_run: Path, pairs: list[str], tmp_path: Path) -> None:
