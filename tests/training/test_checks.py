@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 from configs import composed, model_of
 from omegaconf import OmegaConf
 
@@ -176,6 +177,7 @@ def test_the_slot_of_an_override(override: str, slot: str) -> None:
 def test_a_validation_after_more_batches_than_an_epoch_has_is_refused(limit: float, batches: int) -> None:
     datamodule: Any = SimpleNamespace(corpus=SimpleNamespace(splits={"val"}), train_dataloader=lambda: range(12))
     options = {"limit_train_batches": limit, "limit_val_batches": 1.0, "check_val_every_n_epoch": 1}
+    options |= {"_val_check_time_interval": None}
 
     def check(interval: float, **others: Any) -> None:
         check_interval(SimpleNamespace(**(options | {"val_check_interval": interval} | others)), datamodule)
@@ -184,9 +186,21 @@ def test_a_validation_after_more_batches_than_an_epoch_has_is_refused(limit: flo
     check(1.0)
     check(batches + 1, check_val_every_n_epoch=None)
     check(batches + 1, limit_val_batches=0)
-    check_interval(SimpleNamespace(_val_check_time_interval=5.0), datamodule)
     with pytest.raises(UserError, match=f"={batches + 1} is more than the {batches} batches of an epoch; give fewer"):
         check(batches + 1)
+
+
+def test_a_time_between_validations_is_refused_on_several_devices_whose_clocks_differ() -> None:
+    def check(devices: int, interval: Any) -> None:
+        options: Any = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "max_epochs": 1}
+        trainer = pl.Trainer(devices=devices, val_check_interval=interval, enable_checkpointing=False, **options)
+        check_interval(trainer, SimpleNamespace(corpus=SimpleNamespace(splits={"val"}), train_dataloader=lambda: [1]))
+
+    check(1, "00:00:30:00")
+    check(2, 0.5)
+    for interval in ("00:00:30:00", {"minutes": 30}):
+        with pytest.raises(UserError, match=r"^trainer.val_check_interval as a time is of each device's own clock"):
+            check(2, interval)
 
 
 @pytest.mark.parametrize(("split", "share"), [("train", 0.08), ("val", 0.19), ("test", 0.19)])

@@ -25,8 +25,10 @@ from seq2seq_attn.checkpoint.load import load, read_checkpoint
 from seq2seq_attn.cli.train import parent_choice
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
+from seq2seq_attn.paths import search_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training import parent_config as parents
+from seq2seq_attn.training.checks import check_config
 from seq2seq_attn.training.parent_config import FRESH, OF_PARENT, choose_parent, name_attention, tokenizer_options
 from seq2seq_attn.training.run import train
 
@@ -377,7 +379,7 @@ def test_a_reference_in_the_tokenizer_of_a_parent_is_refused(
     checkpoint["config"]["tokenizer"] = options
     checkpoint["tokenizer"] |= state
     torch.save(checkpoint, tmp_path / "a.ckpt")
-    with pytest.raises(UserError, match=r"a.ckpt holds the reference \$\{oc.env:SECRET_KEY\}, which no run saves; it was"):
+    with pytest.raises(UserError, match=r"a.ckpt holds the reference \$\{oc.env:SECRET_KEY\}, which no run saves"):
         choose_parent([f"init_from.run={tmp_path / 'a.ckpt'}"])
 
 
@@ -411,6 +413,28 @@ def test_the_name_of_the_parents_encoder_attention_stays_beside_another_attentio
         name_attention(config)
         assert config.choices.attention == name
         assert "LocalPattern" in str(config.model.encoder.self_attention)
+
+
+def test_a_parent_in_a_file_of_options_is_refused_since_its_model_would_not_be_composed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)  # restored at the end
+    write_checkpoint(tmp_path / "a.ckpt")
+    run = f"init_from.run={tmp_path / 'a.ckpt'}"
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "tuned.yaml").write_text(
+        f"# @package _global_\ninit_from:\n  run: {tmp_path / 'a.ckpt'}\n"
+    )
+    for typed in (["experiment=tuned"], [run]):
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            overrides = [search_path(tmp_path / "conf"), "paths.run_dir=run", *typed, *choose_parent(typed)]
+            config = compose("train", overrides, return_hydra_config=True)
+        HydraConfig.instance().set_config(config)
+        if typed == [run]:
+            check_config(config)
+            continue
+        with pytest.raises(UserError, match=rf"^{run} is in a file of options, such as an experiment, from which the"):
+            check_config(config)
 
 
 @pytest.mark.parametrize("option", ["user_defined_symbols=[ab]", "byte_fallback=true", "character_coverage=0.9"])
