@@ -30,7 +30,8 @@ CHOOSING = (  # options by which Lightning knows the callback that has chosen be
 )  # fmt: skip
 OF_MODEL = ("model", "attention", "position", "feed_forward", "self_attention", "encoder_attention", "cross_attention")
 UNTRAINED = {  # options that change nothing of what is trained
-    "choices", "ckpt_path", "init_from", "log_text", "logger", "num_threads", "paths", "resume", "task_name", "trust",
+    "choices", "ckpt_path", "eval_batch_tokens", "init_from", "log_text", "logger", "num_threads", "paths", "resume",
+    "task_name", "trust",
 }  # fmt: skip
 UNTRAINED_CALLBACKS = ("callback.compile", "callback.profile")
 

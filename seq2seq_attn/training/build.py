@@ -78,6 +78,7 @@ def build(
         tokenizer,
         batch_tokens=config["batch_tokens"],
         batch_sentences=config["batch_sentences"],
+        eval_batch_tokens=config["eval_batch_tokens"],
         seed=config["seed"],
         cache_dir=config["paths"]["cache_dir"],
         val_sentences=config["val_sentences"],
