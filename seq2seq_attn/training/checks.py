@@ -325,16 +325,12 @@ def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
                 f"{option} needs validations, and no sentences are held out for one; use another choice, or "
                 "data.val_sentences=1000"
             )
-    options = config["trainer"]
-    by_clock = isinstance(options.get("val_check_interval"), str | dict)
-    skips = options["check_val_every_n_epoch"] != 1 or options["limit_val_batches"] == 0 or by_clock
     if config["scheduler"]["_target_"] == PLATEAU and config["scheduler"].get("factor") == 1:
         raise UserError("scheduler.factor=1 never lowers the rate; give less, as 0.5, or use scheduler=constant")
-    if config["scheduler"]["_target_"] == PLATEAU and skips:
+    if config["scheduler"]["_target_"] == PLATEAU and config["trainer"]["limit_val_batches"] == 0:
         raise UserError(
-            "scheduler=plateau reads the figures of a validation after every epoch; leave "
-            "trainer.check_val_every_n_epoch=1 and trainer.limit_val_batches as they are, give no time as "
-            "trainer.val_check_interval, or use another scheduler"
+            "scheduler=plateau reads the figures of validations, and trainer.limit_val_batches=0 leaves none; leave it "
+            "as it is, or use another scheduler"
         )
 
 
