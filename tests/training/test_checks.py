@@ -193,7 +193,7 @@ def test_a_time_between_validations_is_refused_on_several_devices_whose_clocks_d
     check(1, "00:00:30:00")
     check(2, 0.5)
     for interval in ("00:00:30:00", {"minutes": 30}):
-        with pytest.raises(UserError, match=r"^trainer.val_check_interval as a time is of each device's own clock"):
+        with pytest.raises(UserError, match=r"^trainer.val_check_interval is a time, which each of 2 devices reads"):
             check(2, interval)
 
 
