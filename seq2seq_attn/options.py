@@ -29,11 +29,10 @@ COMMON: dict[str, Any] = {
     "paths": dict[str, str], "choices": dict[str, str | None],
 }  # fmt: skip
 TRAIN: dict[str, Any] = COMMON | {
-    "seed": int, "batch_tokens": int, "batch_sentences": int | None, "num_workers": int, "val_sentences": int | None,
-    "log_text": bool,
-    "label_smoothing": float, "r_drop_alpha": float, "token_dropout": dict[str, float],
-    "init_from": dict[str, str | bool | None], "trust": str | list[str], "freeze": list[str],
-    "parameter_groups": list[dict[str, Any]],
+    "seed": int, "batch_tokens": int, "batch_sentences": int | None, "eval_batch_tokens": int | None,
+    "num_workers": int, "val_sentences": int | None, "log_text": bool, "label_smoothing": float, "r_drop_alpha": float,
+    "token_dropout": dict[str, float], "init_from": dict[str, str | bool | None], "trust": str | list[str],
+    "freeze": list[str], "parameter_groups": list[dict[str, Any]],
     "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str, "guided_alignment": Built,
     "objective": Built | None, "scheduled_sampling": Built, "monitor": str | None,
     "monitor_mode": Literal["max", "min"] | None,
@@ -93,10 +92,10 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
     "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",
     "[0, 1000000]": """data.val_sentences data.test_sentences corpus.val_sentences corpus.test_sentences min_length
         max_extra_length top_k bootstrap num_sentences min_tokens max_tokens warm_up_steps operators""",
-    "[1, 1000000]": """batch_tokens batch_sentences batch_size read_ahead max_source_tokens val_sentences
-        test_sentences vocab_size source_vocab_size target_vocab_size max_length max_distance num_features k
-        min_words max_words max_characters num_pairs min_count skip_nonfinite.limit accumulate_grad_batches
-        check_val_every_n_epoch steps attention_entropy.num_sentences""",
+    "[1, 1000000]": """batch_tokens batch_sentences eval_batch_tokens batch_size read_ahead max_source_tokens
+        val_sentences test_sentences vocab_size source_vocab_size target_vocab_size max_length max_distance
+        num_features k min_words max_words max_characters num_pairs min_count skip_nonfinite.limit
+        accumulate_grad_batches check_val_every_n_epoch steps attention_entropy.num_sentences""",
     "[0, 1000000000]": """scheduled_sampling.steps warmup_steps total_iters patience fast_dev_run
         reload_dataloaders_every_n_epochs min_epochs min_steps""",
     "[1, 1000000000]": "every_steps log_every_n_steps",

@@ -43,13 +43,19 @@ class MemoryProbe(pl.Callback):
             torch.cuda.empty_cache()
 
     def on_exception(self, trainer: Any, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        if is_out_of_memory(exception):
+        if not is_out_of_memory(exception):
+            return
+        if trainer.evaluating:
+            half = max(1, trainer.datamodule.eval_batch_tokens // 2)
+            advice = f"a batch of a validation or test; use eval_batch_tokens={half}"
+        else:
             half, steps = max(1, trainer.datamodule.batch_tokens // 2), 2 * trainer.accumulate_grad_batches
-            # The command prints a UserError among the causes; raising it here would keep Lightning from cleaning up.
-            exception.__cause__ = UserError(
-                f"{pl_module.device} has too little memory for a batch; use batch_tokens={half}, with "
-                f"trainer.accumulate_grad_batches={steps} for updates of the same size"
+            advice = (
+                f"a batch; use batch_tokens={half}, with trainer.accumulate_grad_batches={steps} for updates of the "
+                "same size"
             )
+        # The command prints a UserError among the causes; raising it here would keep Lightning from cleaning up.
+        exception.__cause__ = UserError(f"{pl_module.device} has too little memory for {advice}")
 
 
 def try_batch(trainer: Any, pl_module: Any, batch: Batch) -> None:

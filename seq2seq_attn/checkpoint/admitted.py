@@ -60,8 +60,9 @@ def check_targets(node: Any, slot: str, file: Path, trust: Trust = ()) -> None:
 
     The slot of a part is its key; parts that have names of their own, as metrics, are in the slot of them all.
     Under a key that is no slot, only a module of a trusted package is admitted.
-    A reference is refused too: `${oc.create:...}` would become a `_target_` after this check. A run saves none, and
-    no other containers than these: Hydra looks into a tuple as it does into a list.
+    A reference is refused too: `${oc.create:...}` would become a `_target_` after this check. So is a defaults list,
+    which Hydra would compose. A run saves neither, and no other containers than these: Hydra looks into a tuple as it
+    does into a list.
     """
     if isinstance(node, str) and "${" in node:
         raise UserError(f"{file} holds the reference {node}, which no run saves; it was not resolved")
@@ -72,6 +73,8 @@ def check_targets(node: Any, slot: str, file: Path, trust: Trust = ()) -> None:
             check_targets(child, slot, file, trust)
     if not isinstance(node, dict):
         return
+    if isinstance(node.get("defaults"), list):
+        raise UserError(f"{file} holds a defaults list among its options, which no run saves; it was not composed")
     if "_target_" in node and not is_class_of(slot, node["_target_"], trust):
         raise UserError(f"{file} asks for {node['_target_']}, {refusal(slot, str(node['_target_']), trust)}")
     for key, value in node.items():

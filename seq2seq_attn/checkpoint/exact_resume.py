@@ -232,8 +232,10 @@ def adopt(changed: list[Change], checkpoint: dict[str, Any], trainer: Any, pl_mo
     if pl_module.scheduler.func is not ReduceLROnPlateau:
         checkpoint["lr_schedulers"] = []
         return int(schedule["last_epoch"])
-    state = pl_module.scheduler(fresh).state_dict()
-    schedule |= {name: value for name, value in state.items() if f"scheduler.{name}" in keys}
+    as_many = torch.optim.SGD([{"params": [nn.Parameter(torch.zeros(()))]} for _ in groups])
+    state = pl_module.scheduler(as_many).state_dict()
+    named = {"min_lrs": "min_lr", "default_min_lr": "min_lr"}  # torch's names of an option
+    schedule |= {name: value for name, value in state.items() if f"scheduler.{named.get(name, name)}" in keys}
     return None
 
 
@@ -307,7 +309,7 @@ def count_whole_updates(progress: dict[str, Any], done: int) -> None:
 
 
 def restore_metrics(trainer: Any, metrics: dict[str, torch.Tensor]) -> None:
-    """Restore the last validation's metrics, which a schedule reads. Private of Lightning, as of 2.6.6."""
+    """Restore the figures that were logged last, which callbacks read. Private of Lightning, as of 2.6.6."""
     trainer._logger_connector._callback_metrics.update(metrics)
 
 

@@ -30,7 +30,8 @@ CHOOSING = (  # options by which Lightning knows the callback that has chosen be
 )  # fmt: skip
 OF_MODEL = ("model", "attention", "position", "feed_forward", "self_attention", "encoder_attention", "cross_attention")
 UNTRAINED = {  # options that change nothing of what is trained
-    "choices", "ckpt_path", "init_from", "log_text", "logger", "num_threads", "num_workers", "paths", "resume",
+    "choices", "ckpt_path", "eval_batch_tokens", "init_from", "log_text", "logger", "num_threads", "num_workers",
+    "paths", "resume",
     "task_name", "trust",
 }  # fmt: skip
 UNTRAINED_CALLBACKS = ("callback.compile", "callback.profile")
@@ -81,7 +82,7 @@ def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] |
         results: dict[str, Any] = json.loads(file.read_text("utf-8"))
     except ValueError:  # it was being written
         return None
-    changed = changes(plain(OmegaConf.load(recorded)), plain(composed)) if recorded.exists() else []
+    changed = changes(read_recorded(recorded), plain(composed)) if recorded.exists() else []
     for change in sorted(changed, key=lambda change: "." in change.key):  # the option before those that refer to it
         if makes_another_run(change):
             raise UserError(
@@ -111,6 +112,11 @@ def makes_another_run(change: Change) -> bool:
 def plain(config: Any) -> dict[str, Any]:
     """Return a configuration as resolved plain data."""
     return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
+
+
+def read_recorded(file: Path) -> dict[str, Any]:
+    """Return the `config.yaml` of a run. A run writes no reference, so one of a stranger's folder is not resolved."""
+    return OmegaConf.to_container(OmegaConf.load(file))  # type: ignore[return-value]
 
 
 class Change(NamedTuple):

@@ -20,6 +20,7 @@ from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.errors import EXIT_CODE, UserError
 
 LOCK = "run.lock"
+PROVENANCE, RECORDS = "provenance.json", ("config.yaml", "metrics.csv")
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"  # previous: the one that last has replaced
 HELD: set[Path] = set()  # by this process
 UNTIL_EXIT = ExitStack()  # of the command
@@ -104,12 +105,14 @@ def check_folder(config: DictConfig, folder: Path) -> None:
     """Refuse the folder of a run to what does not continue it: another training, or an evaluation.
 
     Raises:
-        UserError: if the folder holds results or checkpoints.
+        UserError: if the folder holds results or checkpoints, or files that a training would replace and did not write.
     """
     if "resume" not in config:  # it is of evaluate.py
         if holds_run(folder):
             raise UserError(f"{folder} holds a run, whose files would be replaced; give another hydra.run.dir")
-    elif config.resume is None:
+        return
+    check_records(folder)
+    if config.resume is None:
         given = config.ckpt_path
         named = Path(os.path.expanduser(given)).absolute() if isinstance(given, str) else None
         if named is None or not named.exists() or not (is_in(named, folder) or is_in(named.parent, folder)):
@@ -146,6 +149,22 @@ def check_is_new(folder: Path) -> None:
         raise UserError(
             f"{folder} holds a run; resume=auto continues it, and another hydra.run.dir starts a new one (or delete "
             "the folder)"
+        )
+
+
+def check_records(folder: Path) -> None:
+    """Refuse to replace a file of the user's own that has the name of a record of a run.
+
+    A run writes provenance.json first.
+
+    Raises:
+        UserError: naming it.
+    """
+    own = [folder / name for name in RECORDS if os.path.lexists(folder / name)]
+    if own and not (folder / PROVENANCE).exists() and not holds_run(folder):
+        raise UserError(
+            f"{own[0]} is not of a run, whose {PROVENANCE} would be beside it, and a run would replace it; give "
+            "another hydra.run.dir, or rename the file"
         )
 
 

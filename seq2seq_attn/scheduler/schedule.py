@@ -20,9 +20,16 @@ def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: int) -> LambdaLR:
     return LambdaLR(optimizer, factor)
 
 
-def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int) -> LambdaLR:
-    """Return a linear warm-up to lr, then a cosine decay to 0 at `total_steps`. Loshchilov and Hutter 2017, eq. 5."""
-    return warmed_up(optimizer, warmup_steps, total_steps, lambda progress: 0.5 * (1 + math.cos(math.pi * progress)))
+def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int, final_share: float = 0.0) -> LambdaLR:
+    """Return a linear warm-up to lr, then a cosine decay to `final_share` * lr at `total_steps`.
+
+    Loshchilov and Hutter 2017, eq. 5.
+    """
+
+    def decay(progress: float) -> float:
+        return final_share + (1 - final_share) * 0.5 * (1 + math.cos(math.pi * progress))
+
+    return warmed_up(optimizer, warmup_steps, total_steps, decay)
 
 
 def linear(optimizer: Optimizer, *, warmup_steps: int, total_steps: int, final_share: float) -> LambdaLR:

@@ -80,6 +80,7 @@ def build(
         tokenizer,
         batch_tokens=config["batch_tokens"],
         batch_sentences=config["batch_sentences"],
+        eval_batch_tokens=config["eval_batch_tokens"],
         num_workers=config["num_workers"],
         seed=config["seed"],
         cache_dir=config["paths"]["cache_dir"],

@@ -25,6 +25,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import typed
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.training.monitor import OF_LINKS
+from seq2seq_attn.training.parent_config import CHOICE
 from seq2seq_attn.training.translation_module import TranslationModule
 
 log = logging.getLogger(__name__)
@@ -70,10 +71,21 @@ def check_config(composed: DictConfig) -> None:
         check_one_sided(composed)
     if composed.init_from.tokenizer not in ("keep", "new"):
         raise UserError(f"init_from.tokenizer={composed.init_from.tokenizer} must be keep or new")
+    if composed.init_from.run is not None and HydraConfig.initialized():
+        check_parent(composed.init_from.run, HydraConfig.get().runtime)
     if composed.init_from.run is not None and composed.ckpt_path is not None:
         raise UserError(
             "init_from.run starts a new run from the weights of another, and ckpt_path continues that run with its "
             "optimizer; give one of them"
+        )
+
+
+def check_parent(run: str, runtime: Any) -> None:
+    """Refuse a parent that a file of options names: its parts are choices before Hydra reads such a file."""
+    if runtime.choices.get(CHOICE) is None:
+        raise UserError(
+            f"init_from.run={run} is in a file of options, such as an experiment, from which the model of that run is "
+            "not composed; leave it out there, and give it on the command line"
         )
 
 
@@ -313,16 +325,12 @@ def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
                 f"{option} needs validations, and no sentences are held out for one; use another choice, or "
                 "data.val_sentences=1000"
             )
-    options = config["trainer"]
-    by_clock = isinstance(options.get("val_check_interval"), str | dict)
-    skips = options["check_val_every_n_epoch"] != 1 or options["limit_val_batches"] == 0 or by_clock
     if config["scheduler"]["_target_"] == PLATEAU and config["scheduler"].get("factor") == 1:
         raise UserError("scheduler.factor=1 never lowers the rate; give less, as 0.5, or use scheduler=constant")
-    if config["scheduler"]["_target_"] == PLATEAU and skips:
+    if config["scheduler"]["_target_"] == PLATEAU and config["trainer"]["limit_val_batches"] == 0:
         raise UserError(
-            "scheduler=plateau reads the figures of a validation after every epoch; leave "
-            "trainer.check_val_every_n_epoch=1 and trainer.limit_val_batches as they are, give no time as "
-            "trainer.val_check_interval, or use another scheduler"
+            "scheduler=plateau reads the figures of validations, and trainer.limit_val_batches=0 leaves none; leave it "
+            "as it is, or use another scheduler"
         )
 
 
@@ -338,8 +346,17 @@ def check_link_figure(config: dict[str, Any], links: Container[str]) -> None:
 
 
 def check_interval(trainer: Any, datamodule: Any) -> None:
-    """Refuse more batches between validations than an epoch has, where each epoch counts anew."""
-    interval = getattr(trainer, "val_check_interval", None)  # a time has another attribute
+    """Refuse more batches between validations than an epoch has, where each epoch counts anew, and a time on devices.
+
+    A time has an attribute of its own, private of Lightning 2.6.6.
+    """
+    if trainer._val_check_time_interval is not None and trainer.world_size > 1:
+        raise UserError(
+            f"trainer.val_check_interval is a time, which each of {trainer.world_size} devices reads from its own "
+            "clock, so they would not begin a validation together; give a number of batches, or a share of an epoch as "
+            "0.25"
+        )
+    interval = getattr(trainer, "val_check_interval", None)
     if not isinstance(interval, int) or trainer.check_val_every_n_epoch is None or not trainer.limit_val_batches:
         return
     datamodule.trainer = trainer

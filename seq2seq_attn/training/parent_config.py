@@ -19,7 +19,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.checkpoint.admitted import Trust, check_targets
 from seq2seq_attn.checkpoint.checkpoint_file import read_latest
-from seq2seq_attn.checkpoint.load import check_saved_config, find_checkpoint, read_checkpoint, read_tokenizer
+from seq2seq_attn.checkpoint.load import (
+    check_saved_config,
+    check_saved_options,
+    find_checkpoint,
+    read_checkpoint,
+    read_tokenizer,
+)
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -99,8 +105,9 @@ def store_parts(checkpoint: dict[str, Any], file: Path, typed: Collection[str], 
 
     With a model chosen on the command line, all parts of the model are its own.
     """
-    config, labels = checkpoint["config"], checkpoint["config"].get("choices", {})
+    config, labels = checkpoint["config"], checkpoint["config"].get("choices") or {}
     check_saved_config(config, file, trust)
+    check_saved_options({"choices": labels}, {"choices": dict}, file)
     for slot, node in (("model", config["model"]), ("choices", labels)):
         check_targets(node, slot, file, trust)
     parts = {"search": config["search"], "tokenizer": tokenizer_options(checkpoint, file)}
@@ -120,11 +127,14 @@ def store_parts(checkpoint: dict[str, Any], file: Path, typed: Collection[str], 
 
 
 def store_part(slot: str, group: str, name: str, node: dict[str, Any]) -> None:
-    """Store a part, and the parts that it chooses itself, each in its group."""
+    """Store a part, and the parts that it chooses itself, each in its group.
+
+    Each has a defaults list of ours, so that Hydra composes none that the checkpoint may hold.
+    """
     entries: list[Any] = []
     for child, (entry, child_group) in CHILDREN.get(slot, {}).items():
         if isinstance(node.get(child), dict):
-            ConfigStore.instance().store(name, node.pop(child), group=child_group)
+            ConfigStore.instance().store(name, node.pop(child) | {"defaults": ["_self_"]}, group=child_group)
             entries.append({entry: name})
         elif child_group in ("attention/mix", "attention/gate"):  # which a preset may lack; `null` is its choice
             entries.append({entry: None})
@@ -132,13 +142,20 @@ def store_part(slot: str, group: str, name: str, node: dict[str, Any]) -> None:
 
 
 def tokenizer_options(checkpoint: dict[str, Any], file: Path) -> dict[str, Any]:
-    """Return the options with which a tokenizer like the parent's is trained."""
-    state, options = read_tokenizer(checkpoint["tokenizer"], file), checkpoint["config"].get("tokenizer", {})
+    """Return the options with which a tokenizer like the parent's is trained.
+
+    Raises:
+        UserError: for a tokenizer, or options of one, that no run saves.
+    """
+    state, options = read_tokenizer(checkpoint["tokenizer"], file), checkpoint["config"].get("tokenizer") or {}
+    check_saved_options({"tokenizer": options}, {"tokenizer": dict}, file)
     defaults = inspect.signature(SentencePieceTokenizer).parameters
+    saved = {name: getattr(state, name) for name in (*SETTINGS, "sampling_alpha")}
+    saved |= {name: options.get(name, defaults[name].default) for name in OF_TRAINING}
+    check_targets(saved, "tokenizer", file)
     return {
         "_target_": f"{SentencePieceTokenizer.__module__}.{SentencePieceTokenizer.__qualname__}",
-        **{name: getattr(state, name) for name in (*SETTINGS, "sampling_alpha")},
-        **{name: options.get(name, defaults[name].default) for name in OF_TRAINING},
+        **saved,
         "model": None,
         "cache_dir": "${paths.cache_dir}",
     }

@@ -20,6 +20,7 @@ from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule, evenly_spread
 from seq2seq_attn.data.encoded import unknown_shares
+from seq2seq_attn.distributed.run_lock import PROVENANCE
 from seq2seq_attn.files import replacing
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.text import new_table, plain_console, printable
@@ -53,15 +54,18 @@ class RecordStart(pl.Callback):
 def record_start(
     run_dir: Path, trainer: pl.Trainer, module: TranslationModule, datamodule: TranslationDataModule
 ) -> None:
-    """Write `config.yaml`, resolved, and `provenance.json` before the first update, and print data and model."""
+    """Write `provenance.json` and `config.yaml`, resolved, before the first update, and print data and model.
+
+    A folder with `provenance.json` is that of a run, which may be begun again if it is killed here.
+    """
     run_dir.mkdir(parents=True, exist_ok=True)
-    with replacing(run_dir / "config.yaml") as stream:
-        stream.write(OmegaConf.to_yaml(OmegaConf.create(module.config)).encode())
     parent = {"init_from": module.parent} if module.parent else {}
     started = provenance(datamodule.corpus) | devices(trainer) | parent
     written = json.dumps(started, indent=2, ensure_ascii=False)
-    with replacing(run_dir / "provenance.json") as stream:
+    with replacing(run_dir / PROVENANCE) as stream:
         stream.write(f"{written}\n".encode())
+    with replacing(run_dir / "config.yaml") as stream:
+        stream.write(OmegaConf.to_yaml(OmegaConf.create(module.config)).encode())
     sides = (module.model.encoder, module.model.decoder)
     parts = " → ".join(type(side).__name__ for side in sides if side is not None)
     model = model_counts(module.model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from functools import partial
 from typing import Any, final
@@ -218,6 +219,7 @@ class TranslationModule(pl.LightningModule):
             self.log("val/alignment_loss", self.alignment_loss.compute())
             self.alignment_loss.reset()
         self.validated_step = self.trainer.global_step
+        self.lower_rate()
 
     def on_test_start(self) -> None:
         self.translations = {name: {} for name in self.test_names}
@@ -312,11 +314,24 @@ class TranslationModule(pl.LightningModule):
         self.first_groups = [
             {name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups
         ]
-        if isinstance(scheduler, ReduceLROnPlateau):
-            how = {"scheduler": scheduler, "interval": "epoch", "monitor": self.config["monitor"]}
+        if isinstance(scheduler, ReduceLROnPlateau):  # Lightning counts epochs, and `lower_rate` counts validations
+            how = {"scheduler": scheduler, "monitor": self.config["monitor"], "frequency": sys.maxsize}
         else:
             how = {"scheduler": scheduler, "interval": "step"}
         return {"optimizer": optimizer, "lr_scheduler": how}
+
+    def lower_rate(self) -> None:
+        """Count a validation within training in a schedule that follows its figure, which all ranks have of the first.
+
+        The checkpoints of this validation, which are written after it, have counted it.
+        """
+        trainer: Any = self.trainer
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
+            return
+        for followed in trainer.lr_scheduler_configs:
+            if isinstance(followed.scheduler, ReduceLROnPlateau):
+                figure = float(trainer.callback_metrics[followed.monitor])
+                followed.scheduler.step(trainer.strategy.broadcast(figure))
 
     @property
     def total_steps(self) -> int | float:

@@ -204,6 +204,26 @@ def test_memory_that_runs_out_later_is_the_same_sentence_and_keeps_its_trace(
     assert sentence_of(ended.value) == TOO_LITTLE
 
 
+@pytest.mark.parametrize(("options", "half"), [([], 200), (["eval_batch_tokens=90"], 45)])
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_memory_that_runs_out_in_a_validation_or_test_names_the_size_of_its_batches(
+    split: str, options: list[str], half: int, tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = TranslationModule._evaluate
+
+    def bounded(module: Any, batch: Batch, stage: str, **named: Any) -> Any:
+        if stage == split:
+            of_cuda()
+        return evaluate(module, batch, stage, **named)
+
+    monkeypatch.setattr(TranslationModule, "_evaluate", bounded)
+    with pytest.raises(RuntimeError, match=r"[Tt]ried to allocate") as ended:
+        run_here(tmp_path, *pairs, *SHORT, TRIED[0], *options)
+    assert sentence_of(ended.value) == (
+        f"cpu has too little memory for a batch of a validation or test; use eval_batch_tokens={half}"
+    )
+
+
 @pytest.mark.parametrize("on_cpu", ["true", "false"])
 def test_another_fault_is_no_lack_of_memory(
     on_cpu: str, tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch

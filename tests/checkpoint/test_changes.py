@@ -22,7 +22,7 @@ from torch import nn
 
 from seq2seq_attn.checkpoint.exact_resume import adopt, reschedule
 from seq2seq_attn.checkpoint.load import read_checkpoint
-from seq2seq_attn.checkpoint.resume import changes, in_folders
+from seq2seq_attn.checkpoint.resume import changes, in_folders, read_recorded
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.scheduler.schedule import cosine, inverse_sqrt
 
@@ -457,11 +457,47 @@ def test_a_plateau_keeps_what_it_has_seen_and_takes_its_new_options_and_rate() -
     assert math.isclose(after.optimizers[0].param_groups[0]["lr"], 0.03)
 
 
+@pytest.mark.parametrize(("old", "new"), [(0.0, 0.03), ([0.0], [0.03]), (None, 0.03), (0.09, None)])
+def test_a_plateau_takes_a_changed_lowest_rate(old: Any, new: Any) -> None:
+    plateau = partial(torch.optim.lr_scheduler.ReduceLROnPlateau, factor=0.1, patience=0)
+    before, after = (partial(plateau, **{} if one is None else {"min_lr": one}) for one in (old, new))
+    _, trained = parts(before, 0.1, (0.9, 0.98))
+    module, resumed = parts(after, 0.1, (0.9, 0.98))
+    checkpoint = {
+        "callbacks": {},
+        "optimizer_states": [trained.optimizers[0].state_dict()],
+        "lr_schedulers": [trained.lr_scheduler_configs[0].scheduler.state_dict()],
+    }
+    changed = changes({"scheduler": {"min_lr": old}}, {"scheduler": {"min_lr": new}})
+    assert adopt(changed, checkpoint, resumed, module) is None
+    schedule = resumed.lr_scheduler_configs[0].scheduler
+    schedule.load_state_dict(checkpoint["lr_schedulers"][0])
+    for loss in (1.0, 2.0, 2.0):
+        schedule.step(loss)
+    assert resumed.optimizers[0].param_groups[0]["lr"] == pytest.approx(0.001 if new is None else 0.03)
+
+
+def test_a_lowest_rate_of_each_group_of_parameters_is_adopted() -> None:
+    plateau = partial(torch.optim.lr_scheduler.ReduceLROnPlateau, min_lr=[0.01, 0.02])
+    optimizer = torch.optim.Adam([{"params": [nn.Parameter(torch.zeros(1))]} for _ in range(2)], lr=0.1)
+    saved = plateau(optimizer, min_lr=[0.0, 0.0]).state_dict()
+    checkpoint = {"callbacks": {}, "optimizer_states": [optimizer.state_dict()], "lr_schedulers": [saved]}
+    changed = changes({"scheduler": {"min_lr": [0.0, 0.0]}}, {"scheduler": {"min_lr": [0.01, 0.02]}})
+    module = SimpleNamespace(optimizer=partial(torch.optim.Adam, lr=0.1), scheduler=plateau, parameter_groups=list)
+    adopt(changed, checkpoint, SimpleNamespace(callbacks=[]), module)
+    assert saved["min_lrs"] == [0.01, 0.02]
+
+
 def test_a_folder_is_named_and_one_that_begins_alike_is_not() -> None:
     paths = {"run_dir": "/runs/1", "cache_dir": None}
     node = {"own": "/runs/1", "file": "/runs/1/last.ckpt", "other": "/runs/10/last.ckpt"}
     expected = {"own": "${paths.run_dir}", "file": "${paths.run_dir}/last.ckpt", "other": "/runs/10/last.ckpt"}
     assert in_folders(node, paths) == expected
+
+
+def test_a_reference_in_the_record_of_a_strangers_run_is_not_resolved(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("seed: ${oc.env:HOME}\nmodel: {dropout: 0.1}\n")
+    assert read_recorded(tmp_path / "config.yaml") == {"seed": "${oc.env:HOME}", "model": {"dropout": 0.1}}
 
 
 def test_a_part_is_named_once_and_folders_are_not() -> None:

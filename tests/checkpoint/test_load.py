@@ -216,6 +216,13 @@ def test_a_reference_is_refused_since_it_could_become_a_target() -> None:
             check_targets(node, "search", Path("a.ckpt"))
 
 
+def test_a_defaults_list_is_refused_at_any_depth_since_hydra_would_compose_it() -> None:
+    for node in ({"defaults": []}, {"_target_": OURS, "parts": [{"score": {"defaults": ["_self_"]}}]}):
+        with pytest.raises(UserError, match=r"^a.ckpt holds a defaults list among its options, which no run saves; it"):
+            check_targets(node, "search", Path("a.ckpt"))
+    check_targets({"corpora": {"defaults": {"train": "a.tsv"}}}, "data", Path("a.ckpt"))  # the name of a corpus
+
+
 def test_plain_data_and_targets_of_ours_pass() -> None:
     check_targets(
         {"_target_": OURS, "_partial_": True, "max_length": 7, "names": ["a", None, "$b"]}, "search", Path("a.ckpt")

@@ -69,6 +69,10 @@ SCENARIOS = {  # an epoch has 7 batches; what the run is of, and where it dies i
         ["callback.early_stopping.patience=1", "trainer.max_epochs=9", "optimizer.lr=0.0"],
         [("backward", 9), ("test", 14)],
     ),
+    "a rate that follows several validations of an epoch": (
+        [EVERY_TWO, "trainer.val_check_interval=3", "scheduler=plateau", "scheduler.patience=0"],
+        [("validation_end", 3), ("validation", 6), ("batch_start", 10), ("validation_end", 13)],
+    ),
     "two validations an epoch": (
         [EVERY_TWO, "trainer.val_check_interval=3"],
         [("validation", 3), ("batch_start", 6), ("backward", 10)],

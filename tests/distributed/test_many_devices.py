@@ -17,6 +17,7 @@ from distributed.ranks import on_ranks
 from pytorch_lightning.callbacks import EarlyStopping
 from small_checkpoint import small_tokenizer
 from torch import Tensor
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
 
 from seq2seq_attn.batch import Batch
@@ -247,6 +248,37 @@ def test_all_processes_stop_early_at_the_same_step_and_decode_as_long_as_the_slo
     assert {of_rank["epochs"] for of_rank in runs(ranks)} == {2}
     assert len({of_rank["steps"] for of_rank in runs(ranks)}) == 1
     assert len({of_rank["said"][2] for of_rank in runs(ranks)}) == 1
+
+
+class Rates(pl.Callback):
+    """Notes the learning rate after each validation."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if not trainer.sanity_checking:
+            self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+
+def lowered(folder: Path, ranks: int) -> list[float]:
+    """The rates of a run whose BLEU never rises."""
+    translator, noted = module(lr=1e-12), Rates()
+    translator.config = {"monitor": "val/bleu"}
+    translator.scheduler = partial(ReduceLROnPlateau, mode="max", factor=0.5, patience=0, eps=0.0)
+    training = trainer(ranks, max_epochs=2, val_check_interval=1, num_sanity_val_steps=2, callbacks=[noted])
+    training.fit(translator, datamodule=data(folder))
+    return noted.rates
+
+
+@pytest.mark.usefixtures("double")
+def test_a_rate_that_follows_validations_is_lowered_after_the_same_ones_in_all_processes(tmp_path: Path) -> None:
+    data(tmp_path)
+    for ranks in (1, 2):
+        first, *others = on_ranks(ranks, lowered, tmp_path, tmp_path, ranks)
+        assert first == pytest.approx([1e-12 * 0.5**count for count in range(len(first))], rel=1e-12)
+        assert len(first) > 4
+        assert others == [first] * (ranks - 1)
 
 
 def hurried(folder: Path, ranks: int) -> int:

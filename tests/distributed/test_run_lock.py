@@ -112,6 +112,33 @@ def test_links_to_nothing_are_a_run_too_and_a_link_in_a_run_is_of_it(tmp_path: P
     check_folder(DictConfig({"resume": None, "ckpt_path": str(last)}), tmp_path / "run")
 
 
+@pytest.mark.parametrize("resume", [None, "auto"])
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.csv"])
+def test_a_file_of_the_users_own_is_not_replaced_by_a_run(name: str, resume: str | None, tmp_path: Path) -> None:
+    def asked(**options: str | None) -> None:
+        check_folder(DictConfig({"resume": resume, "ckpt_path": None} | options), tmp_path)
+
+    asked()
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match=f"^{tmp_path / name} is not of a run, whose provenance.json would be beside"):
+        asked()
+    check_folder(DictConfig({}), tmp_path)  # of evaluate.py, which writes neither
+    (tmp_path / "provenance.json").touch()  # a run that was killed before its first checkpoint
+    asked()
+    (tmp_path / "provenance.json").unlink()
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "last.ckpt").touch()
+    asked(resume="auto")
+
+
+def test_a_run_in_the_folder_of_ones_own_files_is_refused_before_hydra_writes_there(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("mine")
+    answer = done(ROOT / "train.py", "hydra.run.dir=.", folder=tmp_path)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith("metrics.csv is not of a run, ")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"metrics.csv": "mine", LOCK: ""}
+
+
 def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     check_log(tmp_path / "train.log")  # there is none
     (tmp_path / "train.log").write_text("a")

@@ -32,12 +32,16 @@ def test_inverse_sqrt_rises_to_the_rate_and_falls_with_the_root_of_the_step() ->
     assert found[15] == 0.5  # sqrt(4 / 16)
 
 
-def test_cosine_rises_to_the_rate_and_falls_to_nothing() -> None:
+def test_cosine_rises_to_the_rate_and_falls_to_nothing_or_a_share() -> None:
     found = rates(partial(cosine, warmup_steps=2, total_steps=10), 10)
     assert found[:2] == [0.5, 1.0]
     assert found[3] == pytest.approx(0.5 + 0.5 * 2**-0.5)  # a quarter of the way from the peak to the end
     assert found[5] == pytest.approx(0.5)  # half-way
     assert found[9] == pytest.approx(0.0)
+    above = rates(partial(cosine, warmup_steps=2, total_steps=10, final_share=0.2), 12)
+    assert above[:2] == [0.5, 1.0]
+    assert above[2:10] == pytest.approx([0.2 + 0.8 * rate for rate in found[2:]])
+    assert above[9:] == pytest.approx([0.2, 0.2, 0.2])
 
 
 def test_a_short_run_warms_up_for_a_fifth_of_it_at_most() -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 from configs import composed, model_of
 from omegaconf import OmegaConf
 
@@ -102,22 +103,16 @@ def test_a_callback_that_is_no_group_is_refused() -> None:
         check_groups(config)
 
 
-EVERY = "trainer.check_val_every_n_epoch"
-
-
-CLOCK = "trainer.val_check_interval=00:00:30:00"
-
-
-@pytest.mark.parametrize("override", [f"{EVERY}=2", f"{EVERY}=null", "trainer.limit_val_batches=0", CLOCK])
-def test_a_rate_that_follows_validations_is_refused_where_an_epoch_has_none(override: str) -> None:
+def test_a_rate_that_follows_validations_is_refused_where_there_are_none() -> None:
     def config(*overrides: str) -> Any:
         chosen = composed(*overrides)
         return {name: OmegaConf.to_container(chosen[name]) for name in ("scheduler", "trainer")}
 
-    with pytest.raises(UserError, match="scheduler=plateau reads the figures of a validation after every epoch"):
-        check_validation(config("scheduler=plateau", override), {"train", "val"})
-    check_validation(config("scheduler=plateau", "trainer.val_check_interval=0.5"), {"train", "val"})
-    check_validation(config("scheduler=cosine", override), {"train", "val"})
+    with pytest.raises(UserError, match=r"^scheduler=plateau reads the figures of validations, and trainer.limit_val_b"):
+        check_validation(config("scheduler=plateau", "trainer.limit_val_batches=0"), {"train", "val"})
+    check_validation(config("scheduler=cosine", "trainer.limit_val_batches=0"), {"train", "val"})
+    for override in ("check_val_every_n_epoch=2", "check_val_every_n_epoch=null", "val_check_interval=00:00:30:00"):
+        check_validation(config("scheduler=plateau", f"trainer.{override}"), {"train", "val"})
     with pytest.raises(
         UserError, match=r"^scheduler\.factor=1 never lowers the rate; give less, as 0\.5, or use sched"
     ):
@@ -176,6 +171,7 @@ def test_the_slot_of_an_override(override: str, slot: str) -> None:
 def test_a_validation_after_more_batches_than_an_epoch_has_is_refused(limit: float, batches: int) -> None:
     datamodule: Any = SimpleNamespace(corpus=SimpleNamespace(splits={"val"}), train_dataloader=lambda: range(12))
     options = {"limit_train_batches": limit, "limit_val_batches": 1.0, "check_val_every_n_epoch": 1}
+    options |= {"_val_check_time_interval": None}
 
     def check(interval: float, **others: Any) -> None:
         check_interval(SimpleNamespace(**(options | {"val_check_interval": interval} | others)), datamodule)
@@ -184,9 +180,21 @@ def test_a_validation_after_more_batches_than_an_epoch_has_is_refused(limit: flo
     check(1.0)
     check(batches + 1, check_val_every_n_epoch=None)
     check(batches + 1, limit_val_batches=0)
-    check_interval(SimpleNamespace(_val_check_time_interval=5.0), datamodule)
     with pytest.raises(UserError, match=f"={batches + 1} is more than the {batches} batches of an epoch; give fewer"):
         check(batches + 1)
+
+
+def test_a_time_between_validations_is_refused_on_several_devices_whose_clocks_differ() -> None:
+    def check(devices: int, interval: Any) -> None:
+        options: Any = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "max_epochs": 1}
+        trainer = pl.Trainer(devices=devices, val_check_interval=interval, enable_checkpointing=False, **options)
+        check_interval(trainer, SimpleNamespace(corpus=SimpleNamespace(splits={"val"}), train_dataloader=lambda: [1]))
+
+    check(1, "00:00:30:00")
+    check(2, 0.5)
+    for interval in ("00:00:30:00", {"minutes": 30}):
+        with pytest.raises(UserError, match=r"^trainer.val_check_interval is a time, which each of 2 devices reads"):
+            check(2, interval)
 
 
 @pytest.mark.parametrize(("split", "share"), [("train", 0.08), ("val", 0.19), ("test", 0.19)])

@@ -25,8 +25,10 @@ from seq2seq_attn.checkpoint.load import load, read_checkpoint
 from seq2seq_attn.cli.train import parent_choice
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
+from seq2seq_attn.paths import search_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training import parent_config as parents
+from seq2seq_attn.training.checks import check_config
 from seq2seq_attn.training.parent_config import FRESH, OF_PARENT, choose_parent, name_attention, tokenizer_options
 from seq2seq_attn.training.run import train
 
@@ -329,13 +331,66 @@ def test_a_parent_names_no_class_or_reference_that_no_run_saves(option: str, tmp
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_defaults_list_of_a_parent_composes_nothing(tmp_path: Path) -> None:
+PARTS = (
+    "model", "model.encoder", "model.decoder", "model.decoder.attention.score", "model.decoder.attention.pattern",
+    "model.decoder.attention.normalizer",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["checked", "unchecked"])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_defaults_list_of_a_parent_composes_nothing(
+    part: str, checked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = {"class": "logging.FileHandler", "filename": str(tmp_path / "victim.txt"), "mode": "w"}  # empties it
+    logging_options = {"version": 1, "handlers": {"file": handler}, "root": {"handlers": ["file"]}}
     checkpoint = write_checkpoint(tmp_path / "a.ckpt")
-    checkpoint["config"]["model"]["defaults"] = [{"override /trainer": "ddp"}]
+    attention = checkpoint["config"]["model"]["decoder"]["attention"]
+    carrier = "pattern" if part.endswith("normalizer") else "normalizer"
+    attention[carrier]["hydra"] = {"job_logging": logging_options}
+    node = checkpoint["config"]
+    for key in part.split("."):
+        node = node[key]
+    node["defaults"] = [{f"/attention/{carrier}@_global_": "parent"}, "_self_"]
     torch.save(checkpoint, tmp_path / "a.ckpt")
-    run = f"init_from.run={tmp_path / 'a.ckpt'}"
-    assert "defaults" not in compose_child(run).model
-    assert compose_child(run).trainer.strategy == compose_here().trainer.strategy
+    typed = (f"init_from.run={tmp_path / 'a.ckpt'}",)
+    if checked:
+        with pytest.raises(UserError, match=r"a.ckpt holds a defaults list among its options, which no run saves; it "):
+            choose_parent(typed)
+        return
+    for name in ("check_targets", "check_saved_config"):
+        monkeypatch.setattr(parents, name, lambda *_: None)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("train", [*typed, *choose_parent(typed)], return_hydra_config=True)
+    assert "victim.txt" not in OmegaConf.to_yaml(config.hydra)
+
+
+SECRET = "${oc.env:SECRET_KEY}"
+
+
+@pytest.mark.parametrize(
+    ("options", "joint"),
+    [({"user_defined_symbols": [SECRET]}, True), ({"character_coverage": SECRET}, True), ({}, SECRET)],
+)
+def test_a_reference_in_the_tokenizer_of_a_parent_is_refused(
+    options: dict[str, Any], joint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint["config"]["tokenizer"] = options
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    state = SimpleNamespace(model_type="char", vocab_size=50, joint=joint, sampling_alpha=0.0)
+    monkeypatch.setattr(parents, "read_tokenizer", lambda *_: state)  # in tests it checks the type of `joint`
+    with pytest.raises(UserError, match=r"a.ckpt holds the reference \$\{oc.env:SECRET_KEY\}, which no run saves"):
+        choose_parent([f"init_from.run={tmp_path / 'a.ckpt'}"])
+
+
+@pytest.mark.parametrize("option", ["tokenizer", "choices"])
+def test_options_of_a_parent_that_are_none_are_a_sentence(option: str, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint["config"][option] = ["a"]
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(UserError, match=f"a.ckpt holds no {option} among its options; give a checkpoint that train.py"):
+        choose_parent([f"init_from.run={tmp_path / 'a.ckpt'}"])
 
 
 def test_what_excludes_a_parent_is_refused(trained_run: Path, pairs: list[str], tmp_path: Path) -> None:
@@ -359,6 +414,28 @@ def test_the_name_of_the_parents_encoder_attention_stays_beside_another_attentio
         name_attention(config)
         assert config.choices.attention == name
         assert "LocalPattern" in str(config.model.encoder.self_attention)
+
+
+def test_a_parent_in_a_file_of_options_is_refused_since_its_model_would_not_be_composed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)  # restored at the end
+    write_checkpoint(tmp_path / "a.ckpt")
+    run = f"init_from.run={tmp_path / 'a.ckpt'}"
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    (tmp_path / "conf" / "experiment" / "tuned.yaml").write_text(
+        f"# @package _global_\ninit_from:\n  run: {tmp_path / 'a.ckpt'}\n"
+    )
+    for typed in (["experiment=tuned"], [run]):
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            overrides = [search_path(tmp_path / "conf"), "paths.run_dir=run", *typed, *choose_parent(typed)]
+            config = compose("train", overrides, return_hydra_config=True)
+        HydraConfig.instance().set_config(config)
+        if typed == [run]:
+            check_config(config)
+            continue
+        with pytest.raises(UserError, match=rf"^{run} is in a file of options, such as an experiment, from which the"):
+            check_config(config)
 
 
 @pytest.mark.parametrize("option", ["user_defined_symbols=[ab]", "byte_fallback=true", "character_coverage=0.9"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from configs import model_of
+from small_run import KilledError, run_here
 
 from seq2seq_attn.training import provenance
 from seq2seq_attn.training.provenance import model_counts, parameters_by_part
@@ -30,6 +32,20 @@ def test_training_takes_four_float32_numbers_per_parameter() -> None:
     counts = model_counts(model)
     assert counts["all"] == f"{whole:,}"
     assert counts["MiB of weights, gradients, Adam"] == f"{16 * whole / 2**20:,.1f}"
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_run_that_is_killed_while_its_records_are_written_may_be_begun_again(
+    tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KilledError
+
+    monkeypatch.setattr(provenance, "OmegaConf", SimpleNamespace(create=dict, to_yaml=killed))
+    with pytest.raises(KilledError):
+        run_here(tmp_path, *pairs, "trainer.max_steps=1")
+    assert (tmp_path / "provenance.json").exists()
+    assert not (tmp_path / "config.yaml").exists()
 
 
 def test_the_commit_of_a_checkout_is_read_without_a_lock_on_its_index(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from small_run import KilledError, assert_same_run, results, rows, run_here, write_pairs
+from small_run import KilledError, assert_same_run, results, rows, run_here, weights, write_pairs
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.comparison.read import curve_of, read_log
@@ -60,6 +60,27 @@ def test_a_run_killed_within_such_a_validation_and_at_its_end_resumes_exactly(
             run_here(tmp_path / "parts", *pairs, *SHARE, killed, "resume=auto")
     run_here(tmp_path / "parts", *pairs, *SHARE, "resume=auto")
     assert_same_run(shared[0], tmp_path / "parts")
+
+
+def test_the_size_of_its_batches_changes_nothing_that_is_trained_and_a_resumed_run_may_change_it(
+    shared: tuple[Path, list[list[int]]], pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen.clear()
+    watched = f"+callback.seen._target_={__name__}.Seen"
+    killed = "+callback.killed={_target_:small_run.Killed,hook:backward,step:9}"
+    with pytest.raises(KilledError):
+        run_here(tmp_path, *pairs, *SHARE, "eval_batch_tokens=30", watched, killed)
+    with caplog.at_level("INFO", "seq2seq_attn"):
+        run_here(tmp_path, *pairs, *SHARE, "eval_batch_tokens=90", watched, "resume=auto")
+    assert not [line for line in caplog.messages if "eval_batch_tokens" in line]  # it is no other run
+    assert [sorted(of) for of in seen] == [[0, 4, 9, 13, 18]] * 2
+    names = ("train/loss", "lr", "step")
+    ours, theirs = ([[row.get(name) for name in names] for row in rows(folder)] for folder in (tmp_path, shared[0]))
+    assert ours == theirs
+    ours, theirs = (weights(folder, "last.ckpt") for folder in (tmp_path, shared[0]))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    ours, theirs = results(tmp_path), results(shared[0])
+    assert ours["test/loss"] == pytest.approx(theirs["test/loss"], rel=1e-5)
 
 
 @pytest.mark.parametrize("tested", ["null", "0"])
