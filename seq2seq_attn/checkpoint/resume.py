@@ -31,8 +31,7 @@ CHOOSING = (  # options by which Lightning knows the callback that has chosen be
 OF_MODEL = ("model", "attention", "position", "feed_forward", "self_attention", "encoder_attention", "cross_attention")
 UNTRAINED = {  # options that change nothing of what is trained
     "choices", "ckpt_path", "eval_batch_tokens", "init_from", "log_text", "logger", "num_threads", "num_workers",
-    "paths", "resume",
-    "task_name", "trust",
+    "paths", "resume", "task_name", "trust",
 }  # fmt: skip
 UNTRAINED_CALLBACKS = ("callback.compile", "callback.profile")
 
