@@ -93,8 +93,8 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
         max_extra_length top_k bootstrap num_sentences min_tokens max_tokens warm_up_steps operators""",
     "[1, 1000000]": """batch_tokens batch_sentences eval_batch_tokens batch_size read_ahead max_source_tokens
         val_sentences test_sentences vocab_size source_vocab_size target_vocab_size max_length max_distance
-        num_features k min_words max_words max_characters num_pairs min_count skip_nonfinite.limit accumulate_grad_batches
-        check_val_every_n_epoch steps attention_entropy.num_sentences""",
+        num_features k min_words max_words max_characters num_pairs min_count skip_nonfinite.limit
+        accumulate_grad_batches check_val_every_n_epoch steps attention_entropy.num_sentences""",
     "[0, 1000000000]": """scheduled_sampling.steps warmup_steps total_iters patience fast_dev_run
         reload_dataloaders_every_n_epochs min_epochs min_steps""",
     "[1, 1000000000]": "every_steps log_every_n_steps",

@@ -352,8 +352,9 @@ def check_interval(trainer: Any, datamodule: Any) -> None:
     """
     if trainer._val_check_time_interval is not None and trainer.world_size > 1:
         raise UserError(
-            f"trainer.val_check_interval as a time is of each device's own clock, and {trainer.world_size} devices "
-            "would not begin a validation together; give a number of batches or a share of an epoch, as 0.25"
+            f"trainer.val_check_interval is a time, which each of {trainer.world_size} devices reads from its own "
+            "clock, so they would not begin a validation together; give a number of batches, or a share of an epoch as "
+            "0.25"
         )
     interval = getattr(trainer, "val_check_interval", None)
     if not isinstance(interval, int) or trainer.check_val_every_n_epoch is None or not trainer.limit_val_batches:

@@ -32,8 +32,8 @@ def test_every_validation_counts_and_a_run_killed_around_them_is_the_run_that_wa
     ):
         folder = tmp_path / f"{len(stops)}"
         for hook, step in stops:
+            killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step}}}"
             with pytest.raises(KilledError):
-                killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step}}}"
                 run_here(folder, *given, *saved, killer, "resume=auto")
         run_here(folder, *given, *saved, "resume=auto")
         assert rates(folder) == rates(tmp_path / "whole")

@@ -369,16 +369,17 @@ SECRET = "${oc.env:SECRET_KEY}"
 
 
 @pytest.mark.parametrize(
-    ("options", "state"),
-    [({"user_defined_symbols": [SECRET]}, {}), ({"user_defined_symbols": SECRET}, {}), ({}, {"joint": SECRET})],
+    ("options", "joint"),
+    [({"user_defined_symbols": [SECRET]}, True), ({"character_coverage": SECRET}, True), ({}, SECRET)],
 )
 def test_a_reference_in_the_tokenizer_of_a_parent_is_refused(
-    options: dict[str, Any], state: dict[str, Any], tmp_path: Path
+    options: dict[str, Any], joint: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoint = write_checkpoint(tmp_path / "a.ckpt")
     checkpoint["config"]["tokenizer"] = options
-    checkpoint["tokenizer"] |= state
     torch.save(checkpoint, tmp_path / "a.ckpt")
+    state = SimpleNamespace(model_type="char", vocab_size=50, joint=joint, sampling_alpha=0.0)
+    monkeypatch.setattr(parents, "read_tokenizer", lambda *_: state)  # in tests it checks the type of `joint`
     with pytest.raises(UserError, match=r"a.ckpt holds the reference \$\{oc.env:SECRET_KEY\}, which no run saves"):
         choose_parent([f"init_from.run={tmp_path / 'a.ckpt'}"])
 
